@@ -1,1 +1,2 @@
-"""Measurements of dledger, each beside what the machine itself can do. ``make bench`` or ``python -m benchmarks``."""
+"""Measurements of dledger, each beside what the machine itself can do. ``make bench`` or ``python
+-m benchmarks``."""

@@ -1,4 +1,5 @@
-"""Run the benchmarks: ``python -m benchmarks [--only append,latency] [--repetitions 5] [--quick]``."""
+"""Run the benchmarks: ``python -m benchmarks [--only append,latency] [--repetitions 5]
+[--quick]``."""
 
 from __future__ import annotations
 
@@ -60,12 +61,20 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", default=",".join(UNASKED), help=f"some of {','.join(SECTIONS)}")
-    parser.add_argument("--repetitions", type=int, default=5,
-                        help="of every case; digest, failover and handover: at least 20; elections: minutes")
-    parser.add_argument("--directory", type=Path, help="where the logs lie while they are measured (a real disk)")
+    parser.add_argument(
+        "--repetitions",
+        type=int,
+        default=5,
+        help="of every case; digest, failover and handover: at least 20; elections: minutes",
+    )
+    parser.add_argument(
+        "--directory", type=Path, help="where the logs lie while they are measured (a real disk)"
+    )
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the JSON")
     parser.add_argument("--json", type=Path, help="write it there too, for the page of evidence")
-    parser.add_argument("--quick", action="store_true", help="a smoke test: everything once, small; no floors")
+    parser.add_argument(
+        "--quick", action="store_true", help="a smoke test: everything once, small; no floors"
+    )
     asked = parser.parse_args(argv)
     asked.sections = asked.only.split(",")
     if unknown := set(asked.sections) - set(SECTIONS):
@@ -84,7 +93,9 @@ def main(argv: Sequence[str]) -> int:
         for name in asked.sections:
             began = time.monotonic()
             console.print(f"measuring {name} ...", end=" ")
-            SECTIONS[name](report, directory, 1 if asked.quick else asked.repetitions, quick=asked.quick)
+            SECTIONS[name](
+                report, directory, 1 if asked.quick else asked.repetitions, quick=asked.quick
+            )
             console.print(f"{time.monotonic() - began:.0f} s")
     floors = () if asked.quick else FLOORS
     report.show(console, floors)

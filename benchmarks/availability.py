@@ -18,7 +18,10 @@ from benchmarks.report import Report
 from dledger import Client, EmbeddedGroup
 from dledger.errors import DLedgerError, Unavailable
 
-HANDOVER, ROLLING = "planned hand-over under a steady append", "rolling restart of three nodes under load"
+HANDOVER, ROLLING = (
+    "planned hand-over under a steady append",
+    "rolling restart of three nodes under load",
+)
 ELECTIONS = "elections under full write load"
 GAP, FAILED = "longest time without an acknowledgement", "failed appends"
 MANY = (1 << 10, 512)
@@ -27,7 +30,8 @@ LARGE = (1 << 20, 8)
 
 
 def handover(report: Report, directory: Path, repetitions: int, *, quick: bool) -> None:
-    """One client appends; leadership goes round and round. How long it waits, and whether anything fails."""
+    """One client appends; leadership goes round and round. How long it waits, and whether anything
+    fails."""
     with group(directory, 3) as running, Client(running.bootstrap_servers) as client:
         appender = Appender(running.bootstrap_servers)
         appender.start()
@@ -77,7 +81,8 @@ class Stream(threading.Thread):
 
 
 def rolling(report: Report, directory: Path, repetitions: int, *, quick: bool) -> None:
-    """SIGTERM, start again, wait until it is in step, next. What was acknowledged is counted in the end."""
+    """SIGTERM, start again, wait until it is in step, next. What was acknowledged is counted in the
+    end."""
     with group(directory, 3) as running, Client(running.bootstrap_servers) as client:
         appenders = [Appender(running.bootstrap_servers) for _ in range(3)]
         stream = Stream(running.bootstrap_servers)
@@ -101,12 +106,17 @@ def rolling(report: Report, directory: Path, repetitions: int, *, quick: bool) -
             print(f"failed: {failure}")
         until_in_step(client)
         report.add(ROLLING, FAILED, "", len(failures))
-        report.add(ROLLING, "acknowledged records that are not in the log, or twice", "",
-                   abs(client.end_offsets("bench")[0] - acknowledged))  # fmt: skip
+        report.add(
+            ROLLING,
+            "acknowledged records that are not in the log, or twice",
+            "",
+            abs(client.end_offsets("bench")[0] - acknowledged),
+        )
 
 
 def until_keeping_up(client: Client, running: EmbeddedGroup, timeout_s: float = 60) -> None:
-    """Wait until every node has applied what was committed when it was asked, as an operator would."""
+    """Wait until every node has applied what was committed when it was asked, as an operator
+    would."""
     committed = max(state.get("committed_index", -1) for state in client.status().values())
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
@@ -119,16 +129,23 @@ def until_keeping_up(client: Client, running: EmbeddedGroup, timeout_s: float = 
 
 def elections(report: Report, directory: Path, repetitions: int, *, quick: bool) -> None:
     """``repetitions`` minutes of as many appends as the group takes, small and large in turn."""
-    with group(directory, 3, retention_bytes=4 << 30) as running, Client(running.bootstrap_servers) as client:
+    with (
+        group(directory, 3, retention_bytes=4 << 30) as running,
+        Client(running.bootstrap_servers) as client,
+    ):
         topic_id, before = client.topic("bench").topic_id, highest_term(client)
         began = time.monotonic()
         until = began + (2 if quick else 60 * repetitions)
         while time.monotonic() < until:
             for size, in_flight in (MANY, LARGE):
-                load = append_load(leader_address(running), topic_id, size, in_flight, 1 if quick else 10)
+                load = append_load(
+                    leader_address(running), topic_id, size, in_flight, 1 if quick else 10
+                )
                 name = f"{size:,} B, {in_flight} in flight"
                 report.add(ELECTIONS, name, "MB/s", load.megabytes_per_second)
-                report.add(ELECTIONS, f"{name}, the slowest answer", "ms", 1000 * max(load.latencies))
+                report.add(
+                    ELECTIONS, f"{name}, the slowest answer", "ms", 1000 * max(load.latencies)
+                )
         minutes = (time.monotonic() - began) / 60
         report.add(ELECTIONS, "time", "min", minutes)
         report.add(ELECTIONS, "elections", "", highest_term(client) - before)

@@ -1,8 +1,10 @@
-"""The way of an append without a log: bare sockets and files, three processes, the same messages and syncs.
+"""The way of an append without a log: bare sockets and files, three processes, the same messages
+and syncs.
 
-A client sends a body to the leader, which sends it on to two followers; all three write it to a file allocated ahead
-and call fdatasync; the client is answered when two of the three disks have it. Nothing is framed, checked, indexed or
-applied. What this takes is the machine's share of what a group takes in the same run.
+A client sends a body to the leader, which sends it on to two followers; all three write it to a
+file allocated ahead and call fdatasync; the client is answered when two of the three disks have it.
+Nothing is framed, checked, indexed or applied. What this takes is the machine's share of what a
+group takes in the same run.
 """
 
 from __future__ import annotations
@@ -60,7 +62,9 @@ def _with_nodes(
     for name in ("follower-1", "follower-2", "leader"):
         here, there = spawn.Pipe()
         peers = tuple(ports) if name == "leader" else ()
-        process = spawn.Process(target=_node, args=(there, directory / f"bare-{name}", size, count, peers), daemon=True)
+        process = spawn.Process(
+            target=_node, args=(there, directory / f"bare-{name}", size, count, peers), daemon=True
+        )
         process.start()
         ports.append(here.recv())
         processes.append(process)
@@ -93,7 +97,8 @@ def _receive_into(sock: socket.socket, view: memoryview) -> None:
 
 
 def _node(pipe: Pipe, path: Path, size: int, count: int, peers: tuple[int, ...]) -> None:
-    """One process: takes bodies from upstream until it ends, and reports how many are on its disk."""
+    """One process: takes bodies from upstream until it ends, and reports how many are on its
+    disk."""
     listener = socket.create_server(("127.0.0.1", 0))
     pipe.send(listener.getsockname()[1])
     handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
@@ -111,8 +116,15 @@ def _node(pipe: Pipe, path: Path, size: int, count: int, peers: tuple[int, ...])
 class Node:
     """Receives and writes on one thread, syncs on another, and hears each follower on one more."""
 
-    def __init__(self, handle: int, size: int, upstream: socket.socket, followers: list[socket.socket]) -> None:
-        self._handle, self._size, self._upstream, self._followers = handle, size, upstream, followers
+    def __init__(
+        self, handle: int, size: int, upstream: socket.socket, followers: list[socket.socket]
+    ) -> None:
+        self._handle, self._size, self._upstream, self._followers = (
+            handle,
+            size,
+            upstream,
+            followers,
+        )
         self._durable = [0] * (1 + len(followers))
         self._answered = self._written = 0
         self._ended = False
@@ -120,7 +132,10 @@ class Node:
 
     def run(self) -> None:
         threads = [threading.Thread(target=self._sync)]
-        threads += [threading.Thread(target=self._hear, args=(n, sock)) for n, sock in enumerate(self._followers, 1)]
+        threads += [
+            threading.Thread(target=self._hear, args=(n, sock))
+            for n, sock in enumerate(self._followers, 1)
+        ]
         for thread in threads:
             thread.start()
         body = memoryview(bytearray(self._size))

@@ -1,5 +1,5 @@
-"""Beside RocketMQ's own programs: messages into three of its brokers in DLedger mode and into a group of three nodes,
-and a slave of one of its masters."""
+"""Beside RocketMQ's own programs: messages into three of its brokers in DLedger mode and into a
+group of three nodes, and a slave of one of its masters."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ def real_programs(directory: Path) -> Iterator[tuple[Any, Any]]:
     """
     jars = Path(os.environ.get(JARS, ""))
     if not any(jars.glob("rocketmq-broker-*.jar")):
-        raise SystemExit(f"the section brokers needs the real RocketMQ: make bench BENCH=brokers (it sets {JARS})")
+        raise SystemExit(
+            f"the section brokers needs the real RocketMQ: make bench BENCH=brokers (it sets "
+            f"{JARS})"
+        )
     sys.path.insert(0, str(INTEROP))
     import real_programs as real
 
@@ -63,24 +66,41 @@ def real_programs(directory: Path) -> Iterator[tuple[Any, Any]]:
 
 @contextmanager
 def brokers(directory: Path) -> Iterator[Any]:
-    """RocketMQ's producer, in a process of its own, in front of three brokers of which one leads."""
+    """RocketMQ's producer, in a process of its own, in front of three brokers of which one
+    leads."""
     names = ("n0", "n1", "n2")
     with ExitStack() as stack:
         real, programs = stack.enter_context(real_programs(directory))
         peers = ";".join(f"{name}-127.0.0.1:{real.free_port()}" for name in names)
         running = []
         for name in names:
-            mode = {"enableDLegerCommitLog": "true", "dLegerGroup": "bench", "dLegerSelfId": name, "dLegerPeers": peers}
-            settings = {**real.DEFAULTS, **mode, "brokerName": "bench", "mappedFileSizeCommitLog": FILE_BYTES}
-            running.append(real.Broker(programs, name, directory / name, real.free_port(), **settings))
+            mode = {
+                "enableDLegerCommitLog": "true",
+                "dLegerGroup": "bench",
+                "dLegerSelfId": name,
+                "dLegerPeers": peers,
+            }
+            settings = {
+                **real.DEFAULTS,
+                **mode,
+                "brokerName": "bench",
+                "mappedFileSizeCommitLog": FILE_BYTES,
+            }
+            running.append(
+                real.Broker(programs, name, directory / name, real.free_port(), **settings)
+            )
             stack.callback(running[-1].kill)
-        sender = real.Talker(programs.java("Messages", programs.name_server), directory / "sender.log")
+        sender = real.Talker(
+            programs.java("Messages", programs.name_server), directory / "sender.log"
+        )
         stack.callback(sender.stop)
 
         def leader() -> Any:
             return next((one for one in running if sender.ask("master", broker=one.address)), None)
 
-        sender.ask("topic", broker=real.eventually("a leader", leader).address, topic=TOPIC, queues=QUEUES)
+        sender.ask(
+            "topic", broker=real.eventually("a leader", leader).address, topic=TOPIC, queues=QUEUES
+        )
         yield sender
 
 
@@ -95,11 +115,17 @@ def behind_a_master(report: Report, directory: Path, repetitions: int, *, quick:
     log, root = make_log(2_000 if quick else 400_000), directory / "real-master"
     write_log(root, log)
     with real_programs(directory / "master-programs") as (real, programs):
-        settings = {**real.DEFAULTS, "mappedFileSizeCommitLog": FILE_BYTES, "brokerRole": "ASYNC_MASTER"}
+        settings = {
+            **real.DEFAULTS,
+            "mappedFileSizeCommitLog": FILE_BYTES,
+            "brokerRole": "ASYNC_MASTER",
+        }
         broker = real.Broker(programs, "master", root, real.free_port(), **settings)
         try:
             for n in range(repetitions):
-                written, acknowledged, _ = follow(directory / f"real-slave-{n}", broker.port + 1, len(log))
+                written, acknowledged, _ = follow(
+                    directory / f"real-slave-{n}", broker.port + 1, len(log)
+                )
                 report.add(BEHIND, WRITTEN, "MB/s", len(log) / 1e6 / written)
                 report.add(BEHIND, ACKNOWLEDGED, "MB/s", len(log) / 1e6 / acknowledged)
         finally:
@@ -108,16 +134,29 @@ def behind_a_master(report: Report, directory: Path, repetitions: int, *, quick:
 
 
 def beside_brokers(report: Report, directory: Path, repetitions: int, *, quick: bool) -> None:
-    """(n) Both in turn; whoever is not measured is idle meanwhile. The ratio is of each repetition's own figures."""
+    """(n) Both in turn; whoever is not measured is idle meanwhile. The ratio is of each
+    repetition's own figures."""
     seconds = 0.5 if quick else 8.0
     with ExitStack() as stack:
         sender = stack.enter_context(brokers(directory / "brokers"))
         groups = {flush: stack.enter_context(commit_log(directory, flush)) for flush in OURS}
-        clients = {flush: stack.enter_context(Client(group.bootstrap_servers)) for flush, group in groups.items()}
+        clients = {
+            flush: stack.enter_context(Client(group.bootstrap_servers))
+            for flush, group in groups.items()
+        }
 
         def theirs() -> float:
-            return float(sender.ask("load", broker="bench", topic=TOPIC, queues=QUEUES, threads=THREADS, size=SIZE,
-                                    seconds=seconds))  # fmt: skip
+            return float(
+                sender.ask(
+                    "load",
+                    broker="bench",
+                    topic=TOPIC,
+                    queues=QUEUES,
+                    threads=THREADS,
+                    size=SIZE,
+                    seconds=seconds,
+                )
+            )
 
         def ours(flush: str, in_flight: int, each: int) -> float:
             load = put_load(leader_address(groups[flush]), encoded(each), each, in_flight, seconds)
@@ -128,7 +167,11 @@ def beside_brokers(report: Report, directory: Path, repetitions: int, *, quick: 
         for _ in range(repetitions):
             machine.measure(report, directory, quick=quick)
             before = theirs()
-            found = {f"{OURS[flush]}, {name}": ours(flush, *case) for flush in OURS for name, case in CASES.items()}
+            found = {
+                f"{OURS[flush]}, {name}": ours(flush, *case)
+                for flush in OURS
+                for name, case in CASES.items()
+            }
             rate = (before + theirs()) / 2
             report.add(BROKERS, THEIRS, "messages/s", rate)
             for name, per_second in found.items():

@@ -1,6 +1,7 @@
 """A source and a sink for Spark that do nothing: no Python data source can be faster than these.
 
-The source hands over ready Arrow batches with the seven columns of a log, the sink looks at each batch and drops it.
+The source hands over ready Arrow batches with the seven columns of a log, the sink looks at each
+batch and drops it.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-SCHEMA = ("key binary, value binary, topic string, partition int, offset long, timestamp timestamp, "
-          "timestampType int")  # fmt: skip
+SCHEMA = (
+    "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, "
+    "timestampType int"
+)
 ROWS_PER_BATCH = 20_000
 
 

@@ -1,6 +1,8 @@
-"""A stream for Spark that does nothing: a record is due each 100 ms, and its value says when, in ns since 1970.
+"""A stream for Spark that does nothing: a record is due each 100 ms, and its value says when, in ns
+since 1970.
 
-It asks nobody and waits for nobody, so that no Python stream source can show a record sooner. Columns are a log's.
+It asks nobody and waits for nobody, so that no Python stream source can show a record sooner.
+Columns are a log's.
 """
 
 from __future__ import annotations
@@ -42,7 +44,11 @@ class ClockReader(DataSourceStreamReader):
         return {"tick": time.time_ns() // TICK_NS}
 
     def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
-        return start if self._over.exists() else {"tick": max(start["tick"], time.time_ns() // TICK_NS)}
+        return (
+            start
+            if self._over.exists()
+            else {"tick": max(start["tick"], time.time_ns() // TICK_NS)}
+        )
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         return [InputPartition((start["tick"], end["tick"]))]

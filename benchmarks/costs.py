@@ -1,4 +1,5 @@
-"""Where the time of an append goes: processor time of each process, beside the same way with bare sockets and files."""
+"""Where the time of an append goes: processor time of each process, beside the same way with bare
+sockets and files."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ def processor_ms(pid: int) -> tuple[float, float]:
 def costs(report: Report, directory: Path, repetitions: int, *, quick: bool) -> None:
     """(b') Bare way and group, in turn, with the processor time a request of every process.
 
-    The bare files are as long as what the group writes meanwhile, because the first touch of a page of memory can be
-    what costs most.
+    The bare files are as long as what the group writes meanwhile, because the first touch of a page
+    of memory can be what costs most.
     """
     seconds = 0.3 if quick else 3.0
     with group(directory, 3) as running, Client(running.bootstrap_servers) as client:
@@ -44,7 +45,13 @@ def costs(report: Report, directory: Path, repetitions: int, *, quick: bool) -> 
 
 
 def spent(
-    report: Report, case: str, running: EmbeddedGroup, topic_id: int, size: int, in_flight: int, seconds: float
+    report: Report,
+    case: str,
+    running: EmbeddedGroup,
+    topic_id: int,
+    size: int,
+    in_flight: int,
+    seconds: float,
 ) -> None:
     """One load, and what every process spent on it."""
     before = {name: processor_ms(node.pid) for name, node in running.nodes.items()}
@@ -58,7 +65,9 @@ def spent(
         role = "leader" if name == running.leader else "each follower"
         report.add(COSTS, f"{case}, {role}: user time a request", "ms", user / load.requests)
         report.add(COSTS, f"{case}, {role}: system time a request", "ms", system / load.requests)
-    report.add(COSTS, f"{case}, client: processor time a request", "ms", sum(client) / load.requests)
+    report.add(
+        COSTS, f"{case}, client: processor time a request", "ms", sum(client) / load.requests
+    )
     total = sum(client) + sum(user + system for user, system in used.values())
     report.add(COSTS, f"{case}, cores busy with all of it", "cores", total / (load.seconds * 1000))
 

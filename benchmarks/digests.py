@@ -1,9 +1,11 @@
-"""(c'') What the digest of its rows costs a Spark write: the same writes with and without it, in pairs.
+"""(c'') What the digest of its rows costs a Spark write: the same writes with and without it, in
+pairs.
 
-The format of the writes without one is this package's own; only the tasks' digest function is a stub that counts rows.
-A pair is two writes of each kind, those of one kind between those of the other, so that what changes with time is the
-same for both; they go to a group of their own that is new, and the next pair has the kinds the other way round.
-Processor time is that of the JVM, of Spark's Python workers and of the nodes, user and system.
+The format of the writes without one is this package's own; only the tasks' digest function is a
+stub that counts rows. A pair is two writes of each kind, those of one kind between those of the
+other, so that what changes with time is the same for both; they go to a group of their own that is
+new, and the next pair has the kinds the other way round. Processor time is that of the JVM, of
+Spark's Python workers and of the nodes, user and system.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ ROWS: Final = 1_000_000
 
 
 class Digested(DefaultSource):
-    """Format "dledger" by another name, so that both kinds of writes are looked up in the same way."""
+    """Format "dledger" by another name, so that both kinds of writes are looked up in the same
+    way."""
 
     @classmethod
     def name(cls) -> str:
@@ -85,7 +88,10 @@ def digests(report: Report, directory: Path, repetitions: int, *, quick: bool) -
         stack.callback(session.stop)
         for source in (Digested, Undigested):
             session.dataSource.register(source)
-        frames = {RECORDS: rows_frame(session, rows), TYPED: session.range(0, rows, 1, 4).selectExpr(*FLAT_COLUMNS)}
+        frames = {
+            RECORDS: rows_frame(session, rows),
+            TYPED: session.range(0, rows, 1, 4).selectExpr(*FLAT_COLUMNS),
+        }
         for number in range(-1, pairs):  # the first one warms up
             for kind, frame in frames.items():
                 spent = pair(directory, session, frame, rows, digested_first=number % 2 == 0)
@@ -108,10 +114,15 @@ def pair(
     return spent
 
 
-def spent_on(client: Client, running: EmbeddedGroup, frame: DataFrame, rows: int, name: str, topic: str) -> float:
-    """Seconds of processor time of all processes that take part in one write; a write with a txnId has a digest."""
+def spent_on(
+    client: Client, running: EmbeddedGroup, frame: DataFrame, rows: int, name: str, topic: str
+) -> float:
+    """Seconds of processor time of all processes that take part in one write; a write with a txnId
+    has a digest."""
     writer = frame.write.format(name).option("dledger.bootstrap.servers", running.bootstrap_servers)
-    write = partial(writer.options(topic=topic, createTopic="true", txnId="once").mode("append").save)
+    write = partial(
+        writer.options(topic=topic, createTopic="true", txnId="once").mode("append").save
+    )
     roots = {os.getpid(), *(node.pid for node in running.nodes.values())}
     before = processor_s(roots)
     write()
@@ -121,7 +132,8 @@ def spent_on(client: Client, running: EmbeddedGroup, frame: DataFrame, rows: int
 
 
 def processor_s(roots: set[int]) -> float:
-    """Seconds of user and system time of these processes and all below them, those included that have ended there."""
+    """Seconds of user and system time of these processes and all below them, those included that
+    have ended there."""
     there: dict[int, tuple[int, int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and (found := _stat(entry)) is not None:
@@ -133,7 +145,8 @@ def processor_s(roots: set[int]) -> float:
 
 
 def _stat(entry: Path) -> tuple[int, int] | None:
-    """Parent, and ticks of the process and of its children that were waited for; None when it has ended."""
+    """Parent, and ticks of the process and of its children that were waited for; None when it has
+    ended."""
     try:
         fields: list[Any] = (entry / "stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -47,13 +47,15 @@ class Appender(threading.Thread):
         self.join()
 
     def pause_after(self, moment: float) -> float:
-        """The longest time without an acknowledgement from that moment on; the kill of an idle moment is in it."""
+        """The longest time without an acknowledgement from that moment on; the kill of an idle
+        moment is in it."""
         known = self.acknowledged[:]
         return max(b - a for a, b in pairwise([moment, *known[bisect(known, moment) :]]))
 
 
 def failover(report: Report, directory: Path, repetitions: int, *, quick: bool) -> None:
-    """(d) The client's view, each time from the SIGKILL on; the killed node is back and in step before the next."""
+    """(d) The client's view, each time from the SIGKILL on; the killed node is back and in step
+    before the next."""
     with group(directory, 3) as running, Client(running.bootstrap_servers) as client:
         for _ in range(2 if quick else max(20, repetitions)):
             until_in_step(client)
@@ -61,7 +63,8 @@ def failover(report: Report, directory: Path, repetitions: int, *, quick: bool) 
 
 
 def one_failover(running: EmbeddedGroup) -> float:
-    """Kill the leader under a steady append; seconds until the next acknowledgement. It is restarted."""
+    """Kill the leader under a steady append; seconds until the next acknowledgement. It is
+    restarted."""
     appender = Appender(running.bootstrap_servers)
     appender.start()
     appender.wait_for(50)
@@ -81,7 +84,10 @@ def start(report: Report, directory: Path, repetitions: int, *, quick: bool) -> 
             path = directory / f"start-{n}-{replicas}"
             for what in ("new", "again"):
                 began = time.perf_counter()
-                with EmbeddedGroup(path, replicas=replicas) as running, Client(running.bootstrap_servers) as client:
+                with (
+                    EmbeddedGroup(path, replicas=replicas) as running,
+                    Client(running.bootstrap_servers) as client,
+                ):
                     if what == "new":
                         client.create_topic("first")
                     client.append("first", b"record")

@@ -48,35 +48,80 @@ def more(section: str, name: str, beside: str) -> Callable[[Report], float]:
 
 
 FLOORS = (
-    Floor("Spark batch read, share of the do-nothing source, 3 replicas",
-          share(READ, "dledger, 3 replicas", NOTHING.format("source")), 0.6, True),
-    Floor("Spark batch write, share of the do-nothing sink, 3 replicas",
-          share(WRITE, "dledger, 3 replicas", NOTHING.format("sink")), 0.35, True),
-    Floor("Spark batch write, share of the do-nothing sink, 1 replica",
-          share(WRITE, "dledger, 1 replica", NOTHING.format("sink")), 0.55, True),
-    Floor("Spark batch read of typed rows, times as fast as from_json", median(TYPED_READ, RATIO), 5, True),
+    Floor(
+        "Spark batch read, share of the do-nothing source, 3 replicas",
+        share(READ, "dledger, 3 replicas", NOTHING.format("source")),
+        0.6,
+        True,
+    ),
+    Floor(
+        "Spark batch write, share of the do-nothing sink, 3 replicas",
+        share(WRITE, "dledger, 3 replicas", NOTHING.format("sink")),
+        0.35,
+        True,
+    ),
+    Floor(
+        "Spark batch write, share of the do-nothing sink, 1 replica",
+        share(WRITE, "dledger, 1 replica", NOTHING.format("sink")),
+        0.55,
+        True,
+    ),
+    Floor(
+        "Spark batch read of typed rows, times as fast as from_json",
+        median(TYPED_READ, RATIO),
+        5,
+        True,
+    ),
     Floor("the same, nested rows", median(TYPED_READ + NESTED, RATIO), 5, True),
     *(
-        Floor(f"share of the digest in a Spark write's processor time, {kind}",
-              median(DIGEST, f"{kind}, {MORE}"), 5, False, "%")
+        Floor(
+            f"share of the digest in a Spark write's processor time, {kind}",
+            median(DIGEST, f"{kind}, {MORE}"),
+            5,
+            False,
+            "%",
+        )
         for kind in (RECORDS, TYPED)
     ),
     *(
-        Floor(f"age of a record in foreachBatch, p50, more than of a source that does nothing{sockets}",
-              more(VISIBLE, LOG + sockets, NO_SOURCE + sockets), 30, False, "ms")
+        Floor(
+            f"age of a record in foreachBatch, p50, more than of a source that does "
+            f"nothing{sockets}",
+            more(VISIBLE, LOG + sockets, NO_SOURCE + sockets),
+            30,
+            False,
+            "ms",
+        )
         for sockets in SOCKETS
     ),
-    Floor("1 MiB appends, 3 replicas",
-          median(THROUGHPUT, "1 MiB, 16 in flight, 3 replicas" + BYTES), 270, True, "MB/s",
-          bare=median(COSTS, BARE_MANY)),
-    Floor("1 KiB single requests, 512 in flight, 3 replicas",
-          median(THROUGHPUT, "1 KiB, 512 in flight, 3 replicas"), 15_000, True, "/s"),
-    Floor("one append of 1 KiB in flight, 3 replicas, p50",
-          median(LATENCY, "Client.append of 1 KiB, 3 replicas"), 0.8, False, "ms",
-          bare=median(COSTS, f"{BARE_ONE}, latency")),
+    Floor(
+        "1 MiB appends, 3 replicas",
+        median(THROUGHPUT, "1 MiB, 16 in flight, 3 replicas" + BYTES),
+        270,
+        True,
+        "MB/s",
+        bare=median(COSTS, BARE_MANY),
+    ),
+    Floor(
+        "1 KiB single requests, 512 in flight, 3 replicas",
+        median(THROUGHPUT, "1 KiB, 512 in flight, 3 replicas"),
+        15_000,
+        True,
+        "/s",
+    ),
+    Floor(
+        "one append of 1 KiB in flight, 3 replicas, p50",
+        median(LATENCY, "Client.append of 1 KiB, 3 replicas"),
+        0.8,
+        False,
+        "ms",
+        bare=median(COSTS, f"{BARE_ONE}, latency"),
+    ),
     Floor("plan of a micro-batch over 1,000 partitions", median(PLANNING, ALONE), 200, False, "ms"),
     Floor("plan of one that is cut down by bytes", median(PLANNING, LIMITED), 200, False, "ms"),
-    Floor("offsets of 1,000 partitions in the checkpoint", highest(PLANNING, KIB), 64, False, "KiB"),
+    Floor(
+        "offsets of 1,000 partitions in the checkpoint", highest(PLANNING, KIB), 64, False, "KiB"
+    ),
     Floor("failover", median(FAILOVER, "three replicas"), 0.8, False, "s"),
     Floor("failover, p99", tail(FAILOVER, "three replicas"), 1.5, False, "s"),
     Floor("failover, the worst", highest(FAILOVER, "three replicas"), 3, False, "s"),
@@ -84,13 +129,40 @@ FLOORS = (
     Floor("failed appends during hand-overs", highest(HANDOVER, FAILED), 0, False),
     Floor("failed appends during a rolling restart", highest(ROLLING, FAILED), 0, False),
     Floor("elections under full write load", highest(ELECTIONS, "elections"), 0, False),
-    Floor("embedded start of 3 nodes to the first acknowledgement",
-          median(START, "new, 3 nodes, to the first acknowledgement"), 2, False, "s"),
-    Floor("scan of a RocketMQ commit log into all columns, per core", median(ROCKETMQ, ALL), 150, True, "MB/s"),
-    Floor("a slave follows a RocketMQ master", median(FOLLOWING, WRITTEN), 200, True, "MB/s",
-          bare=median(FOLLOWING, BARE)),
+    Floor(
+        "embedded start of 3 nodes to the first acknowledgement",
+        median(START, "new, 3 nodes, to the first acknowledgement"),
+        2,
+        False,
+        "s",
+    ),
+    Floor(
+        "scan of a RocketMQ commit log into all columns, per core",
+        median(ROCKETMQ, ALL),
+        150,
+        True,
+        "MB/s",
+    ),
+    Floor(
+        "a slave follows a RocketMQ master",
+        median(FOLLOWING, WRITTEN),
+        200,
+        True,
+        "MB/s",
+        bare=median(FOLLOWING, BARE),
+    ),
     Floor("a slave follows a real RocketMQ master", median(BEHIND, WRITTEN), 200, True, "MB/s"),
-    Floor("puts of 1 KiB messages, times as many as three brokers in DLedger mode",
-          median(BROKERS, LIKE_THEIRS + TIMES_BROKERS), 3, True),
-    Floor("memory of a node after 2 GiB, the largest", highest(MEMORY, "VmRSS of any node"), 200, False, "MiB"),
-)  # fmt: skip
+    Floor(
+        "puts of 1 KiB messages, times as many as three brokers in DLedger mode",
+        median(BROKERS, LIKE_THEIRS + TIMES_BROKERS),
+        3,
+        True,
+    ),
+    Floor(
+        "memory of a node after 2 GiB, the largest",
+        highest(MEMORY, "VmRSS of any node"),
+        200,
+        False,
+        "MiB",
+    ),
+)

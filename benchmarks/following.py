@@ -1,4 +1,5 @@
-"""A slave of a RocketMQ master that catches up over loopback, beside a bare socket that is written to a file."""
+"""A slave of a RocketMQ master that catches up over loopback, beside a bare socket that is written
+to a file."""
 
 from __future__ import annotations
 
@@ -47,7 +48,10 @@ def serve(root: Path, pipe: Connection) -> None:
 
     def send(listening: socket.socket, end: int) -> None:
         while True:
-            with listening.accept()[0] as accepted, (root / "commitlog" / ("0" * 20)).open("rb") as file:
+            with (
+                listening.accept()[0] as accepted,
+                (root / "commitlog" / ("0" * 20)).open("rb") as file,
+            ):
                 accepted.sendfile(file, count=end)
 
     run(main())
@@ -62,8 +66,8 @@ def write_log(root: Path, log: bytes) -> None:
 
 
 def follow(root: Path, port: int, end: int) -> tuple[float, float, float]:
-    """Seconds until all of the log is written, and is on the disk; seconds that queues and index took for each byte
-    that was left for them then, 0 if that was little."""
+    """Seconds until all of the log is written, and is on the disk; seconds that queues and index
+    took for each byte that was left for them then, 0 if that was little."""
 
     async def main(store: MessageStore) -> tuple[float, float]:
         began = time.perf_counter()
@@ -95,7 +99,10 @@ def follow(root: Path, port: int, end: int) -> tuple[float, float, float]:
 def bare(path: Path, port: int, end: int) -> float:
     """Seconds for the same bytes without a protocol."""
     began, got, buffer = time.perf_counter(), 0, memoryview(bytearray(BUFFER))
-    with socket.create_connection(("127.0.0.1", port)) as sock, path.open("wb", buffering=0) as file:
+    with (
+        socket.create_connection(("127.0.0.1", port)) as sock,
+        path.open("wb", buffering=0) as file,
+    ):
         os.truncate(file.fileno(), 1 << 30)
         while got < end:
             count = sock.recv_into(buffer)
@@ -111,7 +118,9 @@ def following(report: Report, directory: Path, repetitions: int, *, quick: bool)
     write_log(root, log)
     del log
     ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=serve, args=(root, theirs), daemon=True)
+    process = multiprocessing.get_context("spawn").Process(
+        target=serve, args=(root, theirs), daemon=True
+    )
     process.start()
     try:
         port, bare_port = ours.recv()
@@ -121,7 +130,9 @@ def following(report: Report, directory: Path, repetitions: int, *, quick: bool)
             report.add(FOLLOWING, ACKNOWLEDGED, "MB/s", end / 1e6 / acknowledged)
             if dispatched:
                 report.add(FOLLOWING, DISPATCHED, "MB/s", 1e-6 / dispatched)
-            report.add(FOLLOWING, BARE, "MB/s", end / 1e6 / bare(directory / "bare", bare_port, end))
+            report.add(
+                FOLLOWING, BARE, "MB/s", end / 1e6 / bare(directory / "bare", bare_port, end)
+            )
     finally:
         process.terminate()
         process.join()

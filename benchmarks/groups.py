@@ -17,7 +17,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "3 replicas": {"replicas": 3},
     "3 replicas, not synced": {"replicas": 3, "flush": "async"},
 }
-"""The groups that are measured side by side. The last one shows what of a figure is the disk's and what is ours."""
+"""The groups that are measured side by side. The last one shows what of a figure is the disk's and
+what is ours."""
 
 
 @contextmanager

@@ -1,6 +1,8 @@
-"""A load generator: single append requests, many in flight, over one connection, with no client library in between.
+"""A load generator: single append requests, many in flight, over one connection, with no client
+library in between.
 
-The body of each request is one record of the asked size, encoded once. What is measured is the group.
+The body of each request is one record of the asked size, encoded once. What is measured is the
+group.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ APPEND = AppendRequest(timeout_ms=10_000)
 
 @dataclass(frozen=True)
 class Load:
-    """``seconds`` for ``requests`` appends of ``size`` bytes, and the latency of each in seconds."""
+    """``seconds`` for ``requests`` appends of ``size`` bytes, and the latency of each in
+    seconds."""
 
     requests: int
     size: int
@@ -48,7 +51,9 @@ class Load:
 def one_record(topic_id: int, size: int) -> list[Any]:
     """The body of an append of one record with a value of ``size`` bytes."""
     batch = pa.record_batch({"value": pa.array([b"x" * size], pa.binary())})
-    header, payload = encode_batch(batch, topic_id=topic_id, partition=0, now_us=int(time.time() * 1e6))
+    header, payload = encode_batch(
+        batch, topic_id=topic_id, partition=0, now_us=int(time.time() * 1e6)
+    )
     return [header, payload]
 
 
@@ -56,7 +61,12 @@ class Generator:
     """Keeps ``in_flight`` requests under way until so many seconds are over."""
 
     def __init__(
-        self, body: list[Any], in_flight: int, seconds: float, request: Any = APPEND, answer: type[Any] = AppendResponse
+        self,
+        body: list[Any],
+        in_flight: int,
+        seconds: float,
+        request: Any = APPEND,
+        answer: type[Any] = AppendResponse,
     ) -> None:
         self._body, self._in_flight, self._seconds = body, in_flight, seconds
         self._request, self._answer = request, answer
@@ -70,7 +80,9 @@ class Generator:
         """Seconds from the first request to the last answer."""
         self._finished = asyncio.get_running_loop().create_future()
         handlers = Handlers(on_frame=self._answered, on_close=self._closed)
-        self._connection = await connect(address, handlers, FrameLimits(header_bytes=1 << 20, payload_bytes=1 << 20), 5)
+        self._connection = await connect(
+            address, handlers, FrameLimits(header_bytes=1 << 20, payload_bytes=1 << 20), 5
+        )
         self._connection.send(self._greeting.hello, 1)
         await self._finished
         self._connection.close()
@@ -88,7 +100,9 @@ class Generator:
         for _ in range(self._in_flight):
             self._send()
 
-    def _answered(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+    def _answered(
+        self, connection: Connection, request_id: int, message: Any, payload: memoryview
+    ) -> None:
         if isinstance(message, HelloResponse):
             proof = self._greeting.answered(message)
             if proof is not None:
@@ -100,7 +114,10 @@ class Generator:
             return
         now = time.perf_counter()
         if message.code != Code.SUCCESS:
-            self._closed(connection, RuntimeError(f"a request was answered {message.code!r} {message.message}"))
+            self._closed(
+                connection,
+                RuntimeError(f"a request was answered {message.code!r} {message.message}"),
+            )
             return
         self.latencies.append(now - self._sent.pop(request_id))
         self.last = now
@@ -122,7 +139,10 @@ def append_load(address: str, topic_id: int, size: int, in_flight: int, seconds:
 
 
 def put_load(address: str, messages: bytes, count: int, in_flight: int, seconds: float) -> Load:
-    """Put ``count`` encoded messages with each request into the RocketMQ commit log of a group, for that long."""
-    generator = Generator([messages], in_flight, seconds, PutMessageRequest(timeout_ms=10_000), PutMessageResponse)
+    """Put ``count`` encoded messages with each request into the RocketMQ commit log of a group, for
+    that long."""
+    generator = Generator(
+        [messages], in_flight, seconds, PutMessageRequest(timeout_ms=10_000), PutMessageResponse
+    )
     took = run(generator.run(address))
     return Load(len(generator.latencies) * count, len(messages) // count, took, generator.latencies)

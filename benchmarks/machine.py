@@ -29,7 +29,10 @@ def describe(directory: Path) -> dict[str, Any]:
         "system": platform.platform(),
         "file_system": file_system(directory),
         "python": sys.version.split()[0],
-        "versions": {name: package_version(name) for name in ("dledger", "pyspark", "pyarrow", "uvloop", "isal")},
+        "versions": {
+            name: package_version(name)
+            for name in ("dledger", "pyspark", "pyarrow", "uvloop", "isal")
+        },
         "commit": commit(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
@@ -41,7 +44,9 @@ def cpu_name() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), ""
+    )
 
 
 def file_system(directory: Path) -> str:
@@ -77,7 +82,8 @@ def commit() -> str:
 
 
 def write_and_sync(directory: Path, size: int, count: int) -> list[float]:
-    """Seconds of each write + fdatasync of ``size`` bytes, one behind the other in a file allocated ahead."""
+    """Seconds of each write + fdatasync of ``size`` bytes, one behind the other in a file allocated
+    ahead."""
     path, block, times = directory / f"raw-{size}", os.urandom(size), []
     handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
     try:
@@ -95,7 +101,8 @@ def write_and_sync(directory: Path, size: int, count: int) -> list[float]:
 
 
 def rounds_of_three(directory: Path, size: int, count: int) -> list[float]:
-    """Seconds of each round in which three files are written and synced at once, as three nodes on one disk do it."""
+    """Seconds of each round in which three files are written and synced at once, as three nodes on
+    one disk do it."""
     block, times = os.urandom(size), []
     paths = [directory / f"raw-{size}-{n}" for n in range(3)]
     handles = [os.open(path, os.O_CREAT | os.O_RDWR, 0o600) for path in paths]
@@ -153,17 +160,26 @@ def additions(count: int) -> float:
 
 
 def measure(report: Report, directory: Path, *, quick: bool) -> None:
-    """One repetition: bandwidth by block size, latency of the smallest, and how fast core and loopback are."""
+    """One repetition: bandwidth by block size, latency of the smallest, and how fast core and
+    loopback are."""
     report.add(SECTION, "a million additions in a Python loop", "ms", additions(1_000_000) * 1000)
     trips = round_trips(20 if quick else 2000)
     report.add(SECTION, "loopback round trip of 32 bytes", "ms", *(t * 1000 for t in trips))
     for size, count in ((4096, 500), (MIB, 64), (4 * MIB, 16)):
         times = write_and_sync(directory, size, max(4, count // (10 if quick else 1)))
         label = f"{size // 1024} KiB" if size < MIB else f"{size // MIB} MiB"
-        report.add(SECTION, f"write + fdatasync {label}", "MB/s", size * len(times) / sum(times) / 1e6)
+        report.add(
+            SECTION, f"write + fdatasync {label}", "MB/s", size * len(times) / sum(times) / 1e6
+        )
         if size == MIB:
             rounds = rounds_of_three(directory, size, len(times))
-            report.add(SECTION, "write + fdatasync 1 MiB, three writers at once, each", "MB/s",
-                       size * len(rounds) / sum(rounds) / 1e6)  # fmt: skip
+            report.add(
+                SECTION,
+                "write + fdatasync 1 MiB, three writers at once, each",
+                "MB/s",
+                size * len(rounds) / sum(rounds) / 1e6,
+            )
         if size == 4096:
-            report.add(SECTION, "write + fdatasync 4 KiB, latency", "ms", *(t * 1000 for t in times))
+            report.add(
+                SECTION, "write + fdatasync 4 KiB, latency", "ms", *(t * 1000 for t in times)
+            )

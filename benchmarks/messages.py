@@ -19,13 +19,16 @@ from dledger.rocketmq.format.message import Message, encode_message
 MESSAGES = "puts of 1 KiB messages, each its own entry, 3 replicas"
 SIZE = 1024
 CASES = ((1, 1), (16, 1), (512, 1), (16, 32), (4, 256))
-"""Requests in flight, and messages in each. RocketMQ's own benchmark has 16 threads with one message each."""
+"""Requests in flight, and messages in each. RocketMQ's own benchmark has 16 threads with one
+message each."""
 MOST = "16 in flight, 32 messages each"
 
 
 def encoded(count: int) -> bytes:
     """Messages with a unique id and a tag, as a Java client sends them."""
-    one = encode_message(Message("bench", b"x" * SIZE, "UNIQ_KEY\x017F00000100002A139A5518B4AAC20001\x02TAGS\x01a"))
+    one = encode_message(
+        Message("bench", b"x" * SIZE, "UNIQ_KEY\x017F00000100002A139A5518B4AAC20001\x02TAGS\x01a")
+    )
     return one * count
 
 
@@ -42,11 +45,14 @@ def commit_log(directory: Path, flush: str) -> Iterator[EmbeddedGroup]:
 
 
 def until_dispatched(client: Client, timeout_s: float = 120) -> None:
-    """Wait until consume queues and index of all nodes have everything, so that one case does not pay for another."""
+    """Wait until consume queues and index of all nodes have everything, so that one case does not
+    pay for another."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         states = client.status().values()
-        ends = {state.get("end_index") for state in states} | {state.get("dispatched_index") for state in states}
+        ends = {state.get("end_index") for state in states} | {
+            state.get("dispatched_index") for state in states
+        }
         if len(ends) == 1 and None not in ends:
             return
         time.sleep(0.02)
@@ -54,8 +60,8 @@ def until_dispatched(client: Client, timeout_s: float = 120) -> None:
 
 
 def messages(report: Report, directory: Path, repetitions: int, *, quick: bool) -> None:
-    """(m) Put by one connection; a message counts when it is acknowledged, and with the time until every node has it in
-    its consume queues and its index."""
+    """(m) Put by one connection; a message counts when it is acknowledged, and with the time until
+    every node has it in its consume queues and its index."""
     seconds = 0.2 if quick else 3.0
     for flush in ("sync", "async"):
         suffix = "" if flush == "sync" else ", not synced"
@@ -69,4 +75,6 @@ def messages(report: Report, directory: Path, repetitions: int, *, quick: bool) 
                     name = f"{in_flight} in flight, {each} messages each{suffix}"
                     report.add(MESSAGES, name, "messages/s", load.per_second)
                     whole = time.perf_counter() - began
-                    report.add(MESSAGES, f"{name}, until dispatched", "messages/s", load.requests / whole)
+                    report.add(
+                        MESSAGES, f"{name}, until dispatched", "messages/s", load.requests / whole
+                    )

@@ -1,10 +1,12 @@
-"""Two checkouts measured in turn: what a request and a connection cost in this one, as a ratio to the other one.
+"""Two checkouts measured in turn: what a request and a connection cost in this one, as a ratio to
+the other one.
 
-``python -m benchmarks.pairs --other DIRECTORY [--pairs 20] [--slices 6] [--seconds 0.5]``; both checkouts need their
-``make setup``. Each pair starts a group of three nodes from either checkout, side by side. The loads then take turns in
-short slices, one group idle while the other works, so that a machine that becomes slower or faster meanwhile is slow or
-fast for both. The interval of a ratio is that of its geometric mean over the pairs: a percentile bootstrap with 10,000
-samples (Efron, 1979).
+``python -m benchmarks.pairs --other DIRECTORY [--pairs 20] [--slices 6] [--seconds 0.5]``; both
+checkouts need their ``make setup``. Each pair starts a group of three nodes from either checkout,
+side by side. The loads then take turns in short slices, one group idle while the other works, so
+that a machine that becomes slower or faster meanwhile is slow or fast for both. The interval of a
+ratio is that of its geometric mean over the pairs: a percentile bootstrap with 10,000 samples
+(Efron, 1979).
 """
 
 from __future__ import annotations
@@ -28,14 +30,15 @@ CONNECT = "a new client and its first answer"
 
 
 def processor_s(pid: int) -> float:
-    """Seconds of processor time of all threads of a process, to the nanosecond: the clock of another process has the
-    number that clock_getcpuclockid(3) gives."""
+    """Seconds of processor time of all threads of a process, to the nanosecond: the clock of
+    another process has the number that clock_getcpuclockid(3) gives."""
     return time.clock_gettime((~pid << 3) | 2)
 
 
 def serve(directory: Path) -> None:
-    """Keep a group of the code that this process imports; each line of standard input names a case and its seconds,
-    each line of standard output has what it took: (amount, requests) of processor ms, or a median in ms."""
+    """Keep a group of the code that this process imports; each line of standard input names a case
+    and its seconds, each line of standard output has what it took: (amount, requests) of processor
+    ms, or a median in ms."""
     from benchmarks.appends import leader_address
     from benchmarks.groups import group
     from benchmarks.load import append_load
@@ -78,14 +81,21 @@ class Checkout:
         environment = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONSAFEPATH": "1"}
         command = [checkout / ".venv/bin/python", Path(__file__).resolve(), "--serve", directory]
         self._process = subprocess.Popen(
-            command, cwd=checkout, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command,
+            cwd=checkout,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def answer(self) -> str:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise SystemExit(f"the measuring process ended with {self._process.wait()}; its messages are above")
+            raise SystemExit(
+                f"the measuring process ended with {self._process.wait()}; its messages are above"
+            )
         return line
 
     def measure(self, case: str, seconds: float) -> list[float]:
@@ -99,10 +109,16 @@ class Checkout:
         self._process.wait(60)
 
 
-def pair(here: Path, other: Path, slices: int, seconds: float) -> tuple[dict[str, float], dict[str, float]]:
-    """The figures of both checkouts: processor ms a request, and medians in ms, each over all its slices."""
+def pair(
+    here: Path, other: Path, slices: int, seconds: float
+) -> tuple[dict[str, float], dict[str, float]]:
+    """The figures of both checkouts: processor ms a request, and medians in ms, each over all its
+    slices."""
     with tempfile.TemporaryDirectory(prefix="dledger-pairs-") as directory:
-        both = [Checkout(checkout, Path(directory) / name) for checkout, name in ((here, "here"), (other, "other"))]
+        both = [
+            Checkout(checkout, Path(directory) / name)
+            for checkout, name in ((here, "here"), (other, "other"))
+        ]
         try:
             for checkout in both:
                 checkout.answer()
@@ -114,7 +130,10 @@ def pair(here: Path, other: Path, slices: int, seconds: float) -> tuple[dict[str
                         got[which].append(both[which].measure(case, seconds))
                 for which, rounds in enumerate(got):
                     if case != CONNECT:
-                        spent, requests = sum(one[0] for one in rounds), sum(one[1] for one in rounds)
+                        spent, requests = (
+                            sum(one[0] for one in rounds),
+                            sum(one[1] for one in rounds),
+                        )
                         found[which][f"{case}: processor ms a request"] = spent / requests
                     found[which][f"{case}: p50 ms"] = statistics.median(one[2] for one in rounds)
         finally:

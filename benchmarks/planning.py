@@ -1,4 +1,5 @@
-"""How long the plan of a micro-batch takes when a stream reads 1,000 partitions of 50 topics, each with new records."""
+"""How long the plan of a micro-batch takes when a stream reads 1,000 partitions of 50 topics, each
+with new records."""
 
 from __future__ import annotations
 
@@ -39,7 +40,12 @@ def planning(report: Report, directory: Path, repetitions: int, *, quick: bool) 
                 report.add(PLANNING, KIB, "KiB", kib)
         batches = in_spark(running, directory, feed, 1 if quick else 2)
         steps = ("latestOffset", "getBatch", "queryPlanning")
-        report.add(PLANNING, IN_SPARK, "ms", *(sum(batch.get(step, 0) for step in steps) for batch in batches))
+        report.add(
+            PLANNING,
+            IN_SPARK,
+            "ms",
+            *(sum(batch.get(step, 0) for step in steps) for batch in batches),
+        )
         report.add(PLANNING, IN_ALL, "ms", *(batch["triggerExecution"] for batch in batches))
 
 
@@ -59,8 +65,13 @@ def feeder(client: Client, names: list[str]) -> Callable[[], None]:
 def alone(
     running: EmbeddedGroup, feed: Callable[[], None], repetitions: int, **more: str
 ) -> Iterator[tuple[float, float]]:
-    """Milliseconds of each plan, as the long-lived planner of a query makes it, and KiB of its offset."""
-    options = {"dledger.bootstrap.servers": running.bootstrap_servers, "subscribePattern": "topic-.*", **more}
+    """Milliseconds of each plan, as the long-lived planner of a query makes it, and KiB of its
+    offset."""
+    options = {
+        "dledger.bootstrap.servers": running.bootstrap_servers,
+        "subscribePattern": "topic-.*",
+        **more,
+    }
     reader = LogStreamReader(options, read_schema(False))
     at = reader.initialOffset()
     for _ in range(repetitions):
@@ -83,7 +94,9 @@ def in_spark(
     try:
         reader = session.readStream.format("dledger").option("subscribePattern", "topic-.*")
         frame = reader.option("dledger.bootstrap.servers", running.bootstrap_servers).load()
-        writer = frame.writeStream.format("noop").option("checkpointLocation", str(directory / "planning"))
+        writer = frame.writeStream.format("noop").option(
+            "checkpointLocation", str(directory / "planning")
+        )
         query = writer.start()
         query.processAllAvailable()
         for _ in range(repetitions):

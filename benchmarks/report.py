@@ -1,4 +1,5 @@
-"""What was measured: repetitions of named cases, their summary, the floors they are held against, table and JSON."""
+"""What was measured: repetitions of named cases, their summary, the floors they are held against,
+table and JSON."""
 
 from __future__ import annotations
 
@@ -47,8 +48,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Floor:
-    """A promise about a figure. ``measure`` raises KeyError where its case was not run, and so does ``bare``: the same
-    figure of bare sockets and files in the same run."""
+    """A promise about a figure. ``measure`` raises KeyError where its case was not run, and so does
+    ``bare``: the same figure of bare sockets and files in the same run."""
 
     text: str
     measure: Callable[[Report], float]
@@ -98,16 +99,28 @@ class Report:
         return {
             "machine": self.machine,
             "cases": [
-                {"section": c.section, "name": c.name, "unit": c.unit, "min": c.low, "median": c.median,
-                 "max": c.high, "values": c.values}
+                {
+                    "section": c.section,
+                    "name": c.name,
+                    "unit": c.unit,
+                    "min": c.low,
+                    "median": c.median,
+                    "max": c.high,
+                    "values": c.values,
+                }
                 for c in self.cases.values()
             ],
             "floors": [
-                {"floor": floor.text, "value": value, "bound": floor.bound, "holds": floor.holds(value),
-                 "bare": self.bare(floor)}
+                {
+                    "floor": floor.text,
+                    "value": value,
+                    "bound": floor.bound,
+                    "holds": floor.holds(value),
+                    "bare": self.bare(floor),
+                }
                 for floor, value in self.check(floors)
             ],
-        }  # fmt: skip
+        }
 
     def save(self, path: Path, floors: Iterable[Floor]) -> None:
         """Write the run as JSON."""
@@ -115,17 +128,30 @@ class Report:
         path.write_text(json.dumps(self.as_dict(floors), indent=1) + "\n")
 
     def as_evidence(self, command: str, floors: Iterable[Floor]) -> dict[str, Any]:
-        """For the page of evidence, as `dledger.testing.result` has it: red when a floor is missed."""
+        """For the page of evidence, as `dledger.testing.result` has it: red when a floor is
+        missed."""
         rows: list[list[str]] = [["measured", "times", "least", "median", "p99", "most"]]
         for case in self.cases.values():
             figures = (case.low, case.median, case.percentile(0.99), case.high)
             name = f"{case.section}: {case.name}" + (f", {case.unit}" if case.unit else "")
             rows.append([name, str(len(case.values)), *(f"{figure:,.4g}" for figure in figures)])
-        missed = [f"{floor.text}: {value:,.4g} {floor.unit}, the bound is {floor.bound:,.4g}"
-                  for floor, value in self.check(floors) if not floor.holds(value)]  # fmt: skip
-        counts = {"cases": len(self.cases), "repetitions": sum(len(case.values) for case in self.cases.values())}
+        missed = [
+            f"{floor.text}: {value:,.4g} {floor.unit}, the bound is {floor.bound:,.4g}"
+            for floor, value in self.check(floors)
+            if not floor.holds(value)
+        ]
+        counts = {
+            "cases": len(self.cases),
+            "repetitions": sum(len(case.values) for case in self.cases.values()),
+        }
         return result(
-            "availability", command=command, ok=not missed, figures=counts, faults={}, problems=missed, table=rows
+            "availability",
+            command=command,
+            ok=not missed,
+            figures=counts,
+            faults={},
+            problems=missed,
+            table=rows,
         )
 
     def show(self, console: Console, floors: Iterable[Floor]) -> None:
@@ -140,9 +166,13 @@ class Report:
             for floor, value in checked:
                 sign = "≥" if floor.at_least else "≤"
                 bare = self.bare(floor)
-                table.add_row(floor.text, f"{sign} {number(floor.bound)} {floor.unit}", f"{number(value)} {floor.unit}",
-                              "[green]holds[/green]" if floor.holds(value) else "[red]misses[/red]",
-                              "" if bare is None else f"{number(bare)} {floor.unit}")  # fmt: skip
+                table.add_row(
+                    floor.text,
+                    f"{sign} {number(floor.bound)} {floor.unit}",
+                    f"{number(value)} {floor.unit}",
+                    "[green]holds[/green]" if floor.holds(value) else "[red]misses[/red]",
+                    "" if bare is None else f"{number(bare)} {floor.unit}",
+                )
             console.print(table)
 
     def _table(self, section: str) -> Table:
@@ -151,13 +181,31 @@ class Report:
         in_bytes = {c.name.removesuffix(BYTES): c for c in cases if c.name.endswith(BYTES)}
         table = Table(title=section, title_justify="left")
         table.add_column("case")
-        for column in ("unit", "min", "median", "max", "p99", "n", *(["median, MB/s"] if in_bytes else [])):
+        for column in (
+            "unit",
+            "min",
+            "median",
+            "max",
+            "p99",
+            "n",
+            *(["median, MB/s"] if in_bytes else []),
+        ):
             table.add_column(column, justify="right")
         for c in cases:
             if not c.name.endswith(BYTES):
                 p99 = number(c.percentile(0.99)) if len(c.values) >= 100 else ""
-                row = [c.name, c.unit, number(c.low), number(c.median), number(c.high), p99, str(len(c.values))]
-                table.add_row(*row, *([number(in_bytes[c.name].median)] if c.name in in_bytes else []))
+                row = [
+                    c.name,
+                    c.unit,
+                    number(c.low),
+                    number(c.median),
+                    number(c.high),
+                    p99,
+                    str(len(c.values)),
+                ]
+                table.add_row(
+                    *row, *([number(in_bytes[c.name].median)] if c.name in in_bytes else [])
+                )
         return table
 
 

@@ -1,4 +1,5 @@
-"""(c) Spark's batch reads and writes, beside a source and a sink that do nothing, in the same session."""
+"""(c) Spark's batch reads and writes, beside a source and a sink that do nothing, in the same
+session."""
 
 from __future__ import annotations
 
@@ -18,20 +19,29 @@ from benchmarks.report import Report
 from dledger import Client, EmbeddedGroup
 from dledger.datasource.java import ensure_java
 
-READ, WRITE = "Spark batch read, 100-byte values, 7 columns", "Spark batch write, 100-byte values and keys"
+READ, WRITE = (
+    "Spark batch read, 100-byte values, 7 columns",
+    "Spark batch write, 100-byte values and keys",
+)
 NOTHING = "a Python {} that does nothing"
 
 
 def new_session(**more: str) -> SparkSession:
-    """local[2], with workers that can import this package; ``more`` are settings with underscores for their dots."""
+    """local[2], with workers that can import this package; ``more`` are settings with underscores
+    for their dots."""
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     top = str(Path(__file__).resolve().parents[1])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [top, os.environ.get("PYTHONPATH")]))
     builder = SparkSession.builder.master("local[2]").appName("benchmarks")
-    settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR",
-                "spark.driver.memory": "2g", "spark.sql.session.timeZone": "UTC",
-                **{name.replace("_", "."): value for name, value in more.items()}}  # fmt: skip
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.driver.memory": "2g",
+        "spark.sql.session.timeZone": "UTC",
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
@@ -56,13 +66,17 @@ def rows_frame(session: SparkSession, rows: int) -> DataFrame:
 
 def write_to(frame: DataFrame, running: EmbeddedGroup, topic: str) -> None:
     """One exactly-once batch write."""
-    writer = frame.write.format("dledger").option("dledger.bootstrap.servers", running.bootstrap_servers)
+    writer = frame.write.format("dledger").option(
+        "dledger.bootstrap.servers", running.bootstrap_servers
+    )
     writer.option("topic", topic).mode("append").save()
 
 
 def read_from(session: SparkSession, running: EmbeddedGroup, topic: str) -> DataFrame:
     """All of a topic."""
-    reader = session.read.format("dledger").option("dledger.bootstrap.servers", running.bootstrap_servers)
+    reader = session.read.format("dledger").option(
+        "dledger.bootstrap.servers", running.bootstrap_servers
+    )
     return reader.option("subscribe", topic).load()
 
 
@@ -88,7 +102,9 @@ def spark(report: Report, directory: Path, repetitions: int, *, quick: bool) -> 
             measure_writes(into, session, groups, clients, write_rows)
 
 
-def measure_reads(report: Report, session: SparkSession, groups: dict[int, EmbeddedGroup], rows: int) -> None:
+def measure_reads(
+    report: Report, session: SparkSession, groups: dict[int, EmbeddedGroup], rows: int
+) -> None:
     """One repetition of every read."""
     nothing = session.read.format("ceiling").option("rows", rows).option("parts", 4)
     took = seconds(lambda: to_noop(nothing.load()))
@@ -99,7 +115,11 @@ def measure_reads(report: Report, session: SparkSession, groups: dict[int, Embed
 
 
 def measure_writes(
-    report: Report, session: SparkSession, groups: dict[int, EmbeddedGroup], clients: dict[int, Client], rows: int
+    report: Report,
+    session: SparkSession,
+    groups: dict[int, EmbeddedGroup],
+    clients: dict[int, Client],
+    rows: int,
 ) -> None:
     """One repetition of every write; what was written is counted, then its topic goes."""
     frame = rows_frame(session, rows)
@@ -110,5 +130,7 @@ def measure_writes(
         clients[replicas].create_topic(topic)
         took = seconds(lambda running=running, topic=topic: write_to(frame, running, topic))
         assert clients[replicas].end_offsets(topic)[0] == rows
-        report.add(WRITE, f"dledger, {replicas} replica{'s'[: replicas > 1]}", "rows/s", rows / took)
+        report.add(
+            WRITE, f"dledger, {replicas} replica{'s'[: replicas > 1]}", "rows/s", rows / took
+        )
         clients[replicas].delete_topic(topic)

@@ -1,4 +1,5 @@
-"""(d) The same rows out of a typed topic, and out of a raw one as JSON, by one session in one run."""
+"""(d) The same rows out of a typed topic, and out of a raw one as JSON, by one session in one
+run."""
 
 from __future__ import annotations
 
@@ -19,14 +20,16 @@ RATIO = "typed, times as fast as JSON"
 NESTED = ", two of them nested"
 FLAT_COLUMNS = (
     "id", "id % 1000 AS customer", "CAST(id % 7 AS INT) AS items", "id * 0.25d AS amount",
-    "CAST(id * 0.01 AS DECIMAL(12,2)) AS price", "concat('order-', id) AS name", "id % 2 = 0 AS paid",
-    "date_add(DATE'2024-01-01', CAST(id % 365 AS INT)) AS day", "timestamp_micros(1700000000000000 + id) AS at",
+    "CAST(id * 0.01 AS DECIMAL(12,2)) AS price", "concat('order-', id) AS name",
+    "id % 2 = 0 AS paid", "date_add(DATE'2024-01-01', CAST(id % 365 AS INT)) AS day",
+    "timestamp_micros(1700000000000000 + id) AS at",
     "concat('customer ', id % 1000, ' of shop ', id % 10) AS note",
 )  # fmt: skip
 NESTED_COLUMNS = (
-    *FLAT_COLUMNS[:8], "array(CAST(id AS INT), CAST(id % 5 AS INT)) AS path",
+    *FLAT_COLUMNS[:8],
+    "array(CAST(id AS INT), CAST(id % 5 AS INT)) AS path",
     "named_struct('city', concat('c', id % 100), 'zip', CAST(id % 99999 AS INT)) AS place",
-)  # fmt: skip
+)
 KINDS = {"": FLAT_COLUMNS, NESTED: NESTED_COLUMNS}
 
 
@@ -52,17 +55,27 @@ def typed(report: Report, directory: Path, repetitions: int, *, quick: bool) -> 
 
 def make(frame: DataFrame, running: EmbeddedGroup, topic: str) -> None:
     """One exactly-once write to a new topic."""
-    writer = frame.write.format("dledger").option("dledger.bootstrap.servers", running.bootstrap_servers)
+    writer = frame.write.format("dledger").option(
+        "dledger.bootstrap.servers", running.bootstrap_servers
+    )
     writer.option("createTopic", "true").option("topic", topic).mode("append").save()
 
 
 def measure(
-    report: Report, session: SparkSession, running: EmbeddedGroup, name: str, kind: str, frame: DataFrame, rows: int
+    report: Report,
+    session: SparkSession,
+    running: EmbeddedGroup,
+    name: str,
+    kind: str,
+    frame: DataFrame,
+    rows: int,
 ) -> None:
     """One repetition: all rows of both topics, in the frame's columns."""
     own = read_from(session, running, f"{name}-typed")
     raw = read_from(session, running, f"{name}-raw")
-    parsed = raw.select(from_json(raw.value.cast("string"), frame.schema).alias("row")).select("row.*")
+    parsed = raw.select(from_json(raw.value.cast("string"), frame.schema).alias("row")).select(
+        "row.*"
+    )
     assert own.columns == parsed.columns == frame.columns
     took = {TYPED: seconds(lambda: to_noop(own)), JSON: seconds(lambda: to_noop(parsed))}
     for what, each in took.items():

@@ -1,7 +1,8 @@
-"""(e) How old a record is when foreachBatch has it, beside a Python stream source that does nothing, in one session.
+"""(e) How old a record is when foreachBatch has it, beside a Python stream source that does
+nothing, in one session.
 
-Run as a program it is the producer, a process of its own: ``python -m benchmarks.visible SERVERS`` appends the time
-each 100 ms until its input ends.
+Run as a program it is the producer, a process of its own: ``python -m benchmarks.visible SERVERS``
+appends the time each 100 ms until its input ends.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from dledger import Client, EmbeddedGroup
 VISIBLE = "age of a record in foreachBatch, one record each 100 ms, default trigger"
 NOTHING, LOG = "a Python stream source that does nothing", "dledger, 3 replicas, appended and read"
 SOCKETS = {", unix socket": "true", "": "false"}
-"""Spark's ``spark.python.unix.domain.socket.enabled``, false by default; it takes some 40 ms off every batch."""
+"""Spark's ``spark.python.unix.domain.socket.enabled``, false by default; it takes some 40 ms off
+every batch."""
 FIRST_S = 120.0
 
 
@@ -40,10 +42,17 @@ def visible(report: Report, directory: Path, repetitions: int, *, quick: bool) -
                     where = directory / f"visible-{enabled}-{lap}"
                     where.mkdir()
                     frame, over = clock(session, where / "over"), (where / "over").touch
-                    report.add(VISIBLE, NOTHING + sockets, "ms", *ages(frame, where / "clock", seconds, over))
+                    report.add(
+                        VISIBLE,
+                        NOTHING + sockets,
+                        "ms",
+                        *ages(frame, where / "clock", seconds, over),
+                    )
                     with producer(running) as over:
                         frame = log(session, running)
-                        report.add(VISIBLE, LOG + sockets, "ms", *ages(frame, where / "log", seconds, over))
+                        report.add(
+                            VISIBLE, LOG + sockets, "ms", *ages(frame, where / "log", seconds, over)
+                        )
             finally:
                 session.stop()
 
@@ -54,14 +63,19 @@ def clock(session: SparkSession, over: Path) -> DataFrame:
 
 
 def log(session: SparkSession, running: EmbeddedGroup) -> DataFrame:
-    reader = session.readStream.format("dledger").option("dledger.bootstrap.servers", running.bootstrap_servers)
+    reader = session.readStream.format("dledger").option(
+        "dledger.bootstrap.servers", running.bootstrap_servers
+    )
     return reader.option("subscribe", "bench").load()
 
 
-def ages(frame: DataFrame, checkpoint: Path, seconds: float, over: Callable[[], None]) -> list[float]:
-    """Milliseconds from each record's time to when ``collect`` in foreachBatch has returned it. What comes in the
-    query's first seconds does not count: Spark starts its workers then. ``over`` ends the records, so that the query is
-    not stopped within foreachBatch, of which Spark makes a thousand lines of stack."""
+def ages(
+    frame: DataFrame, checkpoint: Path, seconds: float, over: Callable[[], None]
+) -> list[float]:
+    """Milliseconds from each record's time to when ``collect`` in foreachBatch has returned it.
+    What comes in the query's first seconds does not count: Spark starts its workers then. ``over``
+    ends the records, so that the query is not stopped within foreachBatch, of which Spark makes a
+    thousand lines of stack."""
     found: list[tuple[float, float]] = []
     began = threading.Event()
 
@@ -72,7 +86,9 @@ def ages(frame: DataFrame, checkpoint: Path, seconds: float, over: Callable[[], 
         if values:
             began.set()
 
-    query = frame.writeStream.foreachBatch(see).option("checkpointLocation", str(checkpoint)).start()
+    query = (
+        frame.writeStream.foreachBatch(see).option("checkpointLocation", str(checkpoint)).start()
+    )
     try:
         if not began.wait(FIRST_S):
             raise RuntimeError(f"no record in {FIRST_S:g} s: {query.exception() or query.status}")
@@ -84,14 +100,18 @@ def ages(frame: DataFrame, checkpoint: Path, seconds: float, over: Callable[[], 
     finally:
         query.stop()
     inside = [age for at, age in found if since <= at < since + seconds]
-    return inside or [age for _, age in found]  # where the machine is so busy that nothing came meanwhile
+    # where the machine is so busy that nothing came meanwhile
+    return inside or [age for _, age in found]
 
 
 @contextmanager
 def producer(running: EmbeddedGroup) -> Iterator[Callable[[], None]]:
-    """One record each 100 ms, from a process of its own, until the function is called that comes with it."""
+    """One record each 100 ms, from a process of its own, until the function is called that comes
+    with it."""
     command = [sys.executable, "-m", "benchmarks.visible", running.bootstrap_servers]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=Path(__file__).resolve().parents[1]) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, cwd=Path(__file__).resolve().parents[1]
+    ) as process:
 
         def end() -> None:
             process.communicate()  # closes its input, which ends it

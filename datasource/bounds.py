@@ -1,4 +1,5 @@
-"""Where a read starts or ends, as its options say it: by offsets, by time, or counted back from now. Pure."""
+"""Where a read starts or ends, as its options say it: by offsets, by time, or counted back from
+now. Pure."""
 
 from __future__ import annotations
 
@@ -65,10 +66,14 @@ def parse_bound(values: Mapping[str, str], side: str) -> Bound | None:
     given = [name for name in names if name in values]
     strategy = values.get("startingOffsetsByTimestampStrategy") if side == "starting" else None
     if len(given) > 1:
-        raise ConfigError(f"options {given[0]!r} and {given[1]!r} both say where the read is {side}: give one of them")
+        raise ConfigError(
+            f"options {given[0]!r} and {given[1]!r} both say where the read is {side}: give one "
+            f"of them"
+        )
     if strategy is not None and (not given or given == [names[0]]):
         raise ConfigError(
-            "option 'startingOffsetsByTimestampStrategy' says what to do where no record is as new as "
+            "option 'startingOffsetsByTimestampStrategy' says what to do where no record is as "
+            "new as "
             f"{names[1]!r} or {names[2]!r} asks: give one of these too, or leave it away"
         )
     if not given:
@@ -79,13 +84,20 @@ def parse_bound(values: Mapping[str, str], side: str) -> Bound | None:
     lenient = side == "ending" or _lenient(strategy)
     if option == names[1]:
         return Bound(BoundKind.TIME, option, number=time_us(option, text), latest_if_none=lenient)
-    return Bound(BoundKind.TIMES, option, positions=_by_partition(option, text, TIMES_EXAMPLE), latest_if_none=lenient)
+    return Bound(
+        BoundKind.TIMES,
+        option,
+        positions=_by_partition(option, text, TIMES_EXAMPLE),
+        latest_if_none=lenient,
+    )
 
 
 def _lenient(strategy: str | None) -> bool:
     word = "error" if strategy is None else strategy.strip().lower()
     if word not in {"error", "latest"}:
-        raise ConfigError(f"option 'startingOffsetsByTimestampStrategy' is {strategy!r}: write error or latest")
+        raise ConfigError(
+            f"option 'startingOffsetsByTimestampStrategy' is {strategy!r}: write error or latest"
+        )
     return word == "latest"
 
 
@@ -105,24 +117,32 @@ def parse_offsets(option: str, text: str) -> Bound:
     positions = _by_partition(option, text, OFFSETS_EXAMPLE)
     for topic, partitions in positions.items():
         if bad := [offset for offset in partitions.values() if offset < EARLIEST]:
-            raise ConfigError(f"option {option!r} has offset {bad[0]} for topic {topic!r}: {_hint(OFFSETS_EXAMPLE)}")
+            raise ConfigError(
+                f"option {option!r} has offset {bad[0]} for topic {topic!r}: "
+                f"{_hint(OFFSETS_EXAMPLE)}"
+            )
     return Bound(BoundKind.OFFSETS, option, positions=positions)
 
 
 def _records(option: str, text: str, count: int) -> int:
     if count <= 2:  # in JSON these are signs for the two ends
         raise ConfigError(
-            f"option {option!r} is {text!r}, which could mean {'latest' if count == 1 else 'earliest'} or the last "
-            f"{count} records: write earliest, latest, -3 or more records back, or the offsets as {OFFSETS_EXAMPLE}"
+            f"option {option!r} is {text!r}, which could mean "
+            f"{'latest' if count == 1 else 'earliest'} or the last "
+            f"{count} records: write earliest, latest, -3 or more records back, or the offsets as "
+            f"{OFFSETS_EXAMPLE}"
         )
     return count
 
 
 def _hint(example: str) -> str:
     if example == TIMES_EXAMPLE:
-        return f"write milliseconds since 1970, or times such as 2024-03-10T07:30:00Z, as in {example}"
+        return (
+            f"write milliseconds since 1970, or times such as 2024-03-10T07:30:00Z, as in {example}"
+        )
     return (
-        "write earliest, latest, committed, -100 (records back), -10m (time back), or offsets as in "
+        "write earliest, latest, committed, -100 (records back), -10m (time back), or offsets as "
+        "in "
         f"{example} (-2 earliest, -1 latest)"
     )
 
@@ -143,7 +163,10 @@ def _by_partition(option: str, text: str, example: str) -> Positions:
         raise ConfigError(f"option {option!r} is {text!r}: {_hint(example)}") from error
     for topic, partitions in found.items():
         if not partitions or min(partitions) < 0:
-            raise ConfigError(f"option {option!r} has no partition or a negative one for {topic!r}: {_hint(example)}")
+            raise ConfigError(
+                f"option {option!r} has no partition or a negative one for {topic!r}: "
+                f"{_hint(example)}"
+            )
     return found
 
 
@@ -169,7 +192,8 @@ def time_us(option: str, value: Any) -> int:
     if time is None or time.tzinfo is None:
         why = "; the time zone is missing" if time is not None else ""
         raise ConfigError(
-            f"option {option!r} has {text!r}{why}: write milliseconds since 1970, as in 1700000000000, or a time with "
+            f"option {option!r} has {text!r}{why}: write milliseconds since 1970, as in "
+            f"1700000000000, or a time with "
             "its zone, as in 2024-03-10T07:30:00Z"
         )
     return (time - _EPOCH) // timedelta(microseconds=1)

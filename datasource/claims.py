@@ -1,10 +1,11 @@
 """Which write of a foreachBatch batch goes by which name, noted for one run of a query.
 
-When a batch is run again after a crash, its write finds its transaction committed and does nothing: that is what makes
-it exactly-once. A second write of the same batch under the same name would find the same and lose its records. To tell
-the two, a write that has been committed notes so in a file of the driver's temporary directory, under the run's id:
-a run after a crash has another id and starts without notes. The file is made atomically and names its write, so
-neither a write that is asked twice nor two writes at once can be mistaken.
+When a batch is run again after a crash, its write finds its transaction committed and does nothing:
+that is what makes it exactly-once. A second write of the same batch under the same name would find
+the same and lose its records. To tell the two, a write that has been committed notes so in a file
+of the driver's temporary directory, under the run's id: a run after a crash has another id and
+starts without notes. The file is made atomically and names its write, so neither a write that is
+asked twice nor two writes at once can be mistaken.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Claim:
 
 
 def check_claim(claim: Claim) -> None:
-    """Refuse a write whose name another write of this batch, or a later batch, has used in this run.
+    """Refuse a write whose name another write of this batch, or a later batch, has used in this
+    run.
 
     Raises:
         ConfigError: with the way out.
@@ -52,14 +54,18 @@ def check_claim(claim: Claim) -> None:
     for batch_id, file in _notes(claim):
         if batch_id > claim.batch_id:
             raise ConfigError(
-                f"a write to {claim.target} belongs to batch {claim.batch_id} of its query, which is at batch "
-                f"{batch_id}: it was left running by foreachBatch, and a repeat could not be told from it. Let "
+                f"a write to {claim.target} belongs to batch {claim.batch_id} of its query, which "
+                f"is at batch "
+                f"{batch_id}: it was left running by foreachBatch, and a repeat could not be told "
+                f"from it. Let "
                 "foreachBatch wait for its writes"
             )
         if batch_id == claim.batch_id and file.read_text() != claim.job:
             raise ConfigError(
-                f"batch {claim.batch_id} writes to {claim.target} twice, and a repeat of the batch could not "
-                "tell the two writes apart: give each one its own name, as in .option('txnId', 'late-orders'), or "
+                f"batch {claim.batch_id} writes to {claim.target} twice, and a repeat of the "
+                f"batch could not "
+                "tell the two writes apart: give each one its own name, as in .option('txnId', "
+                "'late-orders'), or "
                 "unite the frames and write once"
             )
 
@@ -77,7 +83,8 @@ def claim(claim: Claim) -> None:
     draft = folder / f".{claim.job}"
     draft.write_text(claim.job)
     try:
-        os.link(draft, folder / f"{_key(claim)}-{claim.batch_id}")  # atomic, with its content; fails when it is there
+        # atomic, with its content; fails when it is there
+        os.link(draft, folder / f"{_key(claim)}-{claim.batch_id}")
     except FileExistsError:
         check_claim(claim)
     finally:
@@ -99,14 +106,19 @@ def _key(claim: Claim) -> str:
 
 def _notes(claim: Claim) -> list[tuple[int, Path]]:
     """Batches of this run that have a write of this name."""
-    return [(int(file.name.rpartition("-")[2]), file) for file in _folder(claim).glob(f"{_key(claim)}-*")]
+    return [
+        (int(file.name.rpartition("-")[2]), file)
+        for file in _folder(claim).glob(f"{_key(claim)}-*")
+    ]
 
 
 def _make(folder: Path) -> None:
     top = folder.parent
     top.mkdir(mode=0o700, exist_ok=True)
     if hasattr(os, "getuid") and top.lstat().st_uid != os.getuid():
-        raise PathError(f"{top} belongs to somebody else: remove it, or set TMPDIR to a directory of your own")
+        raise PathError(
+            f"{top} belongs to somebody else: remove it, or set TMPDIR to a directory of your own"
+        )
     folder.mkdir(exist_ok=True)
     for other in top.iterdir():
         if other.stat().st_mtime < time.time() - KEPT_S:

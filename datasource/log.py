@@ -1,4 +1,5 @@
-"""The log as the Spark edge sees it: found by its options on the driver's side, then questions about topics."""
+"""The log as the Spark edge sees it: found by its options on the driver's side, then questions
+about topics."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class Address:
     local_to: str = ""
     """Host of a group that listens on loopback, which only that host can reach."""
     group_id: str = ""
-    """Of the group for which a task was planned: numbers of topics and offsets mean nothing in another one."""
+    """Of the group for which a task was planned: numbers of topics and offsets mean nothing in
+    another one."""
 
     def client(self) -> Client:
         """This process's client for the group.
@@ -45,19 +47,23 @@ class Address:
         """
         if self.local_to and self.local_to != platform.node():
             raise ConfigError(
-                f"this task runs on host {platform.node()}, but the group at {self.bootstrap_servers} can only be "
-                f"reached on host {self.local_to}: set option 'dledger.advertise.host' to that host's name when the "
-                "group is made, and 'dledger.secret.file' for the executors; or use a group of its own machines with "
+                f"this task runs on host {platform.node()}, but the group at "
+                f"{self.bootstrap_servers} can only be "
+                f"reached on host {self.local_to}: set option 'dledger.advertise.host' to that "
+                f"host's name when the "
+                "group is made, and 'dledger.secret.file' for the executors; or use a group of "
+                "its own machines with "
                 "'dledger.bootstrap.servers'"
             )
         return shared_client(self.bootstrap_servers, group_id=self.group_id, **self.settings)
 
 
 def find_group(options: Options, create: bool = False) -> Address:
-    """Find the group that the options name; one that belongs to a path is started when it does not run, and with
-    ``create`` made when it does not exist.
+    """Find the group that the options name; one that belongs to a path is started when it does not
+    run, and with ``create`` made when it does not exist.
 
-    To be called where the driver is: an executor on another machine must not start a group of its own.
+    To be called where the driver is: an executor on another machine must not start a group of its
+    own.
 
     Raises:
         ConfigError, PathError, WrongGroup, Unavailable: as the message says.
@@ -70,8 +76,11 @@ def find_group(options: Options, create: bool = False) -> Address:
 
     if options.peers:
         return Address(_own_node(options), settings)
-    # The group has a secret of its own in its directory; the option says where its clients find a copy.
-    of_nodes = {name: value for name, value in options.settings.group.items() if name != "secret_file"}
+    # The group has a secret of its own in its directory; the option says where its clients find a
+    # copy.
+    of_nodes = {
+        name: value for name, value in options.settings.group.items() if name != "secret_file"
+    }
     servers = connect_path(options.path, options.replicas, create=create, **of_nodes)
     hosts = {server.rpartition(":")[0] for server in servers.split(",")}
     return Address(servers, settings, platform.node() if hosts <= LOOPBACK else "")
@@ -82,10 +91,13 @@ def _own_node(options: Options) -> str:
 
     if not options.path:
         raise ConfigError(
-            f"node {options.self_id!r} of 'dledger.peers' keeps its files in the path: add .load('/data/log') or "
+            f"node {options.self_id!r} of 'dledger.peers' keeps its files in the path: add "
+            f".load('/data/log') or "
             ".save('/data/log')"
         )
-    node = EmbeddedNode(path=options.path, peers=options.peers, self_id=options.self_id, **options.settings.group)
+    node = EmbeddedNode(
+        path=options.path, peers=options.peers, self_id=options.self_id, **options.settings.group
+    )
     return node.bootstrap_servers
 
 
@@ -99,8 +111,8 @@ class GroupView(NamedTuple):
 
 @dataclass(slots=True)
 class Log:
-    """Questions to the group, asked again at a new address when all its nodes have moved (they were all restarted).
-    Which group answers then is for the one who asks to see (`lineage`)."""
+    """Questions to the group, asked again at a new address when all its nodes have moved (they were
+    all restarted). Which group answers then is for the one who asks to see (`lineage`)."""
 
     options: Options
     address: Address | None = None
@@ -115,8 +127,8 @@ class Log:
         return self.address
 
     def ask(self, question: Callable[[Client], T]) -> T:
-        """Ask, and when nobody can be reached, or another group than this process has met there before, look for the
-        group once more."""
+        """Ask, and when nobody can be reached, or another group than this process has met there
+        before, look for the group once more."""
         try:
             return question(self.found().client())
         except (Unavailable, WrongGroup) as error:
@@ -140,14 +152,19 @@ class Log:
         """
         selection = self.options.selection
         if selection.pattern:
-            return {info.name: info for info in self.ask(lambda client: client.topics()) if selection.fits(info.name)}
+            return {
+                info.name: info
+                for info in self.ask(lambda client: client.topics())
+                if selection.fits(info.name)
+            }
         infos = self.topics(selection.names)
         for name, info in infos.items():
             selection.part(name, dict.fromkeys(range(info.partitions), 0))
         return infos
 
     def settled(self, question: Callable[[dict[str, TopicInfo]], T]) -> T:
-        """Ask about the topics to read, and ask anew when one of them goes, or is made again, between two questions.
+        """Ask about the topics to read, and ask anew when one of them goes, or is made again,
+        between two questions.
 
         Raises:
             TopicNotFound: one that is named is not there.
@@ -174,30 +191,38 @@ class Log:
             there = [info.name for info in self.ask(lambda client: client.topics())]
             name = next((name for name in wanted if name not in there), wanted[0])
             raise TopicNotFound(
-                f"topic {name!r} does not exist in {self.options.address}; topics there: {self.some_names()}. Create "
+                f"topic {name!r} does not exist in {self.options.address}; topics there: "
+                f"{self.some_names()}. Create "
                 f"it: dledger topics create {name}, Client.create_topic({name!r}), or a write to it"
             ) from error
 
     def some_names(self) -> str:
         """Topics that there are, for messages."""
-        return ", ".join(info.name for info in self.ask(lambda client: client.topics())[:20]) or "none"
+        return (
+            ", ".join(info.name for info in self.ask(lambda client: client.topics())[:20]) or "none"
+        )
 
-    def look(self, names: Iterable[str], newer_than: Positions | None = None, wait_ms: int = 0) -> GroupView:
-        """Where these topics end and begin, linearizable, and which topics they are. With ``newer_than`` and
-        ``wait_ms`` the answer may take that long, while nothing is newer.
+    def look(
+        self, names: Iterable[str], newer_than: Positions | None = None, wait_ms: int = 0
+    ) -> GroupView:
+        """Where these topics end and begin, linearizable, and which topics they are. With
+        ``newer_than`` and ``wait_ms`` the answer may take that long, while nothing is newer.
 
         Raises:
             TopicNotFound: one is not there.
         """
         asked = tuple(names)
         try:
-            return self._offsets(asked, OffsetKind.EDGES, newer_than=newer_than or {}, wait_ms=wait_ms)
+            return self._offsets(
+                asked, OffsetKind.EDGES, newer_than=newer_than or {}, wait_ms=wait_ms
+            )
         except TopicNotFound:
             self.topics(asked)  # says which one, and what is there instead
             raise
 
     def edges(self, ids: Mapping[str, str]) -> GroupView:
-        """Where every partition that is read of these topics (name -> log id) ends and begins, linearizable.
+        """Where every partition that is read of these topics (name -> log id) ends and begins,
+        linearizable.
 
         Raises:
             TopicRecreated: a topic is another one by now.
@@ -205,11 +230,13 @@ class Log:
         return self._checked(ids, OffsetKind.EDGES)
 
     def begins(self, ids: Mapping[str, str]) -> Positions:
-        """First kept offset of every partition that is read of these topics (name -> log id); raises as `edges`."""
+        """First kept offset of every partition that is read of these topics (name -> log id);
+        raises as `edges`."""
         return self._checked(ids, OffsetKind.BEGIN).offsets
 
     def at_times(self, ids: Mapping[str, str], times_us: Positions) -> Positions:
-        """The first offset at or after each time, -1 where no record is that new; raises as `edges`."""
+        """The first offset at or after each time, -1 where no record is that new; raises as
+        `edges`."""
         if not times_us:
             return {}
         answer = self.ask(lambda client: client.offsets_at(times_us))
@@ -225,7 +252,10 @@ class Log:
             view = self._offsets(tuple(ids), kind)
         except TopicNotFound:
             for topic, log_id in ids.items():
-                check_ids({topic: log_id}, {name: info.log_id for name, info in self.topics([topic]).items()})
+                check_ids(
+                    {topic: log_id},
+                    {name: info.log_id for name, info in self.topics([topic]).items()},
+                )
             raise
         check_ids(ids, view.ids)
         return view
@@ -236,11 +266,13 @@ class Log:
         answer = self.ask(lambda client: client.offsets(names, kind, **more))
         part = self.options.selection.part
         ends = {name: part(name, answer.offsets[name]) for name in names}
-        return GroupView(ends, answer.log_ids, {name: part(name, found) for name, found in answer.begins.items()})
+        return GroupView(
+            ends, answer.log_ids, {name: part(name, found) for name, found in answer.begins.items()}
+        )
 
     def split(self, spans: Sequence[Span]) -> list[list[ReadRange]]:
-        """Cut each span between stored batches into pieces of at least its target; by one question, or none when they
-        are the spans of the one before: what is stored does not change."""
+        """Cut each span between stored batches into pieces of at least its target; by one question,
+        or none when they are the spans of the one before: what is stored does not change."""
         if any(span not in self._sizes for span in spans):
             answers = self.ask(lambda client: client.split_many(spans))
             pieces = ([ReadRange(one.end, one.bytes) for one in found] for found in answers)
@@ -257,8 +289,10 @@ def check_ids(wanted: Mapping[str, str], found: Mapping[str, str]) -> None:
     for topic, log_id in wanted.items():
         if found.get(topic) != log_id:
             raise TopicRecreated(
-                f"topic {topic!r} was deleted and created again since this read began: the offsets of its former life "
-                f"(log id {log_id}) mean nothing in it. For a stream: give the query a new checkpointLocation"
+                f"topic {topic!r} was deleted and created again since this read began: the "
+                f"offsets of its former life "
+                f"(log id {log_id}) mean nothing in it. For a stream: give the query a new "
+                f"checkpointLocation"
             )
 
 

@@ -15,7 +15,8 @@ def keep_or_fail(starts: Positions, ends: Positions, begins: Positions, fail: bo
     """Where reading can start: ``starts``, or behind what is gone when ``fail`` is False.
 
     Raises:
-        OffsetOutOfRange: records of [starts, ends) are gone and ``fail`` is True; the message has every lost range.
+        OffsetOutOfRange: records of [starts, ends) are gone and ``fail`` is True; the message has
+            every lost range.
     """
     lost: list[str] = []
     kept: Positions = {}
@@ -41,7 +42,8 @@ def check_order(starts: Positions, ends: Positions, what: str) -> None:
             start = starts[topic][partition]
             if start > end:
                 raise OffsetOutOfRange(
-                    f"{what}: topic {topic!r}, partition {partition} would be read from offset {start} to {end}, which "
+                    f"{what}: topic {topic!r}, partition {partition} would be read from offset "
+                    f"{start} to {end}, which "
                     "is before it",
                     end,
                     start,
@@ -57,8 +59,10 @@ def report(lost: list[str], fail: bool) -> None:
     text = f"records are no longer kept: {'; '.join(lost)}"
     if fail:
         raise OffsetOutOfRange(
-            f"{text}. Retention removed them before they were read; to go on behind them set option 'failOnDataLoss' "
-            "to false, or start behind them: a stream with a new checkpointLocation, a batch read by 'startingOffsets'"
+            f"{text}. Retention removed them before they were read; to go on behind them set "
+            f"option 'failOnDataLoss' "
+            "to false, or start behind them: a stream with a new checkpointLocation, a batch read "
+            "by 'startingOffsets'"
         )
     LOGGER.warning("%s; going on behind them because 'failOnDataLoss' is false", text)
 
@@ -83,12 +87,15 @@ def recreated(topic: str, what: str, log_id: str, fail: bool) -> str:
     """
     if fail:
         raise TopicRecreated(
-            f"topic {topic!r} was deleted and created again since this read began: the offsets of its former life "
-            f"(log id {log_id}) mean nothing in it, and {what} were not read. For a stream: give the query a new "
+            f"topic {topic!r} was deleted and created again since this read began: the offsets of "
+            f"its former life "
+            f"(log id {log_id}) mean nothing in it, and {what} were not read. For a stream: give "
+            f"the query a new "
             "checkpointLocation, or set option 'onTopicRecreate' to restart"
         )
     return (
-        f"topic {topic!r} was deleted and created again: {what} of its former life (log id {log_id}) were not read. "
+        f"topic {topic!r} was deleted and created again: {what} of its former life (log id "
+        f"{log_id}) were not read. "
         "Going on with the first record of the new one, because 'onTopicRecreate' is restart"
     )
 

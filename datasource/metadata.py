@@ -1,4 +1,5 @@
-"""The log's own state as small tables: ``.option("metadata", "topics")`` and so on. Read when the action runs."""
+"""The log's own state as small tables: ``.option("metadata", "topics")`` and so on. Read when the
+action runs."""
 
 from __future__ import annotations
 
@@ -36,17 +37,24 @@ CHUNK_ROWS: Final = 10_000
 
 _OFFSETS: Final = "topic string, partition int, beginOffset bigint, endOffset bigint"
 SCHEMAS: Final = {
-    "topics": "topic string, topicId bigint, logId string, partitions int, records bigint, bytes bigint, "
+    "topics": "topic string, topicId bigint, logId string, partitions int, records bigint, bytes "
+    "bigint, "
     "newest timestamp, settings map<string,string>, type string, schemaVersion int, schema string",
     "partitions": f"{_OFFSETS}, records bigint, bytes bigint, newest timestamp",
-    "groups": "groupId string, topic string, partition int, offset bigint, beginOffset bigint, endOffset bigint, "
+    "groups": "groupId string, topic string, partition int, offset bigint, beginOffset bigint, "
+    "endOffset bigint, "
     "lag bigint, lagBytes bigint, lagSeconds double, committed timestamp, holdsRetention boolean",
-    "commits": "entryIndex bigint, committed timestamp, writer string, source string, query string, batch bigint, "
+    "commits": "entryIndex bigint, committed timestamp, writer string, source string, query "
+    "string, batch bigint, "
     "txnId string, topics array<string>, rows bigint, "
-    "ranges array<struct<topic:string,partition:int,startOffset:bigint,endOffset:bigint>>, repeat string",
-    "nodes": "node string, address string, role string, term bigint, beginIndex bigint, endIndex bigint, "
-    "durableIndex bigint, committedIndex bigint, appliedIndex bigint, bytesUsed bigint, diskLevel string, error string",
-    "entries": "entryIndex bigint, term bigint, position bigint, size bigint, kind string, topic string, "
+    "ranges array<struct<topic:string,partition:int,startOffset:bigint,endOffset:bigint>>, repeat "
+    "string",
+    "nodes": "node string, address string, role string, term bigint, beginIndex bigint, endIndex "
+    "bigint, "
+    "durableIndex bigint, committedIndex bigint, appliedIndex bigint, bytesUsed bigint, diskLevel "
+    "string, error string",
+    "entries": "entryIndex bigint, term bigint, position bigint, size bigint, kind string, topic "
+    "string, "
     "partition int, offset bigint, records bigint, command string, fields string",
 }
 """Each table's columns; docs/options.md says what they are."""
@@ -60,13 +68,21 @@ _RANGE: Final = StructType(
         StructField("endOffset", LongType()),
     ]
 )
-_SIMPLE: Final = (StringType(), IntegerType(), LongType(), DoubleType(), BooleanType(), TimestampType())
+_SIMPLE: Final = (
+    StringType(),
+    IntegerType(),
+    LongType(),
+    DoubleType(),
+    BooleanType(),
+    TimestampType(),
+)
 _NESTED: Final = (MapType(StringType(), StringType()), ArrayType(StringType()), ArrayType(_RANGE))
 _TYPES: Final[dict[str, DataType]] = {kind.simpleString(): kind for kind in (*_SIMPLE, *_NESTED)}
 
 
 def metadata_schema(table: str) -> StructType:
-    """The columns of a table of option ``metadata``. Spark's own parser of such texts needs its JVM."""
+    """The columns of a table of option ``metadata``. Spark's own parser of such texts needs its
+    JVM."""
     columns = [column.split(" ") for column in SCHEMAS[table].split(", ")]
     return StructType([StructField(name, _TYPES[kind]) for name, kind in columns])
 
@@ -89,12 +105,17 @@ class MetadataReader(DataSourceReader):
         expected = metadata_schema(self.options.metadata)
         if [(f.name, f.dataType) for f in schema] != [(f.name, f.dataType) for f in expected]:
             raise ConfigError(
-                f"the table {self.options.metadata!r} has its own columns, {expected.simpleString()}, not "
+                f"the table {self.options.metadata!r} has its own columns, "
+                f"{expected.simpleString()}, not "
                 f"{schema.simpleString()}: leave .schema(...) away"
             )
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [MetadataSlice(Log(self.options).found(), self.options.metadata, self.options.starting_entry)]
+        return [
+            MetadataSlice(
+                Log(self.options).found(), self.options.metadata, self.options.starting_entry
+            )
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, MetadataSlice)
@@ -112,14 +133,22 @@ def _time(count: int, us: int) -> int | None:
 def _topics(client: Client, _: int) -> list[Row]:
     rows: dict[str, Row] = {
         info.name: {
-            "topic": info.name, "topicId": info.topic_id, "logId": info.log_id, "partitions": info.partitions,
-            "records": 0, "bytes": 0, "newest": None, "settings": list(info.settings.items()),
-            "type": "typed" if info.typed else "raw", **_newest_schema(client, info),
+            "topic": info.name,
+            "topicId": info.topic_id,
+            "logId": info.log_id,
+            "partitions": info.partitions,
+            "records": 0,
+            "bytes": 0,
+            "newest": None,
+            "settings": list(info.settings.items()),
+            "type": "typed" if info.typed else "raw",
+            **_newest_schema(client, info),
         }
         for info in client.topics()
-    }  # fmt: skip
+    }
     for part in client.partitions():
-        if (row := rows.get(part.topic)) is not None:  # else it was created between the two questions
+        # else it was created between the two questions
+        if (row := rows.get(part.topic)) is not None:
             row["records"] += part.end_offset - part.begin_offset
             row["bytes"] += part.bytes
             row["newest"] = max(row["newest"] or 0, part.newest_us) or None
@@ -139,31 +168,47 @@ def _newest_schema(client: Client, info: TopicInfo) -> Row:
 def _partitions(client: Client, _: int) -> list[Row]:
     return [
         {
-            "topic": one.topic, "partition": one.partition, "beginOffset": one.begin_offset,
-            "endOffset": one.end_offset, "records": one.end_offset - one.begin_offset, "bytes": one.bytes,
+            "topic": one.topic,
+            "partition": one.partition,
+            "beginOffset": one.begin_offset,
+            "endOffset": one.end_offset,
+            "records": one.end_offset - one.begin_offset,
+            "bytes": one.bytes,
             "newest": _time(one.newest_us, 1),
         }
         for one in client.partitions()
-    ]  # fmt: skip
+    ]
 
 
 def _groups(client: Client, _: int) -> list[Row]:
     return [
         {
-            "groupId": one.group, "topic": one.topic, "partition": one.partition, "offset": one.offset,
-            "beginOffset": one.begin_offset, "endOffset": one.end_offset, "lag": one.rows, "lagBytes": one.bytes,
-            "lagSeconds": one.seconds, "committed": _time(one.committed_ms, 1000), "holdsRetention": one.holds,
+            "groupId": one.group,
+            "topic": one.topic,
+            "partition": one.partition,
+            "offset": one.offset,
+            "beginOffset": one.begin_offset,
+            "endOffset": one.end_offset,
+            "lag": one.rows,
+            "lagBytes": one.bytes,
+            "lagSeconds": one.seconds,
+            "committed": _time(one.committed_ms, 1000),
+            "holdsRetention": one.holds,
         }
         for group in client.groups()
         for one in client.lag(group)
-    ]  # fmt: skip
+    ]
 
 
 def _commits(client: Client, start: int) -> list[Row]:
     return [
         {
-            "entryIndex": one.index, "committed": _time(one.time_ms, 1000), "writer": one.writer_id,
-            **parse_writer(one.writer_id, one.sequence), "topics": sorted(one.offsets), "rows": one.records,
+            "entryIndex": one.index,
+            "committed": _time(one.time_ms, 1000),
+            "writer": one.writer_id,
+            **parse_writer(one.writer_id, one.sequence),
+            "topics": sorted(one.offsets),
+            "rows": one.records,
             "ranges": [
                 {"topic": topic, "partition": partition, "startOffset": first, "endOffset": end}
                 for topic, spans in sorted(one.offsets.items())
@@ -171,7 +216,7 @@ def _commits(client: Client, start: int) -> list[Row]:
             ],
         }
         for one in client.commits(_first(client, start))
-    ]  # fmt: skip
+    ]
 
 
 def parse_writer(writer_id: str, sequence: int) -> Row:
@@ -195,25 +240,40 @@ def _nodes(client: Client, _: int) -> list[Row]:
         port = state.get("port")
         rows.append(
             {
-                "node": node, "address": f"{state['host']}:{port}" if port else None, "role": state.get("role"),
-                "term": state.get("term"), "beginIndex": state.get("begin_index"), "endIndex": state.get("end_index"),
-                "durableIndex": state.get("durable_index"), "committedIndex": state.get("committed_index"),
-                "appliedIndex": state.get("applied_index"), "bytesUsed": state.get("bytes_used"),
-                "diskLevel": state.get("disk_level"), "error": state.get("error"),
+                "node": node,
+                "address": f"{state['host']}:{port}" if port else None,
+                "role": state.get("role"),
+                "term": state.get("term"),
+                "beginIndex": state.get("begin_index"),
+                "endIndex": state.get("end_index"),
+                "durableIndex": state.get("durable_index"),
+                "committedIndex": state.get("committed_index"),
+                "appliedIndex": state.get("applied_index"),
+                "bytesUsed": state.get("bytes_used"),
+                "diskLevel": state.get("disk_level"),
+                "error": state.get("error"),
             }
-        )  # fmt: skip
+        )
     return rows
 
 
 def _entries(client: Client, start: int) -> list[Row]:
     return [
         {
-            "entryIndex": one.index, "term": one.term, "position": one.pos, "size": one.size, "kind": one.kind,
-            "topic": one.topic or None, "partition": _known(one.partition), "offset": _known(one.offset),
-            "records": one.records, "command": one.command or None, "fields": one.fields or None,
+            "entryIndex": one.index,
+            "term": one.term,
+            "position": one.pos,
+            "size": one.size,
+            "kind": one.kind,
+            "topic": one.topic or None,
+            "partition": _known(one.partition),
+            "offset": _known(one.offset),
+            "records": one.records,
+            "command": one.command or None,
+            "fields": one.fields or None,
         }
         for one in client.entries(_first(client, start))
-    ]  # fmt: skip
+    ]
 
 
 def _known(number: int) -> int | None:
@@ -224,7 +284,11 @@ def _first(client: Client, start: int) -> int:
     """Where to start; below 0 it counts back from the log's end."""
     if start >= 0:
         return start
-    ends = [int(state["applied_index"]) for state in client.status().values() if "applied_index" in state]
+    ends = [
+        int(state["applied_index"])
+        for state in client.status().values()
+        if "applied_index" in state
+    ]
     return max(0, max(ends, default=-1) + 1 + start)
 
 

@@ -4,12 +4,13 @@ The checkpoint's JSON::
 
     {"v": 1, "logs": {"orders": {"id": "<log id>", "p": {"0": 123}}}, "group": "<group id>"}
 
-The log id tells a topic from one of the same name that was created later, the group's id, where it has one, tells the
-group from another one at its path or addresses. Two more keys close a gap in Spark's API, which asks a source for its
-first offset several times and never keeps the answer: the first offset carries ``"init": true``, and the end of the
-first batch, which Spark does keep, carries in ``"from"`` where that batch starts. Topics and partitions that the query
-has read and does not read now keep their places in ``"unread"``, which looks like ``"logs"``: when the options name
-them again, the query goes on there.
+The log id tells a topic from one of the same name that was created later, the group's id, where it
+has one, tells the group from another one at its path or addresses. Two more keys close a gap in
+Spark's API, which asks a source for its first offset several times and never keeps the answer: the
+first offset carries ``"init": true``, and the end of the first batch, which Spark does keep,
+carries in ``"from"`` where that batch starts. Topics and partitions that the query has read and
+does not read now keep their places in ``"unread"``, which looks like ``"logs"``: when the options
+name them again, the query goes on there.
 """
 
 from __future__ import annotations
@@ -36,11 +37,13 @@ class StreamOffset:
     ids: dict[str, str]
     """topic -> log id."""
     init: bool = False
-    """True: a first offset, resolved again at each start; only ``begin`` of the batch's end counts."""
+    """True: a first offset, resolved again at each start; only ``begin`` of the batch's end
+    counts."""
     begin: Positions = field(default_factory=dict)
     """In a batch's end: where it starts, for partitions whose start is not in the offset before."""
     group: str = ""
-    """Id of the group that it was taken from; empty where that one, or the release that wrote it, is older than ids."""
+    """Id of the group that it was taken from; empty where that one, or the release that wrote it,
+    is older than ids."""
     unread: Positions = field(default_factory=dict)
     """Places of topics and partitions that were read once, and are not read now."""
     unread_ids: dict[str, str] = field(default_factory=dict)
@@ -60,7 +63,8 @@ class StreamOffset:
         return data
 
     def known(self) -> StreamOffset:
-        """The same offset with all places that it knows, read or not, as if all of them were read."""
+        """The same offset with all places that it knows, read or not, as if all of them were
+        read."""
         logs = {t: self.unread.get(t, {}) | self.logs.get(t, {}) for t in self.unread | self.logs}
         return replace(self, logs=logs, ids=self.unread_ids | self.ids, unread={}, unread_ids={})
 
@@ -73,7 +77,9 @@ class StreamOffset:
         """
         try:
             if data["v"] != FORMAT:
-                raise ConfigError(f"the checkpoint's offsets have format {data['v']}; this release reads {FORMAT}")
+                raise ConfigError(
+                    f"the checkpoint's offsets have format {data['v']}; this release reads {FORMAT}"
+                )
             logs, ids = _places(data["logs"])
             begin = {t: _numbers(p) for t, p in data.get("from", {}).items()}
             unread, unread_ids = _places(data.get("unread", {}))
@@ -81,7 +87,8 @@ class StreamOffset:
             if isinstance(error, ConfigError):
                 raise
             raise ConfigError(
-                f"the checkpoint holds offsets that dledger did not write: {json.dumps(data)[:200]}; "
+                f"the checkpoint holds offsets that dledger did not write: "
+                f"{json.dumps(data)[:200]}; "
                 "give this query a checkpointLocation of its own"
             ) from error
         group, init = str(data.get("group", "")), bool(data.get("init", False))
@@ -93,7 +100,9 @@ def _logs(positions: Positions, ids: dict[str, str]) -> dict[str, Any]:
 
 
 def _places(logs: dict[str, Any]) -> tuple[Positions, dict[str, str]]:
-    return {t: _numbers(log["p"]) for t, log in logs.items()}, {t: str(log["id"]) for t, log in logs.items()}
+    return {t: _numbers(log["p"]) for t, log in logs.items()}, {
+        t: str(log["id"]) for t, log in logs.items()
+    }
 
 
 def _texts(offsets: dict[int, int]) -> dict[str, int]:
@@ -116,11 +125,14 @@ def batch_start(start: StreamOffset, end: StreamOffset) -> Positions:
         known = start.logs.get(topic, {}) if same and not start.init else {}
         said = end.begin.get(topic, {})
         # A first offset is asked for anew after a crash; by then "latest" is somewhere else.
-        begins[topic] = {p: known[p] if p in known else said[p] for p in partitions if p in known or p in said}
+        begins[topic] = {
+            p: known[p] if p in known else said[p] for p in partitions if p in known or p in said
+        }
         missing = partitions.keys() - begins[topic].keys()
         if missing:
             raise ConfigError(
-                f"the checkpoint does not say where topic {topic!r}, partition {min(missing)} starts; "
+                f"the checkpoint does not say where topic {topic!r}, partition {min(missing)} "
+                f"starts; "
                 "give this query a new checkpointLocation"
             )
     return begins

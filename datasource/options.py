@@ -11,18 +11,33 @@ from dledger.config import MIB, check_name, nearest, parse_peers
 from dledger.datasource.bounds import Bound, BoundKind, parse_bound
 from dledger.datasource.option_table import BATCH, MEANT, OPTIONS, TABLES
 from dledger.datasource.selection import Selection, parse_selection
-from dledger.datasource.settings import PREFIX, Settings, duration_ms, parse_settings, whole_number, yes_or_no
+from dledger.datasource.settings import (
+    PREFIX,
+    Settings,
+    duration_ms,
+    parse_settings,
+    whole_number,
+    yes_or_no,
+)
 from dledger.errors import ConfigError, UnknownOption
 
 _ROWS: Final = {option.name: option for option in OPTIONS}
 _BY_LOWER: Final = {o.name.lower(): o.name for o in OPTIONS if "*" not in o.name}
-_ADDED_BY_SPARK: Final = {"checkpointlocation", "queryname", "provider", "owner", "outputmode", "is_managed_location"}
+_ADDED_BY_SPARK: Final = {
+    "checkpointlocation",
+    "queryname",
+    "provider",
+    "owner",
+    "outputmode",
+    "is_managed_location",
+}
 _SIZE: Final = {"k": 1 << 10, "m": MIB, "g": MIB << 10, "b": 1}
 CREATE: Final = "createTopic."
 OF_STORES: Final = ("onDamage", "storageOptions")
 OF_TRANSACTIONS: Final = ("txnId", "txnTimeout", "onReplayMismatch")
 DEFAULT_BYTES: Final = MIB << 10
-"""Of a micro-batch that nothing else limits: a query that starts far behind must not read all of it at once."""
+"""Of a micro-batch that nothing else limits: a query that starts far behind must not read all of it
+at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +119,16 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
 
     Raises:
         UnknownOption: there is no such option; the message has the nearest one.
-        ConfigError: a value cannot be, two options contradict one another, or one is not for this use.
+        ConfigError: a value cannot be, two options contradict one another, or one is not for this
+            use.
     """
     values, loose = sort_options(given)
     check_use(values, use)
     for name in OF_STORES:
         if name in values:
-            raise ConfigError(f"option {name!r} is for the files of a store: give the option 'layout' too")
+            raise ConfigError(
+                f"option {name!r} is for the files of a store: give the option 'layout' too"
+            )
     servers, settings = _servers(values), parse_settings(loose)
     _check_group(values, servers, settings)
     topic = check_name("topic", values["topic"].strip()) if values.get("topic", "").strip() else ""
@@ -141,7 +159,9 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
         starting_entry=_starting_entry(values),
         create_topic=_creates(values, not servers),
         create_partitions=size_or_number(values, "createTopic.partitions"),
-        create_settings={name: values[CREATE + name] for name in ("description",) if CREATE + name in values},
+        create_settings={
+            name: values[CREATE + name] for name in ("description",) if CREATE + name in values
+        },
         topic_type=word(values, "topicType", ("", "raw", "typed")),
         evolves=word(values, "schemaEvolution", ("none", "add")) == "add",
         key_column=values.get("keyColumn", "").strip(),
@@ -158,7 +178,8 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
 
 
 def need_group(options: Options, hint: str = "") -> None:
-    """Check that exactly one way to find a group was given; ``hint`` is what else to say of one that was not.
+    """Check that exactly one way to find a group was given; ``hint`` is what else to say of one
+    that was not.
 
     Raises:
         ConfigError: none was, or two were.
@@ -166,7 +187,8 @@ def need_group(options: Options, hint: str = "") -> None:
     if not options.address:
         raise ConfigError(
             "which log? Give a path, as in .load('/data/log') or .save('/data/log'), or the option "
-            "'dledger.bootstrap.servers' with host:port of a running group" + (f". {hint}" if hint else "")
+            "'dledger.bootstrap.servers' with host:port of a running group"
+            + (f". {hint}" if hint else "")
         )
     if options.bootstrap_servers and (options.path or options.peers):
         raise ConfigError(
@@ -183,7 +205,8 @@ def need_topics(options: Options) -> Selection:
     """
     if not options.selection.given:
         raise ConfigError(
-            "which topics? Give the option 'subscribe', as in .option('subscribe', 'orders,payments'), or "
+            "which topics? Give the option 'subscribe', as in .option('subscribe', "
+            "'orders,payments'), or "
             "'subscribePattern' or 'assign'"
         )
     return options.selection
@@ -199,7 +222,9 @@ def check_use(values: Mapping[str, str], use: str) -> None:
         where = _ROWS[name].where
         if use and where != "all" and use not in where.split(", "):
             kinds = " or ".join(f"a {kind}" for kind in where.split(", "))
-            raise ConfigError(f"option {name!r} is for {kinds} and says nothing to a {use}: leave it away here")
+            raise ConfigError(
+                f"option {name!r} is for {kinds} and says nothing to a {use}: leave it away here"
+            )
 
 
 def sort_options(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -229,12 +254,17 @@ def sort_options(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, st
 def _servers(values: dict[str, str]) -> str:
     first, second = values.get("dledger.bootstrap.servers", ""), values.get("bootstrap.servers", "")
     if first and second and first != second:
-        raise ConfigError(f"'dledger.bootstrap.servers' is {first!r} but 'bootstrap.servers' is {second!r}: give one")
+        raise ConfigError(
+            f"'dledger.bootstrap.servers' is {first!r} but 'bootstrap.servers' is {second!r}: "
+            f"give one"
+        )
     servers = ",".join(filter(None, (part.strip() for part in (first or second).split(","))))
     for server in filter(None, servers.split(",")):
         host, colon, port = server.rpartition(":")
         if not (host and colon and port.isdecimal() and 0 < int(port) < 65536):
-            raise ConfigError(f"option 'dledger.bootstrap.servers' has {server!r}: write host:port,host:port")
+            raise ConfigError(
+                f"option 'dledger.bootstrap.servers' has {server!r}: write host:port,host:port"
+            )
     return servers
 
 
@@ -242,9 +272,14 @@ def _check_group(values: Mapping[str, str], servers: str, settings: Settings) ->
     """Refuse ways to a group, and settings for it, that do not go together."""
     peers, self_id = values.get("dledger.peers", ""), values.get("dledger.selfId", "")
     if bool(peers) != bool(self_id):
-        raise ConfigError("options 'dledger.peers' and 'dledger.selfId' go together: all nodes, and the one run here")
+        raise ConfigError(
+            "options 'dledger.peers' and 'dledger.selfId' go together: all nodes, and the one run "
+            "here"
+        )
     if peers and self_id not in parse_peers(peers):
-        raise ConfigError(f"option 'dledger.selfId' is {self_id!r}, which is none of the peers {peers!r}")
+        raise ConfigError(
+            f"option 'dledger.selfId' is {self_id!r}, which is none of the peers {peers!r}"
+        )
     of_the_group = [name for name in settings.group if name not in settings.client]
     if of_the_group and servers:
         raise ConfigError(
@@ -258,20 +293,29 @@ def _local_path(path: str) -> str:
     if separator and scheme.lower() == "file":
         path = "/" + rest.lstrip("/")
     elif separator and rest.startswith("//"):
-        raise ConfigError(f"the path {path!r} is on {scheme!r}; a log's path is a directory on a local disk")
+        raise ConfigError(
+            f"the path {path!r} is on {scheme!r}; a log's path is a directory on a local disk"
+        )
     return os.path.abspath(path) if path else ""  # noqa: PTH100 - text in, text out; nothing is looked up
 
 
 def _group_id(values: Mapping[str, str], use: str, *bounds: Bound | None) -> str:
     group = values.get("groupId", "").strip()
-    committed = [bound.option for bound in bounds if bound is not None and bound.kind is BoundKind.COMMITTED]
+    committed = [
+        bound.option for bound in bounds if bound is not None and bound.kind is BoundKind.COMMITTED
+    ]
     if committed and not group:
-        raise ConfigError(f"option {committed[0]!r} is committed: by whom? Give the option 'groupId'")
+        raise ConfigError(
+            f"option {committed[0]!r} is committed: by whom? Give the option 'groupId'"
+        )
     if "holdRetention" in values and not group:
-        raise ConfigError("option 'holdRetention' is for a consumer group: give the option 'groupId' too")
+        raise ConfigError(
+            "option 'holdRetention' is for a consumer group: give the option 'groupId' too"
+        )
     if "groupId" in values and not committed and use == BATCH:
         raise ConfigError(
-            "option 'groupId' says whose offsets 'committed' means, and a batch read tells a group nothing: set "
+            "option 'groupId' says whose offsets 'committed' means, and a batch read tells a "
+            "group nothing: set "
             "'startingOffsets' or 'endingOffsets' to committed, or leave it away"
         )
     return check_name("option 'groupId'", group) if "groupId" in values else ""
@@ -284,13 +328,17 @@ def _metadata(values: Mapping[str, str]) -> str:
     name = values["metadata"].strip().lower()
     if name not in TABLES:
         raise ConfigError(
-            f"option 'metadata' is {values['metadata']!r}{nearest(name, list(TABLES))}: write {', '.join(TABLES[:-1])} "
+            f"option 'metadata' is {values['metadata']!r}{nearest(name, list(TABLES))}: write "
+            f"{', '.join(TABLES[:-1])} "
             f"or {TABLES[-1]}"
         )
     for other in values:
-        if other == "topic" or (_ROWS[other].where != "all" and other not in {"metadata", "startingEntry"}):
+        if other == "topic" or (
+            _ROWS[other].where != "all" and other not in {"metadata", "startingEntry"}
+        ):
             raise ConfigError(
-                f"option {other!r} is for records and says nothing to the table {name!r} of option 'metadata': leave "
+                f"option {other!r} is for records and says nothing to the table {name!r} of "
+                f"option 'metadata': leave "
                 "it away, and filter the table, as in .where(\"topic = 'orders'\")"
             )
     return name
@@ -300,26 +348,39 @@ def _starting_entry(values: Mapping[str, str]) -> int:
     if "startingEntry" not in values:
         return 0
     if values.get("metadata", "").strip().lower() not in {"commits", "entries"}:
-        raise ConfigError("option 'startingEntry' is for 'metadata' commits or entries: set that too")
+        raise ConfigError(
+            "option 'startingEntry' is for 'metadata' commits or entries: set that too"
+        )
     text = values["startingEntry"].strip()
     if not text.removeprefix("-").isdecimal():
-        raise ConfigError(f"option 'startingEntry' is {text!r}: write an entry's index, or -1000 for the last ones")
+        raise ConfigError(
+            f"option 'startingEntry' is {text!r}: write an entry's index, or -1000 for the last "
+            f"ones"
+        )
     return int(text)
 
 
 def _limits(values: Mapping[str, str]) -> RateLimits:
-    rows, least = size_or_number(values, "maxOffsetsPerTrigger"), size_or_number(values, "minOffsetsPerTrigger")
+    rows, least = (
+        size_or_number(values, "maxOffsetsPerTrigger"),
+        size_or_number(values, "minOffsetsPerTrigger"),
+    )
     if rows is not None and least is not None and least > rows:
         raise ConfigError(
-            f"'minOffsetsPerTrigger' is {least}, above 'maxOffsetsPerTrigger', {rows}: no batch could be both"
+            f"'minOffsetsPerTrigger' is {least}, above 'maxOffsetsPerTrigger', {rows}: no batch "
+            f"could be both"
         )
     if "maxTriggerDelay" in values and least is None:
-        raise ConfigError("'maxTriggerDelay' bounds the wait for 'minOffsetsPerTrigger': give that too")
+        raise ConfigError(
+            "'maxTriggerDelay' bounds the wait for 'minOffsetsPerTrigger': give that too"
+        )
     size = None if rows is not None else DEFAULT_BYTES
     if "maxBytesPerTrigger" in values:
         unlimited = values["maxBytesPerTrigger"].strip().lower() == "none"
         size = None if unlimited else size_or_number(values, "maxBytesPerTrigger")
-    return RateLimits(rows, size, least or 0, duration_ms("maxTriggerDelay", values.get("maxTriggerDelay", "15m")))
+    return RateLimits(
+        rows, size, least or 0, duration_ms("maxTriggerDelay", values.get("maxTriggerDelay", "15m"))
+    )
 
 
 def size_or_number(values: Mapping[str, str], name: str) -> int | None:
@@ -345,7 +406,9 @@ def flag(values: Mapping[str, str], name: str, default: bool) -> bool:
 def _creates(values: Mapping[str, str], default: bool) -> bool:
     creates = flag(values, "createTopic", default)
     if not creates and (settings := [name for name in values if name.startswith(CREATE)]):
-        raise ConfigError(f"option {settings[0]!r} is for a topic that is created: set 'createTopic' to true")
+        raise ConfigError(
+            f"option {settings[0]!r} is for a topic that is created: set 'createTopic' to true"
+        )
     return creates
 
 
@@ -353,7 +416,8 @@ def _exactly_once(values: Mapping[str, str]) -> bool:
     once = word(values, "deliveryGuarantee", ("exactly-once", "at-least-once")) == "exactly-once"
     if not once and (of_transactions := [name for name in OF_TRANSACTIONS if name in values]):
         raise ConfigError(
-            f"option {of_transactions[0]!r} is for transactions, which 'deliveryGuarantee' at-least-once does without: "
+            f"option {of_transactions[0]!r} is for transactions, which 'deliveryGuarantee' "
+            f"at-least-once does without: "
             "leave one of them away"
         )
     return once
@@ -363,7 +427,8 @@ def _as_json(values: Mapping[str, str]) -> bool:
     as_json = word(values, "valueFormat", ("", "json")) == "json"
     if as_json and "schemaVersion" in values:
         raise ConfigError(
-            "option 'schemaVersion' says nothing to 'valueFormat' json, which shows each row as it was written: leave "
+            "option 'schemaVersion' says nothing to 'valueFormat' json, which shows each row as "
+            "it was written: leave "
             "one of them away"
         )
     return as_json

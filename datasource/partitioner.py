@@ -1,7 +1,8 @@
 """Which partition a key goes to: Kafka's default partitioner, over whole columns.
 
-The same key lands on the same partition number as with Kafka's Java client: murmur2 of the key's bytes, its sign bit
-cleared, modulo the number of partitions. The loop is over words, not over rows, for as long as many keys are that long.
+The same key lands on the same partition number as with Kafka's Java client: murmur2 of the key's
+bytes, its sign bit cleared, modulo the number of partitions. The loop is over words, not over rows,
+for as long as many keys are that long.
 """
 
 from __future__ import annotations
@@ -15,18 +16,24 @@ import pyarrow as pa
 SEED: Final = np.uint32(0x9747B28C)
 MULTIPLIER: Final = np.uint32(0x5BD1E995)
 FEW: Final = 8
-"""So many long keys, or fewer, are hashed one by one: a step over all keys costs as much as some ten words of one."""
+"""So many long keys, or fewer, are hashed one by one: a step over all keys costs as much as some
+ten words of one."""
 
 
 def binary_parts(column: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
     """Offsets (rows + 1) and bytes of a binary column, without a copy."""
     _, offsets, data = column.buffers()
-    places = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4) if offsets else np.zeros(1, np.int32)
+    places = (
+        np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4)
+        if offsets
+        else np.zeros(1, np.int32)
+    )
     return places, np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8)
 
 
 def murmur2(column: pa.Array) -> npt.NDArray[np.uint32]:
-    """The 32-bit murmur2 of each key's bytes, seeded as Kafka does; a null key counts as an empty one."""
+    """The 32-bit murmur2 of each key's bytes, seeded as Kafka does; a null key counts as an empty
+    one."""
     places, data = binary_parts(column)
     data = np.concatenate([data, np.zeros(4, np.uint8)])
     words = np.ndarray((len(data) - 3,), np.dtype("<u4"), data, strides=(1,))
@@ -44,7 +51,9 @@ def murmur2(column: pa.Array) -> npt.NDArray[np.uint32]:
                 break
             hashes[rows] = hashes[rows] * MULTIPLIER ^ _mixed(words[starts[rows] + 4 * word])
         tails = lengths % 4
-        rest = words[starts + lengths - tails] & ((np.uint32(1) << (8 * tails).astype(np.uint32)) - np.uint32(1))
+        rest = words[starts + lengths - tails] & (
+            (np.uint32(1) << (8 * tails).astype(np.uint32)) - np.uint32(1)
+        )
         hashes = np.where(tails > 0, (hashes ^ rest) * MULTIPLIER, hashes)
         hashes = (hashes ^ (hashes >> np.uint32(13))) * MULTIPLIER
         return hashes ^ (hashes >> np.uint32(15))

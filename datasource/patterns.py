@@ -1,6 +1,8 @@
-"""Topic patterns: the regular expressions of Java, as Spark's Kafka connector takes them, for Python's engine. Pure.
+"""Topic patterns: the regular expressions of Java, as Spark's Kafka connector takes them, for
+Python's engine. Pure.
 
-Most of both languages is the same. What Java writes in another way is translated, what Python cannot do is refused.
+Most of both languages is the same. What Java writes in another way is translated, what Python
+cannot do is refused.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ from typing import Final
 from dledger.errors import ConfigError
 
 CLASSES: Final = {
-    "Lower": "a-z", "Upper": "A-Z", "Alpha": "a-zA-Z", "Digit": "0-9", "Alnum": "a-zA-Z0-9", "L": "a-zA-Z",
-    "Lu": "A-Z", "Ll": "a-z", "N": "0-9", "Nd": "0-9", "Punct": "_.-", "XDigit": "0-9a-fA-F", "ASCII": "\\x00-\\x7F",
+    "Lower": "a-z", "Upper": "A-Z", "Alpha": "a-zA-Z", "Digit": "0-9", "Alnum": "a-zA-Z0-9",
+    "L": "a-zA-Z", "Lu": "A-Z", "Ll": "a-z", "N": "0-9", "Nd": "0-9", "Punct": "_.-",
+    "XDigit": "0-9a-fA-F", "ASCII": "\\x00-\\x7F",
 }  # fmt: skip
 """Names in ``\\p{...}``, cut down to the characters that a topic's name can have."""
 _ESCAPES: Final = {"z": "\\Z", "h": "[ \\t]"}
@@ -34,8 +37,10 @@ def java_pattern(option: str, text: str) -> str:
         re.compile(pattern, re.ASCII)
     except (re.error, ValueError) as error:
         raise ConfigError(
-            f"option {option!r} is {text!r}: {error}. Write a regular expression for whole topic names, as in "
-            "'orders-.*' or 'orders|payments'; of Java's syntax, nested classes, && and what Python has no twin for "
+            f"option {option!r} is {text!r}: {error}. Write a regular expression for whole topic "
+            f"names, as in "
+            "'orders-.*' or 'orders|payments'; of Java's syntax, nested classes, && and what "
+            "Python has no twin for "
             "cannot be used"
         ) from None
     return pattern

@@ -14,16 +14,18 @@ from dledger.datasource.offsets import Positions
 LEAST_BYTES: Final = 16 * MIB
 """Stored bytes that a task is worth: reading them takes some ten times as long as starting it."""
 MOST_BYTES: Final = 64 * MIB
-"""Stored bytes of the largest task: a second or less, so that cores finish together and a repeat is cheap."""
+"""Stored bytes of the largest task: a second or less, so that cores finish together and a repeat is
+cheap."""
 TASKS_PER_CORE: Final = 4
-"""Between these two, so many tasks for each core. Where there are fewer, still as many for each: one that is left over
-is read by one core while the others wait."""
+"""Between these two, so many tasks for each core. Where there are fewer, still as many for each:
+one that is left over is read by one core while the others wait."""
 WHOLE: Final = 1 << 62
 """A piece size that nothing reaches: one piece, with the bytes of the whole range."""
 MOST_PIECES: Final = 10_000
 """Of one partition in one answer."""
 MANY_TASKS: Final = 64
-"""Above this, tasks that read little are put together: each one costs Spark ten milliseconds or more, to read a row."""
+"""Above this, tasks that read little are put together: each one costs Spark ten milliseconds or
+more, to read a row."""
 LITTLE_BYTES: Final = MIB
 """Stored bytes of what is put together, at most."""
 MOST_TASKS: Final = 2000
@@ -121,21 +123,30 @@ def _size(total: int, cores: int) -> int:
 
 
 def together(slices: Sequence[Slice], shape: Shape = Shape()) -> list[list[Slice]]:
-    """The slices of each task: one, or of very many that read little some neighbours, as far as ``shape`` allows it."""
+    """The slices of each task: one, or of very many that read little some neighbours, as far as
+    ``shape`` allows it."""
     tasks = max(MANY_TASKS, shape.least)
     if len(slices) <= tasks:
         return [[one] for one in slices]
     found: list[list[Slice]] = []
-    for start, end in itertools.pairwise(len(slices) * number // tasks for number in range(tasks + 1)):
-        found += _bundles(slices[start:end], min(LITTLE_BYTES, shape.most_bytes or LITTLE_BYTES), shape.most_rows)
+    for start, end in itertools.pairwise(
+        len(slices) * number // tasks for number in range(tasks + 1)
+    ):
+        found += _bundles(
+            slices[start:end], min(LITTLE_BYTES, shape.most_bytes or LITTLE_BYTES), shape.most_rows
+        )
     return found
 
 
-def _bundles(slices: Sequence[Slice], most_bytes: int, most_rows: int | None) -> Iterable[list[Slice]]:
+def _bundles(
+    slices: Sequence[Slice], most_bytes: int, most_rows: int | None
+) -> Iterable[list[Slice]]:
     current: list[Slice] = []
     size = rows = 0
     for one in slices:
-        if current and (size + one.bytes > most_bytes or rows + one.rows > (most_rows or rows + one.rows)):
+        if current and (
+            size + one.bytes > most_bytes or rows + one.rows > (most_rows or rows + one.rows)
+        ):
             yield current
             current, size, rows = [], 0, 0
         current.append(one)
@@ -144,7 +155,8 @@ def _bundles(slices: Sequence[Slice], most_bytes: int, most_rows: int | None) ->
 
 
 def _within(wholes: list[Slice], split: Split, limit: int) -> list[Slice]:
-    """Slices of up to ``limit`` bytes, as full as an eighth of it can fill them, or of one stored batch."""
+    """Slices of up to ``limit`` bytes, as full as an eighth of it can fill them, or of one stored
+    batch."""
     parts = wholes
     for target in (max(1, limit // 8), 1):
         parts = _cut(parts, split, target, limit)
@@ -152,8 +164,8 @@ def _within(wholes: list[Slice], split: Split, limit: int) -> list[Slice]:
 
 
 def _cut(wholes: list[Slice], split: Split, target: int, limit: int) -> list[Slice]:
-    """Those above ``limit`` bytes in even pieces of up to ``target``, or what stored batches make of it; all by one
-    question, the rest of long answers by more."""
+    """Those above ``limit`` bytes in even pieces of up to ``target``, or what stored batches make
+    of it; all by one question, the rest of long answers by more."""
     parts: dict[Slice, list[Slice]] = {whole: [] for whole in wholes}
     open_wholes = [whole for whole in wholes if whole.bytes > limit]
     while open_wholes:
@@ -198,4 +210,15 @@ def _by_rows(one: Slice, parts: int) -> Iterable[Slice]:
         yield replace(one, start=start, end=end, bytes=one.bytes // parts)
 
 
-__all__ = ["MOST_TASKS", "WHOLE", "ReadRange", "Shape", "Slice", "Split", "measured", "plan", "ranges", "together"]
+__all__ = [
+    "MOST_TASKS",
+    "WHOLE",
+    "ReadRange",
+    "Shape",
+    "Slice",
+    "Split",
+    "measured",
+    "plan",
+    "ranges",
+    "together",
+]

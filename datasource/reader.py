@@ -73,7 +73,9 @@ class LogReader(DataSourceReader):
         self.remade = remade(schema)
         starting, ending = self.options.starting, self.options.ending
         if starting is not None and starting.kind is BoundKind.LATEST:
-            raise ConfigError("'startingOffsets' latest would read nothing in a batch: write earliest or JSON")
+            raise ConfigError(
+                "'startingOffsets' latest would read nothing in a batch: write earliest or JSON"
+            )
         if ending is not None and ending.kind is BoundKind.EARLIEST:
             raise ConfigError("'endingOffsets' earliest would read nothing: write latest or JSON")
 
@@ -87,13 +89,18 @@ class LogReader(DataSourceReader):
     def _plan(self, log: Log, infos: Mapping[str, TopicInfo]) -> Sequence[InputPartition]:
         if not infos:
             raise TopicNotFound(
-                f"no topic of {self.options.address} fits option 'subscribePattern', {self.options.selection.pattern!r}"
+                f"no topic of {self.options.address} fits option 'subscribePattern', "
+                f"{self.options.selection.pattern!r}"
                 f"; topics there: {log.some_names()}"
             )
         edges = Edges.of(log, {name: info.log_id for name, info in infos.items()})
-        starts = resolve(self.options.starting or Bound(BoundKind.EARLIEST, "startingOffsets"), edges, log)
+        starts = resolve(
+            self.options.starting or Bound(BoundKind.EARLIEST, "startingOffsets"), edges, log
+        )
         ends = resolve(self.options.ending or Bound(BoundKind.LATEST, "endingOffsets"), edges, log)
-        check_order(starts, ends, f"{_said(self.options.starting)} and {_said(self.options.ending)}")
+        check_order(
+            starts, ends, f"{_said(self.options.starting)} and {_said(self.options.ending)}"
+        )
         starts = keep_or_fail(starts, ends, edges.begins, self.options.fail_on_data_loss)
         return plan_slices(log, self.options, infos, starts, ends, self.columns, self.remade)
 
@@ -114,7 +121,8 @@ def plan_slices(
     columns: Columns | None = None,
     remade: str = "",
 ) -> list[InputPartition]:
-    """The tasks that read [starts, ends), under these columns of typed topics or as keys and values.
+    """The tasks that read [starts, ends), under these columns of typed topics or as keys and
+    values.
 
     Args:
         remade: for an SQL table the statement that makes it anew.
@@ -124,17 +132,27 @@ def plan_slices(
     """
     for topic in ends:
         check_kind(infos[topic], columns)
-    shape = Shape(options.min_partitions, options.max_task_records, options.max_task_bytes, os.cpu_count() or 2)
+    shape = Shape(
+        options.min_partitions,
+        options.max_task_records,
+        options.max_task_bytes,
+        os.cpu_count() or 2,
+    )
     tasks = together(plan(starts, ends, log.split, shape), shape)
     address = replace(log.found(), group_id=log.group_id)
     parts = (
-        [replace(_input(address, options, infos[one.topic], one, columns), remade=remade) for one in task]
+        [
+            replace(_input(address, options, infos[one.topic], one, columns), remade=remade)
+            for one in task
+        ]
         for task in tasks
     )
     return [task[0] if len(task) == 1 else LogSlices(task) for task in parts]
 
 
-def _input(address: Address, options: Options, info: TopicInfo, one: Slice, columns: Columns | None) -> LogSlice:
+def _input(
+    address: Address, options: Options, info: TopicInfo, one: Slice, columns: Columns | None
+) -> LogSlice:
     return LogSlice(
         address,
         one.topic,
@@ -153,10 +171,12 @@ def _input(address: Address, options: Options, info: TopicInfo, one: Slice, colu
 
 
 def read_slice(given: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The rows of a task, in the executor. Spark passes a bare InputPartition when there is nothing to read.
+    """The rows of a task, in the executor. Spark passes a bare InputPartition when there is nothing
+    to read.
 
     Raises:
-        OffsetOutOfRange, TopicNotFound, TopicRecreated: records went between planning and reading, and they must not.
+        OffsetOutOfRange, TopicNotFound, TopicRecreated: records went between planning and reading,
+            and they must not.
     """
     settle()
     if isinstance(given, LogSlices):
@@ -177,7 +197,10 @@ def _read(given: LogSlice) -> Iterator[pa.RecordBatch]:
             if error.begin <= start:
                 raise  # nothing was removed: the log ends before the slice does
             kept = min(error.begin, given.end)
-            report([f"{given.topic}/{given.partition} offsets {start} to {kept - 1}"], given.fail_on_data_loss)
+            report(
+                [f"{given.topic}/{given.partition} offsets {start} to {kept - 1}"],
+                given.fail_on_data_loss,
+            )
             start = kept
         except TopicNotFound:
             _check_gone(given, start)
@@ -185,7 +208,8 @@ def _read(given: LogSlice) -> Iterator[pa.RecordBatch]:
 
 
 def _check_gone(given: LogSlice, start: int) -> None:
-    """Whether a task may end before its time because its topic is not there any more; a warning when it may.
+    """Whether a task may end before its time because its topic is not there any more; a warning
+    when it may.
 
     Raises:
         TopicNotFound, TopicRecreated: it may not, by the user's word.
@@ -205,7 +229,12 @@ def _rows(given: LogSlice, bodies: Iterable[Body], start: int) -> Iterator[pa.Re
     at = (given.topic, given.partition, start, given.end)
     if not given.typed:
         return table_rows(bodies, *at, given.headers, given.metadata)
-    info = TopicInfo(name=given.topic, topic_id=given.topic_id, log_id=given.log_id, partitions=given.partition + 1)
+    info = TopicInfo(
+        name=given.topic,
+        topic_id=given.topic_id,
+        log_id=given.log_id,
+        partitions=given.partition + 1,
+    )
     client = given.address.client()
 
     def schemas(version: int) -> Columns:
@@ -213,7 +242,9 @@ def _rows(given: LogSlice, bodies: Iterable[Body], start: int) -> Iterator[pa.Re
 
     if given.columns is not None:
         return typed_rows(bodies, *at, schemas, given.columns, given.metadata, given.remade)
-    return table_rows(bodies, *at, given.headers, given.metadata, lambda body: as_records(body, schemas))
+    return table_rows(
+        bodies, *at, given.headers, given.metadata, lambda body: as_records(body, schemas)
+    )
 
 
 __all__ = ["LogReader", "LogSlice", "LogSlices", "plan_slices", "read_slice"]

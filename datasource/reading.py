@@ -1,4 +1,5 @@
-"""What a read gives, keys and values or the columns of typed topics; found when a table is made and when it is read."""
+"""What a read gives, keys and values or the columns of typed topics; found when a table is made and
+when it is read."""
 
 from __future__ import annotations
 
@@ -6,7 +7,14 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from dledger.datasource.log import Log
 from dledger.datasource.options import Options, parse_options
@@ -29,20 +37,23 @@ from dledger.records.columns.types import Columns
 LOGGER: Final = logging.getLogger("dledger.spark")
 RECORD: Final = StructField(
     "_record",
-    StructType([
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
-        StructField("timestamp", TimestampType()),
-        StructField("term", IntegerType()),
-        StructField("entryIndex", LongType()),
-    ]),
-)  # fmt: skip
+    StructType(
+        [
+            StructField("topic", StringType()),
+            StructField("partition", IntegerType()),
+            StructField("offset", LongType()),
+            StructField("timestamp", TimestampType()),
+            StructField("term", IntegerType()),
+            StructField("entryIndex", LongType()),
+        ]
+    ),
+)
 """Where a typed topic's row lies in the log; with option ``includeMetadata``."""
 
 
 def schema_of_table(options: Mapping[str, str]) -> StructType:
-    """The columns of a table under these options. For typed topics their own, which the group is asked for.
+    """The columns of a table under these options. For typed topics their own, which the group is
+    asked for.
 
     Raises:
         UnknownOption, ConfigError: as the message says.
@@ -76,17 +87,25 @@ def _typed_schema(checked: Options) -> StructType | None:
 def _schema_of(log: Log, checked: Options, infos: Mapping[str, TopicInfo]) -> StructType | None:
     if not any(info.typed for info in infos.values()):
         if checked.schema_version is not None:
-            raise ConfigError("option 'schemaVersion' is for typed topics; a raw one has no versions")
+            raise ConfigError(
+                "option 'schemaVersion' is for typed topics; a raw one has no versions"
+            )
         return None
     refuse_mixture(infos)
-    columns = one_schema({name: _ask(log, info, checked.schema_version) for name, info in infos.items()})
+    columns = one_schema(
+        {name: _ask(log, info, checked.schema_version) for name, info in infos.items()}
+    )
     if checked.include_headers:
-        raise ConfigError("option 'includeHeaders' is for keys and values; a typed topic's rows have no headers")
+        raise ConfigError(
+            "option 'includeHeaders' is for keys and values; a typed topic's rows have no headers"
+        )
     fields = spark_schema(columns).fields
     if not checked.include_metadata:
         return StructType(fields)
     if columns.find(RECORD.name) >= 0:
-        raise ConfigError(f"the topic has a column {RECORD.name!r} of its own: read it without 'includeMetadata'")
+        raise ConfigError(
+            f"the topic has a column {RECORD.name!r} of its own: read it without 'includeMetadata'"
+        )
     return StructType([*fields, RECORD])
 
 
@@ -103,7 +122,9 @@ def columns_to_read(options: Options, schema: StructType, log: Log) -> Columns |
     return log.settled(lambda infos: _columns(log, options, schema, infos))
 
 
-def _columns(log: Log, options: Options, schema: StructType, infos: Mapping[str, TopicInfo]) -> Columns:
+def _columns(
+    log: Log, options: Options, schema: StructType, infos: Mapping[str, TopicInfo]
+) -> Columns:
     metadata = options.include_metadata
     if not any(info.typed for info in infos.values()):
         check_read_schema(schema, options.include_headers, metadata)
@@ -111,7 +132,10 @@ def _columns(log: Log, options: Options, schema: StructType, infos: Mapping[str,
     fields = schema.fields
     if metadata:
         if not fields or fields[-1] != RECORD:
-            raise ConfigError("with 'includeMetadata' the last column of the schema is '_record'; leave .schema() away")
+            raise ConfigError(
+                "with 'includeMetadata' the last column of the schema is '_record'; leave "
+                ".schema() away"
+            )
         fields = fields[:-1]
     wanted = columns_of(StructType(fields))
     way = remade(schema)
@@ -119,7 +143,12 @@ def _columns(log: Log, options: Options, schema: StructType, infos: Mapping[str,
         newest = _ask(log, info, None)
         check_readable(name, newest, wanted, way)
         if way and options.schema_version is None and (more := unseen(newest, wanted)):
-            LOGGER.warning("topic %r has by now %s, which the table does not show: %s", name, ", ".join(more), way)
+            LOGGER.warning(
+                "topic %r has by now %s, which the table does not show: %s",
+                name,
+                ", ".join(more),
+                way,
+            )
     return wanted
 
 
@@ -135,7 +164,8 @@ def check_kind(info: TopicInfo, columns: Columns | None) -> None:
     """
     if columns is not None and not info.typed:
         raise ConfigError(
-            f"topic {info.name!r} is raw, and the query reads columns of typed topics: exclude it by the pattern, or "
+            f"topic {info.name!r} is raw, and the query reads columns of typed topics: exclude it "
+            f"by the pattern, or "
             "set option 'valueFormat' to json"
         )
 

@@ -1,4 +1,5 @@
-"""Frames to write -> record batches of one topic partition each, of a good size to store. No loop over rows."""
+"""Frames to write -> record batches of one topic partition each, of a good size to store. No loop
+over rows."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ LEAST_BYTES: Final = MIB
 MOST_BYTES: Final = 4 * MIB
 """A larger one is cut."""
 MOST_WAITING: Final = 64 * MIB
-"""Bytes of all partitions together that wait to become bodies; then all of them are stored as they are."""
+"""Bytes of all partitions together that wait to become bodies; then all of them are stored as they
+are."""
 
 Routed = tuple[str, int, pa.RecordBatch]
 """(topic, partition, records)"""
@@ -58,7 +60,9 @@ class Router:
             return
         names = batch.column(self._columns.topic)
         if names.null_count:
-            raise ConfigError("column 'topic' is null in some rows: fill it, or give the option 'topic'")
+            raise ConfigError(
+                "column 'topic' is null in some rows: fill it, or give the option 'topic'"
+            )
         encoded = names.dictionary_encode()
         topics = encoded.dictionary.to_pylist()
         if len(topics) == 1:
@@ -83,7 +87,9 @@ class Router:
             fields.append(field)
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
-    def _to_partitions(self, topic: str, records: pa.RecordBatch, batch: pa.RecordBatch) -> Iterator[Routed]:
+    def _to_partitions(
+        self, topic: str, records: pa.RecordBatch, batch: pa.RecordBatch
+    ) -> Iterator[Routed]:
         asked = batch.column(self._columns.partition) if self._columns.partition >= 0 else None
         keys = records.column("key") if "key" in records.schema.names else None
         count = self._partitions_of(topic)
@@ -92,7 +98,8 @@ class Router:
 
 
 class TypedRouter:
-    """Sends each row of a frame to its partition of a typed topic, under one version of the topic's columns."""
+    """Sends each row of a frame to its partition of a typed topic, under one version of the topic's
+    columns."""
 
     def __init__(self, typed: TypedTopic, first: int = 0, partitioner: str = "murmur2") -> None:
         self._typed = typed
@@ -112,14 +119,18 @@ class TypedRouter:
         if keys is not None and keys.null_count == len(keys):
             keys = None
         info = typed.info
-        for partition, places in self._spread.spread(info.name, info.partitions, rows.num_rows, keys):
+        for partition, places in self._spread.spread(
+            info.name, info.partitions, rows.num_rows, keys
+        ):
             yield info.name, partition, rows if places is None else rows.take(places)
 
 
 class Coalescer:
     """Gathers small batches of a topic partition into bodies of some 1 to 4 MiB."""
 
-    def __init__(self, least: int = LEAST_BYTES, most: int = MOST_BYTES, waiting: int = MOST_WAITING) -> None:
+    def __init__(
+        self, least: int = LEAST_BYTES, most: int = MOST_BYTES, waiting: int = MOST_WAITING
+    ) -> None:
         self._least = least
         self._most = most
         self._limit = waiting

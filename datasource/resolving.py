@@ -29,12 +29,15 @@ class Edges:
         return Edges(ids, view.begins, view.offsets)
 
 
-def resolve(bound: Bound, edges: Edges, log: Log, now: Callable[[], float] = time.time) -> Positions:
+def resolve(
+    bound: Bound, edges: Edges, log: Log, now: Callable[[], float] = time.time
+) -> Positions:
     """The offset of every partition.
 
     Raises:
         ConfigError: partitions are missing from JSON, or it names some that are not read.
-        OffsetOutOfRange: an offset is behind the end of its partition, or no record is as new as a time asks.
+        OffsetOutOfRange: an offset is behind the end of its partition, or no record is as new as a
+            time asks.
         TopicRecreated: a topic is another one by now.
     """
     match bound.kind:
@@ -48,7 +51,9 @@ def resolve(bound: Bound, edges: Edges, log: Log, now: Callable[[], float] = tim
             return _offsets(bound, edges)
         case BoundKind.BACK:
             return {
-                topic: {p: max(edges.begins[topic][p], end - bound.number) for p, end in ends.items()}
+                topic: {
+                    p: max(edges.begins[topic][p], end - bound.number) for p, end in ends.items()
+                }
                 for topic, ends in edges.ends.items()
             }
         case BoundKind.TIMES:
@@ -56,7 +61,9 @@ def resolve(bound: Bound, edges: Edges, log: Log, now: Callable[[], float] = tim
             return _by_time(bound, edges, log, bound.positions)
         case BoundKind.TIME | BoundKind.AGO:
             at = bound.number if bound.kind is BoundKind.TIME else int(now() * 1e6) - bound.number
-            return _by_time(bound, edges, log, {t: dict.fromkeys(ends, at) for t, ends in edges.ends.items()})
+            return _by_time(
+                bound, edges, log, {t: dict.fromkeys(ends, at) for t, ends in edges.ends.items()}
+            )
 
 
 def _copy(positions: Positions) -> Positions:
@@ -70,7 +77,9 @@ def _committed(edges: Edges, log: Log) -> Positions:
     for topic, begins in edges.begins.items():
         of_topic = committed.get(topic, {})
         for partition, begin in begins.items():
-            found.setdefault(topic, {})[partition] = min(of_topic.get(partition, begin), edges.ends[topic][partition])
+            found.setdefault(topic, {})[partition] = min(
+                of_topic.get(partition, begin), edges.ends[topic][partition]
+            )
     return found
 
 
@@ -84,7 +93,8 @@ def _offsets(bound: Bound, edges: Edges) -> Positions:
             if offset > end:
                 begin = edges.begins[topic][partition]
                 raise OffsetOutOfRange(
-                    f"option {bound.option!r}: offset {offset} of topic {topic!r}, partition {partition} is not there "
+                    f"option {bound.option!r}: offset {offset} of topic {topic!r}, partition "
+                    f"{partition} is not there "
                     f"yet; the partition has offsets from {begin} up to, not including, {end}",
                     begin,
                     end,
@@ -95,16 +105,25 @@ def _offsets(bound: Bound, edges: Edges) -> Positions:
 
 
 def _by_time(bound: Bound, edges: Edges, log: Log, times: Positions) -> Positions:
-    """The first record at or after each time; records that came since the edges were seen are not there yet."""
+    """The first record at or after each time; records that came since the edges were seen are not
+    there yet."""
     found = log.at_times(edges.ids, times)
-    none = [f"{topic}/{p}" for topic in sorted(found) for p, offset in sorted(found[topic].items()) if offset < 0]
+    none = [
+        f"{topic}/{p}"
+        for topic in sorted(found)
+        for p, offset in sorted(found[topic].items())
+        if offset < 0
+    ]
     if none and not bound.latest_if_none:
         raise OffsetOutOfRange(
-            f"option {bound.option!r}: no record is that new in {', '.join(none)}; to start at their ends set option "
+            f"option {bound.option!r}: no record is that new in {', '.join(none)}; to start at "
+            f"their ends set option "
             "'startingOffsetsByTimestampStrategy' to latest"
         )
     return {
-        topic: {p: end if found[topic][p] < 0 else min(found[topic][p], end) for p, end in ends.items()}
+        topic: {
+            p: end if found[topic][p] < 0 else min(found[topic][p], end) for p, end in ends.items()
+        }
         for topic, ends in edges.ends.items()
     }
 
@@ -114,11 +133,14 @@ def _check_same_partitions(option: str, wanted: Positions, there: Positions) -> 
     unknown = [f"{t}/{p}" for t in wanted for p in wanted[t] if p not in there.get(t, {})]
     if missing:
         raise ConfigError(
-            f"option {option!r} must say something for every partition that is read; missing: {', '.join(missing)}"
+            f"option {option!r} must say something for every partition that is read; missing: "
+            f"{', '.join(missing)}"
             + (" (-2 is earliest, -1 latest)" if option.endswith("Offsets") else "")
         )
     if unknown:
-        raise ConfigError(f"option {option!r} names partitions that are not read: {', '.join(unknown)}")
+        raise ConfigError(
+            f"option {option!r} names partitions that are not read: {', '.join(unknown)}"
+        )
 
 
 __all__ = ["Edges", "resolve"]

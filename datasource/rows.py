@@ -1,7 +1,8 @@
 """Stored bodies -> Arrow batches of the table's columns, without a loop over rows.
 
-Only ``offset`` is computed for each row; ``topic``, ``partition`` and ``timestampType`` are slices of arrays that are
-made once, and ``key``, ``value``, ``timestamp`` and ``headers`` lie where they were received.
+Only ``offset`` is computed for each row; ``topic``, ``partition`` and ``timestampType`` are slices
+of arrays that are made once, and ``key``, ``value``, ``timestamp`` and ``headers`` lie where they
+were received.
 """
 
 from __future__ import annotations
@@ -41,9 +42,15 @@ COLUMNS: Final = [
     pa.field("timestampType", pa.int32()),
 ]
 HEADERS: Final = [pa.field("headers", HEADERS_TYPE)]
-METADATA: Final = [pa.field("term", pa.int32()), pa.field("entryIndex", pa.int64()), pa.field("size", pa.int32())]
+METADATA: Final = [
+    pa.field("term", pa.int32()),
+    pa.field("entryIndex", pa.int64()),
+    pa.field("size", pa.int32()),
+]
 SCHEMAS: Final = {
-    (headers, metadata): pa.schema([*COLUMNS, *(HEADERS if headers else []), *(METADATA if metadata else [])])
+    (headers, metadata): pa.schema(
+        [*COLUMNS, *(HEADERS if headers else []), *(METADATA if metadata else [])]
+    )
     for headers in (False, True)
     for metadata in (False, True)
 }
@@ -80,15 +87,17 @@ class Part(NamedTuple):
 
 
 def number_column(kind: pa.DataType, values: npt.NDArray[Any]) -> pa.Array:
-    """A column over numpy's own memory. Not by ``pa.array``: its first call imports pandas, half a second of every
-    worker's start."""
+    """A column over numpy's own memory. Not by ``pa.array``: its first call imports pandas, half a
+    second of every worker's start."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 def text_column(text: bytes, rows: int) -> pa.Array:
     """The same text in every row."""
     offsets = np.arange(0, len(text) * (rows + 1), len(text), dtype=np.int32)
-    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(text * rows)])
+    return pa.Array.from_buffers(
+        pa.string(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(text * rows)]
+    )
 
 
 class Constants:
@@ -124,7 +133,8 @@ def table_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Records [start, end) as batches of the table's columns, of some 1 to 4 MiB each.
 
-    ``bodies`` come in order and without gaps; the first and the last one may reach out of the range.
+    ``bodies`` come in order and without gaps; the first and the last one may reach out of the
+    range.
 
     Raises:
         ProtocolError: a body is not what the log says it is.
@@ -137,7 +147,9 @@ def table_rows(
         offset += batch.num_rows
 
 
-def decoded(bodies: Iterable[Body], decode: Decode, what: str, start: int, end: int) -> Iterator[Part]:
+def decoded(
+    bodies: Iterable[Body], decode: Decode, what: str, start: int, end: int
+) -> Iterator[Part]:
     """What the bodies hold of [start, end), in parts that are not too large.
 
     Raises:
@@ -146,7 +158,9 @@ def decoded(bodies: Iterable[Body], decode: Decode, what: str, start: int, end: 
     for body in bodies:
         batch = decode(body.data)
         if batch.num_rows != body.rows:
-            raise ProtocolError(f"{what}: {batch.num_rows} records at offset {body.base}, not {body.rows}")
+            raise ProtocolError(
+                f"{what}: {batch.num_rows} records at offset {body.base}, not {body.rows}"
+            )
         first, last = max(start - body.base, 0), min(end - body.base, body.rows)
         if first > 0 or last < body.rows:
             batch = batch.slice(first, last - first)
@@ -209,7 +223,9 @@ def _build(
     if metadata:
         columns += [
             *places(gathered),
-            number_column(pa.int32(), lengths(batch.column("key")) + lengths(batch.column("value"))),
+            number_column(
+                pa.int32(), lengths(batch.column("key")) + lengths(batch.column("value"))
+            ),
         ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMAS[headers, metadata])
 
@@ -232,5 +248,6 @@ def lengths(column: pa.Array) -> npt.NDArray[np.int32]:
 
 
 __all__ = [
-    "SCHEMAS", "Body", "Constants", "Decode", "Part", "decoded", "gather", "joined", "lengths", "places", "table_rows",
+    "SCHEMAS", "Body", "Constants", "Decode", "Part", "decoded", "gather", "joined", "lengths",
+    "places", "table_rows",
 ]  # fmt: skip

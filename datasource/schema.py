@@ -1,4 +1,5 @@
-"""The columns of the table: those of Spark's Kafka connector, in its order, with its names and types."""
+"""The columns of the table: those of Spark's Kafka connector, in its order, with its names and
+types."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ from dledger.datasource.options import parse_options
 from dledger.datasource.sql import is_create_table, of_create_table, remade, with_options
 from dledger.errors import ConfigError
 
-HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+HEADERS: Final = ArrayType(
+    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+)
 COLUMNS: Final = StructType(
     [
         StructField("key", BinaryType()),
@@ -51,7 +54,8 @@ WRITABLE: Final = {
 }
 """Column of a written frame -> what it must be, and how to make it so."""
 FROM_A_READ: Final = {"offset", "timestamptype", "term", "entryindex", "size"}
-"""Columns that a read adds and the log assigns itself; a frame that has them can be written as it is."""
+"""Columns that a read adds and the log assigns itself; a frame that has them can be written as it
+is."""
 
 
 def table_schema(options: Mapping[str, str]) -> StructType:
@@ -64,7 +68,8 @@ def table_schema(options: Mapping[str, str]) -> StructType:
     checked = parse_options(said)
     schema = read_schema(checked.include_headers, checked.include_metadata)
     if checked.metadata:
-        from dledger.datasource.metadata import metadata_schema  # needs much that no other schema does
+        # needs much that no other schema does
+        from dledger.datasource.metadata import metadata_schema
 
         schema = metadata_schema(checked.metadata)
     return with_options(schema, said) if is_create_table(options) else schema
@@ -76,7 +81,9 @@ def read_schema(include_headers: bool, include_metadata: bool = False) -> Struct
     return StructType([*COLUMNS.fields, *extra, *(METADATA if include_metadata else [])])
 
 
-def check_read_schema(schema: StructType, include_headers: bool, include_metadata: bool = False) -> None:
+def check_read_schema(
+    schema: StructType, include_headers: bool, include_metadata: bool = False
+) -> None:
     """Refuse columns of the user's own: a log has these and no others.
 
     Raises:
@@ -88,12 +95,15 @@ def check_read_schema(schema: StructType, include_headers: bool, include_metadat
     if way := remade(schema):
         raise ConfigError(
             f"the table has the columns {schema.simpleString()}, and a log is read with its own: "
-            f"{expected.simpleString()}. Make the table anew: {way}; to have other columns, make a view over it that "
+            f"{expected.simpleString()}. Make the table anew: {way}; to have other columns, make "
+            f"a view over it that "
             "unpacks the value, as in from_json(CAST(value AS STRING), 'id INT, name STRING')"
         )
     raise ConfigError(
-        f"a log is read with its own columns, {expected.simpleString()}, not with {schema.simpleString()}: leave "
-        ".schema(...) away and unpack the value, as in from_json(CAST(value AS STRING), 'id INT, name STRING')"
+        f"a log is read with its own columns, {expected.simpleString()}, not with "
+        f"{schema.simpleString()}: leave "
+        ".schema(...) away and unpack the value, as in from_json(CAST(value AS STRING), 'id INT, "
+        "name STRING')"
         + ("" if include_headers else "; headers come with option 'includeHeaders'")
         + ("" if include_metadata else "; term, entryIndex and size with option 'includeMetadata'")
     )
@@ -120,7 +130,8 @@ def check_write_schema(schema: StructType, topic: str) -> WriteColumns:
     """Find the columns to write; ``topic`` is the option, which stands above a column of that name.
 
     Raises:
-        ConfigError: a column is missing, unknown, there twice, or of a wrong type, with the expression to use.
+        ConfigError: a column is missing, unknown, there twice, or of a wrong type, with the
+            expression to use.
     """
     found: dict[str, int] = {}
     for i, column in enumerate(schema.fields):
@@ -130,21 +141,27 @@ def check_write_schema(schema: StructType, topic: str) -> WriteColumns:
         if name not in WRITABLE and name not in FROM_A_READ:
             raise ConfigError(
                 f"column {column.name!r} ({column.dataType.simpleString()}) cannot be written"
-                f"{nearest(name, list(WRITABLE))}: a log has {', '.join(WRITABLE)}. Drop it, or pack the frame: "
+                f"{nearest(name, list(WRITABLE))}: a log has {', '.join(WRITABLE)}. Drop it, or "
+                f"pack the frame: "
                 "df.selectExpr('to_json(struct(*)) AS value')"
             )
         found[name] = i
         if name in WRITABLE and not _fits(name, column.dataType):
             raise ConfigError(
-                f"column {column.name!r} is {column.dataType.simpleString()}; it must be {WRITABLE[name]}"
+                f"column {column.name!r} is {column.dataType.simpleString()}; it must be "
+                f"{WRITABLE[name]}"
             )
     if "value" not in found:
         raise ConfigError(
-            f"the frame has no column 'value' (it has {', '.join(schema.names) or 'none'}): make one, as in "
+            f"the frame has no column 'value' (it has {', '.join(schema.names) or 'none'}): make "
+            f"one, as in "
             "df.selectExpr('CAST(id AS STRING) AS key', 'to_json(struct(*)) AS value')"
         )
     if not topic and "topic" not in found:
-        raise ConfigError("which topic? Give the option 'topic', as in .option('topic', 'orders'), or a column 'topic'")
+        raise ConfigError(
+            "which topic? Give the option 'topic', as in .option('topic', 'orders'), or a column "
+            "'topic'"
+        )
     places = {name: i for name, i in found.items() if name in WRITABLE}
     if topic:
         places.pop("topic", None)
@@ -159,12 +176,14 @@ def check_partitioner(columns: WriteColumns, partitioner: str) -> None:
     """
     if partitioner == "explicit" and columns.partition < 0:
         raise ConfigError(
-            "option 'partitioner' is explicit, but the frame has no column 'partition': add one (an int), or set the "
+            "option 'partitioner' is explicit, but the frame has no column 'partition': add one "
+            "(an int), or set the "
             "option to murmur2 or roundRobin"
         )
     if partitioner == "roundRobin" and columns.partition >= 0:
         raise ConfigError(
-            "option 'partitioner' is roundRobin, but the frame's column 'partition' says where rows go: drop the "
+            "option 'partitioner' is roundRobin, but the frame's column 'partition' says where "
+            "rows go: drop the "
             "column, or set the option to explicit"
         )
 
@@ -174,7 +193,11 @@ def _fits(name: str, kind: DataType) -> bool:
         return isinstance(kind, StringType | BinaryType)
     if name == "headers":
         return _is_headers(kind)
-    allowed: dict[str, Any] = {"topic": StringType, "partition": IntegerType | ShortType, "timestamp": TimestampType}
+    allowed: dict[str, Any] = {
+        "topic": StringType,
+        "partition": IntegerType | ShortType,
+        "timestamp": TimestampType,
+    }
     return isinstance(kind, allowed[name])
 
 

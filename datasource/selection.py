@@ -44,23 +44,33 @@ class Selection:
             return dict(offsets)
         if missing := self.assigned[topic] - offsets.keys():
             raise OffsetOutOfRange(
-                f"option 'assign' names partition {min(missing)} of topic {topic!r}, which has partitions 0 to "
+                f"option 'assign' names partition {min(missing)} of topic {topic!r}, which has "
+                f"partitions 0 to "
                 f"{len(offsets) - 1}"
             )
-        return {partition: offset for partition, offset in offsets.items() if partition in self.assigned[topic]}
+        return {
+            partition: offset
+            for partition, offset in offsets.items()
+            if partition in self.assigned[topic]
+        }
 
 
 def parse_selection(values: Mapping[str, str], topic: str) -> Selection:
-    """Of the options; ``topic`` is the option of that name, in a read another word for ``subscribe``.
+    """Of the options; ``topic`` is the option of that name, in a read another word for
+    ``subscribe``.
 
     Raises:
         ConfigError: more than one says what to read, or what one says cannot be.
     """
     ways = [way for way in WAYS if values.get(way, "").strip()]
     if len(ways) > 1:
-        raise ConfigError(f"{ways[0]!r} and {ways[1]!r} both say what to read: give one of {', '.join(WAYS)}")
+        raise ConfigError(
+            f"{ways[0]!r} and {ways[1]!r} both say what to read: give one of {', '.join(WAYS)}"
+        )
     if topic and ways and ways != ["subscribe"]:
-        raise ConfigError(f"{ways[0]!r} and 'topic' both say what to read: leave 'topic' away in a read")
+        raise ConfigError(
+            f"{ways[0]!r} and 'topic' both say what to read: leave 'topic' away in a read"
+        )
     if "subscribePattern" in ways:
         return Selection(pattern=java_pattern("subscribePattern", values["subscribePattern"]))
     if "assign" in ways:
@@ -70,15 +80,22 @@ def parse_selection(values: Mapping[str, str], topic: str) -> Selection:
     for name in names:
         check_name("topic", name)
     if topic and ways and names != [topic]:
-        raise ConfigError(f"'subscribe' is {values['subscribe']!r} but 'topic' is {topic!r}: a read needs only one")
+        raise ConfigError(
+            f"'subscribe' is {values['subscribe']!r} but 'topic' is {topic!r}: a read needs only "
+            f"one"
+        )
     return Selection(tuple(dict.fromkeys(names)))
 
 
 def _assigned(text: str) -> dict[str, frozenset[int]]:
-    wrong = ConfigError(f"option 'assign' is {text!r}: write the partitions of each topic, as in {EXAMPLE}")
+    wrong = ConfigError(
+        f"option 'assign' is {text!r}: write the partitions of each topic, as in {EXAMPLE}"
+    )
     try:
         data = json.loads(text)
-        assigned = {check_name("topic", topic): frozenset(partitions) for topic, partitions in data.items()}
+        assigned = {
+            check_name("topic", topic): frozenset(partitions) for topic, partitions in data.items()
+        }
     except ConfigError:
         raise
     except (ValueError, TypeError, AttributeError) as error:

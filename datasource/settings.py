@@ -1,7 +1,8 @@
-"""``dledger.*`` options: the settings of the client and of a group that belongs to a path, by their Spark names.
+"""``dledger.*`` options: the settings of the client and of a group that belongs to a path, by their
+Spark names.
 
-Spark does not keep the case of an option's name, and people write ``request.timeout.ms``, ``requestTimeoutMs`` or
-``request_timeout_ms``; all three mean the same setting.
+Spark does not keep the case of an option's name, and people write ``request.timeout.ms``,
+``requestTimeoutMs`` or ``request_timeout_ms``; all three mean the same setting.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from dledger.errors import ConfigError, UnknownOption
 PREFIX: Final = "dledger."
 _DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d|)")
 _UNIT_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_NOT_FOR_USERS: Final = {"members", "node_id", "directory", "parent_pid", "port", "compression", "idempotent"}
+_NOT_FOR_USERS: Final = {
+    "members",
+    "node_id",
+    "directory",
+    "parent_pid",
+    "port",
+    "compression",
+    "idempotent",
+}
 """Decided by the group itself, or by an option of its own."""
 _GROUP_ONLY: Final = ("advertise_host",)
 """Settings of a local group that are no field of a config."""
@@ -38,7 +47,9 @@ def duration_ms(option: str, text: str) -> int:
     """
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None:
-        raise ConfigError(f"option {option!r} is {text!r}: write a time such as 500ms, 30s, 10m or 2h")
+        raise ConfigError(
+            f"option {option!r} is {text!r}: write a time such as 500ms, 30s, 10m or 2h"
+        )
     return int(match[1]) * _UNIT_MS[match[2]]
 
 
@@ -53,7 +64,9 @@ def whole_number(option: str, text: str, least: int = 1) -> int:
     except ValueError:
         number = least - 1
     if number < least:
-        raise ConfigError(f"option {option!r} is {text!r}: write a whole number of at least {least}")
+        raise ConfigError(
+            f"option {option!r} is {text!r}: write a whole number of at least {least}"
+        )
     return number
 
 
@@ -103,9 +116,11 @@ def _value(option: str, name: str, kind: str, text: str) -> Any:
 
 
 def parse_settings(options: dict[str, str]) -> Settings:
-    """Check and convert ``dledger.*`` options that no other option table knows; ``options`` holds only these.
+    """Check and convert ``dledger.*`` options that no other option table knows; ``options`` holds
+    only these.
 
-    A name that ends in ``ms`` may leave the ``ms`` away: ``dledger.idle.timeout`` is ``idle_timeout_ms``.
+    A name that ends in ``ms`` may leave the ``ms`` away: ``dledger.idle.timeout`` is
+    ``idle_timeout_ms``.
 
     Raises:
         UnknownOption: there is no such setting; the message has the nearest one.
@@ -137,4 +152,12 @@ def spark_name(setting: str) -> str:
     return PREFIX + setting.replace("_", ".")
 
 
-__all__ = ["PREFIX", "Settings", "duration_ms", "parse_settings", "spark_name", "whole_number", "yes_or_no"]
+__all__ = [
+    "PREFIX",
+    "Settings",
+    "duration_ms",
+    "parse_settings",
+    "spark_name",
+    "whole_number",
+    "yes_or_no",
+]

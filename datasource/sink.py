@@ -1,8 +1,10 @@
-"""The sink that writes each batch of a query exactly once, for streams, foreachBatch and batch jobs.
+"""The sink that writes each batch of a query exactly once, for streams, foreachBatch and batch
+jobs.
 
-A task stages its records: they are in the log, replicated, but have no offsets and nobody reads them. The driver
-commits all stages of a write with one entry. A transaction is (writer id, sequence); committing it again is a success
-that changes nothing, and a task that comes to a committed transaction does not even send its records.
+A task stages its records: they are in the log, replicated, but have no offsets and nobody reads
+them. The driver commits all stages of a write with one entry. A transaction is (writer id,
+sequence); committing it again is a success that changes nothing, and a task that comes to a
+committed transaction does not even send its records.
 
 =====================  ===================================  ==========
 write                  writer id                            sequence
@@ -13,19 +15,19 @@ batch, with a txnId    ``txn/<txnId>/<topic>``              0
 batch                  ``job/<uuid>``                       0
 =====================  ===================================  ==========
 
-Spark tells a task the query id, which lives in the checkpoint, and the batch id; both are the same when a batch is run
-again. ``<topic>`` is the option, or ``*`` when a column says it, so that writes to several topics are different
-transactions. Until 0.2 the first and the third had no topic; what was committed by such a name counts for the topics
-that it wrote to.
+Spark tells a task the query id, which lives in the checkpoint, and the batch id; both are the same
+when a batch is run again. ``<topic>`` is the option, or ``*`` when a column says it, so that writes
+to several topics are different transactions. Until 0.2 the first and the third had no topic; what
+was committed by such a name counts for the topics that it wrote to.
 
-Both are the same, too, when a checkpoint was restored from an older copy, or copied for another query, and then the
-batch of that number has other rows. So the commit also has the count and digest of all rows (`dledger.records.digest`),
-and a repeat with others is an error (``onReplayMismatch``). A plain batch write is never run again under its name, and
-needs none.
+Both are the same, too, when a checkpoint was restored from an older copy, or copied for another
+query, and then the batch of that number has other rows. So the commit also has the count and digest
+of all rows (`dledger.records.digest`), and a repeat with others is an error (``onReplayMismatch``).
+A plain batch write is never run again under its name, and needs none.
 
 Two writes of one batch to the same topic cannot be told apart from the same write run twice,
-whatever their order or content, so the second one is refused until it has an option ``txnId`` of its own
-(``dledger.datasource.claims``).
+whatever their order or content, so the second one is refused until it has an option ``txnId`` of
+its own (``dledger.datasource.claims``).
 """
 
 from __future__ import annotations
@@ -117,7 +119,8 @@ class Transaction:
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What a task tells the driver: which transaction it wrote for, which rows, and its stage if it sent any."""
+    """What a task tells the driver: which transaction it wrote for, which rows, and its stage if it
+    sent any."""
 
     transaction: Transaction
     stage: StageSum | None = None
@@ -152,7 +155,9 @@ class Sink:
         if has_names_of_records(schema) and options.topic_type != "typed":
             check_write_schema(schema, options.topic)  # before a group is started for nothing
         address = find_group(options, create=True)
-        address = replace(address, settings={**address.settings, "compression": options.compression})
+        address = replace(
+            address, settings={**address.settings, "compression": options.compression}
+        )
         columns = _columns(options, schema, address.client())
         sink = Sink(
             address,
@@ -172,7 +177,9 @@ class Sink:
             Log(options, address).topics([options.topic])
         elif options.topic and options.create_partitions is not None:
             with suppress(TopicNotFound):
-                sink.check_partitions(options.topic, address.client().topic(options.topic).partitions)
+                sink.check_partitions(
+                    options.topic, address.client().topic(options.topic).partitions
+                )
         return sink
 
     def check_partitions(self, topic: str, partitions: int) -> int:
@@ -183,12 +190,15 @@ class Sink:
         """
         if self.create_partitions not in {None, partitions}:
             raise ConfigError(
-                f"option 'createTopic.partitions' is {self.create_partitions}, but topic {topic!r} exists with "
+                f"option 'createTopic.partitions' is {self.create_partitions}, but topic "
+                f"{topic!r} exists with "
                 f"{partitions}: leave the option away, or write to a new topic"
             )
         return partitions
 
-    def stage(self, batches: Iterable[pa.RecordBatch], task: Task, transaction: Transaction) -> Staged:
+    def stage(
+        self, batches: Iterable[pa.RecordBatch], task: Task, transaction: Transaction
+    ) -> Staged:
         """Stage a task's records; with at-least-once append them.
 
         Raises:
@@ -205,9 +215,12 @@ class Sink:
         if not self.exactly_once:
             self._append(client, itertools.chain((first,), filled), task)
             return staged
-        stage = client.stage(transaction.writer_id, transaction.sequence, task.label, self.timeout_ms)
+        stage = client.stage(
+            transaction.writer_id, transaction.sequence, task.label, self.timeout_ms
+        )
         if isinstance(stage, Committed):
-            for _ in filled:  # the commit wants their digest; and a worker that stops listening is thrown away
+            # the commit wants their digest; and a worker that stops listening is thrown away
+            for _ in filled:
                 pass
             return staged
         try:
@@ -218,8 +231,14 @@ class Sink:
             raise
         return staged
 
-    def _summed(self, batches: Iterable[pa.RecordBatch], staged: Staged) -> Iterator[pa.RecordBatch]:
-        columns = None if isinstance(self.columns, TypedTopic) else [at for at in astuple(self.columns) if at >= 0]
+    def _summed(
+        self, batches: Iterable[pa.RecordBatch], staged: Staged
+    ) -> Iterator[pa.RecordBatch]:
+        columns = (
+            None
+            if isinstance(self.columns, TypedTopic)
+            else [at for at in astuple(self.columns) if at >= 0]
+        )
         for batch in batches:
             staged.rows += sum_rows(batch, columns)
             yield batch
@@ -233,14 +252,18 @@ class Sink:
             appends.cancel()
             raise
 
-    def _send(self, client: Client, batches: Iterable[pa.RecordBatch], task: Task, to: Stage | Appends) -> None:
+    def _send(
+        self, client: Client, batches: Iterable[pa.RecordBatch], task: Task, to: Stage | Appends
+    ) -> None:
         topics: dict[str, TopicInfo] = {}
         router: Router | TypedRouter
         if isinstance(self.columns, TypedTopic):
             topics = {self.topic: self.columns.info}  # this very topic, whose columns are known
             router = TypedRouter(self.columns, task.partition, self.partitioner)
         else:
-            router = Router(self.columns, self.topic, Partitions(client, self), task.partition, self.partitioner)
+            router = Router(
+                self.columns, self.topic, Partitions(client, self), task.partition, self.partitioner
+            )
         coalescer = Coalescer()
         routed = (part for batch in batches for part in router.route(batch))
         full = (whole for part in routed for whole in coalescer.add(*part))
@@ -250,8 +273,11 @@ class Sink:
     @staticmethod
     def _drop(client: Client, transaction: Transaction, stage: Stage) -> None:
         stage.cancel()
-        with suppress(DLedgerError):  # it times out by itself, and the first error is the one to tell
-            client.abort_transaction(transaction.writer_id, transaction.sequence, stage_ids=(stage.stage_id,))
+        # it times out by itself, and the first error is the one to tell
+        with suppress(DLedgerError):
+            client.abort_transaction(
+                transaction.writer_id, transaction.sequence, stage_ids=(stage.stage_id,)
+            )
 
     def commit(self, messages: Iterable[WriterCommitMessage | None]) -> Committed | None:
         """Commit a write; None when it had no records, or only others than those that stand.
@@ -259,7 +285,8 @@ class Sink:
         Raises:
             ConfigError: another write of this batch has the same name.
             ReplayMismatch: it was committed already with other rows, and those are not to stand.
-            DLedgerError: not committed, or (OutcomeUnknown) perhaps; the same batch run again does the rest.
+            DLedgerError: not committed, or (OutcomeUnknown) perhaps; the same batch run again does
+                the rest.
         """
         staged = [m for m in messages if isinstance(m, Staged)]
         if not staged:
@@ -298,7 +325,9 @@ class Sink:
             return  # no stage ids would mean all stages, also those of a run that goes on
         ids = tuple(m.stage.stage_id for m in staged if m.stage is not None)
         transaction = staged[0].transaction
-        self.address.client().abort_transaction(transaction.writer_id, transaction.sequence, stage_ids=ids)
+        self.address.client().abort_transaction(
+            transaction.writer_id, transaction.sequence, stage_ids=ids
+        )
 
 
 def _columns(options: Options, schema: StructType, client: Client) -> WriteColumns | TypedTopic:
@@ -312,14 +341,16 @@ def _columns(options: Options, schema: StructType, client: Client) -> WriteColum
         for name, given in (("keyColumn", options.key_column), ("timeColumn", options.time_column)):
             if given:
                 raise ConfigError(
-                    f"option {name!r} is for typed topics; in a raw one the columns 'key' and 'timestamp' are these"
+                    f"option {name!r} is for typed topics; in a raw one the columns 'key' and "
+                    f"'timestamp' are these"
                 )
         columns = check_write_schema(schema, options.topic)
         check_partitioner(columns, options.partitioner)
         return columns
     if options.partitioner == "explicit":
         raise ConfigError(
-            "option 'partitioner' is explicit, but a typed topic's rows say no partition: leave it away, and name the "
+            "option 'partitioner' is explicit, but a typed topic's rows say no partition: leave "
+            "it away, and name the "
             "column that says it with 'keyColumn'"
         )
     frame = columns_of(schema, options.key_column, options.time_column)
@@ -346,8 +377,10 @@ class Partitions:
         except TopicNotFound as error:
             if not self.sink.create_topic:
                 raise TopicNotFound(
-                    f"topic {topic!r} does not exist in {self.sink.address.bootstrap_servers}: create it "
-                    "(dledger topics create, Client.create_topic), or set option 'createTopic' to true"
+                    f"topic {topic!r} does not exist in {self.sink.address.bootstrap_servers}: "
+                    f"create it "
+                    "(dledger topics create, Client.create_topic), or set option 'createTopic' to "
+                    "true"
                 ) from error
         with suppress(TopicExists):  # another task was first
             partitions = self.sink.create_partitions or 1
@@ -365,7 +398,8 @@ def refuse_overwrite(overwrite: bool, what: str) -> None:
         raise ConfigError(
             f"{what} would replace what is in the topic, and a log only grows: "
             "use .mode('append') or .outputMode('append'); to start a topic over, delete it first "
-            "(Client.delete_topic), and to keep the last state of an aggregate, write it with a key from foreachBatch"
+            "(Client.delete_topic), and to keep the last state of an aggregate, write it with a "
+            "key from foreachBatch"
         )
 
 

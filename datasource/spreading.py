@@ -16,9 +16,9 @@ from dledger.errors import ConfigError
 
 
 class Spread:
-    """A row's partition is, in this order: the one that it asks for; by its key, as Kafka does; one for the whole
-    batch, another one each time, starting at ``first``. With ``roundRobin`` each row has the next one; with
-    ``explicit`` only what it asks for counts."""
+    """A row's partition is, in this order: the one that it asks for; by its key, as Kafka does; one
+    for the whole batch, another one each time, starting at ``first``. With ``roundRobin`` each row
+    has the next one; with ``explicit`` only what it asks for counts."""
 
     def __init__(self, partitioner: str = "murmur2", first: int = 0) -> None:
         self._partitioner = partitioner
@@ -29,7 +29,12 @@ class Spread:
         self._turn += 1
 
     def spread(
-        self, topic: str, count: int, rows: int, keys: pa.Array | None, asked: pa.Array | None = None
+        self,
+        topic: str,
+        count: int,
+        rows: int,
+        keys: pa.Array | None,
+        asked: pa.Array | None = None,
     ) -> Iterator[tuple[int, pa.Array | None]]:
         """Partitions with the places of their rows, in order; None for all rows.
 
@@ -39,7 +44,8 @@ class Spread:
             asked: partition numbers, or None where the frame has no such column.
 
         Raises:
-            ConfigError: a row asks for a partition that the topic does not have, or asks for none and must.
+            ConfigError: a row asks for a partition that the topic does not have, or asks for none
+                and must.
         """
         if asked is not None:
             self._check_asked(topic, count, asked)
@@ -58,14 +64,16 @@ class Spread:
     def _check_asked(self, topic: str, count: int, asked: pa.Array) -> None:
         if asked.null_count and self._partitioner == "explicit":
             raise ConfigError(
-                "column 'partition' is null in some rows, and option 'partitioner' is explicit: fill it, or set the "
+                "column 'partition' is null in some rows, and option 'partitioner' is explicit: "
+                "fill it, or set the "
                 "option to murmur2 to have these rows spread by key"
             )
         low, high = pc.min_max(asked).as_py().values()
         if low is not None and (low < 0 or high >= count):
             wrong = low if low < 0 else high
             raise ConfigError(
-                f"column 'partition' has {wrong}, but topic {topic!r} has partitions 0 to {count - 1}: drop the "
+                f"column 'partition' has {wrong}, but topic {topic!r} has partitions 0 to "
+                f"{count - 1}: drop the "
                 "column to have rows spread by key, or create the topic with more partitions"
             )
 

@@ -1,9 +1,10 @@
 """What Spark's SQL tables need beside a DataFrame's options. Pure.
 
-Spark hands the options of ``CREATE TABLE ... OPTIONS`` to the call that asks for the schema and to nothing after it: no
-SELECT, INSERT or stream over the table gets them. What it does keep is the schema, with the metadata of each column. So
-the options are put there, and found again by reads. Writes must not look there: a frame that comes from another table
-brings that table's metadata along, and its rows would go to where they came from.
+Spark hands the options of ``CREATE TABLE ... OPTIONS`` to the call that asks for the schema and to
+nothing after it: no SELECT, INSERT or stream over the table gets them. What it does keep is the
+schema, with the metadata of each column. So the options are put there, and found again by reads.
+Writes must not look there: a frame that comes from another table brings that table's metadata
+along, and its rows would go to where they came from.
 """
 
 from __future__ import annotations
@@ -29,17 +30,25 @@ _SAME: Final = (
     frozenset(name for name in _WHERE if name.startswith("starting")),
     frozenset(name for name in _WHERE if name.startswith("ending")),
 )
-"""Options that say one thing in several ways: one of a statement's stands above all of the table's."""
+"""Options that say one thing in several ways: one of a statement's stands above all of the
+table's."""
 HINT: Final = (
-    "In SQL: CREATE OR REPLACE TABLE orders USING dledger OPTIONS (path '/data/log', topic 'orders') without columns, "
-    "or name both in the statement, as in SELECT * FROM orders WITH (path = '/data/log', topic = 'orders')"
+    "In SQL: CREATE OR REPLACE TABLE orders USING dledger OPTIONS (path '/data/log', topic "
+    "'orders') without columns, "
+    "or name both in the statement, as in SELECT * FROM orders WITH (path = '/data/log', topic = "
+    "'orders')"
 )
 WRITE_HINT: Final = (
-    "Spark gives a write nothing of a table's OPTIONS, and CREATE TABLE ... AS SELECT none of its own. Name the log "
-    "and the topic in the statement: INSERT INTO orders WITH (path = '/data/log', topic = 'orders') (value) VALUES "
-    "(CAST('text' AS BINARY)); in place of AS SELECT make the table first, and then insert: CREATE TABLE orders USING "
-    "dledger OPTIONS (path '/data/log', topic 'orders'); INSERT INTO orders WITH (path = '/data/log', topic = 'orders')"
-    " (value) SELECT CAST(to_json(struct(*)) AS BINARY) FROM people; in Python .option(...) before .append() or "
+    "Spark gives a write nothing of a table's OPTIONS, and CREATE TABLE ... AS SELECT none of its "
+    "own. Name the log "
+    "and the topic in the statement: INSERT INTO orders WITH (path = '/data/log', topic = "
+    "'orders') (value) VALUES "
+    "(CAST('text' AS BINARY)); in place of AS SELECT make the table first, and then insert: "
+    "CREATE TABLE orders USING "
+    "dledger OPTIONS (path '/data/log', topic 'orders'); INSERT INTO orders WITH (path = "
+    "'/data/log', topic = 'orders')"
+    " (value) SELECT CAST(to_json(struct(*)) AS BINARY) FROM people; in Python .option(...) "
+    "before .append() or "
     ".toTable(...). An INSERT INTO a temporary view has the options of its CREATE"
 )
 TABLE: Final = "name_of_the_table"
@@ -53,7 +62,9 @@ def is_create_table(options: Mapping[str, str]) -> bool:
 
 def of_create_table(options: Mapping[str, str]) -> dict[str, str]:
     """What was said in OPTIONS and LOCATION, without what Spark and TBLPROPERTIES add."""
-    said = {name[len(PREFIXED) :]: text for name, text in options.items() if name.startswith(PREFIXED)}
+    said = {
+        name[len(PREFIXED) :]: text for name, text in options.items() if name.startswith(PREFIXED)
+    }
     if "location" in options and "path" in options:
         said["path"] = options["path"]
     return said
@@ -65,12 +76,14 @@ def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
         return schema
     first = schema.fields[0]
     metadata = {**first.metadata, KEY: json.dumps(options, sort_keys=True)}
-    return StructType([StructField(first.name, first.dataType, first.nullable, metadata), *schema.fields[1:]])
+    return StructType(
+        [StructField(first.name, first.dataType, first.nullable, metadata), *schema.fields[1:]]
+    )
 
 
 def remade(schema: StructType) -> str:
-    """The statement that makes an SQL table anew, with its options and the columns that its topics have by now; empty
-    for the schema of anything else."""
+    """The statement that makes an SQL table anew, with its options and the columns that its topics
+    have by now; empty for the schema of anything else."""
     kept = _kept(schema)
     if not kept:
         return ""
@@ -104,7 +117,11 @@ def for_read(given: Mapping[str, str], schema: StructType, use: str) -> Mapping[
         if said & same:
             hidden |= same
     table: dict[str, str] = json.loads(kept)
-    return {name: text for name, text in table.items() if name.lower() not in hidden and _fits(name, use)} | dict(given)
+    return {
+        name: text
+        for name, text in table.items()
+        if name.lower() not in hidden and _fits(name, use)
+    } | dict(given)
 
 
 def _fits(name: str, use: str) -> bool:

@@ -1,4 +1,5 @@
-"""Options of a read with ``layout``: the files of a RocketMQ store, or of a node of Java's DLedger. Pure."""
+"""Options of a read with ``layout``: the files of a RocketMQ store, or of a node of Java's DLedger.
+Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ from typing import Any, Final
 from dledger.config import nearest
 from dledger.datasource.bounds import time_us
 from dledger.datasource.option_table import BATCH, STORE_TABLES, STREAM
-from dledger.datasource.options import DEFAULT_BYTES, check_use, flag, size_or_number, sort_options, word
+from dledger.datasource.options import (
+    DEFAULT_BYTES,
+    check_use,
+    flag,
+    size_or_number,
+    sort_options,
+    word,
+)
 from dledger.datasource.patterns import java_pattern
 from dledger.datasource.selection import Selection
 from dledger.datasource.settings import duration_ms
@@ -20,13 +28,20 @@ from dledger.rocketmq.files.layout import DLEDGER, LAYOUTS
 from dledger.rocketmq.files.storage import Storage
 
 USED: Final = (
-    "path", "layout", "storageOptions", "onDamage", "subscribe", "subscribePattern", "topic", "startingOffsets",
-    "endingOffsets", "startingTimestamp", "endingTimestamp", "minPartitions", "maxBytesPerPartition",
-    "maxBytesPerTrigger", "failOnDataLoss", "fetch.maxWaitMs", "metadata",
+    "path", "layout", "storageOptions", "onDamage", "subscribe", "subscribePattern", "topic",
+    "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp", "minPartitions",
+    "maxBytesPerPartition", "maxBytesPerTrigger", "failOnDataLoss", "fetch.maxWaitMs", "metadata",
 )  # fmt: skip
-OF_MESSAGES: Final = ("subscribe", "subscribePattern", "topic", "startingTimestamp", "endingTimestamp")
+OF_MESSAGES: Final = (
+    "subscribe",
+    "subscribePattern",
+    "topic",
+    "startingTimestamp",
+    "endingTimestamp",
+)
 INSTEAD: Final = {
-    "maxOffsetsPerTrigger": "; how many messages lie between two places of a log is not known before they are read: "
+    "maxOffsetsPerTrigger": "; how many messages lie between two places of a log is not known "
+    "before they are read: "
     "give 'maxBytesPerTrigger'",
     "maxRecordsPerPartition": ": give 'maxBytesPerPartition'",
     "startingOffsetsByTimestamp": ": give 'startingTimestamp'",
@@ -64,7 +79,11 @@ class StoreOptions:
     @property
     def wanted(self) -> Wanted:
         """Which messages are read."""
-        return Wanted(self.selection.fits if self.selection.given else None, self.stored_from, self.stored_before)
+        return Wanted(
+            self.selection.fits if self.selection.given else None,
+            self.stored_from,
+            self.stored_before,
+        )
 
 
 def parse_store_options(given: Mapping[str, str], use: str = "") -> StoreOptions:
@@ -83,7 +102,10 @@ def parse_store_options(given: Mapping[str, str], use: str = "") -> StoreOptions
     check_use(values, use)
     _check_used(values, settings, layout)
     if not values.get("path", "").strip():
-        raise ConfigError("which store? Give a path or URL, as in .load('/data/store') or .load('s3://bucket/store')")
+        raise ConfigError(
+            "which store? Give a path or URL, as in .load('/data/store') or "
+            ".load('s3://bucket/store')"
+        )
     begin, stop = _place(values, "startingOffsets", use), _place(values, "endingOffsets", use)
     times = [_stored(values, name) for name in ("startingTimestamp", "endingTimestamp")]
     unlimited = values.get("maxBytesPerTrigger", "").strip().lower() == "none"
@@ -97,7 +119,9 @@ def parse_store_options(given: Mapping[str, str], use: str = "") -> StoreOptions
         stop=LATEST if stop is None else stop,
         min_partitions=size_or_number(values, "minPartitions") or 0,
         max_task_bytes=size_or_number(values, "maxBytesPerPartition"),
-        max_bytes=None if unlimited else size_or_number(values, "maxBytesPerTrigger") or DEFAULT_BYTES,
+        max_bytes=None
+        if unlimited
+        else size_or_number(values, "maxBytesPerTrigger") or DEFAULT_BYTES,
         fail_on_damage=word(values, "onDamage", ("fail", "skip")) == "fail",
         fail_on_data_loss=flag(values, "failOnDataLoss", True),
         wait_ms=duration_ms("fetch.maxWaitMs", values.get("fetch.maxWaitMs", "200")),
@@ -114,14 +138,17 @@ def _check_used(values: Mapping[str, str], settings: Mapping[str, str], layout: 
             )
         if layout == DLEDGER and name in OF_MESSAGES:
             raise ConfigError(
-                f"option {name!r} is for messages, and the entries that 'layout' dledger reads have neither topic nor "
+                f"option {name!r} is for messages, and the entries that 'layout' dledger reads "
+                f"have neither topic nor "
                 "time: leave it away, or set 'layout' to rocketmq if a broker wrote them"
             )
 
 
 def _selection(values: Mapping[str, str]) -> Selection:
     """Topics have any names there, such as ``%RETRY%group``."""
-    given = [name for name in ("subscribe", "subscribePattern", "topic") if values.get(name, "").strip()]
+    given = [
+        name for name in ("subscribe", "subscribePattern", "topic") if values.get(name, "").strip()
+    ]
     if len(given) > 1:
         raise ConfigError(f"{given[0]!r} and {given[1]!r} both say what to read: give one of them")
     if given == ["subscribePattern"]:
@@ -135,14 +162,20 @@ def _place(values: Mapping[str, str], option: str, use: str) -> int | None:
     if option not in values:
         return None
     text = values[option].strip().lower()
-    words = {"endingOffsets": {"latest": LATEST}, "startingOffsets": {"earliest": EARLIEST, "latest": LATEST}}[option]
+    words = {
+        "endingOffsets": {"latest": LATEST},
+        "startingOffsets": {"earliest": EARLIEST, "latest": LATEST},
+    }[option]
     if text in words:
         if words[text] == LATEST and option == "startingOffsets" and use == BATCH:
-            raise ConfigError("'startingOffsets' latest would read nothing in a batch: write earliest or a place")
+            raise ConfigError(
+                "'startingOffsets' latest would read nothing in a batch: write earliest or a place"
+            )
         return words[text]
     if not text.isdecimal():
         raise ConfigError(
-            f"option {option!r} is {values[option]!r}: write {' or '.join(words)}, or a place in the log in bytes, as "
+            f"option {option!r} is {values[option]!r}: write {' or '.join(words)}, or a place in "
+            f"the log in bytes, as "
             "in the column physicalOffset"
         )
     return int(text)
@@ -159,7 +192,9 @@ def _storage_options(values: Mapping[str, str]) -> dict[str, Any]:
     except ValueError:
         options = None
     if not isinstance(options, dict):  # what it says may be a secret
-        raise ConfigError("option 'storageOptions' is no JSON object: write it as in {\"anon\": true}")
+        raise ConfigError(
+            "option 'storageOptions' is no JSON object: write it as in {\"anon\": true}"
+        )
     return options
 
 
@@ -169,7 +204,8 @@ def _table(values: Mapping[str, str]) -> str:
     name = values["metadata"].strip().lower()
     if name not in STORE_TABLES:
         raise ConfigError(
-            f"option 'metadata' is {values['metadata']!r}{nearest(name, list(STORE_TABLES))}: with 'layout' there is "
+            f"option 'metadata' is {values['metadata']!r}{nearest(name, list(STORE_TABLES))}: "
+            f"with 'layout' there is "
             f"{' and '.join(STORE_TABLES)}"
         )
     for other in (*OF_MESSAGES, "onDamage"):

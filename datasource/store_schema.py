@@ -55,7 +55,9 @@ def spark_name(column: str) -> str:
 
 def columns_by_name(layout: str) -> dict[str, str]:
     """Spark's name of each column -> its own."""
-    return {spark_name(name): name for name in (ENTRY_SCHEMA if layout == DLEDGER else SCHEMA).names}
+    return {
+        spark_name(name): name for name in (ENTRY_SCHEMA if layout == DLEDGER else SCHEMA).names
+    }
 
 
 def store_schema(options: Mapping[str, str]) -> StructType:
@@ -79,8 +81,8 @@ def whole_schema(options: StoreOptions) -> StructType:
 
 
 def columns_to_read(options: StoreOptions, schema: StructType) -> tuple[str, ...]:
-    """The columns that a read gives, in the order of its schema: all, or those that ``.schema(...)`` names. Spark tells
-    a Python source nothing else of which it needs.
+    """The columns that a read gives, in the order of its schema: all, or those that
+    ``.schema(...)`` names. Spark tells a Python source nothing else of which it needs.
 
     Raises:
         ConfigError: there is no such column, or it has another type.
@@ -91,17 +93,30 @@ def columns_to_read(options: StoreOptions, schema: StructType) -> tuple[str, ...
         known = whole.get(field.name.lower())
         if known is None:
             shown = [one.name for one in whole.values()]
-            raise ConfigError(f"no column {field.name!r}{nearest(field.name, shown)}; there are {', '.join(shown)}")
+            raise ConfigError(
+                f"no column {field.name!r}{nearest(field.name, shown)}; there are "
+                f"{', '.join(shown)}"
+            )
         if known.dataType != field.dataType:
             raise ConfigError(
-                f"column {known.name!r} is {known.dataType.simpleString()}, not {field.dataType.simpleString()}: name "
+                f"column {known.name!r} is {known.dataType.simpleString()}, not "
+                f"{field.dataType.simpleString()}: name "
                 "it so in .schema(...), and cast it in the query"
             )
     if options.table:
         if schema.names != DAMAGE.names:
-            raise ConfigError(f"the table {options.table!r} has its own columns: leave .schema(...) away")
+            raise ConfigError(
+                f"the table {options.table!r} has its own columns: leave .schema(...) away"
+            )
         return ()
     return tuple(names[field.name.lower()] for field in schema)
 
 
-__all__ = ["DAMAGE", "columns_by_name", "columns_to_read", "spark_name", "store_schema", "whole_schema"]
+__all__ = [
+    "DAMAGE",
+    "columns_by_name",
+    "columns_to_read",
+    "spark_name",
+    "store_schema",
+    "whole_schema",
+]

@@ -1,4 +1,5 @@
-"""Batch reads of the files of a RocketMQ store, or of a node of Java's DLedger: ``.option("layout", "rocketmq")``."""
+"""Batch reads of the files of a RocketMQ store, or of a node of Java's DLedger: ``.option("layout",
+"rocketmq")``."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ from dledger.rocketmq.format.scan import ScannedPiece
 
 LOGGER: Final = logging.getLogger("dledger.spark")
 WAY_OUT: Final = (
-    "To read what is sound, set option 'onDamage' to skip; .option('metadata', 'damage') is a table of all such places"
+    "To read what is sound, set option 'onDamage' to skip; .option('metadata', "
+    "'damage') is a table of all such places"
 )
 
 
@@ -104,11 +106,14 @@ def _slice(
     faults: tuple[ScannedPiece, ...] = (),
 ) -> StoreSlice:
     fails = (options.fail_on_damage, options.fail_on_data_loss)
-    return StoreSlice(storage, options.layout, one, columns, options.wanted, *fails, schema, faults, options.table)
+    return StoreSlice(
+        storage, options.layout, one, columns, options.wanted, *fails, schema, faults, options.table
+    )
 
 
 def read_store_slice(given: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The rows of a slice, in the executor. Spark passes a bare InputPartition when there is nothing to read.
+    """The rows of a slice, in the executor. Spark passes a bare InputPartition when there is
+    nothing to read.
 
     Raises:
         CorruptEntry: there is damage, and that is an error.
@@ -125,7 +130,9 @@ def read_store_slice(given: InputPartition) -> Iterator[pa.RecordBatch]:
     path = given.storage.join(given.range.path)
     damage = Damage(path, given.fail_on_damage)
     try:
-        for batch in read_range(given.storage, given.layout, given.range, given.columns, given.wanted):
+        for batch in read_range(
+            given.storage, given.layout, given.range, given.columns, given.wanted
+        ):
             if batch.rows is not None and batch.rows.num_rows:
                 yield pa.RecordBatch.from_arrays(batch.rows.columns, schema=schema)
             damage.take(batch)
@@ -134,9 +141,12 @@ def read_store_slice(given: InputPartition) -> Iterator[pa.RecordBatch]:
             raise
         if given.fail_on_data_loss:
             raise PathError(
-                f"{path} was deleted while it was read; to go on without it set option 'failOnDataLoss' to false"
+                f"{path} was deleted while it was read; to go on without it set option "
+                f"'failOnDataLoss' to false"
             ) from error
-        LOGGER.warning("%s was deleted while it was read; going on because 'failOnDataLoss' is false", path)
+        LOGGER.warning(
+            "%s was deleted while it was read; going on because 'failOnDataLoss' is false", path
+        )
     damage.tell()
 
 
@@ -144,12 +154,20 @@ def _damage_rows(given: StoreSlice) -> list[dict[str, Any]]:
     found = [("damage", piece) for piece in given.faults]
     path = given.storage.url if given.range is None else given.storage.join(given.range.path)
     if given.range is not None:
-        names = () if given.layout == "dledger" else ("body",)  # what does not unpack is found when it is taken out
+        # what does not unpack is found when it is taken out
+        names = () if given.layout == "dledger" else ("body",)
         for batch in read_range(given.storage, given.layout, given.range, names):
             found += [("damage", piece) for piece in batch.damage]
             found += [("tail", batch.tail)] if batch.tail is not None else []
     return [
-        {"file": path, "start": p.start, "end": p.end, "bytes": p.end - p.start, "kind": kind, "reason": p.reason}
+        {
+            "file": path,
+            "start": p.start,
+            "end": p.end,
+            "bytes": p.end - p.start,
+            "kind": kind,
+            "reason": p.reason,
+        }
         for kind, p in found
     ]
 
@@ -166,9 +184,13 @@ class Damage:
         """What was found in a batch; raises as `take_all`."""
         if batch.tail is not None:
             LOGGER.warning(
-                "%s: %s at the log's end are no message and are left out: a write that was not finished, or one that "
-                "was given up (%s)", self._path, _place(batch.tail), batch.tail.reason,
-            )  # fmt: skip
+                "%s: %s at the log's end are no message and are left out: a write that was not "
+                "finished, or one that "
+                "was given up (%s)",
+                self._path,
+                _place(batch.tail),
+                batch.tail.reason,
+            )
         self.take_all(batch.damage)
 
     def take_all(self, pieces: Sequence[ScannedPiece]) -> None:
@@ -176,7 +198,9 @@ class Damage:
         CorruptEntry: when it is an error.
         """
         if pieces and self._fail:
-            raise CorruptEntry(f"{self._path}: {_place(pieces[0])} are damaged: {pieces[0].reason}. {WAY_OUT}")
+            raise CorruptEntry(
+                f"{self._path}: {_place(pieces[0])} are damaged: {pieces[0].reason}. {WAY_OUT}"
+            )
         self._found += pieces
 
     def tell(self) -> None:
@@ -184,9 +208,13 @@ class Damage:
         if self._found:
             size = sum(piece.end - piece.start for piece in self._found)
             LOGGER.warning(
-                "%s: %d places with %d bytes are damaged and are left out because 'onDamage' is skip: %s",
-                self._path, len(self._found), size, "; ".join(f"{_place(p)}: {p.reason}" for p in self._found[:20]),
-            )  # fmt: skip
+                "%s: %d places with %d bytes are damaged and are left out because 'onDamage' is "
+                "skip: %s",
+                self._path,
+                len(self._found),
+                size,
+                "; ".join(f"{_place(p)}: {p.reason}" for p in self._found[:20]),
+            )
 
 
 def _place(piece: ScannedPiece) -> str:

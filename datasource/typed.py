@@ -1,4 +1,5 @@
-"""Typed topics at the Spark edge: whether a write or read is of one, and the columns that it and the topic agree on."""
+"""Typed topics at the Spark edge: whether a write or read is of one, and the columns that it and
+the topic agree on."""
 
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ from dledger.records.columns.types import Columns, build, find
 TRIES: Final = 100
 """So many other writers may change the columns while one tries to."""
 KEPT_METADATA: Final = "__COLLATIONS"
-"""Spark's own notes on a column begin with ``spark.`` or ``__`` and are of the query that made it; those of
-`dledger.datasource.sql` with ``dledger.``, and are of a table. Only this one says something of the column's type."""
+"""Spark's own notes on a column begin with ``spark.`` or ``__`` and are of the query that made it;
+those of `dledger.datasource.sql` with ``dledger.``, and are of a table. Only this one says
+something of the column's type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +60,28 @@ def spark_schema(columns: Columns) -> StructType:
 
 
 def has_names_of_records(schema: StructType) -> bool:
-    """Whether a frame is Kafka-shaped by the names of its columns: those of a record, ``value`` among them."""
+    """Whether a frame is Kafka-shaped by the names of its columns: those of a record, ``value``
+    among them."""
     names = {name.lower() for name in schema.names}
     return "value" in names and names <= WRITABLE.keys() | FROM_A_READ
 
 
-def is_typed_write(options: Options, schema: StructType, topic: Callable[[], TopicInfo | None]) -> bool:
-    """Whether a frame is written as it is: its topic says so when it is there, else the option, else the frame.
+def is_typed_write(
+    options: Options, schema: StructType, topic: Callable[[], TopicInfo | None]
+) -> bool:
+    """Whether a frame is written as it is: its topic says so when it is there, else the option,
+    else the frame.
 
     Raises:
         ConfigError: the option says otherwise than the topic, or there is no telling where to.
     """
     if not options.topic:
-        if options.topic_type == "typed" or not (has_names_of_records(schema) or "topic" in schema.names):
+        if options.topic_type == "typed" or not (
+            has_names_of_records(schema) or "topic" in schema.names
+        ):
             raise ConfigError(
-                "which topic? Give the option 'topic', as in .option('topic', 'orders'); only rows of keys and values "
+                "which topic? Give the option 'topic', as in .option('topic', 'orders'); only "
+                "rows of keys and values "
                 "can name theirs in a column"
             )
         return False
@@ -81,11 +90,14 @@ def is_typed_write(options: Options, schema: StructType, topic: Callable[[], Top
         there = "typed" if info.typed else "raw"
         if options.topic_type not in {"", there}:
             raise ConfigError(
-                f"option 'topicType' is {options.topic_type}, but topic {options.topic!r} is {there}: leave the option "
+                f"option 'topicType' is {options.topic_type}, but topic {options.topic!r} is "
+                f"{there}: leave the option "
                 "away, or write to a new topic"
             )
         return info.typed
-    return options.topic_type == "typed" or (not options.topic_type and not has_names_of_records(schema))
+    return options.topic_type == "typed" or (
+        not options.topic_type and not has_names_of_records(schema)
+    )
 
 
 def open_topic(client: Client, options: Options) -> TopicInfo:
@@ -100,17 +112,23 @@ def open_topic(client: Client, options: Options) -> TopicInfo:
         if not options.create_topic:
             raise TopicNotFound(
                 f"topic {options.topic!r} does not exist in {options.address}: create it "
-                f"(Client.create_topic({options.topic!r}, type='typed')), or set option 'createTopic' to true"
+                f"(Client.create_topic({options.topic!r}, type='typed')), or set option "
+                f"'createTopic' to true"
             )
         with suppress(TopicExists):  # another writer was first
             partitions = options.create_partitions or 1
-            client.create_topic(options.topic, partitions=partitions, type="typed", **options.create_settings)
+            client.create_topic(
+                options.topic, partitions=partitions, type="typed", **options.create_settings
+            )
         info = client.topic(options.topic)
     if not info.typed:
-        raise ConfigError(f"topic {options.topic!r} was created as a raw one meanwhile: write to another topic")
+        raise ConfigError(
+            f"topic {options.topic!r} was created as a raw one meanwhile: write to another topic"
+        )
     if options.create_partitions not in {None, info.partitions}:
         raise ConfigError(
-            f"option 'createTopic.partitions' is {options.create_partitions}, but topic {options.topic!r} exists with "
+            f"option 'createTopic.partitions' is {options.create_partitions}, but topic "
+            f"{options.topic!r} exists with "
             f"{info.partitions}: leave the option away, or write to a new topic"
         )
     return info
@@ -124,9 +142,11 @@ def find_topic(client: Client, name: str) -> TopicInfo | None:
 
 
 def agree(client: Client, info: TopicInfo, frame: Columns, evolve: bool) -> TypedTopic:
-    """The version of a topic's columns that a frame is written under; a new one when there must be, and may.
+    """The version of a topic's columns that a frame is written under; a new one when there must be,
+    and may.
 
-    Of two writers that change the columns at once the catalog takes the first; the other one starts from there.
+    Of two writers that change the columns at once the catalog takes the first; the other one starts
+    from there.
 
     Raises:
         SchemaMismatch: the frame does not fit, with both schemas side by side.
@@ -144,17 +164,29 @@ def agree(client: Client, info: TopicInfo, frame: Columns, evolve: bool) -> Type
         if wanted == now:
             return TypedTopic(info, version, wanted, frame)
         _, version, now = client.evolve_schema(info, version, wanted)
-    raise SchemaMismatch(f"the columns of topic {info.name!r} were changed by others {TRIES} times: write again")
+    raise SchemaMismatch(
+        f"the columns of topic {info.name!r} were changed by others {TRIES} times: write again"
+    )
 
 
 def _mismatch(
-    topic: str, version: int, mine: Columns, frame: Columns, problems: Mapping[str, str], changes: Mapping[str, str]
+    topic: str,
+    version: int,
+    mine: Columns,
+    frame: Columns,
+    problems: Mapping[str, str],
+    changes: Mapping[str, str],
 ) -> SchemaMismatch:
-    table = side_by_side(f"topic {topic!r}, version {version}", mine, "the frame", frame, {**changes, **problems})
+    table = side_by_side(
+        f"topic {topic!r}, version {version}", mine, "the frame", frame, {**changes, **problems}
+    )
     if problems:
         way = "cast, rename or drop the columns marked with !, or write to another topic"
     else:
-        way = "set option 'schemaEvolution' to add to change the topic's columns, or drop or cast those marked with !"
+        way = (
+            "set option 'schemaEvolution' to add to change the topic's columns, or drop or "
+            "cast those marked with !"
+        )
     return SchemaMismatch(f"the frame does not fit topic {topic!r}: {way}\n{table}")
 
 
@@ -167,7 +199,8 @@ def read_columns(client: Client, info: TopicInfo, version: int | None) -> Column
     versions = client.schemas(info)
     if not versions:
         raise ConfigError(
-            f"topic {info.name!r} is typed and has no columns yet: they come with the first frame that is written to it"
+            f"topic {info.name!r} is typed and has no columns yet: they come with the first frame "
+            f"that is written to it"
         )
     if version is None:
         return versions[-1]
@@ -197,12 +230,15 @@ def check_readable(name: str, newest: Columns, wanted: Columns, remade: str = ""
             remarks[one.name] = f"{newest.fields[at].type} is not read as {one.type}"
     if remarks:
         table = side_by_side(f"topic {name!r}", newest, "columns to read", wanted, remarks)
-        way = f"make the table anew: {remade}" if remade else "leave .schema(...) away, or correct it"
+        way = (
+            f"make the table anew: {remade}" if remade else "leave .schema(...) away, or correct it"
+        )
         raise SchemaMismatch(f"topic {name!r} cannot be read so: {way}\n{table}")
 
 
 def unseen(newest: Columns, wanted: Columns) -> list[str]:
-    """The columns of a topic that a read under ``wanted`` does not give, or gives as narrower ones."""
+    """The columns of a topic that a read under ``wanted`` does not give, or gives as narrower
+    ones."""
     found: list[str] = []
     for one in newest.fields:
         at = find(wanted.fields, one.name)
@@ -221,7 +257,8 @@ def refuse_mixture(infos: Mapping[str, TopicInfo]) -> None:
     typed = [name for name, info in infos.items() if info.typed]
     if raw and typed:
         raise ConfigError(
-            f"topic {raw[0]!r} is raw and {typed[0]!r} typed: read them one by one, or set option 'valueFormat' to "
+            f"topic {raw[0]!r} is raw and {typed[0]!r} typed: read them one by one, or set option "
+            f"'valueFormat' to "
             "json to read all of them as keys and values"
         )
 
@@ -235,9 +272,12 @@ def one_schema(found: Mapping[str, Columns]) -> Columns:
     (first, columns), *others = found.items()
     for name, more in others:
         if more.fields != columns.fields:
-            table = side_by_side(f"topic {first!r}", columns, f"topic {name!r}", more, merge(columns, more).changes)
+            table = side_by_side(
+                f"topic {first!r}", columns, f"topic {name!r}", more, merge(columns, more).changes
+            )
             raise ConfigError(
-                f"topics {first!r} and {name!r} have other columns: read them one by one, or set option 'valueFormat' "
+                f"topics {first!r} and {name!r} have other columns: read them one by one, or set "
+                f"option 'valueFormat' "
                 f"to json to read all of them as keys and values\n{table}"
             )
     return columns

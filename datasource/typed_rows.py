@@ -1,7 +1,9 @@
-"""Stored bodies of a typed topic -> Arrow batches of the columns that are read, without a loop over rows.
+"""Stored bodies of a typed topic -> Arrow batches of the columns that are read, without a loop over
+rows.
 
-A column that a body has as it is wanted lies where it was received. Each body is read by the version that it was
-written under; how this fits the columns of the read is `dledger.records.body.typed.convert`.
+A column that a body has as it is wanted lies where it was received. Each body is read by the
+version that it was written under; how this fits the columns of the read is
+`dledger.records.body.typed.convert`.
 """
 
 from __future__ import annotations
@@ -12,7 +14,15 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from dledger.datasource.rows import UTC_MICROS, Body, Constants, decoded, gather, number_column, places
+from dledger.datasource.rows import (
+    UTC_MICROS,
+    Body,
+    Constants,
+    decoded,
+    gather,
+    number_column,
+    places,
+)
 from dledger.errors import SchemaMismatch
 from dledger.records.body.typed import Schemas, arrow_schema, convert, decode_typed, record_times
 from dledger.records.columns.types import Columns
@@ -42,14 +52,16 @@ def typed_rows(
     record: bool = False,
     remade: str = "",
 ) -> Iterator[pa.RecordBatch]:
-    """Rows [start, end) under the ``wanted`` columns, in batches of some 1 to 4 MiB; see `dledger.datasource.rows`.
+    """Rows [start, end) under the ``wanted`` columns, in batches of some 1 to 4 MiB; see
+    `dledger.datasource.rows`.
 
     Args:
         record: add the column ``_record``.
         remade: for an SQL table the statement that makes it anew.
 
     Raises:
-        SchemaMismatch: a value does not fit the columns of the read, which are narrower than those it was written by.
+        SchemaMismatch: a value does not fit the columns of the read, which are narrower than those
+            it was written by.
         ProtocolError: a body is not what the log says it is.
     """
     schema = arrow_schema(wanted)
@@ -59,8 +71,15 @@ def typed_rows(
         try:
             rows = convert(batch, columns, wanted, schema)
         except SchemaMismatch as error:
-            way = f"Make the table anew: {remade}" if remade else "Load it anew, or start the query again"
-            text = f"{error}. The columns of topic {topic!r} are wider by now than those of the read. {way}"
+            way = (
+                f"Make the table anew: {remade}"
+                if remade
+                else "Load it anew, or start the query again"
+            )
+            text = (
+                f"{error}. The columns of topic {topic!r} are wider by now than those of the "
+                f"read. {way}"
+            )
             raise SchemaMismatch(text) from error
         return rows.append_column(TIMES, record_times(header, columns, batch)) if record else rows
 
@@ -71,11 +90,17 @@ def typed_rows(
         rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
         if record:
             name, number, _ = constants.of(rows.num_rows)
-            offsets = number_column(pa.int64(), np.arange(offset, offset + rows.num_rows, dtype=np.int64))
+            offsets = number_column(
+                pa.int64(), np.arange(offset, offset + rows.num_rows, dtype=np.int64)
+            )
             times = rows.column(rows.num_columns - 1)
-            known = pa.StructArray.from_arrays([name, number, offsets, times, *places(gathered)], fields=RECORD_FIELDS)
+            known = pa.StructArray.from_arrays(
+                [name, number, offsets, times, *places(gathered)], fields=RECORD_FIELDS
+            )
             arrays = [*rows.columns[:-1], known]
-            rows = pa.RecordBatch.from_arrays(arrays, schema=schema.append(pa.field("_record", known.type)))
+            rows = pa.RecordBatch.from_arrays(
+                arrays, schema=schema.append(pa.field("_record", known.type))
+            )
         yield rows
         offset += rows.num_rows
 

@@ -20,8 +20,8 @@ from dledger.errors import ConfigError
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """One write: staged by tasks, committed at once. Spark pickles this object to the tasks and to the commit, so the
-    job's id is the same everywhere."""
+    """One write: staged by tasks, committed at once. Spark pickles this object to the tasks and to
+    the commit, so the job's id is the same everywhere."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         refuse_overwrite(overwrite, "mode overwrite")
@@ -53,8 +53,10 @@ class BatchWriter(DataSourceArrowWriter):
             if self.txn_id:
                 return None
             raise ConfigError(
-                f"foreachBatch has set a job group of its own ({task.run_id!r}) in place of the query's run id, "
-                f"without which two writes to topic {topic!r} in one batch could not be told apart: give each write "
+                f"foreachBatch has set a job group of its own ({task.run_id!r}) in place of the "
+                f"query's run id, "
+                f"without which two writes to topic {topic!r} in one batch could not be told "
+                f"apart: give each write "
                 "its own name, as in .option('txnId', 'orders')"
             ) from None
         return Claim(task.run_id, task.batch_id, self.group, name, topic, self.job)

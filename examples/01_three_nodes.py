@@ -25,7 +25,10 @@ def main() -> None:
             client.transfer(heir)
             print("now its leader is", group.leader)
             for node_id, status in client.status().items():
-                print(f"  {node_id}: {status['role']}, term {status['term']}, committed {status['committed_index']}")
+                print(
+                    f"  {node_id}: {status['role']}, term {status['term']}, committed "
+                    f"{status['committed_index']}"
+                )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """python examples/02_append_and_tail.py
 
-Append records in the three shapes that there are, read them back as Arrow, and follow a topic as it grows.
+Append records in the three shapes that there are, read them back as Arrow, and follow a topic as it
+grows.
 """
 
 import tempfile
@@ -37,7 +38,8 @@ def main() -> None:
         print("one record:", client.append("orders", b"a single one"))
         print("a list:", client.append("orders", [b"two", b"three"], keys=[b"k2", b"k3"]))
         print("an Arrow array:", client.append("orders", pa.array([b"four", b"five"])))
-        with client.producer("orders") as producer:  # pipelined and idempotent: many in flight, each once
+        # pipelined and idempotent: many in flight, each once
+        with client.producer("orders") as producer:
             print("a future:", producer.append([b"six"]).result())
         reader.join()
 

@@ -1,6 +1,7 @@
 """python examples/03_batch.py
 
-Write a DataFrame into a topic and read a topic as a DataFrame, with nothing but a path for an address.
+Write a DataFrame into a topic and read a topic as a DataFrame, with nothing but a path for an
+address.
 """
 
 import tempfile
@@ -11,7 +12,8 @@ from session import spark_session
 
 
 def main() -> None:
-    """The path is the address: the nodes are started when somebody comes, and end by themselves some time later."""
+    """The path is the address: the nodes are started when somebody comes, and end by themselves
+    some time later."""
     spark = spark_session("batch")
     with tempfile.TemporaryDirectory() as directory:
         log = f"{directory}/log"
@@ -24,12 +26,19 @@ def main() -> None:
         table = spark.read.format("dledger").option("subscribe", "orders").load(log)
         table.printSchema()
         amount = f.get_json_object(f.col("value").cast("string"), "$.amount").cast("int")
-        totals = table.groupBy(f.col("key").cast("string").alias("customer")).agg(f.sum(amount).alias("total"))
+        totals = table.groupBy(f.col("key").cast("string").alias("customer")).agg(
+            f.sum(amount).alias("total")
+        )
         totals.orderBy(f.desc("total"), "customer").show(5)
 
-        offsets = {"startingOffsets": '{"orders": {"0": 10}}', "endingOffsets": '{"orders": {"0": 15}}'}
+        offsets = {
+            "startingOffsets": '{"orders": {"0": 10}}',
+            "endingOffsets": '{"orders": {"0": 15}}',
+        }
         some = spark.read.format("dledger").option("subscribe", "orders").options(**offsets)
-        some.load(log).selectExpr("offset", "cast(key as string)", "cast(value as string)").show(truncate=False)
+        some.load(log).selectExpr("offset", "cast(key as string)", "cast(value as string)").show(
+            truncate=False
+        )
         print("rows:", table.count())
         stop(log)
     spark.stop()

@@ -22,8 +22,16 @@ def large_orders(spark: SparkSession, servers: str) -> DataFrame:
 
 def run_once(spark: SparkSession, servers: str, checkpoint: str) -> None:
     """Everything that is there now, then end."""
-    writer = large_orders(spark, servers).writeStream.format("dledger").option("dledger.bootstrap.servers", servers)
-    writer = writer.option("topic", "large").option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    writer = (
+        large_orders(spark, servers)
+        .writeStream.format("dledger")
+        .option("dledger.bootstrap.servers", servers)
+    )
+    writer = (
+        writer.option("topic", "large")
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+    )
     query = writer.start()
     query.awaitTermination()
     rows = sum(p.numInputRows for p in query.recentProgress)
@@ -33,7 +41,10 @@ def run_once(spark: SparkSession, servers: str, checkpoint: str) -> None:
 def main() -> None:
     """Two runs of the same query: the second one does only what the first has not done."""
     spark = spark_session("stream")
-    with tempfile.TemporaryDirectory() as directory, EmbeddedGroup(f"{directory}/log", replicas=3) as group:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        EmbeddedGroup(f"{directory}/log", replicas=3) as group,
+    ):
         servers, checkpoint = group.bootstrap_servers, f"{directory}/checkpoint"
         with Client(servers) as client:
             client.create_topic("orders")

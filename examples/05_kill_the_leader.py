@@ -1,6 +1,7 @@
 """python examples/05_kill_the_leader.py
 
-SIGKILL the leader while records are being appended; see how long nothing is acknowledged, and that nothing is lost.
+SIGKILL the leader while records are being appended; see how long nothing is acknowledged, and that
+nothing is lost.
 """
 
 import tempfile
@@ -21,7 +22,8 @@ def append_all(client: Client, acknowledged: list[tuple[float, int]]) -> None:
 
 
 def main() -> None:
-    """A killed leader is an election; the client goes on by itself, with the same sequence numbers."""
+    """A killed leader is an election; the client goes on by itself, with the same sequence
+    numbers."""
     with (
         tempfile.TemporaryDirectory() as directory,
         EmbeddedGroup(directory, replicas=3) as group,
@@ -40,11 +42,20 @@ def main() -> None:
         writer.join()
         moments = [killed_at, *(at for at, _ in acknowledged if at > killed_at)]
         gap = max(later - earlier for earlier, later in pairwise(moments))
-        print(f"SIGKILL of {victim}; nothing was acknowledged for {gap * 1000:.0f} ms, then {group.leader} led")
+        print(
+            f"SIGKILL of {victim}; nothing was acknowledged for {gap * 1000:.0f} ms, then "
+            f"{group.leader} led"
+        )
         group.restart(victim)
 
-        values = [row["value"] for batch in client.read("events", 0, 0, RECORDS) for row in batch.to_pylist()]
-        assert values == [str(n).encode() for n in range(RECORDS)], "a record is missing, doubled, or out of order"
+        values = [
+            row["value"]
+            for batch in client.read("events", 0, 0, RECORDS)
+            for row in batch.to_pylist()
+        ]
+        assert values == [str(n).encode() for n in range(RECORDS)], (
+            "a record is missing, doubled, or out of order"
+        )
         assert [offset for _, offset in acknowledged] == list(range(RECORDS))
         print(f"all {RECORDS} acknowledged records are there, once, in order")
 

@@ -16,9 +16,13 @@ from session import spark_session
 
 @contextmanager
 def served_elsewhere(peers: str, names: list[str], directory: str) -> Iterator[None]:
-    """The other nodes; on their machines one would type ``dledger serve`` with the same arguments."""
+    """The other nodes; on their machines one would type ``dledger serve`` with the same
+    arguments."""
     serve = [sys.executable, "-m", "dledger", "serve", "--peers", peers]
-    nodes = [subprocess.Popen([*serve, "--self-id", name, "--dir", f"{directory}/{name}"]) for name in names]
+    nodes = [
+        subprocess.Popen([*serve, "--self-id", name, "--dir", f"{directory}/{name}"])
+        for name in names
+    ]
     try:
         yield
     finally:
@@ -39,13 +43,23 @@ def main() -> None:
         EmbeddedNode(f"{directory}/n0", peers, "n0") as node,
     ):
         node.wait_for_leader()
-        print("this application's node is", node.role.name if node.role is not None else "not there")
+        print(
+            "this application's node is", node.role.name if node.role is not None else "not there"
+        )
 
-        # The same three things as options of the format: Spark finds the node that runs, or starts it.
+        # The same three things as options of the format: Spark finds the node that runs, or starts
+        # it.
         options = {"dledger.peers": peers, "dledger.selfId": "n0"}
         jobs = spark.range(1000).selectExpr("cast(id as string) as value")
-        jobs.write.format("dledger").options(**options).option("topic", "jobs").mode("append").save(f"{directory}/n0")
-        table = spark.read.format("dledger").options(**options).option("subscribe", "jobs").load(f"{directory}/n0")
+        jobs.write.format("dledger").options(**options).option("topic", "jobs").mode("append").save(
+            f"{directory}/n0"
+        )
+        table = (
+            spark.read.format("dledger")
+            .options(**options)
+            .option("subscribe", "jobs")
+            .load(f"{directory}/n0")
+        )
         print("rows:", table.count())
     spark.stop()
 

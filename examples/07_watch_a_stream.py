@@ -1,6 +1,7 @@
 """python examples/07_watch_a_stream.py
 
-Throughput and lag of a query, out of its own progress: a burst of records, a query that catches up, and a picture.
+Throughput and lag of a query, out of its own progress: a burst of records, a query that catches up,
+and a picture.
 """
 
 import json
@@ -19,7 +20,8 @@ from session import spark_session
 
 TICKS = 40
 LEAST, MOST = 100, 2000
-"""Records of a tick: few, then in the middle a burst that is more than the query takes in one micro-batch."""
+"""Records of a tick: few, then in the middle a burst that is more than the query takes in one
+micro-batch."""
 
 
 class Point(NamedTuple):
@@ -34,7 +36,8 @@ class Point(NamedTuple):
 
 
 def records(offset: str | None) -> int:
-    """Offsets of all partitions, summed up. No offset is ever skipped, so differences of such sums are records."""
+    """Offsets of all partitions, summed up. No offset is ever skipped, so differences of such sums
+    are records."""
     logs = json.loads(offset)["logs"] if offset else {}
     return sum(sum(log["p"].values()) for log in logs.values())
 
@@ -49,7 +52,11 @@ def points(progress: list[Any]) -> list[Point]:
             begin = begin or at
             source = one.sources[0]
             lag = records(source.latestOffset) - records(source.endOffset)
-            found.append(Point((at - begin).total_seconds(), one.numInputRows, one.processedRowsPerSecond, lag))
+            found.append(
+                Point(
+                    (at - begin).total_seconds(), one.numInputRows, one.processedRowsPerSecond, lag
+                )
+            )
     return found
 
 
@@ -68,7 +75,8 @@ def run(spark: SparkSession, servers: str, checkpoint: str) -> list[Any]:
     reader = reader.option("subscribe", "clicks").option("startingOffsets", "earliest")
     clicks = reader.option("maxOffsetsPerTrigger", 1500).load()
     query = clicks.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
-    query.processAllAvailable()  # Spark's workers take their time to start; that is no lag of the query
+    # Spark's workers take their time to start; that is no lag of the query
+    query.processAllAvailable()
     feeder = threading.Thread(target=feed, args=(servers,))
     feeder.start()
     feeder.join()
@@ -100,7 +108,10 @@ def draw(found: list[Point], path: Path) -> bool:
 def main() -> None:
     """Feed, read, and show what the progress says."""
     spark = spark_session("watch")
-    with tempfile.TemporaryDirectory() as directory, EmbeddedGroup(f"{directory}/log", replicas=3) as group:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        EmbeddedGroup(f"{directory}/log", replicas=3) as group,
+    ):
         with Client(group.bootstrap_servers) as client:
             client.create_topic("clicks")
             client.append("clicks", b"the first one, for Spark to start its workers by")
@@ -108,11 +119,22 @@ def main() -> None:
             appended = client.end_offsets("clicks")[0]
         spark.stop()
     for point in found:
-        print(f"  {point.second:5.1f} s  {point.rows:5} rows  {point.rows_per_second:8,.0f} rows/s  lag {point.lag:6,}")
+        print(
+            f"  {point.second:5.1f} s  {point.rows:5} rows  {point.rows_per_second:8,.0f} rows/s  "
+            f"lag {point.lag:6,}"
+        )
     print(f"rows in progress: {sum(point.rows for point in found)} of {appended} records")
     print(f"largest lag: {max(point.lag for point in found)} records, at the end {found[-1].lag}")
-    path = Path(sys.argv[1] if len(sys.argv) > 1 else f"{tempfile.gettempdir()}/dledger-throughput-and-lag.png")
-    print(f"drawn in {path}" if draw(found, path) else "for a picture of it: pip install 'dledger[examples]'")
+    path = Path(
+        sys.argv[1]
+        if len(sys.argv) > 1
+        else f"{tempfile.gettempdir()}/dledger-throughput-and-lag.png"
+    )
+    print(
+        f"drawn in {path}"
+        if draw(found, path)
+        else "for a picture of it: pip install 'dledger[examples]'"
+    )
 
 
 if __name__ == "__main__":

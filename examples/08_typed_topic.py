@@ -1,6 +1,7 @@
 """python examples/08_typed_topic.py
 
-A DataFrame of any columns goes in as it is and comes back with its own schema, also when the columns change.
+A DataFrame of any columns goes in as it is and comes back with its own schema, also when the
+columns change.
 """
 
 import tempfile
@@ -31,23 +32,33 @@ def main() -> None:
             f.col("id").cast("int"),
             f.concat(f.lit("customer-"), f.col("id") % 10).alias("customer"),
             f.array(f.lit("book"), f.lit("pen")).alias("items"),
-            f.struct((f.col("id") * 2).alias("amount"), f.lit("EUR").alias("currency")).alias("price"),
+            f.struct((f.col("id") * 2).alias("amount"), f.lit("EUR").alias("currency")).alias(
+                "price"
+            ),
         )
         save(orders, log, keyColumn="customer")
         load(spark, log).printSchema()
 
-        more = orders.select(f.col("id").cast("long") + 5_000_000_000, "customer", "items", "price", f.lit("web"))
+        more = orders.select(
+            f.col("id").cast("long") + 5_000_000_000, "customer", "items", "price", f.lit("web")
+        )
         more = more.toDF("id", "customer", "items", "price", "channel")
         try:
             save(more, log)
         except Exception as error:  # Spark wraps what the writer says
-            print("refused:", *[line for line in str(error).splitlines() if line.startswith("!")], sep="\n  ")
+            print(
+                "refused:",
+                *[line for line in str(error).splitlines() if line.startswith("!")],
+                sep="\n  ",
+            )
         save(more, log, schemaEvolution="add")
         load(spark, log).groupBy("channel").agg(f.count("*"), f.max("id")).orderBy("channel").show()
         print("version 1 has", ", ".join(load(spark, log, schemaVersion="1").columns))
 
         as_json = load(spark, log, valueFormat="json", startingOffsets='{"orders": {"0": 999}}')
-        for row in as_json.selectExpr("CAST(key AS STRING) AS key", "CAST(value AS STRING) AS value").take(2):
+        for row in as_json.selectExpr(
+            "CAST(key AS STRING) AS key", "CAST(value AS STRING) AS value"
+        ).take(2):
             print(row.key, row.value)
         print("rows:", load(spark, log).count())
         EmbeddedGroup(log).stop()  # end the nodes now: the folder is about to go

@@ -1,8 +1,8 @@
 """python examples/from_kafka.py JARS
 
-A topic of a real Kafka, copied to dledger and back by Spark while records come in and the copying program is killed;
-then records, offsets and micro-batches of both sides are held against each other. `make kafka` fetches the jars and
-runs it. Exit code 0 only when all of it holds.
+A topic of a real Kafka, copied to dledger and back by Spark while records come in and the copying
+program is killed; then records, offsets and micro-batches of both sides are held against each
+other. `make kafka` fetches the jars and runs it. Exit code 0 only when all of it holds.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ class Copy:
         self._log = log
         command = [sys.executable, __file__, str(jars), "--copy", kafka, servers, str(checkpoint)]
         with log.open("ab") as out:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                                             start_new_session=True)  # fmt: skip
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            )
 
     def kill(self) -> None:
         """SIGKILL for all of it."""
@@ -53,12 +54,16 @@ class Copy:
     def check(self) -> None:
         """Raise when it has ended by itself."""
         if self._process.poll() is not None:
-            raise SystemExit(f"the copy has ended too soon:\n{self._log.read_text(errors='replace')[-3000:]}")
+            raise SystemExit(
+                f"the copy has ended too soon:\n{self._log.read_text(errors='replace')[-3000:]}"
+            )
 
     def finish(self) -> None:
         """Wait until it has copied everything."""
         if self._process.wait(PATIENCE_S):
-            raise SystemExit(f"the copy has failed:\n{self._log.read_text(errors='replace')[-3000:]}")
+            raise SystemExit(
+                f"the copy has failed:\n{self._log.read_text(errors='replace')[-3000:]}"
+            )
 
 
 def copied(client: Client) -> int:
@@ -73,7 +78,9 @@ def kill_at(copy: Copy, client: Client, records: int) -> int:
     while copied(client) < records:
         copy.check()
         if time.monotonic() > deadline:
-            raise SystemExit(f"waited {PATIENCE_S} s for {records} records: {copied(client)} are copied")
+            raise SystemExit(
+                f"waited {PATIENCE_S} s for {records} records: {copied(client)} are copied"
+            )
         time.sleep(0.05)
     time.sleep(random.random() / 2)
     copy.check()
@@ -88,7 +95,10 @@ def run(jars: Path, directory: Path, kafka: Broker, servers: str, client: Client
     print(f"Kafka has {FIRST:,} records in {PARTITIONS} partitions of {TOPIC}")
     for turn in (1, 2):
         copy = Copy(jars, kafka.servers, servers, checkpoint, directory / "copy.log")
-        print(f"  SIGKILL of the copy with {kill_at(copy, client, turn * FIRST // 4):,} records in dledger")
+        print(
+            f"  SIGKILL of the copy with {kill_at(copy, client, turn * FIRST // 4):,} records in "
+            f"dledger"
+        )
     queries.fill(spark, kafka.servers, FIRST, FIRST + MORE)
     print(f"Kafka has {MORE:,} more")
     Copy(jars, kafka.servers, servers, checkpoint, directory / "copy.log").finish()
@@ -100,16 +110,33 @@ def run(jars: Path, directory: Path, kafka: Broker, servers: str, client: Client
     by_key = queries.records(queries.in_log(spark, servers, BY_KEY))
     spark.stop()
     for partition in range(PARTITIONS):
-        ends = [max((r[1] + 1 for r in side if r[0] == partition), default=0) for side in (there, here, back)]
-        print(f"  partition {partition}: ends at {ends[0]:,} in Kafka, {ends[1]:,} in dledger, {ends[2]:,} in {BACK}")
+        ends = [
+            max((r[1] + 1 for r in side if r[0] == partition), default=0)
+            for side in (there, here, back)
+        ]
+        print(
+            f"  partition {partition}: ends at {ends[0]:,} in Kafka, {ends[1]:,} in dledger, "
+            f"{ends[2]:,} in {BACK}"
+        )
     read = batches_read(checkpoint, TOPIC, {})
     written = batches_written(client.commits(), query_id(checkpoint), TOPIC)
     return [
-        same_records("Kafka to dledger: each record once, with its offset and its time", there, here, times=True),
+        same_records(
+            "Kafka to dledger: each record once, with its offset and its time",
+            there,
+            here,
+            times=True,
+        ),
         same_batches("each micro-batch wrote the offsets that it read", read, written),
-        same_records("dledger to Kafka: each record once, with its offset", here, back, times=False),
+        same_records(
+            "dledger to Kafka: each record once, with its offset", here, back, times=False
+        ),
         same_partitions("a key alone leads to the partition that it has in Kafka", there, by_key),
-        Finding("as many as were sent", f"{len(there):,} of {FIRST + MORE:,}", len(there) == FIRST + MORE),
+        Finding(
+            "as many as were sent",
+            f"{len(there):,} of {FIRST + MORE:,}",
+            len(there) == FIRST + MORE,
+        ),
     ]
 
 

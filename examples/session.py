@@ -13,8 +13,9 @@ from dledger.datasource.java import ensure_java
 def spark_session(name: str, **settings: str) -> SparkSession:
     """A local session on two cores.
 
-    Nothing in it is needed to use dledger, but two settings are worth taking along: Spark's workers must run the Python
-    that dledger is installed in, and the unix socket takes some 40 ms off every micro-batch of a Python source.
+    Nothing in it is needed to use dledger, but two settings are worth taking along: Spark's workers
+    must run the Python that dledger is installed in, and the unix socket takes some 40 ms off every
+    micro-batch of a Python source.
     """
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -1,4 +1,5 @@
-"""How much one micro-batch takes, and when: rows, bytes and a least number of rows together, over all partitions."""
+"""How much one micro-batch takes, and when: rows, bytes and a least number of rows together, over
+all partitions."""
 
 from __future__ import annotations
 
@@ -6,7 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, ReadMinRows
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+)
 
 from dledger.client.protocol.results import Span
 from dledger.datasource.offsets import Positions
@@ -15,11 +22,13 @@ from dledger.datasource.planning import ReadRange, Slice, Split, measured, range
 from dledger.errors import ConfigError
 
 STEPS: Final = 8
-"""Into so many pieces a partition's share of the byte limit is cut, so that little of it is left unused."""
+"""Into so many pieces a partition's share of the byte limit is cut, so that little of it is left
+unused."""
 
 
 def limits_for(limit: ReadLimit, limits: RateLimits) -> RateLimits:
-    """The options' limits under the one that Spark puts on this batch: `getDefaultReadLimit`, or the trigger's.
+    """The options' limits under the one that Spark puts on this batch: `getDefaultReadLimit`, or
+    the trigger's.
 
     Raises:
         ConfigError: a limit that is for sources of another kind.
@@ -37,7 +46,8 @@ def limits_for(limit: ReadLimit, limits: RateLimits) -> RateLimits:
 
 
 class Pace:
-    """Holds a batch back until it has its least number of rows, or its first one has waited long enough.
+    """Holds a batch back until it has its least number of rows, or its first one has waited long
+    enough.
 
     Args:
         clock: seconds, monotonic.
@@ -45,7 +55,8 @@ class Pace:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._empty_at: float | None = None  # nothing was unread then; None: how long it waits is not known
+        # nothing was unread then; None: how long it waits is not known
+        self._empty_at: float | None = None
         self.holding = False
 
     def go(self, backlog: int, limits: RateLimits, patient: bool) -> bool:
@@ -64,13 +75,17 @@ class Pace:
 
 
 def admit(
-    starts: Positions, ends: Positions, split: Split, max_rows: int | None = None, max_bytes: int | None = None
+    starts: Positions,
+    ends: Positions,
+    split: Split,
+    max_rows: int | None = None,
+    max_bytes: int | None = None,
 ) -> Positions:
     """Where a micro-batch ends that starts at ``starts``, when ``ends`` is all there is.
 
-    Rows: exactly ``max_rows`` when there are more, shared out by backlog as Spark's Kafka source does. Bytes: whole
-    stored batches, never more than ``max_bytes`` together, unless a single batch alone is larger: then that one.
-    Whenever anything is there, something is admitted.
+    Rows: exactly ``max_rows`` when there are more, shared out by backlog as Spark's Kafka source
+    does. Bytes: whole stored batches, never more than ``max_bytes`` together, unless a single batch
+    alone is larger: then that one. Whenever anything is there, something is admitted.
     """
     backlog = ranges(starts, ends)
     if max_rows is not None:
@@ -84,7 +99,8 @@ def admit(
 
 
 def shares(amounts: list[int], limit: int) -> list[int]:
-    """Divide ``limit`` in proportion to ``amounts``, exactly; the largest remainders get what is left over."""
+    """Divide ``limit`` in proportion to ``amounts``, exactly; the largest remainders get what is
+    left over."""
     total = sum(amounts)
     if total <= limit:
         return list(amounts)
@@ -131,9 +147,14 @@ def _limit_bytes(backlog: list[Slice], limit: int, split: Split) -> list[Slice]:
     return [_until(backlog[i], end) for i, end in sorted(taken.items())]
 
 
-def _pieces(parts: Sequence[Slice], targets: Sequence[int], most: int, split: Split) -> list[list[ReadRange]]:
+def _pieces(
+    parts: Sequence[Slice], targets: Sequence[int], most: int, split: Split
+) -> list[list[ReadRange]]:
     """Pieces of each part at the borders of its stored batches, by one question."""
-    spans = [Span(p.topic, p.partition, p.start, p.end, target, most) for p, target in zip(parts, targets, strict=True)]
+    spans = [
+        Span(p.topic, p.partition, p.start, p.end, target, most)
+        for p, target in zip(parts, targets, strict=True)
+    ]
     return [list(pieces) for pieces in split(spans)]
 
 

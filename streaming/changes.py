@@ -1,5 +1,5 @@
-"""What is not what it was when the checkpoint was written: the group, or topics that were deleted, created again, or
-taken off the options, as partitions can be."""
+"""What is not what it was when the checkpoint was written: the group, or topics that were deleted,
+created again, or taken off the options, as partitions can be."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Changes:
         self._told: set[str] = set()
 
     def group(self, given: StreamOffset, now: Lineage) -> str:
-        """Id of the group that the next offset is of. A copy of the checkpoint's group goes on for it: topics that both
-        have keep their log ids.
+        """Id of the group that the next offset is of. A copy of the checkpoint's group goes on for
+        it: topics that both have keep their log ids.
 
         Raises:
             WrongGroup: it is another one, and that is not wanted.
@@ -36,15 +36,24 @@ class Changes:
         if now.follows(given.group):
             return now.group_id or given.group
         where = self._options.address
-        text = f"the checkpoint's offsets are of group {given.group}, and at {where} is group {now.group_id}"
+        text = (
+            f"the checkpoint's offsets are of group {given.group}, and at {where} is group "
+            f"{now.group_id}"
+        )
         if not self._options.restart_recreated:
             raise WrongGroup(
-                f"{text}: what was there was deleted and made anew, or the address is not the one that this query has "
-                "read from. To read the group that is there, give the query a new checkpointLocation, or set "
-                "'onTopicRecreate' to restart; to go on, give it the path, or the 'dledger.bootstrap.servers', of the "
+                f"{text}: what was there was deleted and made anew, or the address is not the one "
+                f"that this query has "
+                "read from. To read the group that is there, give the query a new "
+                "checkpointLocation, or set "
+                "'onTopicRecreate' to restart; to go on, give it the path, or the "
+                "'dledger.bootstrap.servers', of the "
                 "group of its checkpoint"
             )
-        self._tell(f"{text}. Going on with its topics as with topics made anew, because 'onTopicRecreate' is restart")
+        self._tell(
+            f"{text}. Going on with its topics as with topics made anew, because "
+            f"'onTopicRecreate' is restart"
+        )
         return now.group_id
 
     def same(self, given: StreamOffset, view: GroupView) -> set[str]:
@@ -61,18 +70,24 @@ class Changes:
                     self._gone(topic, given.logs[topic])
             elif view.ids[topic] != log_id:
                 self._recreated(topic, log_id, f"behind {_places(known.logs[topic])}")
-            elif left := {p: at for p, at in given.logs.get(topic, {}).items() if p not in view.offsets[topic]}:
+            elif left := {
+                p: at for p, at in given.logs.get(topic, {}).items() if p not in view.offsets[topic]
+            }:
                 self._left(f"a part of topic {topic!r}", left)
         return {topic for topic, log_id in known.ids.items() if view.ids.get(topic) == log_id}
 
     def with_unread(self, end: StreamOffset, given: StreamOffset) -> StreamOffset:
-        """A batch's end, with the places that ``given`` knows and the batch does not read. Of a topic that was deleted
-        or created again there is no place to keep."""
+        """A batch's end, with the places that ``given`` knows and the batch does not read. Of a
+        topic that was deleted or created again there is no place to keep."""
         known = given.known()
         unread: Positions = {}
         for topic, places in known.logs.items():
             there = topic in end.ids
-            kept = end.ids[topic] == known.ids[topic] if there else not self._options.selection.fits(topic)
+            kept = (
+                end.ids[topic] == known.ids[topic]
+                if there
+                else not self._options.selection.fits(topic)
+            )
             read = end.logs.get(topic, {})
             if kept and (rest := {p: at for p, at in places.items() if p not in read}):
                 unread[topic] = rest
@@ -105,7 +120,8 @@ class Changes:
 
     def _left(self, what: str, at: Mapping[int, int]) -> None:
         self._tell(
-            f"{what} is no longer read: it was read up to {_places(at)}, and the options name it no more. The place "
+            f"{what} is no longer read: it was read up to {_places(at)}, and the options name it "
+            f"no more. The place "
             "stays in the checkpoint: the query goes on there once the options name it again"
         )
 
@@ -116,11 +132,17 @@ class Changes:
 
 
 def _places(offsets: Mapping[int, int]) -> str:
-    return ", ".join(f"offset {offset} of partition {partition}" for partition, offset in sorted(offsets.items()))
+    return ", ".join(
+        f"offset {offset} of partition {partition}" for partition, offset in sorted(offsets.items())
+    )
 
 
 def _ranges(starts: Mapping[int, int], ends: Mapping[int, int]) -> str:
-    parts = [f"{starts[p]} to {end - 1} of partition {p}" for p, end in sorted(ends.items()) if end > starts[p]]
+    parts = [
+        f"{starts[p]} to {end - 1} of partition {p}"
+        for p, end in sorted(ends.items())
+        if end > starts[p]
+    ]
     return ", ".join(parts) or "of the batch, none,"
 
 

@@ -15,8 +15,9 @@ LOGGER: Final = logging.getLogger("dledger.spark")
 
 
 class Progress:
-    """Tells the group of option ``groupId``, once for each change. What counts to the query is its checkpoint, so a
-    group that cannot be told does not stop it: it is told with the next change, or when the query starts again."""
+    """Tells the group of option ``groupId``, once for each change. What counts to the query is its
+    checkpoint, so a group that cannot be told does not stop it: it is told with the next change, or
+    when the query starts again."""
 
     def __init__(self, options: Options, log: Log) -> None:
         self._group = options.group_id
@@ -26,13 +27,16 @@ class Progress:
         self._warned: set[str] = set()
 
     def publish(self, done: StreamOffset) -> None:
-        """All records below ``done`` are processed; for a new query: it starts there, and wants none of them."""
+        """All records below ``done`` are processed; for a new query: it starts there, and wants
+        none of them."""
         if not self._group:
             return
         news: Positions = {}
         for topic, log_id in done.ids.items():
             told = self._told.get((topic, log_id), {})
-            if changed := {p: offset for p, offset in done.logs[topic].items() if told.get(p) != offset}:
+            if changed := {
+                p: offset for p, offset in done.logs[topic].items() if told.get(p) != offset
+            }:
                 news[topic] = changed
         if not news:
             return
@@ -49,9 +53,19 @@ class Progress:
     def _tell(self, news: Positions, ids: Mapping[str, str]) -> None:
         try:
             self._commit(news, ids)
-        except TopicNotFound:  # of one that is gone, or another one by now, there is nothing to tell
-            there = {info.name: info.log_id for info in self._log.ask(lambda client: client.topics())}
-            self._commit({topic: offsets for topic, offsets in news.items() if there.get(topic) == ids[topic]}, ids)
+        # of one that is gone, or another one by now, there is nothing to tell
+        except TopicNotFound:
+            there = {
+                info.name: info.log_id for info in self._log.ask(lambda client: client.topics())
+            }
+            self._commit(
+                {
+                    topic: offsets
+                    for topic, offsets in news.items()
+                    if there.get(topic) == ids[topic]
+                },
+                ids,
+            )
         if self._hold is not None:
             hold = self._hold
             self._log.ask(lambda client: client.hold_retention(self._group, hold))
@@ -60,7 +74,9 @@ class Progress:
     def _commit(self, offsets: Positions, ids: Mapping[str, str]) -> None:
         log_ids = {topic: ids[topic] for topic in offsets}
         if offsets:
-            self._log.ask(lambda client: client.commit_offsets(self._group, offsets, log_ids=log_ids))
+            self._log.ask(
+                lambda client: client.commit_offsets(self._group, offsets, log_ids=log_ids)
+            )
 
 
 __all__ = ["Progress"]

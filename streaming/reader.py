@@ -1,7 +1,8 @@
 """The source of readStream: where each micro-batch starts and ends.
 
-Spark runs this class in two processes: one asks for offsets and tasks for as long as the query runs, another one only
-pickles it for the executors. Nothing but the tasks themselves travels between them.
+Spark runs this class in two processes: one asks for offsets and tasks for as long as the query
+runs, another one only pickles it for the executors. Nothing but the tasks themselves travels
+between them.
 """
 
 from __future__ import annotations
@@ -65,8 +66,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last: GroupView | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query starts. Spark asks several times, before and after the batch is planned, and keeps none of
-        the answers: the one that counts travels in the end of the first batch (`StreamOffset.begin`)."""
+        """Where a new query starts. Spark asks several times, before and after the batch is
+        planned, and keeps none of the answers: the one that counts travels in the end of the first
+        batch (`StreamOffset.begin`)."""
         if self._first is None:
             group = self.log.lineage().group_id
             starts, ids = self.log.settled(self._begin)
@@ -76,11 +78,16 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _begin(self, infos: dict[str, TopicInfo]) -> tuple[Positions, dict[str, str]]:
         self._infos = infos
         edges = Edges.of(self.log, {name: info.log_id for name, info in infos.items()})
-        starts = resolve(self.options.starting or Bound(BoundKind.LATEST, "startingOffsets"), edges, self.log)
-        return keep_or_fail(starts, edges.ends, edges.begins, self.options.fail_on_data_loss), edges.ids
+        starts = resolve(
+            self.options.starting or Bound(BoundKind.LATEST, "startingOffsets"), edges, self.log
+        )
+        return keep_or_fail(
+            starts, edges.ends, edges.begins, self.options.fail_on_data_loss
+        ), edges.ids
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """One of the options' limits; the others are put to it in latestOffset, because Spark knows no sum of them."""
+        """One of the options' limits; the others are put to it in latestOffset, because Spark knows
+        no sum of them."""
         limits = self.options.limits
         if limits.rows is not None:
             return ReadMaxRows(limits.rows)
@@ -93,10 +100,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last = self._seen = self._look()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next batch ends. Without new records this is ``start`` itself, after a short wait.
+        """Where the next batch ends. Without new records this is ``start`` itself, after a short
+        wait.
 
-        Everything below ``start`` is committed, here and in the sink, whereas Spark calls `commit` one batch late and
-        for the last batch of a run never: so this is where a consumer group is told.
+        Everything below ``start`` is committed, here and in the sink, whereas Spark calls `commit`
+        one batch late and for the last batch of a run never: so this is where a consumer group is
+        told.
         """
         given = StreamOffset.from_json(start)
         self._changes.group(given, self.log.lineage())
@@ -117,7 +126,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Of the next batch; None when there is nothing for one."""
         group = self._changes.group(given, self.log.lineage())  # the one that has answered
         starts, added = self._starts(given, view)
-        check_order(starts, view.offsets, "the checkpoint is ahead of the log, which has lost acknowledged records")
+        check_order(
+            starts,
+            view.offsets,
+            "the checkpoint is ahead of the log, which has lost acknowledged records",
+        )
         admitted = self._admit(starts, view, limits)
         if admitted == starts and not given.init and not added:
             return None
@@ -125,8 +138,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._changes.with_unread(end, given)
 
     def _look_again(self, view: GroupView) -> bool:
-        """Whether a topic has gone, or was made again, since ``view`` was seen. The next plan is made without it; with
-        the trigger AvailableNow what is still there keeps its end."""
+        """Whether a topic has gone, or was made again, since ``view`` was seen. The next plan is
+        made without it; with the trigger AvailableNow what is still there keeps its end."""
         fresh = self._look()
         if view.ids.items() <= fresh.ids.items():
             return False
@@ -134,14 +147,22 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._seen = fresh
             return True
         ids = {topic: log_id for topic, log_id in fresh.ids.items() if topic in view.ids}
-        ends = {t: (view if view.ids[t] == log_id else fresh).offsets[t] for t, log_id in ids.items()}
-        self._last = self._seen = GroupView(ends, ids, {topic: fresh.begins[topic] for topic in ids})
+        ends = {
+            t: (view if view.ids[t] == log_id else fresh).offsets[t] for t, log_id in ids.items()
+        }
+        self._last = self._seen = GroupView(
+            ends, ids, {topic: fresh.begins[topic] for topic in ids}
+        )
         return True
 
     def _look(self, given: StreamOffset | None = None) -> GroupView:
         """Where the log ends; with ``given`` after a wait, unless there is more than that."""
         for look in range(LOOKS):
-            names = tuple(self.log.select()) if self.options.selection.pattern else self.options.selection.names
+            names = (
+                tuple(self.log.select())
+                if self.options.selection.pattern
+                else self.options.selection.names
+            )
             if not names:
                 self._sleep(self.options.wait_ms / 1000 if given else 0)
                 break
@@ -155,16 +176,19 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return GroupView({}, {}, {})
 
     def _known(self, given: StreamOffset, names: Sequence[str]) -> Positions:
-        """What an answer must be newer than. While a batch waits for more records, those seen are no news."""
+        """What an answer must be newer than. While a batch waits for more records, those seen are
+        no news."""
         known = {name: given.logs[name] for name in names}
         if self._pace.holding and self._seen is not None:
-            known.update({name: self._seen.offsets[name] for name in names if name in self._seen.offsets})
+            known.update(
+                {name: self._seen.offsets[name] for name in names if name in self._seen.offsets}
+            )
         return known
 
     def _starts(self, given: StreamOffset, view: GroupView) -> tuple[Positions, Positions]:
-        """Where the batch starts, and the part of it that the offset before does not say: topics and partitions that
-        were not read by then. One that was read earlier goes on where it was left, a new one begins with its first
-        record."""
+        """Where the batch starts, and the part of it that the offset before does not say: topics
+        and partitions that were not read by then. One that was read earlier goes on where it was
+        left, a new one begins with its first record."""
         same = self._changes.same(given, view)
         known = given.known()
         starts: Positions = {}
@@ -178,10 +202,15 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return starts, added
 
     def _admit(self, starts: Positions, view: GroupView, limits: RateLimits) -> Positions:
-        backlog = sum(end - starts[topic][p] for topic, ends in view.offsets.items() for p, end in ends.items())
+        backlog = sum(
+            end - starts[topic][p]
+            for topic, ends in view.offsets.items()
+            for p, end in ends.items()
+        )
         if not self._pace.go(backlog, limits, patient=self._last is None):
             return starts
-        begins = view.begins if self._last is None else self.log.begins(view.ids)  # that view may be old by now
+        # that view may be old by now
+        begins = view.begins if self._last is None else self.log.begins(view.ids)
         kept = keep_or_fail(starts, view.offsets, begins, self.options.fail_on_data_loss)
         return admit(kept, view.offsets, self.log.split, limits.rows, limits.bytes)
 
@@ -192,7 +221,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffset(self._seen.offsets, self._seen.ids, group=self.log.group_id).as_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The tasks of the batch [start, end); the same batch at every replay, whatever ``start`` says by then."""
+        """The tasks of the batch [start, end); the same batch at every replay, whatever ``start``
+        says by then."""
         first, last = StreamOffset.from_json(start), StreamOffset.from_json(end)
         starts = batch_start(first, last)
         check_order(starts, last.logs, "the checkpoint's batch ends before it starts")
@@ -215,14 +245,23 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         begins = self.log.begins({topic: last.ids[topic] for topic in ends})
         starts = keep_or_fail(starts, ends, begins, self.options.fail_on_data_loss)
-        return plan_slices(self.log, self.options, self._infos, starts, ends, self.columns, self._remade)
+        return plan_slices(
+            self.log, self.options, self._infos, starts, ends, self.columns, self._remade
+        )
 
     def _describe(self, ids: Mapping[str, str]) -> None:
         """Learn the numbers by which the tasks ask for these topics."""
-        if all(topic in self._infos and self._infos[topic].log_id == log_id for topic, log_id in ids.items()):
+        if all(
+            topic in self._infos and self._infos[topic].log_id == log_id
+            for topic, log_id in ids.items()
+        ):
             return
         if self.options.selection.pattern:
-            self._infos = {info.name: info for info in self.log.ask(lambda client: client.topics()) if info.name in ids}
+            self._infos = {
+                info.name: info
+                for info in self.log.ask(lambda client: client.topics())
+                if info.name in ids
+            }
         else:
             self._infos = self.log.topics(ids)
 

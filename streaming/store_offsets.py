@@ -4,9 +4,10 @@
 
     {"v": 1, "store": {"commitlog": 1048576, "dledger": 2097152}}
 
-The numbers are places in the log, at the border between two messages; an upgraded store has two logs, and everything
-below each number is read. As with topics (`dledger.datasource.offsets`), a first offset has ``"init": true``, and the
-end of the first batch says in ``"from"`` where that batch starts.
+The numbers are places in the log, at the border between two messages; an upgraded store has two
+logs, and everything below each number is read. As with topics (`dledger.datasource.offsets`), a
+first offset has ``"init": true``, and the end of the first batch says in ``"from"`` where that
+batch starts.
 """
 
 from __future__ import annotations
@@ -27,13 +28,17 @@ class StoreOffset:
 
     places: Places
     init: bool = False
-    """True: a first offset, resolved again at each start; only ``begin`` of the batch's end counts."""
+    """True: a first offset, resolved again at each start; only ``begin`` of the batch's end
+    counts."""
     begin: Places = field(default_factory=dict)
     """In a batch's end: where it starts, for logs whose start is not in the offset before."""
 
     def as_json(self) -> dict[str, Any]:
         """What Spark keeps. The same offset is always the same text: Spark compares texts."""
-        data: dict[str, Any] = {"v": FORMAT, "store": {name: self.places[name] for name in sorted(self.places)}}
+        data: dict[str, Any] = {
+            "v": FORMAT,
+            "store": {name: self.places[name] for name in sorted(self.places)},
+        }
         if self.init:
             data["init"] = True
         if self.begin:
@@ -52,11 +57,14 @@ class StoreOffset:
             begin = {str(name): int(at) for name, at in data.get("from", {}).items()}
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ConfigError(
-                f"the checkpoint holds offsets that are no store's: {json.dumps(data)[:200]}; give this query a "
+                f"the checkpoint holds offsets that are no store's: {json.dumps(data)[:200]}; "
+                f"give this query a "
                 "checkpointLocation of its own"
             ) from error
         if version != FORMAT:
-            raise ConfigError(f"the checkpoint's offsets have format {version}; this release reads {FORMAT}")
+            raise ConfigError(
+                f"the checkpoint's offsets have format {version}; this release reads {FORMAT}"
+            )
         return StoreOffset(places, bool(data.get("init", False)), begin)
 
     def start_of_batch(self, start: StoreOffset) -> Places:
@@ -70,7 +78,8 @@ class StoreOffset:
         for name, at in places.items():
             if at < 0:
                 raise ConfigError(
-                    f"the checkpoint does not say where the log {name!r} starts; give this query a new "
+                    f"the checkpoint does not say where the log {name!r} starts; give this query "
+                    f"a new "
                     "checkpointLocation"
                 )
         return places

@@ -1,8 +1,8 @@
 """The source of readStream over a store's files, which a broker may be writing.
 
-A place up to which something was shown is a border behind which nothing was whole yet; in DLedger mode nothing is shown
-before DLedger's checkpoint says that it is committed. So no half of a message is seen, and nothing that a change of
-leader takes back.
+A place up to which something was shown is a border behind which nothing was whole yet; in DLedger
+mode nothing is shown before DLedger's checkpoint says that it is committed. So no half of a message
+is seen, and nothing that a change of leader takes back.
 """
 
 from __future__ import annotations
@@ -28,7 +28,15 @@ from dledger.datasource.store_schema import columns_to_read
 from dledger.datasource.stores import Damage, read_store_slice, store_slices
 from dledger.errors import ConfigError, OffsetOutOfRange
 from dledger.rocketmq.files.layout import COMMITLOG, Store, open_store
-from dledger.rocketmq.files.tail import Places, begins, bounded, ends, faults_between, place_at, ranges_between
+from dledger.rocketmq.files.tail import (
+    Places,
+    begins,
+    bounded,
+    ends,
+    faults_between,
+    place_at,
+    ranges_between,
+)
 from dledger.streaming.store_offsets import StoreOffset
 
 LOOK_S: Final = 0.05
@@ -36,7 +44,8 @@ LOOK_S: Final = 0.05
 
 
 class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a store from where the checkpoint says, or from where the options say in a new query."""
+    """Reads a store from where the checkpoint says, or from where the options say in a new
+    query."""
 
     def __init__(
         self,
@@ -56,8 +65,8 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._told: set[str] = set()
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query starts. Spark asks several times and keeps none of the answers: the one that counts travels
-        in the end of the first batch (`StoreOffset.begin`)."""
+        """Where a new query starts. Spark asks several times and keeps none of the answers: the one
+        that counts travels in the end of the first batch (`StoreOffset.begin`)."""
         if self._first is None:
             store = self._open()
             first = begins(store)
@@ -65,7 +74,10 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 first = ends(store, first)
             elif self.options.begin != EARLIEST:
                 stops = ends(store, first)
-                first = {f.name: place_at(store, f, self.options.begin, stops[f.name]) for f in store.forms}
+                first = {
+                    f.name: place_at(store, f, self.options.begin, stops[f.name])
+                    for f in store.forms
+                }
             self._first = StoreOffset(first, init=True)
         return self._first.as_json()
 
@@ -78,11 +90,16 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last = self._seen = ends(self._open(), {})
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next batch ends. Without new messages this is ``start`` itself, after a short wait."""
+        """Where the next batch ends. Without new messages this is ``start`` itself, after a short
+        wait."""
         given = StoreOffset.from_json(start)
         store, stops = self._look(given)
         self._seen = stops
-        starts = {name: given.places.get(name, begin) for name, begin in begins(store).items() if name in stops}
+        starts = {
+            name: given.places.get(name, begin)
+            for name, begin in begins(store).items()
+            if name in stops
+        }
         added = {name: at for name, at in starts.items() if name not in given.places}
         self._check_order(starts, stops)
         kept = self._kept(store, given.places | starts, stops)
@@ -90,7 +107,9 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         gone = {name: at for name, at in given.places.items() if name not in admitted}
         if admitted == starts and not given.init and not added:
             return start
-        return StoreOffset(gone | admitted, begin=(gone | starts) if given.init else added).as_json()
+        return StoreOffset(
+            gone | admitted, begin=(gone | starts) if given.init else added
+        ).as_json()
 
     def _most(self, limit: ReadLimit) -> int | None:
         match limit:
@@ -98,7 +117,10 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return None
             case ReadMaxBytes():
                 return int(limit.max_bytes)
-        raise ConfigError(f"a read of files cannot limit a batch by {type(limit).__name__}: give 'maxBytesPerTrigger'")
+        raise ConfigError(
+            f"a read of files cannot limit a batch by {type(limit).__name__}: give "
+            f"'maxBytesPerTrigger'"
+        )
 
     def _open(self) -> Store:
         return open_store(self.options.storage, self.options.layout)
@@ -112,7 +134,11 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         while True:
             store = self._open()
             stops = ends(store, given.places)
-            if given.init or any(stops[name] != given.places.get(name) for name in stops) or self._clock() >= until:
+            if (
+                given.init
+                or any(stops[name] != given.places.get(name) for name in stops)
+                or self._clock() >= until
+            ):
                 return store, stops
             self._sleep(min(wait_s, LOOK_S) if self.options.storage.is_local else wait_s)
 
@@ -123,8 +149,10 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for name, stop in stops.items():
             if starts.get(name, stop) > stop:
                 raise OffsetOutOfRange(
-                    f"the query has read {name} of {self.options.storage.url} up to {starts[name]}, and it ends at "
-                    f"{stop}: this is another store, or a broker has given up what was read. Give the query a new "
+                    f"the query has read {name} of {self.options.storage.url} up to "
+                    f"{starts[name]}, and it ends at "
+                    f"{stop}: this is another store, or a broker has given up what was read. Give "
+                    f"the query a new "
                     "checkpointLocation",
                     stop,
                     starts[name],
@@ -145,7 +173,8 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         there = {form.name for form in store.forms}
         size = store.forms[0].files[0].span.file_end - store.forms[0].files[0].span.start
         if COMMITLOG in starts and COMMITLOG not in there and starts[COMMITLOG] % size:
-            lost.append(f"{COMMITLOG} from {starts[COMMITLOG]} on")  # one that was read to its end ends with a file
+            # one that was read to its end ends with a file
+            lost.append(f"{COMMITLOG} from {starts[COMMITLOG]} on")
         if lost:
             self._tell_lost("; ".join(lost))
         return kept
@@ -154,7 +183,8 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         text = f"files of {self.options.storage.url} were deleted before they were read: {lost}"
         if self.options.fail_on_data_loss:
             raise OffsetOutOfRange(
-                f"{text}. To go on behind them set option 'failOnDataLoss' to false, or give the query a new "
+                f"{text}. To go on behind them set option 'failOnDataLoss' to false, or give the "
+                f"query a new "
                 "checkpointLocation"
             )
         if text not in self._told:
@@ -166,14 +196,19 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StoreOffset(self._seen).as_json() if self._seen else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The tasks of the batch [start, end); the same batch at every replay, whatever ``start`` says by then."""
+        """The tasks of the batch [start, end); the same batch at every replay, whatever ``start``
+        says by then."""
         first, last = StoreOffset.from_json(start), StoreOffset.from_json(end)
         starts = last.start_of_batch(first)
         store = self._open()
         there = {form.name for form in store.forms}
-        starts = {name: at for name, at in self._kept(store, starts, last.places).items() if name in there}
+        starts = {
+            name: at for name, at in self._kept(store, starts, last.places).items() if name in there
+        }
         stops = {name: at for name, at in last.places.items() if name in there}
-        Damage(store.storage.url, self.options.fail_on_damage).take_all(faults_between(store, starts, stops))
+        Damage(store.storage.url, self.options.fail_on_damage).take_all(
+            faults_between(store, starts, stops)
+        )
         ranges = ranges_between(store, starts, stops)
         return store_slices(store.storage, self.options, ranges, self.columns, self.schema)
 

@@ -16,21 +16,26 @@ from dledger.errors import ConfigError
 
 
 class LogStreamWriter(DataSourceStreamArrowWriter):
-    """Writes each micro-batch once, whatever fails and is run again. Spark makes three of these for a batch, which
-    share nothing: what commit() needs to know travels in the tasks' messages."""
+    """Writes each micro-batch once, whatever fails and is run again. Spark makes three of these for
+    a batch, which share nothing: what commit() needs to know travels in the tasks' messages."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         refuse_overwrite(overwrite, "output mode complete")
         checked = parse_options(options, WRITE)
         if checked.txn_id:
-            raise ConfigError("option 'txnId' is for batch writes and foreachBatch; a stream has its query's id")
+            raise ConfigError(
+                "option 'txnId' is for batch writes and foreachBatch; a stream has its query's id"
+            )
         self.sink = Sink.plan(checked, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         settle()
         task = Task.current()
         if task.query_id is None and self.sink.exactly_once:
-            raise ConfigError("a task of this stream has no query id, without which it cannot be written exactly once")
+            raise ConfigError(
+                "a task of this stream has no query id, without which it cannot be written "
+                "exactly once"
+            )
         formerly = f"spark/{task.query_id}"
         name = f"{formerly}/{self.sink.topic or BY_COLUMN}"
         return self.sink.stage(iterator, task, Transaction(name, task.batch_id, formerly))

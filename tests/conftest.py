@@ -15,7 +15,8 @@ from hypothesis import settings
 
 from dledger.testing.disk import coverage
 
-settings.register_profile("no deadline", deadline=None)  # a slow moment of the machine is no failure
+# a slow moment of the machine is no failure
+settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 _numbers = itertools.count(1)
 
@@ -24,7 +25,9 @@ def load_fakes() -> ModuleType:
     """tests/datasource/fake_log.py, once, under a name that pickles find."""
     name = "dledger_fake_log"
     if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / "datasource/fake_log.py")
+        spec = importlib.util.spec_from_file_location(
+            name, Path(__file__).parent / "datasource/fake_log.py"
+        )
         assert spec is not None
         assert spec.loader is not None
         sys.modules[name] = module = importlib.util.module_from_spec(spec)
@@ -34,7 +37,8 @@ def load_fakes() -> ModuleType:
 
 @pytest.fixture(autouse=True)
 def nothing_is_durable_without_a_sync() -> Iterator[None]:
-    """Of every store that a test opens on a disk in memory; a thread under test may have swallowed the error."""
+    """Of every store that a test opens on a disk in memory; a thread under test may have swallowed
+    the error."""
     yield
     found, coverage.FOUND[:] = coverage.FOUND[:], []
     assert found == []
@@ -42,7 +46,8 @@ def nothing_is_durable_without_a_sync() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def user_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """What dledger keeps for a Unix user is kept elsewhere in tests, for all processes that they start."""
+    """What dledger keeps for a Unix user is kept elsewhere in tests, for all processes that they
+    start."""
     place = tmp_path_factory.mktemp("user") / "dledger"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DLEDGER_USER_DIRECTORY", str(place))
@@ -51,17 +56,26 @@ def user_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def issue(tmp_path: Path) -> Callable[..., dict[str, str]]:
-    """``issue(*names, authority=None, nodes=...)``: the three settings of TLS, for a certificate with these names
-    (127.0.0.1 without any), for these nodes, of ``authority``, or of one that nobody else knows."""
+    """``issue(*names, authority=None, nodes=...)``: the three settings of TLS, for a certificate
+    with these names (127.0.0.1 without any), for these nodes, of ``authority``, or of one that
+    nobody else knows."""
     import trustme  # loads a large library, for few tests
     from cryptography.x509 import UniformResourceIdentifier as uri
 
-    def make(*names: str, authority: Any = None, nodes: tuple[str, ...] = ("n0", "n1", "n2")) -> dict[str, str]:
+    def make(
+        *names: str, authority: Any = None, nodes: tuple[str, ...] = ("n0", "n1", "n2")
+    ) -> dict[str, str]:
         authority = authority or trustme.CA()
         with pytest.MonkeyPatch.context() as patch:
             known = trustme._identity_string_to_x509
-            patch.setattr(trustme, "_identity_string_to_x509", lambda name: uri(name) if "://" in name else known(name))
-            own = authority.issue_cert(*(names or ("127.0.0.1",)), *(f"dledger://node/{node}" for node in nodes))
+            patch.setattr(
+                trustme,
+                "_identity_string_to_x509",
+                lambda name: uri(name) if "://" in name else known(name),
+            )
+            own = authority.issue_cert(
+                *(names or ("127.0.0.1",)), *(f"dledger://node/{node}" for node in nodes)
+            )
         parts = {
             "tls_ca": authority.cert_pem.bytes(),
             "tls_certificate": b"".join(part.bytes() for part in own.cert_chain_pems),
@@ -80,7 +94,9 @@ def issue(tmp_path: Path) -> Callable[..., dict[str, str]]:
 def make_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[], Any]]:
     """Makes in-memory groups; their ``address`` is what goes into dledger.bootstrap.servers."""
     fakes = load_fakes()
-    monkeypatch.setattr("dledger.datasource.log.shared_client", lambda servers, **settings: fakes.GROUPS[servers])
+    monkeypatch.setattr(
+        "dledger.datasource.log.shared_client", lambda servers, **settings: fakes.GROUPS[servers]
+    )
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     yield lambda: fakes.FakeGroup(f"fake:{next(_numbers)}")
@@ -98,7 +114,9 @@ def stores() -> ModuleType:
     """What makes RocketMQ's and DLedger's stores: tests/rocketmq/files/store_maker.py."""
     name = "dledger_store_maker"
     if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / "rocketmq/files/store_maker.py")
+        spec = importlib.util.spec_from_file_location(
+            name, Path(__file__).parent / "rocketmq/files/store_maker.py"
+        )
         assert spec is not None
         assert spec.loader is not None
         sys.modules[name] = module = importlib.util.module_from_spec(spec)

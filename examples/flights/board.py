@@ -1,4 +1,5 @@
-"""The screen: a live table while it runs (plain lines where there is no terminal), one page at the end."""
+"""The screen: a live table while it runs (plain lines where there is no terminal), one page at the
+end."""
 
 from __future__ import annotations
 
@@ -18,7 +19,11 @@ class Board:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
+        self._live = (
+            Live(console=console, refresh_per_second=4, transient=True)
+            if console.is_terminal
+            else None
+        )
         self._started = self._told = time.monotonic()
 
     def __enter__(self) -> Board:
@@ -32,7 +37,9 @@ class Board:
 
     def event(self, text: str) -> None:
         """Something happened that should stay on the screen."""
-        self._console.print(f"[dim]{time.monotonic() - self._started:6.1f} s[/dim]  {text}", highlight=False)
+        self._console.print(
+            f"[dim]{time.monotonic() - self._started:6.1f} s[/dim]  {text}", highlight=False
+        )
 
     def show(self, rows_in: int, rows: int, totals: Mapping[str, Mapping[str, Any]]) -> None:
         """The newest state; without a terminal a line every few seconds."""
@@ -45,14 +52,21 @@ class Board:
 
 def delay_table(rows_in: int, rows: int, totals: Mapping[str, Mapping[str, Any]]) -> Table:
     """Delays by carrier, the latest first."""
-    table = Table(title=f"Delays by carrier: {rows_in:,} flights in the log, {rows:,} in this table")
+    table = Table(
+        title=f"Delays by carrier: {rows_in:,} flights in the log, {rows:,} in this table"
+    )
     table.add_column("carrier")
     for column in ("flights", "mean departure delay, min", "mean arrival delay, min"):
         table.add_column(column, justify="right")
     late = {c: t["arrival"] / t["arrivals"] for c, t in totals.items() if t["arrivals"]}
     for carrier in sorted(late, key=lambda c: -late[c]):
         t = totals[carrier]
-        table.add_row(carrier, f"{t['flights']:,}", f"{t['departure'] / t['flights']:.1f}", f"{late[carrier]:.1f}")
+        table.add_row(
+            carrier,
+            f"{t['flights']:,}",
+            f"{t['departure'] / t['flights']:.1f}",
+            f"{late[carrier]:.1f}",
+        )
     return table
 
 
@@ -66,5 +80,9 @@ def summary(console: Console, facts: Mapping[str, str], findings: list[Finding])
     for column in ("claim", "found", ""):
         proof.add_column(column)
     for finding in findings:
-        proof.add_row(finding.claim, finding.found, "[green]holds[/green]" if finding.holds else "[red]BROKEN[/red]")
+        proof.add_row(
+            finding.claim,
+            finding.found,
+            "[green]holds[/green]" if finding.holds else "[red]BROKEN[/red]",
+        )
     console.print(proof)

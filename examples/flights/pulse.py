@@ -1,4 +1,5 @@
-"""A pulse: one small append after the other, to see when the group acknowledges and when it does not."""
+"""A pulse: one small append after the other, to see when the group acknowledges and when it does
+not."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from dledger.errors import DLedgerError
 
 
 class Pulse(threading.Thread):
-    """Appends to topic ``pulse`` until `finish`, and remembers the moment of each acknowledgement."""
+    """Appends to topic ``pulse`` until `finish`, and remembers the moment of each
+    acknowledgement."""
 
     def __init__(self, servers: str) -> None:
         super().__init__(daemon=True)
@@ -41,9 +43,11 @@ class Pulse(threading.Thread):
             raise self.error
 
     def gap_ms(self, since: float) -> float | None:
-        """From that moment to the next acknowledgement of an append that was sent after it; None: not yet."""
+        """From that moment to the next acknowledgement of an append that was sent after it; None:
+        not yet."""
         later = [at for at, _ in self.acknowledged if at > since]
-        # the first one may have been under way already; the election is the longest pause near the kill
+        # the first one may have been under way already; the election is the longest pause near the
+        # kill
         beats = [since, *later[:20]]
         return max(b - a for a, b in itertools.pairwise(beats)) * 1000 if len(beats) > 5 else None
 
@@ -51,7 +55,11 @@ class Pulse(threading.Thread):
         """How many acknowledged beats are not in the topic exactly once, at their offset."""
         with Client(self._servers) as client:
             end = client.end_offsets("pulse")[0]
-            values = [v for b in client.read("pulse", 0, 0, end) for v in b.column("value").to_pylist()]
+            values = [
+                v for b in client.read("pulse", 0, 0, end) for v in b.column("value").to_pylist()
+            ]
         times = Counter(values)
         expected = {offset: str(n).encode() for n, (_, offset) in enumerate(self.acknowledged)}
-        return sum(values[offset] != value or times[value] != 1 for offset, value in expected.items())
+        return sum(
+            values[offset] != value or times[value] != 1 for offset, value in expected.items()
+        )

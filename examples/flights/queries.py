@@ -1,7 +1,8 @@
-"""The Spark program of the demo: one query that writes the flights into the log, one that reads them from it.
+"""The Spark program of the demo: one query that writes the flights into the log, one that reads
+them from it.
 
-It says on standard output, one JSON object a line, what its queries have done, and ends when its input does. It may be
-killed at any moment and started again with the same arguments.
+It says on standard output, one JSON object a line, what its queries have done, and ends when its
+input does. It may be killed at any moment and started again with the same arguments.
 """
 
 from __future__ import annotations
@@ -26,12 +27,17 @@ def say(**facts: Any) -> None:
 
 
 def ingest(spark: SparkSession, servers: str, inbox: str, checkpoint: str) -> StreamingQuery:
-    """CSV files, one a micro-batch, into the topic: the line is the value, carrier and flight number are the key."""
+    """CSV files, one a micro-batch, into the topic: the line is the value, carrier and flight
+    number are the key."""
     field = f.split("value", ",")
     lines = spark.readStream.option("maxFilesPerTrigger", 1).text(inbox)
     events = lines.select(f.concat(field[CARRIER], field[FLIGHT]).alias("key"), "value")
     writer = events.writeStream.format("dledger").option("dledger.bootstrap.servers", servers)
-    return writer.option("topic", "flights").option("checkpointLocation", f"{checkpoint}/ingest").start()
+    return (
+        writer.option("topic", "flights")
+        .option("checkpointLocation", f"{checkpoint}/ingest")
+        .start()
+    )
 
 
 def delays(spark: SparkSession, servers: str, checkpoint: str) -> StreamingQuery:
@@ -40,14 +46,20 @@ def delays(spark: SparkSession, servers: str, checkpoint: str) -> StreamingQuery
     reader = reader.option("subscribe", "flights").option("startingOffsets", "earliest")
     flights = reader.option("maxOffsetsPerTrigger", 20_000).load()
     event = f.from_csv(f.col("value").cast("string"), COLUMNS, {"nullValue": "NA"}).alias("event")
-    totals = flights.select(event).groupBy("event.carrier").agg(
-        f.count("*").alias("flights"),
-        f.sum("event.dep_delay").alias("departure"),
-        f.count("event.arr_delay").alias("arrivals"),
-        f.sum("event.arr_delay").alias("arrival"),
-        f.sum("event.distance").alias("distance"),
+    totals = (
+        flights.select(event)
+        .groupBy("event.carrier")
+        .agg(
+            f.count("*").alias("flights"),
+            f.sum("event.dep_delay").alias("departure"),
+            f.count("event.arr_delay").alias("arrivals"),
+            f.sum("event.arr_delay").alias("arrival"),
+            f.sum("event.distance").alias("distance"),
+        )
     )
-    writer = totals.writeStream.outputMode("complete").option("checkpointLocation", f"{checkpoint}/delays")
+    writer = totals.writeStream.outputMode("complete").option(
+        "checkpointLocation", f"{checkpoint}/delays"
+    )
     return writer.foreachBatch(tell_totals).start()
 
 

@@ -17,7 +17,8 @@ PROGRAM = Path(__file__).with_name("queries.py")
 class SparkProcess:
     """Runs ``queries.py`` and keeps the newest of what it says.
 
-    ``totals``: by carrier, as of the newest micro-batch. ``batches``: how many there were, over all its lives.
+    ``totals``: by carrier, as of the newest micro-batch. ``batches``: how many there were, over all
+    its lives.
     """
 
     def __init__(self, servers: str, inbox: Path, checkpoint: Path, log: Path) -> None:
@@ -31,7 +32,11 @@ class SparkProcess:
         """Start it, for the first time or again on the same checkpoint."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+                self._arguments,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
             )
         self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
         self._reader.start()

@@ -1,1 +1,2 @@
-"""The parts of from_kafka.py: a Kafka broker, the Spark programs, and what has to hold in the end."""
+"""The parts of from_kafka.py: a Kafka broker, the Spark programs, and what has to hold in the
+end."""

@@ -31,7 +31,8 @@ def java_command() -> str:
 
 
 class Broker:
-    """Runs for as long as the ``with`` block. A topic that is written to is made, with ``partitions`` partitions."""
+    """Runs for as long as the ``with`` block. A topic that is written to is made, with
+    ``partitions`` partitions."""
 
     def __init__(self, jars: Path, directory: Path, partitions: int) -> None:
         port, controller = free_ports(2)
@@ -39,21 +40,35 @@ class Broker:
         self._port = port
         self._jars, self._directory, self._log = jars, directory, directory / "kafka.log"
         self._settings = {
-            "process.roles": "broker,controller", "node.id": 1, "log.dirs": directory / "data",
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "log.dirs": directory / "data",
             "listeners": f"PLAINTEXT://{self.servers},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"PLAINTEXT://{self.servers}",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            "controller.listener.names": "CONTROLLER", "inter.broker.listener.name": "PLAINTEXT",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "num.partitions": partitions, "auto.create.topics.enable": "true",
-            "offsets.topic.replication.factor": 1, "transaction.state.log.replication.factor": 1,
-            "transaction.state.log.min.isr": 1, "share.coordinator.state.topic.replication.factor": 1,
-            "share.coordinator.state.topic.min.isr": 1, "group.initial.rebalance.delay.ms": 0,
-        }  # fmt: skip
+            "num.partitions": partitions,
+            "auto.create.topics.enable": "true",
+            "offsets.topic.replication.factor": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "share.coordinator.state.topic.replication.factor": 1,
+            "share.coordinator.state.topic.min.isr": 1,
+            "group.initial.rebalance.delay.ms": 0,
+        }
 
     def _java(self, main: str, *arguments: str) -> list[str]:
-        return [java_command(), "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-                "-cp", str(self._jars / "*"), main, *arguments]  # fmt: skip
+        return [
+            java_command(),
+            "-Xmx512m",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            "-cp",
+            str(self._jars / "*"),
+            main,
+            *arguments,
+        ]
 
     def __enter__(self) -> Self:
         """Raises SystemExit with the broker's last words when it does not start."""
@@ -61,10 +76,14 @@ class Broker:
         file = self._directory / "server.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in self._settings.items()))
         with self._log.open("ab") as log:
-            form = self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(file))
+            form = self._java(
+                "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(file)
+            )
             if subprocess.run(form, stdout=log, stderr=log, check=False).returncode:
                 self._fail()
-            self._process = subprocess.Popen(self._java("kafka.Kafka", str(file)), stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                self._java("kafka.Kafka", str(file)), stdout=log, stderr=log
+            )
         deadline, tick = time.monotonic() + READY_S, threading.Event()
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -84,7 +103,10 @@ class Broker:
         raise SystemExit(f"Kafka does not start:\n{self._log.read_text(errors='replace')[-3000:]}")
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._process.terminate()
         self._process.wait()

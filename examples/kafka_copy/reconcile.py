@@ -24,8 +24,11 @@ class Finding:
     holds: bool
 
 
-def same_records(claim: str, there: Sequence[Record], here: Sequence[Record], *, times: bool) -> Finding:
-    """Each record once, in its partition, at its offset, byte for byte; with its time where that is copied too."""
+def same_records(
+    claim: str, there: Sequence[Record], here: Sequence[Record], *, times: bool
+) -> Finding:
+    """Each record once, in its partition, at its offset, byte for byte; with its time where that is
+    copied too."""
     end = 6 if times else 5
     one, other = Counter(record[:end] for record in there), Counter(record[:end] for record in here)
     missing, extra = (one - other).total(), (other - one).total()
@@ -35,7 +38,10 @@ def same_records(claim: str, there: Sequence[Record], here: Sequence[Record], *,
 
 def same_partitions(claim: str, there: Iterable[Record], here: Iterable[Record]) -> Finding:
     """Each key is in one partition, the same one on both sides."""
-    one, other = ({(record[2], record[0]) for record in side if record[2] is not None} for side in (there, here))
+    one, other = (
+        {(record[2], record[0]) for record in side if record[2] is not None}
+        for side in (there, here)
+    )
     keys = len({key for key, _ in one})
     holds = bool(keys) and keys == len(one) and one == other
     return Finding(claim, f"{keys} keys, {len(one ^ other)} elsewhere", holds)
@@ -45,7 +51,9 @@ def batches_read(checkpoint: Path, topic: str, begin: Mapping[int, int]) -> dict
     """What each micro-batch read from Kafka, out of the checkpoint's own log of offsets."""
     found: dict[int, Spans] = {}
     at = dict(begin)
-    for number in sorted(int(file.name) for file in (checkpoint / "offsets").iterdir() if file.name.isdecimal()):
+    for number in sorted(
+        int(file.name) for file in (checkpoint / "offsets").iterdir() if file.name.isdecimal()
+    ):
         text = (checkpoint / "offsets" / str(number)).read_text().splitlines()[-1]
         ends = {int(partition): end for partition, end in json.loads(text)[topic].items()}
         found[number] = {partition: (at.get(partition, 0), end) for partition, end in ends.items()}
@@ -55,16 +63,29 @@ def batches_read(checkpoint: Path, topic: str, begin: Mapping[int, int]) -> dict
 
 def batches_written(commits: Iterable[CommitState], query: str, topic: str) -> dict[int, Spans]:
     """What each micro-batch of a query wrote, out of dledger's list of commits."""
-    return {one.sequence: one.offsets[topic] for one in commits if one.writer_id == f"spark/{query}"}
+    return {
+        one.sequence: one.offsets[topic] for one in commits if one.writer_id == f"spark/{query}"
+    }
 
 
 def same_batches(claim: str, read: Mapping[int, Spans], written: Mapping[int, Spans]) -> Finding:
-    """Each micro-batch wrote the offsets that it read: there was nothing else in either topic before."""
-    full = {number: {p: span for p, span in spans.items() if span[0] < span[1]} for number, spans in read.items()}
+    """Each micro-batch wrote the offsets that it read: there was nothing else in either topic
+    before."""
+    full = {
+        number: {p: span for p, span in spans.items() if span[0] < span[1]}
+        for number, spans in read.items()
+    }
     full = {number: spans for number, spans in full.items() if spans}
-    wrong = [number for number in sorted(full.keys() | written.keys()) if full.get(number) != written.get(number)]
-    return Finding(claim, f"{len(full)} micro-batches, {len(wrong)} differ{f': {wrong}' if wrong else ''}",
-                   bool(full) and not wrong)  # fmt: skip
+    wrong = [
+        number
+        for number in sorted(full.keys() | written.keys())
+        if full.get(number) != written.get(number)
+    ]
+    return Finding(
+        claim,
+        f"{len(full)} micro-batches, {len(wrong)} differ{f': {wrong}' if wrong else ''}",
+        bool(full) and not wrong,
+    )
 
 
 def query_id(checkpoint: Path) -> str:

@@ -1,7 +1,7 @@
 """A replicated commit log that Spark sees as a table.
 
-The names below are the public ones; each is loaded when it is first used, so that ``import dledger`` costs next to
-nothing and a node process never loads Arrow.
+The names below are the public ones; each is loaded when it is first used, so that ``import
+dledger`` costs next to nothing and a node process never loads Arrow.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Settings, in two kinds: what must be equal on every node of a group, and what each node has for itself.
+"""Settings, in two kinds: what must be equal on every node of a group, and what each node has for
+itself.
 
 Every field gives its unit, its default and the reason for it. Settings are checked once, here.
 """
@@ -20,7 +21,8 @@ NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,127}")
 
 
 def check_name(what: str, name: str) -> str:
-    """Names of topics, groups and nodes go into messages and sometimes file names, so they are plain.
+    """Names of topics, groups and nodes go into messages and sometimes file names, so they are
+    plain.
 
     Raises:
         ConfigError: the name is empty, too long, ``.``, ``..``, or has other characters.
@@ -32,9 +34,12 @@ def check_name(what: str, name: str) -> str:
 
 
 def check_secret_file(path: str) -> str:
-    """Raises `ConfigError` for a relative path: other processes read the file, from other directories."""
+    """Raises `ConfigError` for a relative path: other processes read the file, from other
+    directories."""
     if path and not Path(path).is_absolute():
-        raise ConfigError(f"secret_file {path!r}: give an absolute path; programs read it from other directories")
+        raise ConfigError(
+            f"secret_file {path!r}: give an absolute path; programs read it from other directories"
+        )
     return path
 
 
@@ -90,10 +95,15 @@ def tls_files(ca: str, certificate: str, key: str) -> Tls | None:
     if not given:
         return None
     if missing := [name for name in files if name not in given]:
-        raise ConfigError(f"{' and '.join(given)} without {' and '.join(missing)}: TLS here needs all three")
+        raise ConfigError(
+            f"{' and '.join(given)} without {' and '.join(missing)}: TLS here needs all three"
+        )
     for name, path in files.items():
         if not Path(path).is_absolute():
-            raise ConfigError(f"{name} {path!r}: give an absolute path; other processes read it from other directories")
+            raise ConfigError(
+                f"{name} {path!r}: give an absolute path; other processes read it from other "
+                f"directories"
+            )
     return Tls(ca, certificate, key)
 
 
@@ -108,16 +118,20 @@ class GroupConfig:
     heartbeat_ms: int = 100
     """Time between a leader's heartbeats (D11)."""
     election_ms: int = 1000
-    """Shortest patience of a follower, and how long a leader goes on without a quorum of answers; each wait is drawn
-    from [election_ms, 2 * election_ms). Ten heartbeats, so that a pause of the process is not an election (D11)."""
+    """Shortest patience of a follower, and how long a leader goes on without a quorum of answers;
+    each wait is drawn from [election_ms, 2 * election_ms). Ten heartbeats, so that a pause of the
+    process is not an election (D11)."""
     takeover_ms: int = 100
-    """When the connection from the leader ends, as it does when its process is killed, its followers ask for votes one
-    after the other, so far apart, the first one after half of it. Pre-votes keep that harmless where the leader lives.
-    0: no hurry, wait as for a leader that is only silent."""
+    """When the connection from the leader ends, as it does when its process is killed, its
+    followers ask for votes one after the other, so far apart, the first one after half of it.
+    Pre-votes keep that harmless where the leader lives. 0: no hurry, wait as for a leader that is
+    only silent."""
     vote_interval_ms: int = 150
-    """Shortest pause before the next vote round after one that was not won; drawn from [1, 2) times this."""
+    """Shortest pause before the next vote round after one that was not won; drawn from [1, 2) times
+    this."""
     ack_timeout_ms: int = 10_000
-    """An append that no quorum acknowledged by then is answered WAIT_QUORUM_ACK_TIMEOUT; it may still commit."""
+    """An append that no quorum acknowledged by then is answered WAIT_QUORUM_ACK_TIMEOUT; it may
+    still commit."""
     push_timeout_ms: int = 1000
     """An unanswered push is sent again after this, as DLedger's maxPushTimeOutMs."""
     push_window_bytes: int = 32 * MIB
@@ -133,18 +147,19 @@ class GroupConfig:
     index_file_bytes: int = 5 * MIB * 32
     """Size of each index file: DLedger's default, five million units of 32 bytes."""
     commit_log: str = "topics"
-    """What the log holds. ``topics``: records in topics, as Spark reads and writes them. ``rocketmq``: messages of a
-    RocketMQ commit log, each an entry of its own (DLedgerCommitLog). Never changed once the group has files."""
+    """What the log holds. ``topics``: records in topics, as Spark reads and writes them.
+    ``rocketmq``: messages of a RocketMQ commit log, each an entry of its own (DLedgerCommitLog).
+    Never changed once the group has files."""
     max_topics: int = 10_000
-    """Topics in all. These limits keep a node within 300 MiB; the leader refuses what is over one before it is
-    written."""
+    """Topics in all. These limits keep a node within 300 MiB; the leader refuses what is over one
+    before it is written."""
     max_partitions: int = 100_000
     """Partitions of all topics together."""
     max_consumer_groups: int = 20_000
     """Consumer groups."""
     max_producers: int = 100_000
-    """Producer sessions, at most 100,000: from there on the longest unused ones are forgotten, and a new one is refused
-    where that would be one in use within the last hour."""
+    """Producer sessions, at most 100,000: from there on the longest unused ones are forgotten, and
+    a new one is refused where that would be one in use within the last hour."""
     max_catalog_bytes: int = 96 * MIB
     """Memory of topics, groups, producers and transactions in all, about."""
     preferred_leaders: tuple[NodeId, ...] = ()
@@ -159,21 +174,37 @@ class GroupConfig:
         if not self.members or len(set(self.members)) != len(self.members):
             raise ConfigError(f"members must be different nodes, at least one: {self.members}")
         if not set(self.preferred_leaders) <= set(self.members):
-            raise ConfigError(f"preferred leaders {self.preferred_leaders} are not all members {self.members}")
+            raise ConfigError(
+                f"preferred leaders {self.preferred_leaders} are not all members {self.members}"
+            )
         if not 0 < 3 * self.heartbeat_ms <= self.election_ms:
-            raise ConfigError(f"election_ms {self.election_ms} is under three times heartbeat_ms {self.heartbeat_ms}")
+            raise ConfigError(
+                f"election_ms {self.election_ms} is under three times heartbeat_ms "
+                f"{self.heartbeat_ms}"
+            )
         if self.commit_log not in {"topics", "rocketmq"}:
             raise ConfigError(f"commit_log {self.commit_log!r}: write 'topics' or 'rocketmq'")
-        limits = (self.max_topics, self.max_partitions, self.max_consumer_groups, self.max_catalog_bytes)
+        limits = (
+            self.max_topics,
+            self.max_partitions,
+            self.max_consumer_groups,
+            self.max_catalog_bytes,
+        )
         if min(limits) < 1 or not 1 <= self.max_producers <= 100_000:
-            raise ConfigError("max_topics, max_partitions, max_consumer_groups, max_catalog_bytes: 1 or more; "
-                              "max_producers: 1 to 100000")  # fmt: skip
+            raise ConfigError(
+                "max_topics, max_partitions, max_consumer_groups, max_catalog_bytes: 1 or more; "
+                "max_producers: 1 to 100000"
+            )
         if self.takeover_ms < 0:
             raise ConfigError(f"takeover_ms {self.takeover_ms} is negative; 0 switches it off")
         if self.max_body_bytes + 4096 > self.segment_bytes:
-            raise ConfigError(f"a body of max_body_bytes {self.max_body_bytes} does not fit segment_bytes")
+            raise ConfigError(
+                f"a body of max_body_bytes {self.max_body_bytes} does not fit segment_bytes"
+            )
         if self.index_file_bytes % 32:
-            raise ConfigError(f"index_file_bytes {self.index_file_bytes} is no multiple of 32, the size of a unit")
+            raise ConfigError(
+                f"index_file_bytes {self.index_file_bytes} is no multiple of 32, the size of a unit"
+            )
 
 
 NOTHING_ACCEPTED: Final = -2
@@ -188,74 +219,85 @@ class NodeConfig:
     directory: Path
     """Holds this node's files, nobody else's."""
     host: str = "127.0.0.1"
-    """Where it listens. Loopback unless told otherwise: without ``tls_ca`` there is no authentication."""
+    """Where it listens. Loopback unless told otherwise: without ``tls_ca`` there is no
+    authentication."""
     port: int = 0
     """0: any free one, printed and written to the store."""
     flush: str = "sync"
-    """``sync``: acknowledge after fdatasync. ``async``: from the page cache, as DLedger and Kafka do; a power cut of a
-    quorum can then lose acknowledged records."""
+    """``sync``: acknowledge after fdatasync. ``async``: from the page cache, as DLedger and Kafka
+    do; a power cut of a quorum can then lose acknowledged records."""
     retention_ms: int = 0
     """Data files whose newest record is older go. 0: kept for ever."""
     retention_bytes: int = 0
     """Oldest data files go while all together are larger. 0: no limit."""
     hold_retention_ms: int = 7 * 24 * 3600 * 1000
-    """A data file that is expired stays this much longer for a consumer group that holds retention back and has not
-    processed all of it: until its newest record is older than this and ``retention_ms`` together. 0: no group holds."""
+    """A data file that is expired stays this much longer for a consumer group that holds retention
+    back and has not processed all of it: until its newest record is older than this and
+    ``retention_ms`` together. 0: no group holds."""
     hold_retention_bytes: int = 0
-    """Oldest files that stay for such groups go while these are larger together. 0: no limit in bytes. They all go at
-    ``disk_warn_ratio``."""
+    """Oldest files that stay for such groups go while these are larger together. 0: no limit in
+    bytes. They all go at ``disk_warn_ratio``."""
     member_retention_ms: int = 24 * 3600 * 1000
-    """A data file that is expired stays this much longer for a member that is down, or slow, and has not got all of it.
-    Then it goes, and that member takes over the leader's state when it comes. 0: nothing waits for a member."""
+    """A data file that is expired stays this much longer for a member that is down, or slow, and
+    has not got all of it. Then it goes, and that member takes over the leader's state when it
+    comes. 0: nothing waits for a member."""
     member_retention_bytes: int = 0
-    """Oldest files that stay for such a member go while these are larger together. 0: as many as ``retention_bytes``,
-    and no limit where that is 0. They all go at ``disk_warn_ratio``."""
+    """Oldest files that stay for such a member go while these are larger together. 0: as many as
+    ``retention_bytes``, and no limit where that is 0. They all go at ``disk_warn_ratio``."""
     delete_when: str = ""
     """Hours of the day (``04`` or ``04;16``) in which expired files may go; empty: any."""
     disk_warn_ratio: float = 0.90
     """Used share of the disk from which expired files go at once, whatever the hour."""
     disk_full_ratio: float = 0.97
-    """Used share from which writes are refused; nothing unexpired is ever deleted to make room (D12)."""
+    """Used share from which writes are refused; nothing unexpired is ever deleted to make room
+    (D12)."""
     disk_reserve_bytes: int = 64 * MIB
     """Writes are refused when less than this is free."""
     max_connections: int = 4096
-    """Connections of clients. One more takes the place of those that have been idle longest, and is refused where none
-    is idle. Members of the group always get in."""
+    """Connections of clients. One more takes the place of those that have been idle longest, and is
+    refused where none is idle. Members of the group always get in."""
     max_connections_per_address: int = 1024
-    """Of these, connections from one address, in the same way. A Spark worker has one or two to each node."""
+    """Of these, connections from one address, in the same way. A Spark worker has one or two to
+    each node."""
     client_idle_ms: int = 600_000
-    """A client's connection is closed after this time without a request or one that waits; the client opens another one
-    when it needs it. 0: never; nor on a node with ``idle_timeout_ms``, for which an open connection is use."""
+    """A client's connection is closed after this time without a request or one that waits; the
+    client opens another one when it needs it. 0: never; nor on a node with ``idle_timeout_ms``, for
+    which an open connection is use."""
     max_client_bytes: int = 64 * MIB
-    """Request bytes of all clients that are unanswered or still on their way; more are not read until some are
-    answered. As many of answers that are being read or wait to be taken; others wait for room, and a client that takes
-    nothing meanwhile is closed."""
+    """Request bytes of all clients that are unanswered or still on their way; more are not read
+    until some are answered. As many of answers that are being read or wait to be taken; others wait
+    for room, and a client that takes nothing meanwhile is closed."""
     cache_bytes: int = 32 * MIB
     """Newest entries kept in memory for followers and tailing readers."""
     checkpoint_bytes: int = 256 * MIB
     """The catalog is saved after this much log, so that a restart replays no more."""
     scrub_bytes_per_s: int = 8 * MIB
-    """The whole log is read over and over in the background, no faster than this, to find damage while other members
-    have a copy. 0: not at all."""
+    """The whole log is read over and over in the background, no faster than this, to find damage
+    while other members have a copy. 0: not at all."""
     scrub_pause_ms: int = 60_000
     """Rest of the scrub between the end of the log and its beginning."""
     checkpoint_entries: int = 100_000
-    """The catalog is also saved after this many entries, which a restart after a crash replays in some seconds."""
+    """The catalog is also saved after this many entries, which a restart after a crash replays in
+    some seconds."""
     idle_timeout_ms: int = 0
-    """End by itself when nobody has used the node for this long and ``parent_pid`` is gone. 0: never."""
+    """End by itself when nobody has used the node for this long and ``parent_pid`` is gone. 0:
+    never."""
     accept_loss: int = NOTHING_ACCEPTED
-    """``dledger serve --accept-loss``: the last entry of a log that has lost committed entries, in a group of one that
-    is to go on without them. -2: a start of such a node is refused."""
+    """``dledger serve --accept-loss``: the last entry of a log that has lost committed entries, in
+    a group of one that is to go on without them. -2: a start of such a node is refused."""
     parent_pid: int = 0
     """The process that asked for this node; see ``idle_timeout_ms``."""
     secret_file: str = ""
-    """File with the group's secret, which other nodes prove before this one listens to them; absolute path. Made by
-    ``dledger secret create``, the same on every node, readable for its owner alone."""
+    """File with the group's secret, which other nodes prove before this one listens to them;
+    absolute path. Made by ``dledger secret create``, the same on every node, readable for its owner
+    alone."""
     clients_prove: bool = False
-    """Clients prove the secret too, as those of an embedded group do; they name its file as ``secret_file``."""
+    """Clients prove the secret too, as those of an embedded group do; they name its file as
+    ``secret_file``."""
     tls_ca: str = ""
-    """PEM file with the authority's certificates. With it the node takes only connections under TLS 1.3 from nodes and
-    clients whose certificates that authority signed, and connects to other nodes so. Given with the other two."""
+    """PEM file with the authority's certificates. With it the node takes only connections under TLS
+    1.3 from nodes and clients whose certificates that authority signed, and connects to other nodes
+    so. Given with the other two."""
     tls_certificate: str = ""
     """PEM file with this node's own certificate, for the host that others reach it by."""
     tls_key: str = ""
@@ -270,20 +312,30 @@ class NodeConfig:
         if self.flush not in {"sync", "async"}:
             raise ConfigError(f"flush {self.flush!r}: write 'sync' or 'async'")
         if not 0 < self.disk_warn_ratio <= self.disk_full_ratio <= 1:
-            raise ConfigError("disk_warn_ratio and disk_full_ratio must be in (0, 1], the first one not above")
+            raise ConfigError(
+                "disk_warn_ratio and disk_full_ratio must be in (0, 1], the first one not above"
+            )
         if self.hold_retention_ms < 0 or self.hold_retention_bytes < 0:
             raise ConfigError("hold_retention_ms and hold_retention_bytes must be 0 or more")
         if self.member_retention_ms < 0 or self.member_retention_bytes < 0:
             raise ConfigError("member_retention_ms and member_retention_bytes must be 0 or more")
         if self.scrub_bytes_per_s < 0 or self.scrub_pause_ms < 0:
             raise ConfigError("scrub_bytes_per_s and scrub_pause_ms must be 0 or more")
-        if min(self.max_connections, self.max_connections_per_address) < 1 or self.client_idle_ms < 0:
-            raise ConfigError("max_connections and max_connections_per_address: 1 or more; client_idle_ms: 0 or more")
+        if (
+            min(self.max_connections, self.max_connections_per_address) < 1
+            or self.client_idle_ms < 0
+        ):
+            raise ConfigError(
+                "max_connections and max_connections_per_address: 1 or more; client_idle_ms: 0 or "
+                "more"
+            )
         if self.checkpoint_entries < 1:
             raise ConfigError(f"checkpoint_entries {self.checkpoint_entries}: at least 1")
         for hour in filter(None, self.delete_when.split(";")):
             if not (hour.isdecimal() and int(hour) < 24):
-                raise ConfigError(f"delete_when {self.delete_when!r}: write hours, as in '04' or '04;16'")
+                raise ConfigError(
+                    f"delete_when {self.delete_when!r}: write hours, as in '04' or '04;16'"
+                )
 
     @property
     def tls(self) -> Tls | None:
@@ -315,12 +367,13 @@ class ClientConfig:
     idempotent: bool = True
     """Retries carry (producer id, epoch, sequence), so that none doubles."""
     secret_file: str = ""
-    """File with the secret of a group whose nodes ask clients for it, as those of a path do; absolute path. Programs of
-    the Unix user and machine that the group of a path belongs to find it without this; others, Spark's tasks on other
-    hosts among them, read it from the same path on every host."""
+    """File with the secret of a group whose nodes ask clients for it, as those of a path do;
+    absolute path. Programs of the Unix user and machine that the group of a path belongs to find it
+    without this; others, Spark's tasks on other hosts among them, read it from the same path on
+    every host."""
     tls_ca: str = ""
-    """PEM file with the authority's certificates, for a group that wants TLS. Given with the other two; Spark's tasks
-    read them too, so they are at the same path on every host."""
+    """PEM file with the authority's certificates, for a group that wants TLS. Given with the other
+    two; Spark's tasks read them too, so they are at the same path on every host."""
     tls_certificate: str = ""
     """PEM file with the client's own certificate."""
     tls_key: str = ""
@@ -346,7 +399,9 @@ def from_settings(cls: type[T], settings: dict[str, Any]) -> T:
     known = [f.name for f in fields(cls)]  # type: ignore[arg-type]
     for name in settings:
         if name not in known:
-            raise UnknownOption(f"unknown setting {name!r}{nearest(name, known)}; known: {', '.join(known)}")
+            raise UnknownOption(
+                f"unknown setting {name!r}{nearest(name, known)}; known: {', '.join(known)}"
+            )
     return cls(**settings)
 
 

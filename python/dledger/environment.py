@@ -1,7 +1,8 @@
-"""What a node or a client takes from the machine around it: clocks, dice, and threads for work in the background.
+"""What a node or a client takes from the machine around it: clocks, dice, and threads for work in
+the background.
 
-Everything in this package that wants one of these asks an `Environment`, so that a test can hand in another one and
-decide what time it is, how the dice fall and when the background work is done.
+Everything in this package that wants one of these asks an `Environment`, so that a test can hand in
+another one and decide what time it is, how the dice fall and when the background work is done.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol
 
 Turn = Callable[[list[Any], bool], float | None]
-"""``turn(jobs, last)``: carry out all jobs that wait; ``last`` when no more can come. Returns the seconds after which
-it wants to be called again although there is no job, or None."""
+"""``turn(jobs, last)``: carry out all jobs that wait; ``last`` when no more can come. Returns the
+seconds after which it wants to be called again although there is no job, or None."""
 
 _END: Final = object()
 
@@ -86,7 +87,8 @@ class Environment:
 
     @staticmethod
     def wall_us() -> int:
-        """Microseconds since 1970 UTC: only ever written into records and commands, never compared with a timer."""
+        """Microseconds since 1970 UTC: only ever written into records and commands, never compared
+        with a timer."""
         return time.time_ns() // 1000
 
     @staticmethod
@@ -96,8 +98,8 @@ class Environment:
 
     @staticmethod
     def is_here(host: str) -> bool:
-        """Whether ``host``, a name or an IP address, is this machine's. No name is looked up anywhere: one that is
-        another name of this machine is taken for another machine's."""
+        """Whether ``host``, a name or an IP address, is this machine's. No name is looked up
+        anywhere: one that is another name of this machine is taken for another machine's."""
         return host_is_here(host, platform.node())
 
     @staticmethod
@@ -118,25 +120,31 @@ class Environment:
         return f"{self.below(1 << 128):032x}"
 
     def worker(self, name: str, turn: Turn, pause_s: float = 0.0) -> Worker:
-        """Something that calls ``turn`` for the jobs it is given, at most once in ``pause_s`` seconds."""
+        """Something that calls ``turn`` for the jobs it is given, at most once in ``pause_s``
+        seconds."""
         return ThreadWorker(name, turn, pause_s)
 
 
 def host_is_here(host: str, own: str) -> bool:
-    """As `Environment.is_here`, for a machine with the name ``own``. Either name may come without its domain."""
+    """As `Environment.is_here`, for a machine with the name ``own``. Either name may come without
+    its domain."""
     try:
         address = ip_address(host)
     except ValueError:
         name, own = host.lower(), own.lower()
         short = "." not in name or "." not in own
-        return name in {"localhost", own} or (short and name.partition(".")[0] == own.partition(".")[0])
+        return name in {"localhost", own} or (
+            short and name.partition(".")[0] == own.partition(".")[0]
+        )
     return address.is_loopback or _can_bind(str(address), address.version)
 
 
 def _can_bind(address: str, version: int) -> bool:
     """Only a machine's own addresses can be bound; a datagram socket takes nothing from anybody."""
     try:
-        with socket.socket(socket.AF_INET if version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+        with socket.socket(
+            socket.AF_INET if version == 4 else socket.AF_INET6, socket.SOCK_DGRAM
+        ) as probe:
             probe.bind((address, 0))
     except OSError:
         return False

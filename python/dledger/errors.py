@@ -1,39 +1,41 @@
 """One tree for everything that goes wrong.
 
-Each error is *definite* (nothing was written, nothing will be) or *indefinite* (it may have been), and says whether
-asking again can help. Every message names the thing and the way out::
+Each error is *definite* (nothing was written, nothing will be) or *indefinite* (it may have been),
+and says whether asking again can help. Every message names the thing and the way out::
 
     DLedgerError
-    |-- ConfigError             you asked for something that cannot be        definite
+    |-- ConfigError             what you ask for cannot be                 definite
     |   |-- UnknownOption       ... with the nearest known name
     |   |-- ForkedClient        a producer or the like in a forked child
-    |   `-- SchemaMismatch      columns that do not fit a topic's; shows both
-    |-- PathError               a path is a file, not writable, or full       definite
-    |-- WrongGroup              that store or address belongs to another      definite
-    |-- AccessDenied            a secret or certificate is missing or wrong   definite
-    |-- PortInUse               somebody else listens there                   definite
-    |-- JavaMissing             Spark needs a Java that is not here           definite
-    |-- Unavailable             no node, or no leader, could be reached       definite, retriable
-    |   |-- NotLeader           ask .leader_id                                definite, retriable
-    |   |-- QueueFull           the leader has enough in flight               definite, retriable
-    |   `-- Behind              this replica has not got that far             definite, retriable
-    |-- OutcomeUnknown          sent, never answered                          INDEFINITE, retriable with a session
-    |-- DiskFull                the leader refuses writes                     definite
-    |-- TopicNotFound, TopicExists, TopicRecreated                            definite
-    |-- OffsetOutOfRange        .begin and .end say which range there is      definite
-    |-- RecordTooLarge          over the group's limit                        definite
-    |-- LimitReached            the group may have no more of this           definite
-    |-- ProducerFenced          a newer session took over                     definite
-    |-- OutOfOrderSequence      a batch before this one is missing            definite, retriable in order
-    |-- TransactionError        a stage is gone or incomplete                 definite
-    |-- ReplayMismatch          a write is run again with other rows          definite
-    |-- CorruptEntry            stored bytes do not match their checksum      definite
-    |-- StorageError            the disk failed: the node stops               INDEFINITE
-    |   `-- CorruptStore        files contradict themselves: never guess      INDEFINITE
-    |       `-- CatalogLost     they can be made again from the log           INDEFINITE
-    `-- ProtocolError           a peer or client broke the protocol           definite
-        |-- FrameTooLarge       a frame over the limit                        definite
-        `-- FormatError         bytes are not in the format they claim        definite
+    |   `-- SchemaMismatch      columns that do not fit a topic's
+    |-- PathError               a path is a file, not writable, or full    definite
+    |-- WrongGroup              that store or address is another group's   definite
+    |-- AccessDenied            a secret or certificate is wrong           definite
+    |-- PortInUse               another program listens there              definite
+    |-- JavaMissing             Spark needs a Java that is not here        definite
+    |-- Unavailable             no node, or no leader, could be reached    definite, retriable
+    |   |-- NotLeader           ask .leader_id                             definite, retriable
+    |   |-- QueueFull           the leader has enough in flight            definite, retriable
+    |   `-- Behind              this replica has not got that far          definite, retriable
+    |-- OutcomeUnknown          sent, never answered                       INDEFINITE
+    |                           (retriable with a session)
+    |-- DiskFull                the leader refuses writes                  definite
+    |-- TopicNotFound, TopicExists, TopicRecreated                         definite
+    |-- OffsetOutOfRange        .begin and .end are the range there is     definite
+    |-- RecordTooLarge          over the group's limit                     definite
+    |-- LimitReached            the group may have no more of this         definite
+    |-- ProducerFenced          a newer session took over                  definite
+    |-- OutOfOrderSequence      a batch before this one is missing         definite
+    |                           (retriable in order)
+    |-- TransactionError        a stage is gone or incomplete              definite
+    |-- ReplayMismatch          a write is run again with other rows       definite
+    |-- CorruptEntry            stored bytes do not match their checksum   definite
+    |-- StorageError            the disk failed: the node stops            INDEFINITE
+    |   `-- CorruptStore        files contradict themselves: never guess   INDEFINITE
+    |       `-- CatalogLost     they can be made again from the log        INDEFINITE
+    `-- ProtocolError           a peer or client broke the protocol        definite
+        |-- FrameTooLarge       a frame over the limit                     definite
+        `-- FormatError         bytes are not in the format they claim     definite
 """
 
 from __future__ import annotations
@@ -63,7 +65,8 @@ class ForkedClient(ConfigError):
 
 
 class SchemaMismatch(ConfigError):
-    """The columns of a frame or read do not fit those of a typed topic; the message shows both side by side."""
+    """The columns of a frame or read do not fit those of a typed topic; the message shows both side
+    by side."""
 
 
 class PathError(DLedgerError, OSError):
@@ -75,8 +78,8 @@ class WrongGroup(DLedgerError):
 
 
 class AccessDenied(DLedgerError):
-    """A node does not take this program, or is not the node that it should be: a secret or certificate is missing or
-    wrong."""
+    """A node does not take this program, or is not the node that it should be: a secret or
+    certificate is missing or wrong."""
 
 
 class PortInUse(DLedgerError, OSError):
@@ -146,7 +149,8 @@ class RecordTooLarge(DLedgerError, ValueError):
 
 
 class LimitReached(DLedgerError):
-    """The group has as many topics, partitions, groups or the like as it may; the message names the setting."""
+    """The group has as many topics, partitions, groups or the like as it may; the message names the
+    setting."""
 
 
 class ProducerFenced(DLedgerError):
@@ -164,11 +168,13 @@ class TransactionError(DLedgerError):
 
 
 class ReplayMismatch(DLedgerError):
-    """A write that was committed already is run again with other rows, or by somebody who has gone back."""
+    """A write that was committed already is run again with other rows, or by somebody who has gone
+    back."""
 
 
 class CorruptEntry(DLedgerError):
-    """Stored bytes do not match their checksum; they are never served. ``index`` is the entry's, -1 when unknown."""
+    """Stored bytes do not match their checksum; they are never served. ``index`` is the entry's, -1
+    when unknown."""
 
     def __init__(self, message: str, index: int = -1) -> None:
         super().__init__(message)
@@ -176,7 +182,8 @@ class CorruptEntry(DLedgerError):
 
 
 class StorageError(DLedgerError):
-    """Reading, writing or syncing a file failed. Fatal for the node: it stops and never retries (D2)."""
+    """Reading, writing or syncing a file failed. Fatal for the node: it stops and never retries
+    (D2)."""
 
     definite = False
 
@@ -198,4 +205,5 @@ class FrameTooLarge(ProtocolError):
 
 
 class FormatError(ProtocolError):
-    """Bytes that are not in the format they claim to be in, e.g. no RocketMQ message; the text says which part."""
+    """Bytes that are not in the format they claim to be in, e.g. no RocketMQ message; the text says
+    which part."""

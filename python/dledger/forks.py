@@ -1,6 +1,7 @@
-"""What a fork does to a process: in the child only the thread that forked goes on. Locks of the other threads stay
-held there for ever, their loops stand still, and their connections are the parent's. Files that are open are open in
-both, and a lock on one (flock) stays as long as either has it."""
+"""What a fork does to a process: in the child only the thread that forked goes on. Locks of the
+other threads stay held there for ever, their loops stand still, and their connections are the
+parent's. Files that are open are open in both, and a lock on one (flock) stays as long as either
+has it."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from dledger.errors import ForkedClient, PathError
 from dledger.interrupts import is_interrupt, suppressed
 
 generation: int = 0
-"""How many forks lie between this process and the first one that loaded this module. An object that cannot be used in a
-child keeps the number of its birth; comparing it costs no system call."""
+"""How many forks lie between this process and the first one that loaded this module. An object that
+cannot be used in a child keeps the number of its birth; comparing it costs no system call."""
 
 
 _locked: Final[set[int]] = set()
@@ -45,16 +46,20 @@ def check_born_here(born: int, what: str) -> None:
     """
     if born != generation:
         raise ForkedClient(
-            f"{what} was made before this process was forked, and belongs to the parent process; make a new Client in "
+            f"{what} was made before this process was forked, and belongs to the parent process; "
+            f"make a new Client in "
             "the child, and from it what the child needs"
         )
 
 
 def fork_lock() -> AbstractContextManager[bool]:
-    """A lock for a module to keep, which a child never finds held by a thread that it does not have: a fork waits until
-    it is free. To be held for moments only, and never while waiting for a thread that forks."""
+    """A lock for a module to keep, which a child never finds held by a thread that it does not
+    have: a fork waits until it is free. To be held for moments only, and never while waiting for a
+    thread that forks."""
     lock: Final = threading.RLock()  # a signal handler may fork in the thread that holds it
-    os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    os.register_at_fork(
+        before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
+    )
     return lock
 
 
@@ -62,7 +67,8 @@ _opening: Final = fork_lock()
 
 
 def open_for_lock(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -> int:
-    """`os.open` for a file that will be locked (flock), which no child keeps open. `let_go` gives it back."""
+    """`os.open` for a file that will be locked (flock), which no child keeps open. `let_go` gives
+    it back."""
     with _opening:
         descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
         _locked.add(descriptor)
@@ -70,7 +76,8 @@ def open_for_lock(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -
 
 
 def open_pipe() -> tuple[int, int]:
-    """`os.pipe` whose second end no forked child keeps open, so that its end is seen; `let_go` closes that one."""
+    """`os.pipe` whose second end no forked child keeps open, so that its end is seen; `let_go`
+    closes that one."""
     with _opening:
         read_end, write_end = os.pipe()
         _locked.add(write_end)
@@ -78,8 +85,8 @@ def open_pipe() -> tuple[int, int]:
 
 
 def check_lock(path: str | os.PathLike[str]) -> None:
-    """See that the exclusive lock (flock) which was just taken on ``path`` keeps others out: a second descriptor must
-    not get it. Some network file systems say yes to everybody.
+    """See that the exclusive lock (flock) which was just taken on ``path`` keeps others out: a
+    second descriptor must not get it. Some network file systems say yes to everybody.
 
     Raises:
         PathError: it does not.
@@ -93,16 +100,19 @@ def check_lock(path: str | os.PathLike[str]) -> None:
             raise
     else:
         raise PathError(
-            f"{path}: two can hold the lock of this file at once, so its file system has no working flock, and nothing "
-            "would keep two nodes off one store: name a directory on a local disk, or mount this one with locks"
+            f"{path}: two can hold the lock of this file at once, so its file system has no "
+            f"working flock, and nothing "
+            "would keep two nodes off one store: name a directory on a local disk, or mount this "
+            "one with locks"
         )
     finally:
         let_go(second)
 
 
 def let_go(descriptor: int) -> None:
-    """Give a lock back and close its file, or close a pipe's end; nothing in a child, whose parent goes on holding it.
-    Closing alone would leave the lock with every process that got the open file meanwhile."""
+    """Give a lock back and close its file, or close a pipe's end; nothing in a child, whose parent
+    goes on holding it. Closing alone would leave the lock with every process that got the open file
+    meanwhile."""
     with _opening:
         if descriptor not in _locked:
             return

@@ -1,5 +1,6 @@
-"""Telling an exception that came out of a signal handler from what the system said, whatever the class of either: with
-the usual alarm, a caller's time limit is a `TimeoutError`, as a socket's own is."""
+"""Telling an exception that came out of a signal handler from what the system said, whatever the
+class of either: with the usual alarm, a caller's time limit is a `TimeoutError`, as a socket's own
+is."""
 
 from __future__ import annotations
 
@@ -9,13 +10,15 @@ from types import TracebackType
 from typing import Final
 
 _LIBRARIES: Final = {"pyarrow", "msgpack", "numpy", "isal", "uvloop"}
-"""What this package calls where it catches errors. Their extension modules leave frames of theirs in a traceback."""
+"""What this package calls where it catches errors. Their extension modules leave frames of theirs
+in a traceback."""
 _OURS: Final = sys.stdlib_module_names | {__name__.partition(".")[0]} | _LIBRARIES
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether an error that was caught around calls of the system came out of a signal handler in between: it has gone
-    through code that is neither this package's nor its libraries' nor Python's own, nor that of the sockets in use."""
+    """Whether an error that was caught around calls of the system came out of a signal handler in
+    between: it has gone through code that is neither this package's nor its libraries' nor Python's
+    own, nor that of the sockets in use."""
     sockets = socket.socket.__module__.partition(".")[0]  # others put their own in its place
     trace = error.__traceback__
     while trace is not None:
@@ -33,7 +36,10 @@ class suppressed:
         """Nothing to do before."""
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> bool:
         return isinstance(error, OSError) and not is_interrupt(error)
 

@@ -21,9 +21,11 @@ Offset = NewType("Offset", int)
 NO_INDEX = Index(-1)
 NO_TERM = Term(-1)
 MAX_TERM = Term(1 << 62)
-"""The last term that is ever taken or asked for; half of what the wire and the files have room for."""
+"""The last term that is ever taken or asked for; half of what the wire and the files have room
+for."""
 TERM_JUMP = 1 << 32
-"""How far ahead of a node's own term another member's may be; `dledger.raft.state.terms` has the reasons."""
+"""How far ahead of a node's own term another member's may be; `dledger.raft.state.terms` has the
+reasons."""
 
 Buffer = bytes | bytearray | memoryview
 """Bytes that may still lie in the buffer they were received in."""
@@ -41,8 +43,8 @@ class Role(IntEnum):
 def slots_dataclass(*, kw_only: bool = False, order: bool = False) -> Callable[[type[T]], type[T]]:
     """A dataclass with slots that nobody changes, for what is made for every entry or message.
 
-    mypy refuses to set a field, as with ``frozen=True``; at run time nothing does, because a really frozen dataclass
-    takes five times as long to make.
+    mypy refuses to set a field, as with ``frozen=True``; at run time nothing does, because a really
+    frozen dataclass takes five times as long to make.
     """
 
     def decorate(cls: type[T]) -> type[T]:
@@ -53,7 +55,8 @@ def slots_dataclass(*, kw_only: bool = False, order: bool = False) -> Callable[[
 
 @slots_dataclass(order=True)
 class Position:
-    """Names one entry for ever. Its order is Raft's "at least as up to date" (Raft paper, 5.4.1)."""
+    """Names one entry for ever. Its order is Raft's "at least as up to date" (Raft paper,
+    5.4.1)."""
 
     term: Term
     index: Index

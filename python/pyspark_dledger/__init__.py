@@ -1,7 +1,8 @@
 """By this package's name Spark finds the format "dledger" without being told.
 
-It holds one class and imports nothing but Spark's own base: one ``pyspark_*`` package that fails to import disables
-the discovery of all of them. Everything else is imported inside the methods, in the process that needs it.
+It holds one class and imports nothing but Spark's own base: one ``pyspark_*`` package that fails to
+import disables the discovery of all of them. Everything else is imported inside the methods, in the
+process that needs it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class DefaultSource(DataSource):
-    """``format("dledger")``: a replicated log as a table, in batch and in streams. Options: docs/options.md."""
+    """``format("dledger")``: a replicated log as a table, in batch and in streams. Options:
+    docs/options.md."""
 
     @classmethod
     def name(cls) -> str:
@@ -51,7 +53,9 @@ class DefaultSource(DataSource):
             from dledger.datasource.stores import StoreReader
 
             return StoreReader(options, schema)
-        return MetadataReader(options, schema) if "metadata" in options else LogReader(options, schema)
+        return (
+            MetadataReader(options, schema) if "metadata" in options else LogReader(options, schema)
+        )
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from dledger.datasource.writer import BatchWriter

@@ -42,14 +42,33 @@ class Log:
         self.entries.append(())
         self.catalog.apply_other(len(self.entries) - 1)
 
-    def data(self, count: int = 1, *, topic_id: int = 1, partition: int = 0, producer: tuple[int, int] = (0, 0),
-             sequence: int = 0, stage: int | None = None, time: int = 0, size: int = 100) -> DataResult:  # fmt: skip
+    def data(
+        self,
+        count: int = 1,
+        *,
+        topic_id: int = 1,
+        partition: int = 0,
+        producer: tuple[int, int] = (0, 0),
+        sequence: int = 0,
+        stage: int | None = None,
+        time: int = 0,
+        size: int = 100,
+    ) -> DataResult:
         """Commit a batch."""
         producer_id, epoch = (stage, 0) if stage is not None else producer
         header = BodyHeader(
-            BodyKind.DATA, topic_id, partition, count, time, time, producer_id, epoch, sequence, Codec.NONE,
+            BodyKind.DATA,
+            topic_id,
+            partition,
+            count,
+            time,
+            time,
+            producer_id,
+            epoch,
+            sequence,
+            Codec.NONE,
             Flag.STAGED if stage is not None else Flag(0),
-        )  # fmt: skip
+        )
         self.entries.append((self.pos, size, header, len(self.entries) & 0xFFFF))
         self.pos += size + 112
         return self.catalog.apply_data(len(self.entries) - 1, *self.entries[-1])
@@ -67,25 +86,39 @@ class Log:
         return catalog
 
     def topic(self, name: str = "t", partitions: int = 1) -> int:
-        result = self.run(CreateTopic(name=name, log_id=f"{name}-{len(self.entries)}", partitions=partitions))
+        result = self.run(
+            CreateTopic(name=name, log_id=f"{name}-{len(self.entries)}", partitions=partitions)
+        )
         return int(result.result["topic_id"])
 
     def producer(self, name: str = "p") -> tuple[int, int]:
         result = self.run(InitProducer(producer_name=name)).result
         return result["producer_id"], result["epoch"]
 
-    def stage(self, writer: str = "w", sequence: int = 0, *, timeout_ms: int = 1000, time_ms: int = 0) -> int:
+    def stage(
+        self, writer: str = "w", sequence: int = 0, *, timeout_ms: int = 1000, time_ms: int = 0
+    ) -> int:
         opened = self.run(
-            OpenStage(writer_id=writer, sequence=sequence, label="l", timeout_ms=timeout_ms, time_ms=time_ms)
+            OpenStage(
+                writer_id=writer,
+                sequence=sequence,
+                label="l",
+                timeout_ms=timeout_ms,
+                time_ms=time_ms,
+            )
         )
         return int(opened.result["stage_id"])
 
-    def commit(self, *stages: tuple[int, int, int], writer: str = "w", sequence: int = 0) -> CommandResult:
+    def commit(
+        self, *stages: tuple[int, int, int], writer: str = "w", sequence: int = 0
+    ) -> CommandResult:
         """Commit stages of (id, batches, records)."""
         sums = tuple(StageSum(stage_id=i, batches=b, records=r) for i, b, r in stages)
         return self.run(CommitTransaction(writer_id=writer, sequence=sequence, stages=sums))
 
-    def commit_write(self, *stages: tuple[int, int, int], rows: int, digest: int = 1, **more: Any) -> CommandResult:
+    def commit_write(
+        self, *stages: tuple[int, int, int], rows: int, digest: int = 1, **more: Any
+    ) -> CommandResult:
         """As `commit`, with count and digest of the rows."""
         sums = tuple(StageSum(stage_id=i, batches=b, records=r) for i, b, r in stages)
         given: dict[str, Any] = {"writer_id": "w", "sequence": 0, **more}

@@ -79,7 +79,9 @@ def test_lag_below_what_is_kept_counts_the_bytes_that_are_there(log: Any) -> Non
     assert (row["offset"], row["begin_offset"], row["bytes"]) == (0, 20, 200)
 
 
-def test_a_group_holds_the_oldest_entry_that_it_needs_in_any_partition_whichever_it_committed_first(log: Any) -> None:
+def test_a_group_holds_the_oldest_entry_that_it_needs_in_any_partition_whichever_it_committed_first(
+    log: Any,
+) -> None:
     for partition in (0, 1, 0, 1):
         log.data(10, partition=partition)  # entries 1 to 4
     hold(log)
@@ -91,7 +93,9 @@ def test_a_group_holds_the_oldest_entry_that_it_needs_in_any_partition_whichever
     assert held(log) == [(1, "g", 0, 0)]
 
 
-def test_a_group_holds_from_its_first_unread_record_on_and_the_slowest_group_counts(log: Any) -> None:
+def test_a_group_holds_from_its_first_unread_record_on_and_the_slowest_group_counts(
+    log: Any,
+) -> None:
     for _ in range(5):
         log.data(10)  # entries 1 to 5
     commit(log, t={0: 25, 1: 0})
@@ -120,7 +124,9 @@ def test_a_hold_covers_records_that_lie_in_the_log_before_their_commit(log: Any)
     assert held(log)[0][0] <= staged_at
 
 
-def test_a_hold_covers_unread_records_that_lie_in_the_log_before_the_first_unread_one(log: Any) -> None:
+def test_a_hold_covers_unread_records_that_lie_in_the_log_before_the_first_unread_one(
+    log: Any,
+) -> None:
     """Offsets follow the order of commits: what was staged first may come last."""
     stage = log.stage()
     log.data(3, stage=stage)
@@ -128,7 +134,11 @@ def test_a_hold_covers_unread_records_that_lie_in_the_log_before_the_first_unrea
     log.data(2)
     log.data(2)
     log.commit((stage, 1, 3))
-    assert [(base, index) for base, _, index in log.spans()] == [(0, staged_at + 1), (2, staged_at + 2), (4, staged_at)]
+    assert [(base, index) for base, _, index in log.spans()] == [
+        (0, staged_at + 1),
+        (2, staged_at + 2),
+        (4, staged_at),
+    ]
     commit(log, t={0: 2})
     hold(log)
     assert held(log)[0][0] <= staged_at
@@ -175,7 +185,9 @@ def test_groups_come_back_from_a_snapshot_with_their_holds_and_times(log: Any) -
     assert log.catalog.consumer_groups.by_name["g"].committed_ms == 77
 
 
-def test_a_group_that_holds_before_it_has_processed_anything_holds_after_a_restart_too(log: Any) -> None:
+def test_a_group_that_holds_before_it_has_processed_anything_holds_after_a_restart_too(
+    log: Any,
+) -> None:
     hold(log)
     data = log.catalog.snapshot()
     log.catalog = Catalog.restore(data, log.tables)
@@ -186,7 +198,9 @@ def test_a_group_that_holds_before_it_has_processed_anything_holds_after_a_resta
 
 
 @pytest.mark.parametrize("times", [0, 5])
-def test_a_log_from_before_times_were_noted_gives_the_snapshot_that_it_gave_then(log: Any, times: int) -> None:
+def test_a_log_from_before_times_were_noted_gives_the_snapshot_that_it_gave_then(
+    log: Any, times: int
+) -> None:
     """A member that restored an old snapshot and one that replays the log must agree."""
     log.data(5)
     log.run(CommitOffsets(consumer_group="g", offsets={"t": {0: 3}}, time_ms=times))

@@ -20,7 +20,10 @@ def test_partitions_come_page_by_page_with_what_they_hold(log: Any) -> None:
         page, start = list_partitions(log.catalog, start, 1)
         assert len(page) == 1
         rows += page
-    named = [(r["topic"], r["partition"], r["begin_offset"], r["end_offset"], r["bytes"], r["newest_us"]) for r in rows]
+    named = [
+        (r["topic"], r["partition"], r["begin_offset"], r["end_offset"], r["bytes"], r["newest_us"])
+        for r in rows
+    ]
     assert named == [("t", 0, 0, 10, 100, 5), ("t", 1, 0, 10, 50, 9), ("other", 0, 0, 0, 0, 0)]
     assert rows[2]["topic_id"] == other
 
@@ -61,10 +64,15 @@ def test_commits_are_all_listed_whatever_the_size_of_a_page(
             found |= page
             start = following
         assert list(found) == wanted
-        assert sum(e - s for o in found.values() for spans in o.values() for s, e in spans.values()) == 36
+        assert (
+            sum(e - s for o in found.values() for spans in o.values() for s, e in spans.values())
+            == 36
+        )
 
 
-def test_commits_of_many_ranges_are_cut_but_for_a_single_one(log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commits_of_many_ranges_are_cut_but_for_a_single_one(
+    log: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wanted = [committed(log, partition=1) for _ in range(3)]
     monkeypatch.setattr(listing, "COMMIT_SPANS", 1)
     assert list(list_commits(log.catalog, 0, 10)[0]) == wanted[:1]
@@ -77,7 +85,9 @@ def test_each_batch_has_its_first_offset_also_when_it_was_placed_later(log: Any)
     staged = [at - 2, at - 1]
     assert first_offsets(log.catalog, 0, at) == {1: 0, staged[0]: 3, staged[1]: 7}
     assert first_offsets(log.catalog, staged[1], at) == {staged[1]: 7}
-    assert first_offsets(log.catalog, *staged) == {staged[0]: 3, staged[1]: 7}, "a page may end before the commit"
+    assert first_offsets(log.catalog, *staged) == {staged[0]: 3, staged[1]: 7}, (
+        "a page may end before the commit"
+    )
 
 
 def test_listing_opens_no_table_of_a_partition_that_never_had_a_record(log: Any) -> None:

@@ -1,4 +1,5 @@
-"""Random histories: the catalog does what a plain model does, alike on every node, through any restart."""
+"""Random histories: the catalog does what a plain model does, alike on every node, through any
+restart."""
 
 from __future__ import annotations
 
@@ -38,12 +39,20 @@ STEPS = st.lists(
         st.tuples(st.just("delete"), NAMES),
         st.tuples(st.just("grow"), NAMES, st.integers(1, 3)),
         st.tuples(st.just("init"), NAMES),
-        st.tuples(st.just("send"), SMALL, SMALL, st.integers(-1, 1), st.integers(-2, 1), st.integers(0, 4)),
+        st.tuples(
+            st.just("send"), SMALL, SMALL, st.integers(-1, 1), st.integers(-2, 1), st.integers(0, 4)
+        ),
         st.tuples(st.just("send"), SMALL, SMALL, st.just(0), st.just(0), st.integers(1, 4)),
         st.tuples(st.just("open"), WRITERS, SMALL, st.integers(1, 50)),
         st.tuples(st.just("put"), st.integers(0, 9), SMALL, st.integers(-2, 1), st.integers(1, 4)),
         st.tuples(st.just("put"), st.integers(0, 9), st.just(0), st.just(0), st.integers(1, 4)),
-        st.tuples(st.just("commit"), WRITERS, SMALL, st.lists(st.integers(0, 9), max_size=3), st.booleans()),
+        st.tuples(
+            st.just("commit"),
+            WRITERS,
+            SMALL,
+            st.lists(st.integers(0, 9), max_size=3),
+            st.booleans(),
+        ),
         st.tuples(st.just("settle"), st.integers(0, 9)),
         st.tuples(st.just("abort"), WRITERS, SMALL, st.lists(st.integers(0, 9), max_size=2)),
         st.tuples(st.just("expire"), st.sampled_from([0, 10, 60, SESSION_MS])),
@@ -58,7 +67,8 @@ STEPS = st.lists(
 
 
 class Model:
-    """The same rules, written in the plainest way: lists and dicts, nothing packed, nothing forgotten for space."""
+    """The same rules, written in the plainest way: lists and dicts, nothing packed, nothing
+    forgotten for space."""
 
     def __init__(self) -> None:
         self.topics: dict[str, tuple[int, int]] = {}
@@ -113,7 +123,12 @@ class Model:
         return session["id"], session["epoch"]
 
     def send(
-        self, where: tuple[int, int], count: int, index: int, producer: tuple[int, int], sequence: int
+        self,
+        where: tuple[int, int],
+        count: int,
+        index: int,
+        producer: tuple[int, int],
+        sequence: int,
     ) -> tuple[Code, int]:
         if where not in self.batches:
             return Code.UNKNOWN_TOPIC, -1
@@ -134,7 +149,9 @@ class Model:
             session["used"] = True
         return Code.SUCCESS, results[sequence]
 
-    def put(self, stage_id: int, where: tuple[int, int], count: int, index: int, sequence: int) -> Code:
+    def put(
+        self, stage_id: int, where: tuple[int, int], count: int, index: int, sequence: int
+    ) -> Code:
         if where not in self.batches:
             return Code.UNKNOWN_TOPIC
         if stage_id not in self.stages:
@@ -144,7 +161,9 @@ class Model:
             held.append((where, count, index))
         return Code.SUCCESS if sequence < len(held) else Code.OUT_OF_ORDER_SEQUENCE
 
-    def commit(self, writer: str, sequence: int, sums: list[StageSum]) -> tuple[Code, dict[str, Any]]:
+    def commit(
+        self, writer: str, sequence: int, sums: list[StageSum]
+    ) -> tuple[Code, dict[str, Any]]:
         last, result = self.commits.get(writer, (-1, {}))
         if sequence <= last:
             empty = {"offsets": {}, "records": 0}
@@ -157,7 +176,10 @@ class Model:
                 return Code.UNKNOWN_STAGE, {}
             if stage["of"] != (writer, sequence):
                 return Code.TRANSACTION_CONFLICT, {}
-            if (len(stage["held"]), sum(count for _, count, _ in stage["held"])) != (part.batches, part.records):
+            if (len(stage["held"]), sum(count for _, count, _ in stage["held"])) != (
+                part.batches,
+                part.records,
+            ):
                 return Code.STAGE_INCOMPLETE, {}
             if any(where not in self.batches for where, *_ in stage["held"]):
                 return Code.UNKNOWN_TOPIC, {}
@@ -174,7 +196,9 @@ class Model:
         return Code.SUCCESS, {"repeated": False, **result}
 
     def drop(self, which: Any) -> None:
-        self.stages = {stage_id: stage for stage_id, stage in self.stages.items() if not which(stage)}
+        self.stages = {
+            stage_id: stage for stage_id, stage in self.stages.items() if not which(stage)
+        }
 
 
 class Run:
@@ -190,10 +214,14 @@ class Run:
     def step(self, what: str, *args: Any) -> None:
         getattr(self, what)(*args)
         log, model = self.log, self.model
-        assert {info.name: (info.topic_id, info.partitions) for info in log.catalog.topics()} == model.topics
+        assert {
+            info.name: (info.topic_id, info.partitions) for info in log.catalog.topics()
+        } == model.topics
         for where, batches in model.batches.items():
             assert [span[1:] for span in log.spans(*where)] == batches
-        assert {name: log.catalog.group("g")[name] for name in log.catalog.group("g")} == model.groups
+        assert {
+            name: log.catalog.group("g")[name] for name in log.catalog.group("g")
+        } == model.groups
         assert sorted(log.catalog.transactions.stages) == sorted(model.stages)
         self.check_hold()
         self.snapshots.append(log.catalog.snapshot())
@@ -213,7 +241,9 @@ class Run:
         assert made.code is self.model.create(name, partitions)
 
     def grow(self, name: str, partitions: int) -> None:
-        assert self.log.run(AddPartitions(name=name, partitions=partitions)).code is self.model.grow(name, partitions)
+        assert self.log.run(
+            AddPartitions(name=name, partitions=partitions)
+        ).code is self.model.grow(name, partitions)
 
     def delete(self, name: str) -> None:
         assert self.log.run(DeleteTopic(name=name)).code is self.model.delete(name)
@@ -231,13 +261,21 @@ class Run:
             producer = which, max(0, session["epoch"] + epoch)
             sequence = max(0, len(session["results"].get(where, [])) + sequence)
         expected = self.model.send(where, count, self.index, producer, sequence)
-        result = self.log.data(count, topic_id=where[0], partition=where[1], producer=producer, sequence=sequence)
+        result = self.log.data(
+            count, topic_id=where[0], partition=where[1], producer=producer, sequence=sequence
+        )
         assert result[:2] == expected
 
     def open(self, writer: str, sequence: int, timeout_ms: int) -> None:
         at = self.index
         opened = self.log.run(
-            OpenStage(writer_id=writer, sequence=sequence, label="", timeout_ms=timeout_ms, time_ms=self.now)
+            OpenStage(
+                writer_id=writer,
+                sequence=sequence,
+                label="",
+                timeout_ms=timeout_ms,
+                time_ms=self.now,
+            )
         )
         last, result = self.model.commits.get(writer, (-1, {}))
         if sequence <= last:
@@ -246,7 +284,11 @@ class Run:
         else:
             assert opened.result == {"stage_id": at}
             self.opened.append(at)
-            self.model.stages[at] = {"of": (writer, sequence), "held": [], "deadline": self.now + timeout_ms}
+            self.model.stages[at] = {
+                "of": (writer, sequence),
+                "held": [],
+                "deadline": self.now + timeout_ms,
+            }
 
     def stage_id(self, number: int) -> int:
         return self.opened[-1 - number] if number < len(self.opened) else 10_000 + number
@@ -255,12 +297,16 @@ class Run:
         stage_id, where = self.stage_id(number), self.where(partition)
         sequence = max(0, len(self.model.stages.get(stage_id, {"held": []})["held"]) + sequence)
         expected = self.model.put(stage_id, where, count, self.index, sequence)
-        result = self.log.data(count, topic_id=where[0], partition=where[1], stage=stage_id, sequence=sequence)
+        result = self.log.data(
+            count, topic_id=where[0], partition=where[1], stage=stage_id, sequence=sequence
+        )
         assert (result.code, result.base_offset) == (expected, -1)
 
     def sums(self, stage_ids: list[int]) -> list[StageSum]:
         return [
-            StageSum(stage_id=stage_id, batches=len(held), records=sum(count for _, count, _ in held))
+            StageSum(
+                stage_id=stage_id, batches=len(held), records=sum(count for _, count, _ in held)
+            )
             for stage_id in stage_ids
             for held in [self.model.stages.get(stage_id, {"held": []})["held"]]
         ]
@@ -275,21 +321,32 @@ class Run:
         assert (done.code, done.result) == expected
 
     def settle(self, number: int) -> None:
-        """Commit as a well-behaved writer does: all stages of one transaction, then the same again."""
+        """Commit as a well-behaved writer does: all stages of one transaction, then the same
+        again."""
         stage = self.model.stages.get(self.stage_id(number))
         if stage is not None:
             writer, sequence = stage["of"]
-            ids = [stage_id for stage_id, other in self.model.stages.items() if other["of"] == stage["of"]]
+            ids = [
+                stage_id
+                for stage_id, other in self.model.stages.items()
+                if other["of"] == stage["of"]
+            ]
             sums = self.sums(ids)
             for _ in range(2):
                 expected = self.model.commit(writer, sequence, sums)
-                done = self.log.run(CommitTransaction(writer_id=writer, sequence=sequence, stages=tuple(sums)))
+                done = self.log.run(
+                    CommitTransaction(writer_id=writer, sequence=sequence, stages=tuple(sums))
+                )
                 assert (done.code, done.result) == expected
 
     def abort(self, writer: str, sequence: int, numbers: list[int]) -> None:
         ids = tuple(self.stage_id(number) for number in numbers)
         self.log.run(AbortTransaction(writer_id=writer, sequence=sequence, stage_ids=ids))
-        gone = {i for i, s in self.model.stages.items() if s["of"] == (writer, sequence) and (not ids or i in ids)}
+        gone = {
+            i
+            for i, s in self.model.stages.items()
+            if s["of"] == (writer, sequence) and (not ids or i in ids)
+        }
         self.model.stages = {i: s for i, s in self.model.stages.items() if i not in gone}
 
     def expire(self, later: int) -> None:
@@ -300,19 +357,28 @@ class Run:
         for name in list(self.model.sessions):
             if name not in known:
                 session = self.model.sessions.pop(name)
-                assert not session["used"], "a session that was used since the last expiry must not be forgotten"
+                assert not session["used"], (
+                    "a session that was used since the last expiry must not be forgotten"
+                )
         if later == SESSION_MS:
             for session in self.model.sessions.values():
                 session["used"] = False
 
     def mark(self, name: str, number: int, offset: int) -> None:
-        self.told(CommitOffsets(consumer_group="g", offsets={name: {number: offset}}), name, number, offset)
+        self.told(
+            CommitOffsets(consumer_group="g", offsets={name: {number: offset}}),
+            name,
+            number,
+            offset,
+        )
 
     def tell(self, name: str, number: int, offset: int, right: bool) -> None:
         there = self.log.catalog.topics_state.by_name.get(name)
         log_id = there.log_id if there is not None and right else "another"
         offsets = {name: {number: offset}}
-        command = CommitProgress(consumer_group="g", offsets=offsets, log_ids={name: log_id}, time_ms=self.now)
+        command = CommitProgress(
+            consumer_group="g", offsets=offsets, log_ids={name: log_id}, time_ms=self.now
+        )
         self.told(command, name, number if right else 9, offset)
 
     def hold(self, hold: bool) -> None:
@@ -339,9 +405,15 @@ class Run:
     def ends_of(self, topic_id: int, number: int) -> Iterator[tuple[int, int]]:
         """(end offset, entry) of each batch."""
         batches = self.model.batches[topic_id, number]
-        return zip(itertools.accumulate(count for count, _ in batches), (index for _, index in batches), strict=True)
+        return zip(
+            itertools.accumulate(count for count, _ in batches),
+            (index for _, index in batches),
+            strict=True,
+        )
 
-    def told(self, command: CommitOffsets | CommitProgress, name: str, number: int, offset: int) -> None:
+    def told(
+        self, command: CommitOffsets | CommitProgress, name: str, number: int, offset: int
+    ) -> None:
         code = self.log.run(command).code
         topic_id, partitions = self.model.topics.get(name, (0, 0))
         if number >= partitions:

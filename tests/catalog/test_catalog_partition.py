@@ -49,7 +49,9 @@ def begin_after(batches: list[Batch], index: int) -> int:
 
 
 @given(BATCHES, st.data())
-def test_find_gives_the_batches_that_a_look_at_each_gives(rows: list[Any], data: st.DataObject) -> None:
+def test_find_gives_the_batches_that_a_look_at_each_gives(
+    rows: list[Any], data: st.DataObject
+) -> None:
     partition, batches = build(rows)
     partition.drop_before(dropped := data.draw(st.integers(0, 2 * len(rows) + 2)))
     kept = batches[begin_after(batches, dropped) :]
@@ -75,7 +77,9 @@ def test_find_gives_the_batches_that_a_look_at_each_gives(rows: list[Any], data:
 
 
 @given(BATCHES, st.integers(0, 300), st.integers(1, 3))
-def test_readers_that_go_on_see_every_batch_once(rows: list[Any], max_bytes: int, readers: int) -> None:
+def test_readers_that_go_on_see_every_batch_once(
+    rows: list[Any], max_bytes: int, readers: int
+) -> None:
     """Several at once, each at its own pace, while batches are added and dropped."""
     partition, batches = build(rows)
     places = [0] * readers
@@ -98,7 +102,9 @@ def test_readers_that_go_on_see_every_batch_once(rows: list[Any], max_bytes: int
 def test_time_finds_the_first_batch_that_new(rows: list[Any], data: st.DataObject) -> None:
     partition, batches = build(rows)
     time = data.draw(st.integers(-21, 21))
-    assert partition.offset_for_time(time) == next((batch.base for batch in batches if batch.time >= time), -1)
+    assert partition.offset_for_time(time) == next(
+        (batch.base for batch in batches if batch.time >= time), -1
+    )
     partition.drop_before(dropped := data.draw(st.integers(0, 2 * len(rows) + 2)))
     kept = batches[begin_after(batches, dropped) :]
     found = partition.offset_for_time(time)
@@ -107,7 +113,9 @@ def test_time_finds_the_first_batch_that_new(rows: list[Any], data: st.DataObjec
 
 
 @given(BATCHES, st.data())
-def test_split_cuts_at_batch_borders_into_pieces_of_the_size_asked_for(rows: list[Any], data: st.DataObject) -> None:
+def test_split_cuts_at_batch_borders_into_pieces_of_the_size_asked_for(
+    rows: list[Any], data: st.DataObject
+) -> None:
     partition, batches = build(rows)
     whole = batches[-1].end
     start = data.draw(st.integers(0, whole))
@@ -121,7 +129,9 @@ def test_split_cuts_at_batch_borders_into_pieces_of_the_size_asked_for(rows: lis
     assert ends == sorted(set(ends))
     assert ends[-1] == end
     assert set(ends[:-1]) <= {batch.base for batch in batches}
-    assert sum(size for _, size in cuts) == sum(b.size for b in batches if b.end > start and b.base < end)
+    assert sum(size for _, size in cuts) == sum(
+        b.size for b in batches if b.end > start and b.base < end
+    )
     assert all(target <= size < target + 100 for _, size in cuts[:-1])
     few = partition.split(start, end, target, 2)
     assert few == cuts[:2]
@@ -199,4 +209,6 @@ def test_the_batches_of_a_range_of_entries_are_those_that_lie_there_whenever_the
     partition, batches = build(rows)
     first = data.draw(st.integers(0, 2 * len(rows)))
     last = data.draw(st.integers(first, 2 * len(rows)))
-    assert partition.batches_of(first, last) == [(b.base, b.count) for b in batches if first <= b.index <= last]
+    assert partition.batches_of(first, last) == [
+        (b.base, b.count) for b in batches if first <= b.index <= last
+    ]

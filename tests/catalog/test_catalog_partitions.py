@@ -1,4 +1,5 @@
-"""Partitions get an object when they are used: a command that makes 10,000 of them does no work for each."""
+"""Partitions get an object when they are used: a command that makes 10,000 of them does no work for
+each."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ WIDE = 2 << 32
 
 def wide(log: Any) -> Catalog:
     """A catalog with a topic of many partitions, of which the last but one has a record."""
-    assert log.run(CreateTopic(name="wide", log_id="wide", partitions=MANY - 1)).code is Code.SUCCESS
+    assert (
+        log.run(CreateTopic(name="wide", log_id="wide", partitions=MANY - 1)).code is Code.SUCCESS
+    )
     assert log.run(AddPartitions(name="wide", partitions=MANY)).code is Code.SUCCESS
     assert log.data(3, topic_id=2, partition=MANY - 2).base_offset == 0
     catalog: Catalog = log.catalog

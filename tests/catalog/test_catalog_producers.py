@@ -129,7 +129,9 @@ def test_more_results_than_the_limit_forget_the_longest_unused_sessions() -> Non
     assert set(producers.by_name) == {"p1"}
 
 
-def test_session_with_more_results_than_the_limit_is_not_forgotten_while_it_is_the_only_one() -> None:
+def test_session_with_more_results_than_the_limit_is_not_forgotten_while_it_is_the_only_one() -> (
+    None
+):
     producers = Producers(max_results=10)
     only = producers.init(0, "p", 0).producer_id
     for sequence in range(20):
@@ -177,9 +179,14 @@ def test_leader_checks_before_it_proposes_what_is_certain_already(
     log.data(4)
     log.data(3, producer=p)
     parts = {
-        "kind": BodyKind.DATA, "topic_id": 1, "count": 3, "producer_id": p[0], "producer_epoch": p[1], "sequence": 0,
+        "kind": BodyKind.DATA,
+        "topic_id": 1,
+        "count": 3,
+        "producer_id": p[0],
+        "producer_epoch": p[1],
+        "sequence": 0,
         **change,
-    }  # fmt: skip
+    }
     answer = log.catalog.check_append(BodyHeader(**parts))
     assert (None if answer is None else answer.code) == code
     if code is Code.SUCCESS:

@@ -1,4 +1,5 @@
-"""How far the queues of a RocketMQ commit log have come: the same on every node, and whoever leads."""
+"""How far the queues of a RocketMQ commit log have come: the same on every node, and whoever
+leads."""
 
 from __future__ import annotations
 
@@ -33,9 +34,13 @@ def test_a_leader_settles_what_comes_behind_what_is_applied() -> None:
 def test_a_snapshot_carries_the_queues(log: Any) -> None:
     log.noop()
     plain = log.catalog.snapshot()
-    assert b"queues" not in plain, "a log without messages has the same snapshots as before there were any"
+    assert b"queues" not in plain, (
+        "a log without messages has the same snapshots as before there were any"
+    )
     first = log.catalog.applied_index + 1
-    for number, (topic, queue_id, offset) in enumerate((("t", 0, 0), ("%RETRY%g", 3, 0), ("t", 0, 1), ("t", 1, -1))):
+    for number, (topic, queue_id, offset) in enumerate(
+        (("t", 0, 0), ("%RETRY%g", 3, 0), ("t", 0, 1), ("t", 1, -1))
+    ):
         log.catalog.apply_message(first + number, topic, queue_id, offset, 1000 + number)
     assert log.catalog.applied_index == first + 3
     data = log.catalog.snapshot()

@@ -31,21 +31,37 @@ def typed(log: Any) -> Any:
     return log
 
 
-def evolve(log: Any, base: int, columns: Columns | str, topic: str = "rows", log_id: str = "L") -> CommandResult:
+def evolve(
+    log: Any, base: int, columns: Columns | str, topic: str = "rows", log_id: str = "L"
+) -> CommandResult:
     text = columns if isinstance(columns, str) else columns.text
     return log.run(EvolveSchema(topic=topic, log_id=log_id, base_version=base, schema=text))  # type: ignore[no-any-return]
 
 
-def send(log: Any, version: int, topic_id: int = 2, stage: int | None = None, sequence: int = 0) -> DataResult:
+def send(
+    log: Any, version: int, topic_id: int = 2, stage: int | None = None, sequence: int = 0
+) -> DataResult:
     header = BodyHeader(
-        BodyKind.DATA, topic_id, 1, 1, 0, 0, stage or 0, 0, sequence, Codec.NONE,
-        Flag.STAGED if stage else Flag(0), version,
-    )  # fmt: skip
+        BodyKind.DATA,
+        topic_id,
+        1,
+        1,
+        0,
+        0,
+        stage or 0,
+        0,
+        sequence,
+        Codec.NONE,
+        Flag.STAGED if stage else Flag(0),
+        version,
+    )
     refused = log.catalog.check_append(header)
     log.entries.append((log.pos, 100, header, 1))
     log.pos += 212
     result = log.catalog.apply_data(len(log.entries) - 1, *log.entries[-1])
-    assert refused is None or refused == result, "what a leader refuses at once is what the log says"
+    assert refused is None or refused == result, (
+        "what a leader refuses at once is what the log says"
+    )
     return result  # type: ignore[no-any-return]
 
 
@@ -56,7 +72,9 @@ def test_versions_count_up_and_each_one_stays(typed: Any) -> None:
     assert typed.catalog.schemas.by_topic == {2: [A.text, AB.text, WIDE.text]}
 
 
-def test_of_two_writers_that_evolve_at_once_the_first_is_taken_and_the_second_is_told(typed: Any) -> None:
+def test_of_two_writers_that_evolve_at_once_the_first_is_taken_and_the_second_is_told(
+    typed: Any,
+) -> None:
     evolve(typed, 0, A)
     assert evolve(typed, 1, AB).result["accepted"]
     assert evolve(typed, 1, AC).result == {"accepted": False, "version": 2, "schema": AB.text}
@@ -77,14 +95,17 @@ def test_two_writers_of_the_same_first_columns_share_a_version(typed: Any) -> No
     assert evolve(typed, 0, A).result == evolve(typed, 0, A).result
 
 
-@pytest.mark.parametrize(("columns", "more", "code"), [
-    (AC, {}, Code.SCHEMA_MISMATCH),
-    (Columns((Field("a", Atom("string")), *AB.fields[1:])), {}, Code.SCHEMA_MISMATCH),
-    ("{}", {}, Code.MALFORMED),
-    (WIDE, {"topic": "t", "log_id": "t-0"}, Code.SCHEMA_MISMATCH),
-    (WIDE, {"topic": "nobody"}, Code.UNKNOWN_TOPIC),
-    (WIDE, {"log_id": "another life"}, Code.UNKNOWN_TOPIC),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("columns", "more", "code"),
+    [
+        (AC, {}, Code.SCHEMA_MISMATCH),
+        (Columns((Field("a", Atom("string")), *AB.fields[1:])), {}, Code.SCHEMA_MISMATCH),
+        ("{}", {}, Code.MALFORMED),
+        (WIDE, {"topic": "t", "log_id": "t-0"}, Code.SCHEMA_MISMATCH),
+        (WIDE, {"topic": "nobody"}, Code.UNKNOWN_TOPIC),
+        (WIDE, {"log_id": "another life"}, Code.UNKNOWN_TOPIC),
+    ],
+)
 def test_a_change_that_cannot_be_is_refused_and_changes_nothing(
     typed: Any, columns: Columns | str, more: dict[str, str], code: Code
 ) -> None:
@@ -113,7 +134,9 @@ def test_a_transaction_that_began_before_a_change_commits_behind_it(typed: Any) 
     evolve(typed, 0, A)
     stage = typed.stage()
     assert send(typed, 1, stage=stage).code is Code.SUCCESS
-    assert send(typed, 2, stage=stage, sequence=1).code is Code.SCHEMA_MISMATCH, "staged batches are looked at too"
+    assert send(typed, 2, stage=stage, sequence=1).code is Code.SCHEMA_MISMATCH, (
+        "staged batches are looked at too"
+    )
     evolve(typed, 1, AB)
     assert send(typed, 2, stage=stage, sequence=1).code is Code.SUCCESS
     assert typed.commit((stage, 2, 2)).result["offsets"] == {"rows": {1: [0, 2]}}
@@ -138,13 +161,20 @@ def test_a_snapshot_keeps_schemas_and_what_they_refuse(typed: Any) -> None:
     data = typed.catalog.snapshot()
     typed.catalog = Catalog.restore(data, typed.tables)
     assert typed.catalog.snapshot() == data
-    assert [send(typed, version).code is Code.SUCCESS for version in (0, 1, 2, 3)] == [False, True, True, False]
+    assert [send(typed, version).code is Code.SUCCESS for version in (0, 1, 2, 3)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
     assert evolve(typed, 1, AC).result["accepted"] is False
     other = typed.replay(Catalog(MemoryTables()))
     assert other.digest() == typed.catalog.digest()
 
 
-def test_a_snapshot_from_before_there_were_schemas_is_read_and_one_without_any_is_as_it_was(log: Any) -> None:
+def test_a_snapshot_from_before_there_were_schemas_is_read_and_one_without_any_is_as_it_was(
+    log: Any,
+) -> None:
     data = log.catalog.snapshot()
     size = struct.unpack_from("<I", data, 8)[0]
     meta = json.loads(data[20 : 20 + size])

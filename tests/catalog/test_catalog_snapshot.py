@@ -38,10 +38,15 @@ def test_restored_catalog_has_the_same_state_and_goes_on_the_same_way(log: Any) 
         assert getattr(restored, kept) == getattr(log.catalog, kept)
     assert restored.producers.results == log.catalog.producers.results == 3
     log.catalog = restored
-    (retired,) = (entry[0].log_id for entry in log.entries if entry and getattr(entry[0], "name", "") == "gone"
-                  and hasattr(entry[0], "log_id"))  # fmt: skip
+    (retired,) = (
+        entry[0].log_id
+        for entry in log.entries
+        if entry and getattr(entry[0], "name", "") == "gone" and hasattr(entry[0], "log_id")
+    )
     assert log.run(CreateTopic(name="gone", log_id=retired)).code is Code.TOPIC_EXISTS
-    assert log.data(5, producer=(1, 0), sequence=1).base_offset == 5, "still known after a restart (B24)"
+    assert log.data(5, producer=(1, 0), sequence=1).base_offset == 5, (
+        "still known after a restart (B24)"
+    )
     assert log.commit(writer="done", sequence=7).result["offsets"] == {"t": {0: [15, 16]}}
     stage = min(log.catalog.transactions.stages)
     assert log.data(2, stage=stage, sequence=2).code is Code.SUCCESS
@@ -76,7 +81,10 @@ def test_rows_that_came_after_the_snapshot_are_cut_off_and_come_again(log: Any) 
     for where in (1, 0), (1, 1), (3, 0):
         before = log.spans(*where)
         log.data(2, topic_id=where[0], partition=where[1])
-        assert log.spans(*where) == [*before, (log.catalog.end_offset(*where) - 2, 2, log.catalog.applied_index)]
+        assert log.spans(*where) == [
+            *before,
+            (log.catalog.end_offset(*where) - 2, 2, log.catalog.applied_index),
+        ]
 
 
 def test_catalog_that_starts_empty_removes_the_rows_of_a_life_before(log: Any) -> None:
@@ -89,7 +97,9 @@ def test_catalog_that_starts_empty_removes_the_rows_of_a_life_before(log: Any) -
     assert log.spans() == [(0, 5, 1), (5, 6, 2), (11, 7, 3)]
 
 
-def test_topic_deleted_after_the_snapshot_is_there_again_until_the_replay_deletes_it(log: Any) -> None:
+def test_topic_deleted_after_the_snapshot_is_there_again_until_the_replay_deletes_it(
+    log: Any,
+) -> None:
     log.data(5)
     data = log.catalog.snapshot()
     log.run(DeleteTopic(name="t"))

@@ -39,7 +39,8 @@ def test_rows_behind_the_cut_go_and_new_ones_take_their_numbers(table: Table) ->
 
 
 def test_cut_below_the_front_leaves_an_empty_table_that_begins_there(table: Table) -> None:
-    """A snapshot can be older than what was deleted since: the rows between come again with the replay."""
+    """A snapshot can be older than what was deleted since: the rows between come again with the
+    replay."""
     table.drop_front(8)
     table.truncate(3)
     assert (table.begin, table.end) == (3, 3)

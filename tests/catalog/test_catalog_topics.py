@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from dledger.errors import TopicNotFound
-from dledger.protocol.messages.catalog_commands import AddPartitions, CommitOffsets, CreateTopic, DeleteTopic
+from dledger.protocol.messages.catalog_commands import (
+    AddPartitions,
+    CommitOffsets,
+    CreateTopic,
+    DeleteTopic,
+)
 from dledger.protocol.messages.codes import Code
 
 
@@ -60,7 +65,9 @@ def test_topic_with_more_partitions_keeps_its_records_and_takes_more(log: Any) -
     assert (grown.code, grown.result["partitions"]) == (Code.SUCCESS, 4)
     assert log.data(5, partition=3).base_offset == 0
     assert log.data(5, partition=1).base_offset == 5
-    assert log.run(AddPartitions(name="t", partitions=4)) == grown, "a repeat, or another one's wish for the same"
+    assert log.run(AddPartitions(name="t", partitions=4)) == grown, (
+        "a repeat, or another one's wish for the same"
+    )
     assert log.data(5, partition=3).base_offset == 5
 
 
@@ -158,7 +165,8 @@ def test_consumer_group_offsets_go_with_their_topic(log: Any) -> None:
 
 
 def test_applying_knows_no_total_of_topics(log: Any) -> None:
-    """What a log that was written before there were limits means must not change: only a leader refuses, beforehand."""
+    """What a log that was written before there were limits means must not change: only a leader
+    refuses, beforehand."""
     for number in range(10_050):
         assert create(log, f"x{number}", f"id-{number}").code is Code.SUCCESS
     assert len(log.catalog.topics()) == 10_051

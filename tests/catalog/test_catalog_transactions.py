@@ -29,7 +29,11 @@ def test_staged_batches_have_no_offsets_until_the_commit_gives_them_all(log: Any
     assert log.catalog.end_offset(1, 0) == 2
     done = log.commit((first, 3, 13), (second, 1, 5))
     assert done.code is Code.SUCCESS
-    assert done.result == {"repeated": False, "offsets": {"t": {0: [2, 14], 1: [0, 6]}}, "records": 18}
+    assert done.result == {
+        "repeated": False,
+        "offsets": {"t": {0: [2, 14], 1: [0, 6]}},
+        "records": 18,
+    }
     assert log.spans() == [(0, 2, 5), (2, 3, 4), (5, 4, 6), (9, 5, 3)]
     assert log.spans(partition=1) == [(0, 6, 7)]
 
@@ -78,15 +82,22 @@ def test_empty_transaction_commits(log: Any) -> None:
 
 def test_stages_of_failed_attempts_are_dropped_by_the_commit(log: Any) -> None:
     lost, kept, older, other, next_one = (
-        log.stage(sequence=1), log.stage(sequence=1), log.stage(sequence=0), log.stage("x"), log.stage(sequence=2),
-    )  # fmt: skip
+        log.stage(sequence=1),
+        log.stage(sequence=1),
+        log.stage(sequence=0),
+        log.stage("x"),
+        log.stage(sequence=2),
+    )
     for stage in (lost, kept, older, other, next_one):
         log.data(1, stage=stage)
     log.commit((kept, 1, 1), sequence=1)
     for stage, code in [
-        (lost, Code.UNKNOWN_STAGE), (kept, Code.UNKNOWN_STAGE), (older, Code.UNKNOWN_STAGE), (other, Code.SUCCESS),
+        (lost, Code.UNKNOWN_STAGE),
+        (kept, Code.UNKNOWN_STAGE),
+        (older, Code.UNKNOWN_STAGE),
+        (other, Code.SUCCESS),
         (next_one, Code.SUCCESS),
-    ]:  # fmt: skip
+    ]:
         assert log.data(1, stage=stage, sequence=1).code is code
     assert log.catalog.end_offset(1, 0) == 1
 
@@ -101,7 +112,9 @@ def test_staged_batch_repeated_counts_once_and_a_gap_is_refused(log: Any) -> Non
 
 
 @pytest.mark.parametrize(("batches", "records"), [(1, 5), (2, 9), (3, 10), (2, 11)])
-def test_commit_of_a_stage_that_holds_something_else_is_refused(log: Any, batches: int, records: int) -> None:
+def test_commit_of_a_stage_that_holds_something_else_is_refused(
+    log: Any, batches: int, records: int
+) -> None:
     stage = log.stage()
     log.data(5, stage=stage)
     log.data(5, stage=stage, sequence=1)
@@ -114,9 +127,12 @@ def test_commit_with_one_stage_that_is_wrong_changes_nothing(log: Any) -> None:
     good, foreign, other = log.stage(), log.stage("x"), log.stage(sequence=1)
     log.data(5, stage=good)
     for wrong, code in [
-        ((foreign, 0, 0), Code.TRANSACTION_CONFLICT), ((other, 0, 0), Code.TRANSACTION_CONFLICT),
-        ((999, 0, 0), Code.UNKNOWN_STAGE), ((good, 1, 5), Code.MALFORMED), ((good, 0, 0), Code.MALFORMED),
-    ]:  # fmt: skip
+        ((foreign, 0, 0), Code.TRANSACTION_CONFLICT),
+        ((other, 0, 0), Code.TRANSACTION_CONFLICT),
+        ((999, 0, 0), Code.UNKNOWN_STAGE),
+        ((good, 1, 5), Code.MALFORMED),
+        ((good, 0, 0), Code.MALFORMED),
+    ]:
         assert log.commit((good, 1, 5), wrong).code is code
     assert log.catalog.end_offset(1, 0) == 0
     assert log.commit((good, 1, 5)).code is Code.SUCCESS
@@ -131,7 +147,9 @@ def test_commit_to_a_topic_that_was_deleted_is_refused_as_a_whole(log: Any) -> N
     assert log.commit((stage, 2, 10)).code is Code.UNKNOWN_TOPIC
     assert log.catalog.end_offset(other, 0) == 0
     log.topic("t")
-    assert log.commit((stage, 2, 10)).code is Code.UNKNOWN_TOPIC, "the topic of that name now is another one"
+    assert log.commit((stage, 2, 10)).code is Code.UNKNOWN_TOPIC, (
+        "the topic of that name now is another one"
+    )
 
 
 def test_abort_drops_stages_and_never_undoes_a_commit(log: Any) -> None:
@@ -208,13 +226,24 @@ def test_writers_beyond_the_limit_forget_the_oldest_commit_first() -> None:
         transactions.commit(index, CommitTransaction(writer_id=f"w{index}", sequence=0))
     transactions.commit(10, CommitTransaction(writer_id="w0", sequence=1))
     transactions.commit(11, CommitTransaction(writer_id="one more", sequence=0))
-    assert sorted(transactions.writers.by_name) == ["one more", "w0", *[f"w{index}" for index in range(2, 10)]]
+    assert sorted(transactions.writers.by_name) == [
+        "one more",
+        "w0",
+        *[f"w{index}" for index in range(2, 10)],
+    ]
 
 
 def test_open_stages_are_described_for_people(log: Any) -> None:
     stage = log.stage(timeout_ms=500, time_ms=1000)
     log.data(5, stage=stage)
     assert log.catalog.transactions.describe() == [
-        {"stage_id": stage, "writer_id": "w", "sequence": 0, "label": "l", "batches": 1, "records": 5,
-         "deadline_ms": 1500}
-    ]  # fmt: skip
+        {
+            "stage_id": stage,
+            "writer_id": "w",
+            "sequence": 0,
+            "label": "l",
+            "batches": 1,
+            "records": 5,
+            "deadline_ms": 1500,
+        }
+    ]

@@ -1,4 +1,5 @@
-"""Writers that are known by their rows: a repeat has the same ones, whoever has gone back is refused (P12)."""
+"""Writers that are known by their rows: a repeat has the same ones, whoever has gone back is
+refused (P12)."""
 
 from __future__ import annotations
 
@@ -73,7 +74,9 @@ def test_a_commit_by_the_former_name_counts_for_the_topics_that_it_wrote_to(log:
         given = {"writer_id": "q/t", "formerly": "q", "sequence": sequence}
         assert log.commit_write((repeat, 1, 5), rows=5, **given).code is code
     assert log.catalog.end_offset(1, 0) == 5
-    assert log.commit_write(rows=5, digest=2, writer_id="q/t", sequence=3).code is Code.REPLAY_MISMATCH
+    assert (
+        log.commit_write(rows=5, digest=2, writer_id="q/t", sequence=3).code is Code.REPLAY_MISMATCH
+    )
     fork = log.stage("q/other", 3)
     log.data(5, stage=fork, topic_id=2)
     done = log.commit_write((fork, 1, 5), rows=5, writer_id="q/other", formerly="q", sequence=3)
@@ -81,7 +84,8 @@ def test_a_commit_by_the_former_name_counts_for_the_topics_that_it_wrote_to(log:
 
 
 def test_a_write_of_which_tasks_have_staged_less_is_refused(log: Any) -> None:
-    """Tasks that were told that all is committed stage nothing; a commit must not take that for a write."""
+    """Tasks that were told that all is committed stage nothing; a commit must not take that for a
+    write."""
     stage = log.stage()
     log.data(5, stage=stage)
     for stages in ([(stage, 1, 5)], []):
@@ -89,9 +93,13 @@ def test_a_write_of_which_tasks_have_staged_less_is_refused(log: Any) -> None:
     assert log.commit_write((stage, 1, 5), rows=5).code is Code.SUCCESS
 
 
-@pytest.mark.parametrize("wrong", [{"digest": ""}, {"digest": "F" * 16}, {"records": -1}, {"formerly": "x" * 1025}])
+@pytest.mark.parametrize(
+    "wrong", [{"digest": ""}, {"digest": "F" * 16}, {"records": -1}, {"formerly": "x" * 1025}]
+)
 def test_counts_and_digests_that_cannot_be_are_refused(log: Any, wrong: dict[str, Any]) -> None:
-    command = CommitWrite(**{"writer_id": "w", "sequence": 0, "records": 0, "digest": DIGEST, **wrong})
+    command = CommitWrite(
+        **{"writer_id": "w", "sequence": 0, "records": 0, "digest": DIGEST, **wrong}
+    )
     assert log.run(command).code is Code.MALFORMED
 
 
@@ -105,16 +113,23 @@ def test_a_restored_catalog_knows_digests_and_forgotten_writers(log: Any) -> Non
     assert set(log.catalog.transactions.writers.by_name) == {"w", "new"}
     assert log.commit_write(rows=5, sequence=4).result["committed_ms"] == 7000
     for name in ("w", "old"):
-        assert log.commit_write(rows=5, digest=2, sequence=4, writer_id=name).code is Code.REPLAY_MISMATCH
+        assert (
+            log.commit_write(rows=5, digest=2, sequence=4, writer_id=name).code
+            is Code.REPLAY_MISMATCH
+        )
         assert log.commit_write(rows=5, sequence=3, writer_id=name).code is Code.REPLAY_MISMATCH
 
 
 def small(most: int) -> Transactions:
-    return Transactions({1 << 32: Partition(MemoryTables(), "t", 1, 0)}.get, set(), max_writers=most)
+    return Transactions(
+        {1 << 32: Partition(MemoryTables(), "t", 1, 0)}.get, set(), max_writers=most
+    )
 
 
 def commit(transactions: Transactions, index: int, name: str, sequence: int = 0) -> None:
-    transactions.commit_write(index, CommitWrite(writer_id=name, sequence=sequence, digest=DIGEST), 0)
+    transactions.commit_write(
+        index, CommitWrite(writer_id=name, sequence=sequence, digest=DIGEST), 0
+    )
 
 
 def test_batch_jobs_give_way_first_and_leave_nothing() -> None:
@@ -131,7 +146,9 @@ def test_a_stream_that_gave_way_is_still_known_by_its_last_batch() -> None:
     for index, name in enumerate(("spark/a/t", "spark/b/t", "spark/c/t")):
         commit(transactions, index, name, 7)
     assert "spark/a/t" not in transactions.writers.by_name
-    opened = transactions.open(9, OpenStage(writer_id="spark/a/t", sequence=7, label="", timeout_ms=5), 0)
+    opened = transactions.open(
+        9, OpenStage(writer_id="spark/a/t", sequence=7, label="", timeout_ms=5), 0
+    )
     assert opened.result["committed"] is True
     plain = transactions.commit(10, CommitTransaction(writer_id="spark/a/t", sequence=6))
     assert plain.result["repeated"] is True
@@ -139,9 +156,9 @@ def test_a_stream_that_gave_way_is_still_known_by_its_last_batch() -> None:
     assert transactions.commit_write(11, other, 0).code is Code.REPLAY_MISMATCH
     commit(transactions, 12, "spark/a/t", 8)
     assert transactions.writers.by_name["spark/a/t"].sequence == 8
-    assert transactions.open(13, OpenStage(writer_id="spark/new/t", sequence=0, label="", timeout_ms=5), 0).result == {
-        "stage_id": 13
-    }
+    assert transactions.open(
+        13, OpenStage(writer_id="spark/new/t", sequence=0, label="", timeout_ms=5), 0
+    ).result == {"stage_id": 13}
 
 
 def test_a_former_name_that_gave_way_counts_for_any_topic() -> None:

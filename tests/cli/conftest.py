@@ -22,7 +22,10 @@ def stopped_node(tmp_path: Path) -> Path:
     """The directory of a node that holds three records and does not run."""
     path = tmp_path / "log"
     small = {"segment_bytes": 16 << 20, "index_file_bytes": 1 << 20}
-    with EmbeddedGroup(path, replicas=1, **small) as group, Client(group.bootstrap_servers) as client:
+    with (
+        EmbeddedGroup(path, replicas=1, **small) as group,
+        Client(group.bootstrap_servers) as client,
+    ):
         client.create_topic("t")
         for value in (b"first", b"second", b"third"):
             client.append("t", value)

@@ -36,10 +36,13 @@ def orders(group: EmbeddedGroup) -> EmbeddedGroup:
         client.create_topic("my.orders", 2)
         for partition in range(2):
             client.append(
-                "my.orders", [b"%d-%d" % (partition, n) for n in range(20)], keys=[b"k%d" % n for n in range(20)],
-                headers=[[("TAGS", b"t%d" % (n % 3))] for n in range(20)], partition=partition,
+                "my.orders",
+                [b"%d-%d" % (partition, n) for n in range(20)],
+                keys=[b"k%d" % n for n in range(20)],
+                headers=[[("TAGS", b"t%d" % (n % 3))] for n in range(20)],
+                partition=partition,
                 timestamps=[1_700_000_000_000_000 + 2000 * n + 1000 * partition for n in range(20)],
-            )  # fmt: skip
+            )
     return group
 
 
@@ -49,7 +52,16 @@ def test_a_topic_is_exported_with_its_partitions_keys_headers_and_times(
     orders: EmbeddedGroup, tmp_path: Path, form: str
 ) -> None:
     target = tmp_path / "store"
-    words = ("--format", form, "-b", orders.bootstrap_servers, "--topic", "my.orders", "--file-size", "8192")
+    words = (
+        "--format",
+        form,
+        "-b",
+        orders.bootstrap_servers,
+        "--topic",
+        "my.orders",
+        "--file-size",
+        "8192",
+    )
     done = run(str(target), *words, "--as", "orders", "--broker", "10.0.0.1:10911")
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout)
@@ -57,9 +69,12 @@ def test_a_topic_is_exported_with_its_partitions_keys_headers_and_times(
     assert report["queues"][1] == {"queue": 1, "begin_offset": 0, "end_offset": 20}
     found = read_all(target)
     assert [(r["queue_id"], r["queue_offset"], r["body"], r["keys"], r["tags"]) for r in found] == [
-        (n % 2, n // 2, b"%d-%d" % (n % 2, n // 2), f"k{n // 2}", f"t{n // 2 % 3}") for n in range(40)
+        (n % 2, n // 2, b"%d-%d" % (n % 2, n // 2), f"k{n // 2}", f"t{n // 2 % 3}")
+        for n in range(40)
     ]
-    assert [row["store_timestamp"].timestamp() for row in found] == [1_700_000_000 + n / 1000 for n in range(40)]  # type: ignore[attr-defined]
+    assert [row["store_timestamp"].timestamp() for row in found] == [
+        1_700_000_000 + n / 1000 for n in range(40)
+    ]  # type: ignore[attr-defined]
     assert {row["store_host"] for row in found} == {"10.0.0.1:10911"}
     again = run(str(target), *words, "--as", "orders")
     assert again.exit_code == 2
@@ -81,7 +96,9 @@ def test_a_stopped_node_s_log_is_exported_entry_by_entry_and_again_gives_the_sam
     stopped_node: Path, tmp_path: Path
 ) -> None:
     target = tmp_path / "ledger"
-    done = run(str(target), "--format", "dledger", "--node", str(stopped_node), "--file-size", "1048576")
+    done = run(
+        str(target), "--format", "dledger", "--node", str(stopped_node), "--file-size", "1048576"
+    )
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout)
     entries = read_all(target, "dledger")
@@ -100,11 +117,16 @@ def test_a_stopped_node_s_log_is_exported_entry_by_entry_and_again_gives_the_sam
         (["--format", "rocketmq"], "what to export"),
         (["--format", "rocketmq", "--node", "n0"], "--node is for --format dledger"),
         (["--format", "dledger", "--node", "n0", "--self-id", "../x"], "--self-id"),
-        (["--format", "rocketmq", "-b", "127.0.0.1:1", "--topic", "t", "--broker", "host"], "--broker host"),
+        (
+            ["--format", "rocketmq", "-b", "127.0.0.1:1", "--topic", "t", "--broker", "host"],
+            "--broker host",
+        ),
         (["--format", "dledger", "--node", "nowhere"], "does not exist"),
     ],
 )
-def test_what_cannot_be_exported_is_refused_with_a_word_on_it(tmp_path: Path, words: list[str], says: str) -> None:
+def test_what_cannot_be_exported_is_refused_with_a_word_on_it(
+    tmp_path: Path, words: list[str], says: str
+) -> None:
     done = run(str(tmp_path / "out"), *words)
     assert done.exit_code == 2
     assert says in done.stderr
@@ -148,8 +170,20 @@ def test_what_somebody_else_has_put_there_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("self_id", ["n", "nn0", "0", "broker", "n2147483647", "n0x", "n-1"])
-def test_a_self_id_that_a_broker_does_not_start_with_is_refused(tmp_path: Path, self_id: str) -> None:
-    done = run(str(tmp_path / "out"), "--format", "dledger", "-b", "127.0.0.1:1", "--topic", "t", "--self-id", self_id)
+def test_a_self_id_that_a_broker_does_not_start_with_is_refused(
+    tmp_path: Path, self_id: str
+) -> None:
+    done = run(
+        str(tmp_path / "out"),
+        "--format",
+        "dledger",
+        "-b",
+        "127.0.0.1:1",
+        "--topic",
+        "t",
+        "--self-id",
+        self_id,
+    )
     assert done.exit_code == 2
     assert "one letter and a whole number" in done.stderr
     words = ["--format", "dledger", "--node", str(tmp_path), "--messages", "--self-id", self_id]
@@ -159,6 +193,14 @@ def test_a_self_id_that_a_broker_does_not_start_with_is_refused(tmp_path: Path, 
 
 
 def test_dledger_alone_takes_other_ids_than_a_broker(tmp_path: Path) -> None:
-    done = run(str(tmp_path / "out"), "--format", "dledger", "--node", str(tmp_path / "nowhere"), "--self-id", "broker")
+    done = run(
+        str(tmp_path / "out"),
+        "--format",
+        "dledger",
+        "--node",
+        str(tmp_path / "nowhere"),
+        "--self-id",
+        "broker",
+    )
     assert "--self-id" not in done.stderr
     assert "does not exist" in done.stderr

@@ -40,7 +40,12 @@ def test_topic_is_created_listed_and_deleted(group: EmbeddedGroup) -> None:
     ends = [(row["topic"], row["partition"], row["end_offset"]) for row in listed]
     assert ends == [("orders", 0, 0), ("orders", 1, 0)]
     assert "orders" in out("topics", "list", "-b", servers)
-    assert json.loads(out("topics", "alter", "orders", "--partitions", "3", "--json", "-b", servers))["partitions"] == 3
+    assert (
+        json.loads(out("topics", "alter", "orders", "--partitions", "3", "--json", "-b", servers))[
+            "partitions"
+        ]
+        == 3
+    )
     fewer = run("topics", "alter", "orders", "--partitions", "1", "-b", servers)
     assert fewer.exit_code == 2
     assert "records stay in their partition" in fewer.stderr
@@ -48,7 +53,9 @@ def test_topic_is_created_listed_and_deleted(group: EmbeddedGroup) -> None:
     assert json.loads(out("topics", "list", "--json", "-b", servers)) == []
 
 
-def test_topics_show_their_type_and_a_typed_one_its_columns_of_any_version(group: EmbeddedGroup) -> None:
+def test_topics_show_their_type_and_a_typed_one_its_columns_of_any_version(
+    group: EmbeddedGroup,
+) -> None:
     servers = group.bootstrap_servers
     first = (Field("id", Atom("long"), nullable=False), Field("at", Atom("timestamp")))
     with Client(servers) as client:
@@ -60,9 +67,14 @@ def test_topics_show_their_type_and_a_typed_one_its_columns_of_any_version(group
         more = Columns((*first, Field("[path]", Array(Atom("string")))), key="id", time="at")
         client.evolve_schema(info, 1, more)
     listed = json.loads(out("topics", "list", "--json", "-b", servers))
-    assert [(row["topic"], row["type"], row["schema_version"], row["partition"]) for row in listed] == [
-        ("clicks", "typed", 2, 0), ("clicks", "typed", 2, 1), ("empty", "typed", 0, 0), ("plain", "raw", None, 0)
-    ]  # fmt: skip
+    assert [
+        (row["topic"], row["type"], row["schema_version"], row["partition"]) for row in listed
+    ] == [
+        ("clicks", "typed", 2, 0),
+        ("clicks", "typed", 2, 1),
+        ("empty", "typed", 0, 0),
+        ("plain", "raw", None, 0),
+    ]
     lines = [line.split() for line in out("topics", "list", "-b", servers).splitlines()]
     assert ["clicks", "typed", "v2", "0", "0", "0", "0"] in lines
     assert ["plain", "raw", "-", "0", "0", "2", "2"] in lines
@@ -70,10 +82,15 @@ def test_topics_show_their_type_and_a_typed_one_its_columns_of_any_version(group
     assert (told["type"], told["records"], len(told["partitions"])) == ("typed", 0, 2)
     assert told["settings"]["description"] == "who went [where]"
     assert told["schema"]["columns"] == [
-        {"name": "id", "type": "bigint", "nullable": False}, {"name": "at", "type": "timestamp", "nullable": True},
+        {"name": "id", "type": "bigint", "nullable": False},
+        {"name": "at", "type": "timestamp", "nullable": True},
         {"name": "[path]", "type": "array<string>", "nullable": True},
-    ]  # fmt: skip
-    assert (told["schema"]["version"], told["schema"]["key"], told["schema"]["time"]) == (2, "id", "at")
+    ]
+    assert (told["schema"]["version"], told["schema"]["key"], told["schema"]["time"]) == (
+        2,
+        "id",
+        "at",
+    )
     assert told["schema"]["spark"]["fields"][2]["type"]["elementType"] == "string"
     text = out("topics", "show", "clicks", "--schema-version", "1", "-b", servers)
     assert all(word in text for word in ("who went [where]", "v1 of v2", "event time", "bigint"))
@@ -84,7 +101,10 @@ def test_topics_show_their_type_and_a_typed_one_its_columns_of_any_version(group
     assert plain["partitions"][0]["newest"] == "2023-11-14T22:13:20.000001+00:00"
     assert plain["bytes"] == plain["partitions"][0]["bytes"] > 0
     assert "the first frame" in out("topics", "show", "empty", "-b", servers)
-    assert "has the versions 1 to 2" in run("topics", "show", "clicks", "--schema-version", "3", "-b", servers).stderr
+    assert (
+        "has the versions 1 to 2"
+        in run("topics", "show", "clicks", "--schema-version", "3", "-b", servers).stderr
+    )
     assert "is raw" in run("topics", "show", "plain", "--schema-version", "1", "-b", servers).stderr
     assert run("topics", "show", "nowhere", "-b", servers).exit_code == 2
     for name in ("plain", "clicks", "empty"):
@@ -110,13 +130,17 @@ def test_keys_go_in_and_out(group: EmbeddedGroup) -> None:
     lines = out("tail", "keyed", "--key-separator", "=", "-b", servers).splitlines()
     assert sorted(lines) == ["a=1", "a=3", "b=2", "c=4"]
     assert lines.index("a=1") < lines.index("a=3")
-    records = [json.loads(line) for line in out("tail", "keyed", "--json", "-b", servers).splitlines()]
+    records = [
+        json.loads(line) for line in out("tail", "keyed", "--json", "-b", servers).splitlines()
+    ]
     assert {record["key"]: record["partition"] for record in records}.keys() == {"a", "b", "c"}
     fields = {"topic", "partition", "offset", "timestamp", "key", "value", "headers"}
     assert all(set(record) == fields for record in records)
 
 
-def test_append_to_a_directory_makes_the_topic_and_to_addresses_does_not(group: EmbeddedGroup) -> None:
+def test_append_to_a_directory_makes_the_topic_and_to_addresses_does_not(
+    group: EmbeddedGroup,
+) -> None:
     result = run("append", "new", "--value", "x", "-b", group.bootstrap_servers)
     assert result.exit_code == 2
     assert "new" in result.stderr
@@ -152,11 +176,18 @@ def test_tail_of_what_is_not_there_says_what_is(group: EmbeddedGroup) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [["tail"], ["topics", "show"], ["topics", "alter", "--partitions", "9"], ["topics", "delete", "--yes"],
-     ["append", "--no-create", "--value", "x"]],
+    [
+        ["tail"],
+        ["topics", "show"],
+        ["topics", "alter", "--partitions", "9"],
+        ["topics", "delete", "--yes"],
+        ["append", "--no-create", "--value", "x"],
+    ],
     ids=lambda command: " ".join(command[:2]),
-)  # fmt: skip
-def test_topic_that_is_not_there_is_an_error_with_the_one_that_may_be_meant(group: EmbeddedGroup, command) -> None:
+)
+def test_topic_that_is_not_there_is_an_error_with_the_one_that_may_be_meant(
+    group: EmbeddedGroup, command
+) -> None:
     servers = group.bootstrap_servers
     out("topics", "create", "invoices", "--if-absent", "-b", servers)
     refused = run(*command, "invoice", "-b", servers)
@@ -188,16 +219,30 @@ def test_consumer_groups_show_how_far_they_are_behind(group: EmbeddedGroup) -> N
     (one,) = json.loads(out("groups", "--json", "-b", servers))
     assert (one["group"], one["partitions"], one["lag"], one["holds"]) == ("readers", 1, 2, False)
     (row,) = json.loads(out("groups", "readers", "--json", "-b", servers))
-    assert (row["topic"], row["partition"], row["offset"], row["end_offset"], row["lag"]) == ("read", 0, 1, 3, 2)
+    assert (row["topic"], row["partition"], row["offset"], row["end_offset"], row["lag"]) == (
+        "read",
+        0,
+        1,
+        3,
+        2,
+    )
     assert row["lag_bytes"] > 0
     assert row["lag_s"] > 0
     assert "readers" in out("groups", "-b", servers)
     assert "yes" in out("groups", "readers", "--hold", "-b", servers)
     assert "yes" not in out("groups", "readers", "--release", "-b", servers)
-    for unknown in (["reader"], ["reader", "--json"], ["reader", "--release"], ["reader", "--hold"]):
+    for unknown in (
+        ["reader"],
+        ["reader", "--json"],
+        ["reader", "--release"],
+        ["reader", "--hold"],
+    ):
         refused = run("groups", *unknown, "-b", servers)
         assert refused.exit_code == 2, unknown
-        assert "there is no group 'reader' (did you mean 'readers'?); there are: readers" in refused.stderr
+        assert (
+            "there is no group 'reader' (did you mean 'readers'?); there are: readers"
+            in refused.stderr
+        )
     assert "which group" in run("groups", "--release", "-b", servers).stderr
     assert "did you mean 'readers'" in run("groups", "reader", "--delete", "-b", servers).stderr
     assert out("groups", "readers", "--delete", "-b", servers) == "group readers is deleted\n"
@@ -213,7 +258,9 @@ def test_leadership_is_handed_to_the_node_that_is_named(group: EmbeddedGroup) ->
     assert "n9" in result.stderr
 
 
-def test_admit_lets_a_node_of_an_embedded_group_back_in_whose_directory_was_lost(tmp_path: Path) -> None:
+def test_admit_lets_a_node_of_an_embedded_group_back_in_whose_directory_was_lost(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "log"
     with EmbeddedGroup(path, replicas=3, segment_bytes=16 << 20, index_file_bytes=1 << 20) as group:
         with Client(group.bootstrap_servers) as client:
@@ -234,10 +281,22 @@ def test_admit_lets_a_node_of_an_embedded_group_back_in_whose_directory_was_lost
 
 
 def test_bench_measures_and_leaves_nothing_behind(group: EmbeddedGroup) -> None:
-    options = ["--sizes", "1000", "--in-flight", "1,8", "--seconds", "0.1", "--repeat", "1", "--json"]
+    options = [
+        "--sizes",
+        "1000",
+        "--in-flight",
+        "1,8",
+        "--seconds",
+        "0.1",
+        "--repeat",
+        "1",
+        "--json",
+    ]
     rows = json.loads(out("bench", *options, "-b", group.path))
     assert [(row["bytes"], row["in_flight"]) for row in rows] == [(1000, 1), (1000, 8)]
-    assert all(row["appends_per_s"] > 0 and row["p50_ms"] <= row["p99_ms"] <= row["max_ms"] for row in rows)
+    assert all(
+        row["appends_per_s"] > 0 and row["p50_ms"] <= row["p99_ms"] <= row["max_ms"] for row in rows
+    )
     with Client(group.bootstrap_servers) as client:
         assert not [info for info in client.topics() if info.name.startswith("bench-")]
 
@@ -278,4 +337,7 @@ def test_status_names_a_node_whose_clock_is_off(capsys: pytest.CaptureFixture[st
     right = {"role": "LEADER", "clock": {"off": ""}}
     wrong = {"role": "FOLLOWER", "clock": {"off": "600 s ahead of the leader's"}}
     _print_status({"n0": right, "n1": wrong}, {}, as_json=False)
-    assert capsys.readouterr().out.splitlines()[-1] == "n1: its wall clock is 600 s ahead of the leader's"
+    assert (
+        capsys.readouterr().out.splitlines()[-1]
+        == "n1: its wall clock is 600 s ahead of the leader's"
+    )

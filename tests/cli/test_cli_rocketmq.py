@@ -19,7 +19,8 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "rocketmq"
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """A plain commit log with the log of DLedger mode behind it, as an upgraded broker leaves them."""
+    """A plain commit log with the log of DLedger mode behind it, as an upgraded broker leaves
+    them."""
     for folder, name, golden, size in (
         ("commitlog", "0" * 20, "old_commitlog.bin", 65_536),
         ("dledger-n0/data", f"{65_536:020d}", "dledger_data_after_migration.bin", 65_536),
@@ -83,8 +84,9 @@ def test_inspect_shows_both_logs_of_an_upgraded_store(store: Path) -> None:
     done = CliRunner().invoke(main, ["rocketmq", "inspect", str(store)], standalone_mode=False)
     report = json.loads(done.output)
     assert [(log["log"], log["begin"], log["file_bytes"]) for log in report["logs"]] == [
-        ("commitlog", 0, 65_536), ("dledger", 65_536, 65_536)
-    ]  # fmt: skip
+        ("commitlog", 0, 65_536),
+        ("dledger", 65_536, 65_536),
+    ]
     assert report["divided_offset"] == 65_536
     assert report["abort_file"] is True
     assert report["topics"]["TopicA"] == 4
@@ -94,7 +96,9 @@ def test_inspect_shows_both_logs_of_an_upgraded_store(store: Path) -> None:
 
 def test_inspect_of_a_dledger_node_shows_what_is_committed() -> None:
     node = GOLDEN.parent / "dledger_clean_n0"
-    done = CliRunner().invoke(main, ["rocketmq", "inspect", str(node), "--layout", "dledger"], standalone_mode=False)
+    done = CliRunner().invoke(
+        main, ["rocketmq", "inspect", str(node), "--layout", "dledger"], standalone_mode=False
+    )
     (log,) = json.loads(done.output)["logs"]
     assert (log["committed_index"], len(log["files"])) == (5, 2)
     assert log["committed_end"] > log["files"][0]["bytes"]
@@ -109,27 +113,39 @@ def test_search_by_key_finds_what_the_index_has_and_what_it_has_not_yet(
         stores.upgraded(tmp_path)
     else:
         stores.Log(tmp_path / "commitlog", 4096).append(stores.some(100))
-    rows = [row for key in range(100) for row in run("search", str(tmp_path), "--key", f"k{key}")[1]]
+    rows = [
+        row for key in range(100) for row in run("search", str(tmp_path), "--key", f"k{key}")[1]
+    ]
     assert [row["keys"] for row in rows] == [f"k{n}" for n in range(100)]
     if indexed:
-        index(tmp_path, [(row["topic"], row["keys"], row["physical_offset"]) for row in rows[20:indexed]] or
-              [("orders", "other", rows[30]["physical_offset"])])  # fmt: skip
+        index(
+            tmp_path,
+            [(row["topic"], row["keys"], row["physical_offset"]) for row in rows[20:indexed]]
+            or [("orders", "other", rows[30]["physical_offset"])],
+        )
     for n in (0, 25, 59, 99):
         topic = rows[n]["topic"]
-        code, found, _ = run("search", str(tmp_path), "--topic", topic, "--key", f"k{n}", "--index-slots", "10")
+        code, found, _ = run(
+            "search", str(tmp_path), "--topic", topic, "--key", f"k{n}", "--index-slots", "10"
+        )
         assert (code, found) == (0, [rows[n]])
-    assert run("search", str(tmp_path), "--topic", "nothing", "--key", "k3", "--index-slots", "10")[:2] == (1, [])
+    assert run("search", str(tmp_path), "--topic", "nothing", "--key", "k3", "--index-slots", "10")[
+        :2
+    ] == (1, [])
     if indexed:
         with pytest.raises(FormatError, match="maxHashSlotNum"):
             run("search", str(tmp_path), "--topic", "orders", "--key", "k3")
 
 
-def test_search_by_index_opens_no_file_of_the_log_but_those_with_the_message_and_where_the_index_ends(
+def test_search_by_index_opens_only_files_with_the_message_or_the_end(
     tmp_path: Path, stores: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = stores.Log(tmp_path / "commitlog", 4096)
     places = log.append(stores.some(100))
-    index(tmp_path, [("orders" if n % 2 == 0 else "payments", f"k{n}", p) for n, p in enumerate(places)][:99])
+    index(
+        tmp_path,
+        [("orders" if n % 2 == 0 else "payments", f"k{n}", p) for n, p in enumerate(places)][:99],
+    )
     read: list[str] = []
     plain = Storage.read
 
@@ -139,10 +155,13 @@ def test_search_by_index_opens_no_file_of_the_log_but_those_with_the_message_and
         return plain(storage, path, offset, length)
 
     monkeypatch.setattr(Storage, "read", noted)
-    _, found, _ = run("search", str(tmp_path), "--topic", "orders", "--key", "k40", "--index-slots", "10")
+    _, found, _ = run(
+        "search", str(tmp_path), "--topic", "orders", "--key", "k40", "--index-slots", "10"
+    )
     assert [row["keys"] for row in found] == ["k40"]
     assert {path for path in read if "commitlog" in path} == {
-        f"commitlog/{place - place % 4096:020d}" for place in (places[0], places[40], places[98], places[99])
+        f"commitlog/{place - place % 4096:020d}"
+        for place in (places[0], places[40], places[98], places[99])
     }
 
 

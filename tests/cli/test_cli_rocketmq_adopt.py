@@ -22,17 +22,35 @@ SIZE = 65_536
 def store(tmp_path: Path) -> Path:
     root = tmp_path / "store"
     with MessageStore(root, file_size=SIZE, index=False) as made:
-        made.put_messages(Message("orders", b"%06d" % n * 50, f"UNIQ_KEY\x01u{n}", n % 2) for n in range(300))
+        made.put_messages(
+            Message("orders", b"%06d" % n * 50, f"UNIQ_KEY\x01u{n}", n % 2) for n in range(300)
+        )
     return root
 
 
 def files_of(root: Path) -> dict[str, bytes]:
-    files = {str(path.relative_to(root)): path for path in sorted(root.rglob("*")) if path.is_file()}
-    return {name: b"" if "/rocketmq/index/" in name else path.read_bytes() for name, path in files.items()}
+    files = {
+        str(path.relative_to(root)): path for path in sorted(root.rglob("*")) if path.is_file()
+    }
+    return {
+        name: b"" if "/rocketmq/index/" in name else path.read_bytes()
+        for name, path in files.items()
+    }
 
 
 def run(root: Path, *args: str) -> Any:
-    given = ["rocketmq", "adopt", str(root), "--self-id", "n0", "--group", "g", "--index-file-bytes", "3200", *args]
+    given = [
+        "rocketmq",
+        "adopt",
+        str(root),
+        "--self-id",
+        "n0",
+        "--group",
+        "g",
+        "--index-file-bytes",
+        "3200",
+        *args,
+    ]
     return CliRunner().invoke(main, given, standalone_mode=False)
 
 
@@ -45,7 +63,9 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(store: Path) -> N
     assert "300 messages in 2 files of 65,536 bytes" in done.output
     assert "fingerprint " in done.output
     assert f"close {store}/commitlog/{SIZE:020d} by a blank of" in done.output
-    assert f"make {store}/dledger-n0: node n0 of group g, whose log begins at 131,072" in done.output
+    assert (
+        f"make {store}/dledger-n0: node n0 of group g, whose log begins at 131,072" in done.output
+    )
 
 
 def test_nothing_is_done_unless_somebody_says_yes(store: Path) -> None:
@@ -60,9 +80,16 @@ def test_nothing_is_done_unless_somebody_says_yes(store: Path) -> None:
 def test_an_adopted_store_is_told_how_it_is_started_and_is_not_adopted_twice(store: Path) -> None:
     done = run(store, "--yes")
     assert done.exception is None, done.exception
-    assert f"--dir {store}/dledger-n0 --set commit_log=rocketmq --set segment_bytes=65536" in done.output
-    settings = dict(text.split("=") for text in done.output.split("--set ")[1:] for text in [text.strip()])
-    assert GroupConfig(commit_log=settings.pop("commit_log"), **{name: int(v) for name, v in settings.items()})
+    assert (
+        f"--dir {store}/dledger-n0 --set commit_log=rocketmq --set segment_bytes=65536"
+        in done.output
+    )
+    settings = dict(
+        text.split("=") for text in done.output.split("--set ")[1:] for text in [text.strip()]
+    )
+    assert GroupConfig(
+        commit_log=settings.pop("commit_log"), **{name: int(v) for name, v in settings.items()}
+    )
     before = files_of(store)
     again = run(store, "--yes")
     assert again.exception is None
@@ -98,6 +125,11 @@ def test_a_store_that_a_broker_holds_is_refused(store: Path) -> None:
 
 def test_arguments_that_cannot_be_are_refused(store: Path) -> None:
     within = str(store / "copy")
-    for args in (("--self-id", "../n0"), ("--group", "a b"), ("--index-file-bytes", "33"), ("--to", within)):
+    for args in (
+        ("--self-id", "../n0"),
+        ("--group", "a b"),
+        ("--index-file-bytes", "33"),
+        ("--to", within),
+    ):
         assert isinstance(run(store, *args, "--yes").exception, ConfigError)
     assert not list(store.glob("*n0*"))

@@ -1,8 +1,8 @@
 """Stores with each kind of file missing, cut, changed or with a hole, under each tool.
 
-Whatever happens to a file: no tool reports success with fewer messages, or others, than the whole store has, unless it
-says so, and none ends but with an error of its own. For a search alone, a first file of the log that is missing is what
-retention leaves.
+Whatever happens to a file: no tool reports success with fewer messages, or others, than the whole
+store has, unless it says so, and none ends but with an error of its own. For a search alone, a
+first file of the log that is missing is what retention leaves.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ def golden_ledger(root: Path) -> None:
     folder.mkdir(parents=True)
     data = (GOLDEN / "dledger_data.bin").read_bytes().ljust(FILE["golden"], b"\0")
     (folder / ("0" * 20)).write_bytes(data)
-    queues, index = ConsumeQueues(root / "consumequeue", 1000), IndexService(root / "index", SLOTS, 400)
+    queues, index = (
+        ConsumeQueues(root / "consumequeue", 1000),
+        IndexService(root / "index", SLOTS, 400),
+    )
     reput = Reput(queues, index, 0)
     reput.dispatch(data, 0, len(data))
     queues.flush()
@@ -63,11 +66,17 @@ def golden_ledger(root: Path) -> None:
 def several_files(root: Path) -> None:
     clock = iter(range(1_790_000_000_000, 1_800_000_000_000, 1000))
     with MessageStore(
-        root, file_size=FILE["several files"], units_in_file=20, index_slots=SLOTS, index_units=31,
+        root,
+        file_size=FILE["several files"],
+        units_in_file=20,
+        index_slots=SLOTS,
+        index_units=31,
         clock=lambda: next(clock),
-    ) as store:  # fmt: skip
+    ) as store:
         for n in range(COUNT):
-            store.put_message(Message("orders", f"{n}".encode() * 9, f"KEYS\x01k{n}\x02TAGS\x01t", queue_id=n % 2))
+            store.put_message(
+                Message("orders", f"{n}".encode() * 9, f"KEYS\x01k{n}\x02TAGS\x01t", queue_id=n % 2)
+            )
 
 
 STORES = {"golden": golden_store, "golden ledger": golden_ledger, "several files": several_files}
@@ -99,9 +108,17 @@ def damages(path: Path) -> Iterator[Damage]:
     yield "missing", lambda _: None
     yield "empty", cut(0)
     if path.parent.name in ("commitlog", "data"):
-        found = [piece for piece in scan(data, int(path.name)) if piece.kind in (PieceKind.MESSAGE, PieceKind.ENTRY)]
+        found = [
+            piece
+            for piece in scan(data, int(path.name))
+            if piece.kind in (PieceKind.MESSAGE, PieceKind.ENTRY)
+        ]
         start, middle, last = int(path.name), found[len(found) // 2], found[-1]
-        places = {"header": 20, "body": 89 + middle.message_offset - middle.start, "properties": 1 << 20}
+        places = {
+            "header": 20,
+            "body": 89 + middle.message_offset - middle.start,
+            "properties": 1 << 20,
+        }
         for one, name in ((middle, "a middle message"), (last, "the last message")):
             begin = one.start - start
             yield f"cut before {name}", cut(begin)
@@ -113,10 +130,15 @@ def damages(path: Path) -> Iterator[Damage]:
             for part, at in {"size": 3, "magic": 5, "crc": 9, "place": 34, "body": 89}.items():
                 yield f"{part} changed in {name}", flip(one.message_offset - start + at)
         yield "a hole", hole(middle.start - start, middle.end - start)
-        yield "a hole in a body", hole(middle.message_offset - start + 88, middle.message_offset - start + 90)
+        yield (
+            "a hole in a body",
+            hole(middle.message_offset - start + 88, middle.message_offset - start + 90),
+        )
         return
     used = len(data.rstrip(b"\0"))
-    places = sorted({3, 11, 20, 27, used // 2, used - 1, 40 + 4 * SLOTS + 20 * 3 + 11} & set(range(len(data))))
+    places = sorted(
+        {3, 11, 20, 27, used // 2, used - 1, 40 + 4 * SLOTS + 20 * 3 + 11} & set(range(len(data)))
+    )
     for at in places:
         yield f"cut at {at}", cut(at)
         yield f"changed at {at}", flip(at)
@@ -125,12 +147,16 @@ def damages(path: Path) -> Iterator[Damage]:
 
 
 def files(root: Path) -> list[Path]:
-    return sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file() and path.name != "lock")
+    return sorted(
+        path.relative_to(root) for path in root.rglob("*") if path.is_file() and path.name != "lock"
+    )
 
 
 def run(*words: str) -> Result:
     done = CliRunner().invoke(main, [*words], standalone_mode=False)
-    assert done.exception is None or isinstance(done.exception, DLedgerError | SystemExit), done.exc_info
+    assert done.exception is None or isinstance(done.exception, DLedgerError | SystemExit), (
+        done.exc_info
+    )
     return done
 
 
@@ -150,7 +176,17 @@ def search(root: Path) -> object:
 def search_by_key(root: Path) -> object:
     found = []
     for key in KEYS:
-        done = run("rocketmq", "search", str(root), "--topic", "orders", "--key", key, "--index-slots", str(SLOTS))
+        done = run(
+            "rocketmq",
+            "search",
+            str(root),
+            "--topic",
+            "orders",
+            "--key",
+            key,
+            "--index-slots",
+            str(SLOTS),
+        )
         found.append(None if done.exit_code or done.stderr else done.stdout)
     return None if None in found else found
 
@@ -184,10 +220,13 @@ def start_of_follow(root: Path) -> object:
         with MessageStore(root, **options) as store:  # type: ignore[arg-type]
             log = store.log.read(store.log.min_offset, store.log.max_offset - store.log.min_offset)
             queues = {
-                key: [one.body for at in range(queue.min_offset, queue.max_offset, 32)
-                      for one in store.messages(*key, at, 32)]
+                key: [
+                    one.body
+                    for at in range(queue.min_offset, queue.max_offset, 32)
+                    for one in store.messages(*key, at, 32)
+                ]
                 for key, queue in store.queues.items()
-            }  # fmt: skip
+            }
         return None if warned.messages else (log, queues)
     except DLedgerError:
         return None
@@ -196,9 +235,12 @@ def start_of_follow(root: Path) -> object:
 
 
 TOOLS = {
-    "verify": verify, "search": search, "search by key": search_by_key, "adopt": adopt,
+    "verify": verify,
+    "search": search,
+    "search by key": search_by_key,
+    "adopt": adopt,
     "start of follow": start_of_follow,
-}  # fmt: skip
+}
 PASSED = {
     ("several files", "search"): ("consumequeue", "index", "dispatched"),
     ("several files", "search by key"): ("consumequeue", "dispatched"),

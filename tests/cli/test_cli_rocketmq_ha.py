@@ -20,9 +20,15 @@ from dledger.rocketmq.store.message_store import MessageStore
 
 FILE = 1 << 16
 SETTINGS = (
-    "--set", f"mappedFileSizeCommitLog={FILE}", "--set", "mappedFileSizeConsumeQueue=2000",
-    "--set", "maxHashSlotNum=64", "--set", "maxIndexNum=400",
-)  # fmt: skip
+    "--set",
+    f"mappedFileSizeCommitLog={FILE}",
+    "--set",
+    "mappedFileSizeConsumeQueue=2000",
+    "--set",
+    "maxHashSlotNum=64",
+    "--set",
+    "maxIndexNum=400",
+)
 SMALL = {"file_size": FILE, "units_in_file": 100, "index_slots": 64, "index_units": 400}
 
 
@@ -31,8 +37,10 @@ def running(*words: str) -> Iterator[subprocess.Popen[str]]:
     """The command, which is killed at the end if it still runs."""
     process = subprocess.Popen(
         [sys.executable, "-m", "dledger", "rocketmq", *words, *SETTINGS],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         yield process
     finally:
@@ -75,11 +83,15 @@ def master(tmp_path: Path) -> Path:
     return tmp_path / "master"
 
 
-def test_chain_of_slaves_that_are_killed_ends_with_the_masters_store(master: Path, tmp_path: Path) -> None:
+def test_chain_of_slaves_that_are_killed_ends_with_the_masters_store(
+    master: Path, tmp_path: Path
+) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     with running("serve-ha", "--store", str(master), "--listen", "127.0.0.1:0") as serving:
         address = first_line(serving).split()[2].rstrip(",")
-        with running("follow", address, "--store", str(first), "--listen", "127.0.0.1:0") as following:
+        with running(
+            "follow", address, "--store", str(first), "--listen", "127.0.0.1:0"
+        ) as following:
             through = first_line(following).split()[2].rstrip(",")
             eventually(lambda: (first / "commitlog").exists() and log_of(first) == log_of(master))
             for _ in range(2):
@@ -100,7 +112,9 @@ def test_chain_of_slaves_that_are_killed_ends_with_the_masters_store(master: Pat
     assert not (first / "abort").exists()
 
 
-def test_follow_of_another_masters_log_ends_with_what_is_wrong(master: Path, tmp_path: Path) -> None:
+def test_follow_of_another_masters_log_ends_with_what_is_wrong(
+    master: Path, tmp_path: Path
+) -> None:
     with MessageStore(tmp_path / "slave", **SMALL) as store:  # type: ignore[arg-type]
         store.log.put_messages([Message("other", b"x" * 9_000)] * 7)
     with running("serve-ha", "--store", str(master), "--listen", "127.0.0.1:0") as serving:
@@ -128,7 +142,9 @@ def test_follow_and_serve_ha_refuse_what_cannot_be(
     tmp_path: Path, words: tuple[str, ...], error: type[Exception], why: str
 ) -> None:
     root = tmp_path / "store"
-    done = CliRunner().invoke(main, ["rocketmq", *words, "--store", str(root)], standalone_mode=False)
+    done = CliRunner().invoke(
+        main, ["rocketmq", *words, "--store", str(root)], standalone_mode=False
+    )
     assert isinstance(done.exception, error)
     assert why in str(done.exception)
     assert not root.exists()

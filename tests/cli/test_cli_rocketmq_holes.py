@@ -28,21 +28,42 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("whole")
     clock = iter(range(1_790_000_000_000, 1_790_000_000_000 + 10_000_000, 1000))
     with MessageStore(
-        root, file_size=8192, units_in_file=100, index_slots=SLOTS, index_units=UNITS, clock=lambda: next(clock)
+        root,
+        file_size=8192,
+        units_in_file=100,
+        index_slots=SLOTS,
+        index_units=UNITS,
+        clock=lambda: next(clock),
     ) as store:
         for n in range(COUNT):
-            store.put_message(Message("orders", f"{n}".encode() * 9, f"KEYS\x01k{n}" + " twice" * (n % 50 == 7)))
+            store.put_message(
+                Message("orders", f"{n}".encode() * 9, f"KEYS\x01k{n}" + " twice" * (n % 50 == 7))
+            )
     assert len(list((root / "index").iterdir())) == FILES
     return root
 
 
 def search(root: Path, key: str) -> tuple[int, list[int], str]:
     """Exit code, places of what was found, what was told beside."""
-    words = ["rocketmq", "search", str(root), "--topic", "orders", "--key", key, "--index-slots", str(SLOTS)]
+    words = [
+        "rocketmq",
+        "search",
+        str(root),
+        "--topic",
+        "orders",
+        "--key",
+        key,
+        "--index-slots",
+        str(SLOTS),
+    ]
     done = CliRunner().invoke(main, words, standalone_mode=False)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
-    return done.exit_code, [json.loads(line)["physical_offset"] for line in done.stdout.splitlines()], done.stderr
+    return (
+        done.exit_code,
+        [json.loads(line)["physical_offset"] for line in done.stdout.splitlines()],
+        done.stderr,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -117,9 +138,13 @@ def test_search_finds_every_message_of_a_key_over_a_hole_in_the_index(
 def test_search_finds_the_key_of_a_message_whose_other_keys_were_in_a_file_that_is_gone(
     whole: Path, tmp_path: Path
 ) -> None:
-    with MessageStore(tmp_path, index_slots=SLOTS, index_units=4, file_size=8192, units_in_file=100) as store:
+    with MessageStore(
+        tmp_path, index_slots=SLOTS, index_units=4, file_size=8192, units_in_file=100
+    ) as store:
         for n in range(5):
-            store.put_message(Message("orders", b"x", "KEYS\x01" + " ".join(f"m{n}w{word}" for word in range(5))))
+            store.put_message(
+                Message("orders", b"x", "KEYS\x01" + " ".join(f"m{n}w{word}" for word in range(5)))
+            )
     words = [f"m{n}w{word}" for n in range(5) for word in range(5)]
     before = {word: search(tmp_path, word)[1] for word in words}
     assert all(len(found) == 1 for found in before.values())
@@ -153,7 +178,9 @@ def test_search_tells_of_a_file_that_the_log_lacks(whole: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("end", ["file missing", "cut", "zeros"])
-def test_search_tells_that_the_log_ends_before_the_index_does(whole: Path, tmp_path: Path, end: str) -> None:
+def test_search_tells_that_the_log_ends_before_the_index_does(
+    whole: Path, tmp_path: Path, end: str
+) -> None:
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
     last = sorted((tmp_path / "commitlog").iterdir())[-1]
     {"file missing": remove, "cut": cut_at(150), "zeros": zeros_from(150)}[end](last)

@@ -1,4 +1,5 @@
-"""``dledger rocketmq verify``: queues, index, checkpoints and the sequence of files, beside the log."""
+"""``dledger rocketmq verify``: queues, index, checkpoints and the sequence of files, beside the
+log."""
 
 from __future__ import annotations
 
@@ -26,18 +27,24 @@ TOPICS = ("orders", "payments")
 def messages() -> list[Message]:
     return [
         Message(
-            TOPICS[n % 2], f"{n}".encode() * 9, f"KEYS\x01k{n} all\x02TAGS\x01t{n % 3}", queue_id=n % 3,
-            queue_offset=n // 6, store_timestamp=1_790_000_000_000 + 1000 * n,
+            TOPICS[n % 2],
+            f"{n}".encode() * 9,
+            f"KEYS\x01k{n} all\x02TAGS\x01t{n % 3}",
+            queue_id=n % 3,
+            queue_offset=n // 6,
+            store_timestamp=1_790_000_000_000 + 1000 * n,
         )
         for n in range(COUNT)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with several files of everything."""
     root = tmp_path_factory.mktemp("plain")
-    with MessageStore(root, file_size=8192, units_in_file=20, index_slots=SLOTS, index_units=101) as store:
+    with MessageStore(
+        root, file_size=8192, units_in_file=20, index_slots=SLOTS, index_units=101
+    ) as store:
         for topic in TOPICS:
             store.topics.put(TopicConfig(topic, 3))
         store.put_messages(messages(), stamped=True)
@@ -49,7 +56,9 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of a broker in DLedger mode."""
     root = tmp_path_factory.mktemp("ledger")
     store = LedgerExport(root, "n0", "orders", {0: 0}, 8192, index=False)
-    store.put([Message("orders", b"x" * n, queue_offset=n, store_timestamp=n + 1) for n in range(COUNT)])
+    store.put(
+        [Message("orders", b"x" * n, queue_offset=n, store_timestamp=n + 1) for n in range(COUNT)]
+    )
     store.close()
     os.truncate(root / "dledger-n0" / "index" / ("0" * 20), 1 << 16)
     return root
@@ -83,7 +92,12 @@ def files(root: Path, folder: str) -> list[Path]:
 def test_whole_stores_are_ok(plain: Path, ledger: Path) -> None:
     for root in (plain, ledger):
         report = verify(root)
-        assert (report["ok"], report["messages"], report["problems"], report["notes"]) == (True, COUNT, [], [])
+        assert (report["ok"], report["messages"], report["problems"], report["notes"]) == (
+            True,
+            COUNT,
+            [],
+            [],
+        )
 
 
 @pytest.mark.parametrize("folder", ["consumequeue", "index"])
@@ -103,13 +117,21 @@ def test_a_file_of_queues_or_index_that_is_missing_cut_or_empty_is_told(
 
 UNIT_FIELDS = {"place": 7, "size": 11, "tags": 19}
 INDEX_FIELDS = {
-    "slot": 40 + 4 * 3 + 3, "hash": 40 + 4 * SLOTS + 20 * 9 + 3, "place": 40 + 4 * SLOTS + 20 * 9 + 11,
-    "previous": 40 + 4 * SLOTS + 20 * 99 + 19, "count": 39, "used": 35, "begin": 23, "end": 31,
-}  # fmt: skip
+    "slot": 40 + 4 * 3 + 3,
+    "hash": 40 + 4 * SLOTS + 20 * 9 + 3,
+    "place": 40 + 4 * SLOTS + 20 * 9 + 11,
+    "previous": 40 + 4 * SLOTS + 20 * 99 + 19,
+    "count": 39,
+    "used": 35,
+    "begin": 23,
+    "end": 31,
+}
 
 
 @pytest.mark.parametrize("field", UNIT_FIELDS)
-def test_a_changed_unit_of_a_queue_is_told_with_its_message(plain: Path, tmp_path: Path, field: str) -> None:
+def test_a_changed_unit_of_a_queue_is_told_with_its_message(
+    plain: Path, tmp_path: Path, field: str
+) -> None:
     shutil.copytree(plain, tmp_path, dirs_exist_ok=True)
     path = tmp_path / "consumequeue" / "orders" / "1" / ("0" * 20)
     change(path, 20 * 4 + UNIT_FIELDS[field])
@@ -138,7 +160,9 @@ def test_missing_log_files_are_told(plain: Path, tmp_path: Path) -> None:
     assert any("retention has taken" in note for note in verify(root)["notes"])
 
 
-@pytest.mark.parametrize("end", [lambda data: data[:300], lambda data: data[:300].ljust(len(data), b"\0")])
+@pytest.mark.parametrize(
+    "end", [lambda data: data[:300], lambda data: data[:300].ljust(len(data), b"\0")]
+)
 def test_a_last_log_file_that_lost_its_end_is_told_with_offset_and_count(
     plain: Path, tmp_path: Path, end: Callable[[bytes], bytes]
 ) -> None:
@@ -156,7 +180,9 @@ def test_a_last_log_file_that_lost_its_end_is_told_with_offset_and_count(
     assert any("physic_msg_timestamp" in reason for reason in reasons(tmp_path))
 
 
-def test_a_store_without_queues_or_index_whose_checkpoint_had_them_is_told(plain: Path, tmp_path: Path) -> None:
+def test_a_store_without_queues_or_index_whose_checkpoint_had_them_is_told(
+    plain: Path, tmp_path: Path
+) -> None:
     shutil.copytree(plain, tmp_path, dirs_exist_ok=True)
     for folder in ("consumequeue", "index"):
         shutil.rmtree(tmp_path / folder)
@@ -190,7 +216,9 @@ def test_messages_that_a_broker_that_was_not_stopped_had_not_dispatched_are_no_d
     assert any("not stopped well" in note for note in report["notes"])
 
 
-def test_dledgers_index_and_checkpoint_are_compared_with_the_log(ledger: Path, tmp_path: Path) -> None:
+def test_dledgers_index_and_checkpoint_are_compared_with_the_log(
+    ledger: Path, tmp_path: Path
+) -> None:
     root = tmp_path / "store"
     shutil.copytree(ledger, root)
     log = files(root, "dledger-n0/data")

@@ -1,4 +1,5 @@
-"""``dledger secret`` and ``serve --secret-file``: the file is made, and refused where it tells strangers."""
+"""``dledger secret`` and ``serve --secret-file``: the file is made, and refused where it tells
+strangers."""
 
 from __future__ import annotations
 
@@ -33,9 +34,23 @@ def nodes(ports: list[int], directory: Path, *options: str) -> Iterator[str]:
     with ExitStack() as running:
         started = []
         for at in range(len(ports)):
-            command = [sys.executable, "-m", "dledger", "serve", "--self-id", f"n{at}", "--peers", peers, "--dir",
-                       str(directory / f"n{at}"), *small, *options]  # fmt: skip
-            started.append(running.enter_context(subprocess.Popen(command, stderr=subprocess.DEVNULL)))
+            command = [
+                sys.executable,
+                "-m",
+                "dledger",
+                "serve",
+                "--self-id",
+                f"n{at}",
+                "--peers",
+                peers,
+                "--dir",
+                str(directory / f"n{at}"),
+                *small,
+                *options,
+            ]
+            started.append(
+                running.enter_context(subprocess.Popen(command, stderr=subprocess.DEVNULL))
+            )
         try:
             yield ",".join(f"127.0.0.1:{port}" for port in ports)
         finally:
@@ -66,13 +81,21 @@ def test_nodes_on_one_machine_need_no_further_step(tmp_path: Path, named: bool) 
     if named:
         assert dledger("secret", "create", str(tmp_path / "secret")).returncode == 0
         options = ("--secret-file", str(tmp_path / "secret"))
-    with nodes(free_ports("127.0.0.1", 3), tmp_path, *options) as servers, Client(servers) as client:
+    with (
+        nodes(free_ports("127.0.0.1", 3), tmp_path, *options) as servers,
+        Client(servers) as client,
+    ):
         client.create_topic("t")
         assert client.append("t", b"x").end == 1
-        while not all_connected(status := json.loads(dledger("status", "--json", "-b", servers).stdout)):
+        while not all_connected(
+            status := json.loads(dledger("status", "--json", "-b", servers).stdout)
+        ):
             pass
         assert sorted(status) == ["n0", "n1", "n2"]
-        assert all(state["secret"] == {"has": True, "required": True, "unproved": []} for state in status.values())
+        assert all(
+            state["secret"] == {"has": True, "required": True, "unproved": []}
+            for state in status.values()
+        )
         done = dledger("secret", "enforce", "-b", servers)
         assert (done.returncode, done.stdout) == (0, "every member has to prove the secret now\n")
 
@@ -94,9 +117,16 @@ def test_node_with_a_file_that_is_no_secret_does_not_start(
         path.chmod(mode)
     port = free_ports("127.0.0.1", 1)[0]
     refused = dledger(
-        "serve", "--self-id", "n0", "--peers", f"n0-127.0.0.1:{port};n1-127.0.0.1:{port + 1}", "--dir",
-        str(tmp_path / "n0"), "--secret-file", str(path),
-    )  # fmt: skip
+        "serve",
+        "--self-id",
+        "n0",
+        "--peers",
+        f"n0-127.0.0.1:{port};n1-127.0.0.1:{port + 1}",
+        "--dir",
+        str(tmp_path / "n0"),
+        "--secret-file",
+        str(path),
+    )
     assert refused.returncode == 2
     assert said in refused.stderr.splitlines()[-1]
     assert str(path) in refused.stderr.splitlines()[-1]
@@ -110,7 +140,9 @@ def test_node_that_other_machines_can_reach_wants_a_secret(tmp_path: Path) -> No
     assert not (tmp_path / "n0").exists()
 
 
-def test_clients_name_the_secret_where_they_are_asked_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_name_the_secret_where_they_are_asked_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = str(tmp_path / "secret")
     assert dledger("secret", "create", path).returncode == 0
     options = ("--secret-file", path, "--set", "clients_prove=true")

@@ -1,4 +1,5 @@
-"""``dledger serve`` as a process: it serves, ends on SIGTERM, and says in one line why it cannot."""
+"""``dledger serve`` as a process: it serves, ends on SIGTERM, and says in one line why it
+cannot."""
 
 from __future__ import annotations
 
@@ -19,7 +20,17 @@ pytestmark = pytest.mark.cluster
 def serve(port: int, directory: Path, *options: str) -> list[str]:
     small = ["--set", f"segment_bytes={16 << 20}", "--set", f"index_file_bytes={1 << 20}"]
     peers = f"n0-127.0.0.1:{port}"
-    arguments = ["serve", "--self-id", "n0", "--peers", peers, "--dir", str(directory), *small, *options]
+    arguments = [
+        "serve",
+        "--self-id",
+        "n0",
+        "--peers",
+        peers,
+        "--dir",
+        str(directory),
+        *small,
+        *options,
+    ]
     return [sys.executable, "-m", "dledger", *arguments]
 
 
@@ -34,7 +45,9 @@ def test_node_serves_until_it_is_asked_to_end(tmp_path: Path) -> None:
         _, log = node.communicate(timeout=30)
     assert node.returncode == 0
     assert "orders" in log
-    refused = subprocess.run(serve(port, tmp_path / "n0"), capture_output=True, text=True, check=False)
+    refused = subprocess.run(
+        serve(port, tmp_path / "n0"), capture_output=True, text=True, check=False
+    )
     assert refused.returncode == 2
     assert refused.stderr.splitlines()[-1].startswith("dledger: ")
     assert "orders" in refused.stderr.splitlines()[-1]
@@ -60,7 +73,9 @@ def test_port_in_use_is_named(tmp_path: Path) -> None:
         held.bind(("127.0.0.1", 0))
         held.listen()
         port = held.getsockname()[1]
-        done = subprocess.run(serve(port, tmp_path / "n0"), capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            serve(port, tmp_path / "n0"), capture_output=True, text=True, check=False
+        )
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith(f"dledger: 127.0.0.1:{port}")
     assert "Traceback" not in done.stderr
@@ -81,13 +96,15 @@ def stop(node: subprocess.Popen[str]) -> None:
     assert node.returncode == 0
 
 
-def test_single_node_whose_disk_lost_committed_entries_goes_on_with_the_index_that_its_refusal_names(
+def test_single_node_that_lost_entries_goes_on_with_the_index_it_names(
     tmp_path: Path,
 ) -> None:
-    """Its newest catalog sums up entries that are gone, so that it goes back to an older one, or to the log."""
+    """Its newest catalog sums up entries that are gone, so that it goes back to an older one, or to
+    the log."""
     port, directory = free_ports("127.0.0.1", 1)[0], tmp_path / "n0"
     lost = ("data", "index", "mark")
-    for value in (b"kept", b"lost", b"lost too"):  # each start saves what is committed with its new term
+    # each start saves what is committed with its new term
+    for value in (b"kept", b"lost", b"lost too"):
         with subprocess.Popen(serve(port, directory), stderr=subprocess.PIPE, text=True) as node:
             with Client(f"127.0.0.1:{port}") as client:
                 if value == b"kept":
@@ -105,11 +122,18 @@ def test_single_node_whose_disk_lost_committed_entries_goes_on_with_the_index_th
     assert "the disk has lost them" in refused.stderr
     index = refused.stderr.partition("--accept-loss ")[2].partition("'")[0]
     other = serve(port, directory, "--accept-loss", str(int(index) + 1))
-    assert f"its log ends at entry {index}" in subprocess.run(other, capture_output=True, text=True, check=False).stderr
+    assert (
+        f"its log ends at entry {index}"
+        in subprocess.run(other, capture_output=True, text=True, check=False).stderr
+    )
     for options in (("--accept-loss", index), ()):
-        with subprocess.Popen(serve(port, directory, *options), stderr=subprocess.PIPE, text=True) as node:
+        with subprocess.Popen(
+            serve(port, directory, *options), stderr=subprocess.PIPE, text=True
+        ) as node:
             with Client(f"127.0.0.1:{port}") as client:
                 ends = client.end_offsets("t")
-                rows = [row["value"] for batch in client.read("t", 0, 0, 1) for row in batch.to_pylist()]
+                rows = [
+                    row["value"] for batch in client.read("t", 0, 0, 1) for row in batch.to_pylist()
+                ]
             stop(node)
         assert (ends, rows) == ({0: 1}, [b"kept"])

@@ -1,4 +1,5 @@
-"""The command's words: every mistake is one line on stderr that says the way out, exit code 2, never a traceback."""
+"""The command's words: every mistake is one line on stderr that says the way out, exit code 2,
+never a traceback."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import ConfigError, UnknownOption
 
 COMMANDS = [
-    "serve", "status", "topics", "append", "tail", "groups", "transfer", "admit", "verify", "dump", "reset-term",
-    "bench",
+    "serve", "status", "topics", "append", "tail", "groups", "transfer", "admit", "verify", "dump",
+    "reset-term", "bench",
 ]  # fmt: skip
 
 
@@ -67,7 +68,10 @@ def test_every_command_explains_itself(command: str) -> None:
         (["status", "-b", "host:port"], "write host:port"),
         (["status", "-b", "/does/not/exist"], "there is no group in this directory"),
         (["tail", "orders", "-b", "h:1", "--from", "soon"], "earliest, latest"),
-        (["append", "orders", "-b", "h:1", "--key", "a", "--key-separator", ":"], "exclude each other"),
+        (
+            ["append", "orders", "-b", "h:1", "--key", "a", "--key-separator", ":"],
+            "exclude each other",
+        ),
         (["topics", "create", "orders", "-b", "h:1", "--set", "x"], "name=value"),
         (["topics", "delete", "orders", "-b", "h:1"], "--yes"),
         (["bench", "-b", "h:1", "--sizes", "1,x"], "--sizes"),
@@ -94,16 +98,31 @@ def test_mistake_is_one_line(arguments: list[str], words: str) -> None:
 def test_serve_checks_every_setting_before_it_touches_anything(
     options: list[str], words: str, tmp_path: Path
 ) -> None:
-    given = {"--self-id": "n0", "--peers": "n0-127.0.0.1:1;n1-127.0.0.1:2", "--dir": str(tmp_path / "n0")}
-    arguments = [part for name, value in given.items() if name not in options for part in (name, value)]
+    given = {
+        "--self-id": "n0",
+        "--peers": "n0-127.0.0.1:1;n1-127.0.0.1:2",
+        "--dir": str(tmp_path / "n0"),
+    }
+    arguments = [
+        part for name, value in given.items() if name not in options for part in (name, value)
+    ]
     assert words in error_line(run("serve", *arguments, *options))
     assert not (tmp_path / "n0").exists()
 
 
 @pytest.mark.parametrize(
-    "arguments", [["status"], ["topics", "list"], ["tail", "orders"], ["groups"], ["append", "orders", "--value", "x"]]
+    "arguments",
+    [
+        ["status"],
+        ["topics", "list"],
+        ["tail", "orders"],
+        ["groups"],
+        ["append", "orders", "--value", "x"],
+    ],
 )
-def test_address_where_nobody_listens_is_an_error_in_time(arguments: list[str], dead_address: str) -> None:
+def test_address_where_nobody_listens_is_an_error_in_time(
+    arguments: list[str], dead_address: str
+) -> None:
     result = run(*arguments, "-b", dead_address, "--timeout", "0.5")
     assert dead_address in error_line(result)
 
@@ -128,7 +147,9 @@ def test_no_traceback_reaches_a_terminal() -> None:
 
 def test_command_does_not_load_arrow_before_it_needs_it() -> None:
     script = "import sys, dledger.cli.main; print(*sorted({m.split('.')[0] for m in sys.modules}))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert not {"pyarrow", "pyspark", "rich", "asyncio"} & set(done.stdout.split())
 
 
@@ -138,7 +159,12 @@ def test_bootstrap_is_a_path_or_addresses(tmp_path: Path) -> None:
 
 
 def test_settings_take_the_type_of_their_field() -> None:
-    texts = ["segment_bytes=1_000_000_000", "disk_full_ratio=0.9", "flush=async", "preferred_leaders=n0,n1"]
+    texts = [
+        "segment_bytes=1_000_000_000",
+        "disk_full_ratio=0.9",
+        "flush=async",
+        "preferred_leaders=n0,n1",
+    ]
     assert parse_settings(texts, GroupConfig, NodeConfig) == {
         "segment_bytes": 1_000_000_000,
         "disk_full_ratio": 0.9,
@@ -153,7 +179,13 @@ def test_settings_take_the_type_of_their_field() -> None:
 
 @pytest.mark.parametrize(
     ("text", "begin", "end", "first"),
-    [("earliest", 5, 20, 5), ("latest", 5, 20, 20), ("7", 5, 20, 7), ("-10", 5, 20, 10), ("-100", 5, 20, 5)],
+    [
+        ("earliest", 5, 20, 5),
+        ("latest", 5, 20, 20),
+        ("7", 5, 20, 7),
+        ("-10", 5, 20, 10),
+        ("-100", 5, 20, 5),
+    ],
 )
 def test_tail_begins_where_it_is_told(text: str, begin: int, end: int, first: int) -> None:
     assert first_offset(parse_start(text), begin, end) == first

@@ -1,4 +1,5 @@
-"""A group of nodes for client tests: real sockets and the real catalog, no raft, and faults on demand."""
+"""A group of nodes for client tests: real sockets and the real catalog, no raft, and faults on
+demand."""
 
 from __future__ import annotations
 
@@ -115,11 +116,12 @@ SILENCE = object()
 
 
 class FakeGroup:
-    """A catalog behind some addresses. ``faults`` (message type -> what happens to the next ones, in order):
+    """A catalog behind some addresses. ``faults`` (message type -> what happens to the next ones,
+    in order):
 
-    "drop": closed before it is done; "lose": done, then closed without an answer; "silence": not done, no answer;
-    a Code or a whole answer: answered with it, not done; ("done", Code): done, then answered with it; a callable: gives
-    one of these.
+    "drop": closed before it is done; "lose": done, then closed without an answer; "silence": not
+    done, no answer; a Code or a whole answer: answered with it, not done; ("done", Code): done,
+    then answered with it; a callable: gives one of these.
     """
 
     def __init__(self, nodes: int = 3) -> None:
@@ -133,12 +135,14 @@ class FakeGroup:
         self.leader = "n0"
         self.name = "g"
         self.ids: dict[str, tuple[str, tuple[tuple[str, int], ...]]] = {}
-        """By node, the id of its group and that group's ancestors; A and none where nothing is said."""
+        """By node, the id of its group and that group's ancestors; A and none where nothing is
+        said."""
         self.refusal: Code | None = None
         """What every hello is answered with, in place of a welcome."""
         self.behind: set[str] = set()
         self.lag: dict[str, int] = {}
-        """Records of each partition that a node has not applied when it is asked for end offsets."""
+        """Records of each partition that a node has not applied when it is asked for end
+        offsets."""
         self.most_cuts = 10_000
         """Of one answer to a split."""
 
@@ -162,7 +166,11 @@ class FakeGroup:
             info = self.catalog.topic(topic)
             end = self.catalog.end_offset(info.topic_id, partition)
             refs = self.catalog.find(info.topic_id, partition, 0, end, 1 << 40) if end else []
-            return [v for ref in refs for v in decode_batch(self.bodies[ref.index])[1].column("value").to_pylist()]
+            return [
+                v
+                for ref in refs
+                for v in decode_batch(self.bodies[ref.index])[1].column("value").to_pylist()
+            ]
 
     def handle(self, node: FakeNode, message: Any, payload: memoryview) -> Any:
         with self.lock:
@@ -227,17 +235,26 @@ class FakeGroup:
         topics += [info for info in self.catalog.topics() if info.name in message.topics]
         peers = {node_id: one.address for node_id, one in self.nodes.items()}
         return MetadataResponse(
-            code=Code.SUCCESS, group=self.name, node_id=node.node_id, leader_id=self.leader, peers=peers,
-            topics=tuple(topics), max_body_bytes=MAX_BODY,
-        ), ()  # fmt: skip
+            code=Code.SUCCESS,
+            group=self.name,
+            node_id=node.node_id,
+            leader_id=self.leader,
+            peers=peers,
+            topics=tuple(topics),
+            max_body_bytes=MAX_BODY,
+        ), ()
 
     def _append(self, node: FakeNode, message: AppendRequest, payload: memoryview) -> Any:
         self.index += 1
         body = bytes(payload)
         self.bodies[self.index] = body
         header = decode_header(body)
-        result = self.catalog.apply_data(self.index, self.index * 1000, len(body), header, crc32(body))
-        return AppendResponse(code=result.code, message=result.message, base_offset=result.base_offset), ()
+        result = self.catalog.apply_data(
+            self.index, self.index * 1000, len(body), header, crc32(body)
+        )
+        return AppendResponse(
+            code=result.code, message=result.message, base_offset=result.base_offset
+        ), ()
 
     def _execute(self, node: FakeNode, message: ExecuteRequest, payload: memoryview) -> Any:
         self.index += 1
@@ -253,16 +270,25 @@ class FakeGroup:
         begin = self.catalog.begin_offset(message.topic_id, message.partition)
         end = self.catalog.end_offset(message.topic_id, message.partition)
         if message.start_offset < begin:
-            return FetchResponse(code=Code.OFFSET_OUT_OF_RANGE, begin_offset=begin, end_offset=end), ()
+            return FetchResponse(
+                code=Code.OFFSET_OUT_OF_RANGE, begin_offset=begin, end_offset=end
+            ), ()
         stop = end if message.end_offset < 0 else min(end, message.end_offset)
         refs = []
         if message.start_offset < stop:
-            refs = self.catalog.find(message.topic_id, message.partition, message.start_offset, stop, message.max_bytes)
+            refs = self.catalog.find(
+                message.topic_id, message.partition, message.start_offset, stop, message.max_bytes
+            )
         batches = tuple(
-            FetchedBatch(base_offset=r.base_offset, count=r.count, size=r.size, crc=r.crc, index=r.index) for r in refs
+            FetchedBatch(
+                base_offset=r.base_offset, count=r.count, size=r.size, crc=r.crc, index=r.index
+            )
+            for r in refs
         )
         bodies = [self.bodies[r.index] for r in refs]
-        return FetchResponse(code=Code.SUCCESS, begin_offset=begin, end_offset=end, batches=batches), bodies
+        return FetchResponse(
+            code=Code.SUCCESS, begin_offset=begin, end_offset=end, batches=batches
+        ), bodies
 
     def _offsets(self, node: FakeNode, message: OffsetsRequest, payload: memoryview) -> Any:
         offsets: dict[str, dict[int, int]] = {}
@@ -278,26 +304,38 @@ class FakeGroup:
                 if message.kind is OffsetKind.BEGIN:
                     offsets[name][partition] = self.catalog.begin_offset(topic_id, partition)
                 elif message.kind in (OffsetKind.END, OffsetKind.EDGES):
-                    end = self.catalog.end_offset(topic_id, partition) - self.lag.get(node.node_id, 0)
+                    end = self.catalog.end_offset(topic_id, partition) - self.lag.get(
+                        node.node_id, 0
+                    )
                     offsets[name][partition] = max(0, end)
                 else:
-                    offsets[name][partition] = self.catalog.offset_for_time(topic_id, partition, message.timestamp_us)
+                    offsets[name][partition] = self.catalog.offset_for_time(
+                        topic_id, partition, message.timestamp_us
+                    )
         return OffsetsResponse(code=Code.SUCCESS, offsets=offsets, log_ids=ids), ()
 
     def _split(self, node: FakeNode, message: SplitRequest, payload: memoryview) -> Any:
         cuts = [
             self.catalog.split(
-                one.topic_id, one.partition, one.start_offset, one.end_offset, one.target_bytes,
+                one.topic_id,
+                one.partition,
+                one.start_offset,
+                one.end_offset,
+                one.target_bytes,
                 min(one.max_pieces, self.most_cuts),
             )
             for one in message.spans
-        ]  # fmt: skip
-        return SplitResponse(code=Code.SUCCESS, cuts=tuple(tuple(map(tuple, found)) for found in cuts)), ()
+        ]
+        return SplitResponse(
+            code=Code.SUCCESS, cuts=tuple(tuple(map(tuple, found)) for found in cuts)
+        ), ()
 
     def _group(self, node: FakeNode, message: GroupRequest, payload: memoryview) -> Any:
         if not message.consumer_group:
             return GroupResponse(code=Code.SUCCESS, groups=tuple(self.catalog.groups())), ()
-        return GroupResponse(code=Code.SUCCESS, offsets=self.catalog.group(message.consumer_group)), ()
+        return GroupResponse(
+            code=Code.SUCCESS, offsets=self.catalog.group(message.consumer_group)
+        ), ()
 
     def _schemas(self, node: FakeNode, message: SchemasRequest, payload: memoryview) -> Any:
         some, newest = self.catalog.schemas.behind(message.topic_id, message.after)
@@ -345,4 +383,9 @@ def group() -> Iterator[FakeGroup]:
 @pytest.fixture
 def fast() -> dict[str, Any]:
     """Client settings for tests of failures."""
-    return {"retry_min_ms": 1, "retry_max_ms": 5, "request_timeout_ms": 5000, "connect_timeout_ms": 1000}
+    return {
+        "retry_min_ms": 1,
+        "retry_max_ms": 5,
+        "request_timeout_ms": 5000,
+        "connect_timeout_ms": 1000,
+    }

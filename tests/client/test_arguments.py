@@ -32,7 +32,13 @@ WRONG: dict[str, list[Any]] = {
     "Time": ["2026-01-01", 1.5, None],
     "Sequence[str]": ["orders", [1], 7],
     "Sequence[int]": ["12", [b"1"], 3],
-    "Mapping[str, Mapping[int, int]]": [{"t": 3}, [("t", {0: 3})], {"t": {"0": 3}}, {1: {0: 3}}, {"t": {0: 3.5}}],
+    "Mapping[str, Mapping[int, int]]": [
+        {"t": 3},
+        [("t", {0: 3})],
+        {"t": {"0": 3}},
+        {1: {0: 3}},
+        {"t": {0: 3.5}},
+    ],
     "Mapping[str, Mapping[int, Time]]": [{"t": 3}, {"t": {0: "now"}}],
     "Mapping[str, str] | None": [{"t": 1}, "t"],
 }
@@ -52,7 +58,9 @@ def test_wrong_argument_of_any_call_is_told_by_its_name(cls, name, parameter, an
 
 def test_every_public_call_of_every_class_is_in_the_list():
     assert len({(cls, name) for cls, name, _, _ in CALLS}) > 70
-    assert {annotation for *_, annotation in CALLS} == set(TAKEN), "an annotation that nothing has any more"
+    assert {annotation for *_, annotation in CALLS} == set(TAKEN), (
+        "an annotation that nothing has any more"
+    )
     assert not ELSEWHERE & set(TAKEN)
 
 
@@ -66,7 +74,9 @@ def test_class_with_an_annotation_that_nobody_checks_is_no_class():
 
 
 def test_arguments_by_place_are_told_by_name_too():
-    with pytest.raises(ConfigError, match=r"read\(\): partition is '0', of type str: a whole number"):
+    with pytest.raises(
+        ConfigError, match=r"read\(\): partition is '0', of type str: a whole number"
+    ):
         Client.read(None, "t", "0", 5)  # type: ignore[arg-type]
 
 
@@ -97,14 +107,18 @@ SAME = [AT, AT.replace(tzinfo=None), AT.astimezone(timezone(timedelta(hours=-7))
 
 
 @pytest.mark.parametrize("time", SAME)
-def test_time_is_microseconds_or_a_datetime_and_a_naive_one_is_utc(client: Client, time: Any) -> None:
+def test_time_is_microseconds_or_a_datetime_and_a_naive_one_is_utc(
+    client: Client, time: Any
+) -> None:
     client.append("t", [b"a", b"b", b"c"], partition=0, timestamps=[US - 1, AT, US + 1])
     assert client.offsets_for_times("t", time) == {0: 1, 1: -1}
     assert client.offsets_at({"t": {0: time}}).offsets == {"t": {0: 1}}
 
     async def asked() -> Any:
         async with AsyncClient(client.bootstrap_servers) as other:
-            return await other.offsets_for_times("t", time), await other.offsets_at({"t": {0: time}})
+            return await other.offsets_for_times("t", time), await other.offsets_at(
+                {"t": {0: time}}
+            )
 
     by_time, at = run(asked())
     assert by_time == {0: 1, 1: -1}
@@ -113,6 +127,9 @@ def test_time_is_microseconds_or_a_datetime_and_a_naive_one_is_utc(client: Clien
 
 def test_time_before_1970_and_the_least_fraction_keep_their_value():
     assert microseconds("t", datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)) == -1
-    assert microseconds("t", datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)) == 253_402_300_799_999_999
+    assert (
+        microseconds("t", datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC))
+        == 253_402_300_799_999_999
+    )
     with pytest.raises(ConfigError, match="t is '2026', of type str: microseconds since 1970 UTC"):
         microseconds("t", "2026")  # type: ignore[arg-type]

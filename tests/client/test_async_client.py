@@ -12,7 +12,13 @@ import pyarrow as pa
 import pytest
 
 from dledger.client import Appended, AsyncClient, AsyncStage, AsyncTransaction, Client, Committed
-from dledger.errors import OffsetOutOfRange, OutcomeUnknown, ProducerFenced, TopicNotFound, TransactionError
+from dledger.errors import (
+    OffsetOutOfRange,
+    OutcomeUnknown,
+    ProducerFenced,
+    TopicNotFound,
+    TransactionError,
+)
 from dledger.net import run
 from dledger.protocol.messages.catalog_commands import AbortTransaction
 from dledger.protocol.messages.client import AppendRequest, ExecuteRequest, FetchRequest
@@ -45,7 +51,10 @@ def test_both_clients_have_the_same_names_and_parameters() -> None:
     for name in names:
         blocking, other = getattr(Client, name), getattr(AsyncClient, name)
         if callable(blocking):
-            assert inspect.signature(blocking).parameters.keys() == inspect.signature(other).parameters.keys()
+            assert (
+                inspect.signature(blocking).parameters.keys()
+                == inspect.signature(other).parameters.keys()
+            )
 
 
 def test_append_and_read_and_offsets(group: Any, fast: dict[str, Any]) -> None:
@@ -76,7 +85,9 @@ def test_append_and_read_and_offsets(group: Any, fast: dict[str, Any]) -> None:
 
 
 def test_appends_at_the_same_time_are_each_stored_once(group: Any, fast: dict[str, Any]) -> None:
-    group.fault(AppendRequest, None, "lose", None, "drop", Code.NOT_LEADER, ("done", Code.TERM_CHANGED))
+    group.fault(
+        AppendRequest, None, "lose", None, "drop", Code.NOT_LEADER, ("done", Code.TERM_CHANGED)
+    )
 
     async def work(client: AsyncClient) -> None:
         await asyncio.gather(*[client.append("t", value) for value in numbered(40)])
@@ -96,7 +107,9 @@ def test_append_never_answered_is_outcome_unknown(group: Any, fast: dict[str, An
     with_client(group, {**fast, "request_timeout_ms": 200}, work)
 
 
-def test_append_that_is_cancelled_does_not_spoil_the_next_one(group: Any, fast: dict[str, Any]) -> None:
+def test_append_that_is_cancelled_does_not_spoil_the_next_one(
+    group: Any, fast: dict[str, Any]
+) -> None:
     async def work(client: AsyncClient) -> None:
         await client.append("t", b"a")
         loop, arrived = asyncio.get_running_loop(), asyncio.Event()
@@ -127,8 +140,12 @@ def test_read_falls_over_to_another_replica(group: Any, fast: dict[str, Any]) ->
     assert with_client(group, fast, work) == list(range(10))
 
 
-def test_producer_over_faults_stores_each_batch_once_and_in_order(group: Any, fast: dict[str, Any]) -> None:
-    group.fault(AppendRequest, None, "lose", None, "drop", Code.NOT_LEADER, Code.LEADER_PENDING_FULL)
+def test_producer_over_faults_stores_each_batch_once_and_in_order(
+    group: Any, fast: dict[str, Any]
+) -> None:
+    group.fault(
+        AppendRequest, None, "lose", None, "drop", Code.NOT_LEADER, Code.LEADER_PENDING_FULL
+    )
 
     async def work(client: AsyncClient) -> list[int]:
         async with await client.producer("t") as producer:
@@ -153,7 +170,9 @@ def test_producer_with_a_name_fences_the_one_before(group: Any, fast: dict[str, 
     with_client(group, fast, work)
 
 
-def test_transaction_is_seen_after_its_commit_and_safe_to_repeat(group: Any, fast: dict[str, Any]) -> None:
+def test_transaction_is_seen_after_its_commit_and_safe_to_repeat(
+    group: Any, fast: dict[str, Any]
+) -> None:
     async def work(client: AsyncClient) -> None:
         group.fault(ExecuteRequest, "lose")
         for repeated in (False, True):
@@ -176,7 +195,9 @@ def test_transaction_is_seen_after_its_commit_and_safe_to_repeat(group: Any, fas
     assert group.values("t") == [b"a", b"b", b"c"]
 
 
-def test_stage_that_is_closed_and_transaction_that_is_over_take_nothing(group: Any, fast: dict[str, Any]) -> None:
+def test_stage_that_is_closed_and_transaction_that_is_over_take_nothing(
+    group: Any, fast: dict[str, Any]
+) -> None:
     async def work(client: AsyncClient) -> None:
         stage = await client.stage("w", 1)
         assert isinstance(stage, AsyncStage)
@@ -197,7 +218,9 @@ def test_stage_that_is_closed_and_transaction_that_is_over_take_nothing(group: A
     assert group.values("t") == [b"a", b"b"]
 
 
-def test_read_from_a_negative_offset_is_refused_though_it_follows(group: Any, fast: dict[str, Any]) -> None:
+def test_read_from_a_negative_offset_is_refused_though_it_follows(
+    group: Any, fast: dict[str, Any]
+) -> None:
     async def work(client: AsyncClient) -> None:
         await client.append("t", b"a")
         with pytest.raises(OffsetOutOfRange) as caught:
@@ -209,7 +232,9 @@ def test_read_from_a_negative_offset_is_refused_though_it_follows(group: Any, fa
 
 def test_transaction_that_is_over_is_not_aborted_any_more(group: Any, fast: dict[str, Any]) -> None:
     def aborts() -> int:
-        return sum(isinstance(asked.command, AbortTransaction) for asked in group.requests(ExecuteRequest))
+        return sum(
+            isinstance(asked.command, AbortTransaction) for asked in group.requests(ExecuteRequest)
+        )
 
     async def work(client: AsyncClient) -> None:
         for _ in range(2):  # the second one finds it committed when it opens its stage
@@ -228,7 +253,9 @@ def test_transaction_that_is_over_is_not_aborted_any_more(group: Any, fast: dict
     assert group.values("t") == [b"a"]
 
 
-def test_producer_goes_on_when_somebody_stops_waiting_for_an_answer(group: Any, fast: dict[str, Any]) -> None:
+def test_producer_goes_on_when_somebody_stops_waiting_for_an_answer(
+    group: Any, fast: dict[str, Any]
+) -> None:
     async def work(client: AsyncClient) -> None:
         async with await client.producer("t") as producer:
             first, second = await producer.append(b"a"), await producer.append(b"b")

@@ -47,12 +47,18 @@ def client(group: Any, fast: dict[str, Any]) -> Any:
 
 def sequences(group: Any) -> list[int]:
     """Of all appends that arrived, in order."""
-    return [decode_header(head).sequence for _, message, head in group.seen if isinstance(message, AppendRequest)]
+    return [
+        decode_header(head).sequence
+        for _, message, head in group.seen
+        if isinstance(message, AppendRequest)
+    ]
 
 
 def test_append_then_read_gives_the_same_records(client: Client) -> None:
     assert client.append("t", b"one") == Appended("t", 0, 0, 1)
-    assert client.append("t", [b"two", b"three"], keys=[b"k", None], headers=[("h", b"v")]) == Appended("t", 0, 1, 3)
+    assert client.append(
+        "t", [b"two", b"three"], keys=[b"k", None], headers=[("h", b"v")]
+    ) == Appended("t", 0, 1, 3)
     assert client.append("t", pa.array(["four"]), timestamps=1_000_000).end == 4
     table = pa.Table.from_batches(client.read("t", 0, 1, 4))
     assert table["offset"].to_pylist() == [1, 2, 3]
@@ -67,7 +73,9 @@ def test_append_to_a_follower_first_finds_the_leader(group: Any, client: Client)
     assert group.values("t") == [b"x"]
 
 
-@pytest.mark.parametrize("fault", ["lose", "drop", ("done", Code.WAIT_QUORUM_ACK_TIMEOUT), Code.TERM_CHANGED])
+@pytest.mark.parametrize(
+    "fault", ["lose", "drop", ("done", Code.WAIT_QUORUM_ACK_TIMEOUT), Code.TERM_CHANGED]
+)
 def test_append_whose_answer_is_lost_is_repeated_with_the_same_sequence_and_stored_once(
     group: Any, client: Client, fault: Any
 ) -> None:
@@ -79,7 +87,9 @@ def test_append_whose_answer_is_lost_is_repeated_with_the_same_sequence_and_stor
     assert group.values("t") == [b"a", b"b", b"c"]
 
 
-@pytest.mark.parametrize("code", [Code.LEADER_PENDING_FULL, Code.LEADER_NOT_READY, Code.NOT_LEADER, Code.DISK_FULL])
+@pytest.mark.parametrize(
+    "code", [Code.LEADER_PENDING_FULL, Code.LEADER_NOT_READY, Code.NOT_LEADER, Code.DISK_FULL]
+)
 def test_append_refused_for_a_moment_is_asked_again(group: Any, client: Client, code: Code) -> None:
     group.fault(AppendRequest, code, code)
     assert client.append("t", b"a").start == 0
@@ -97,7 +107,9 @@ def test_append_when_the_leader_dies_goes_on_at_the_next_one(group: Any, client:
     assert client.append("t", b"b").start == 1
 
 
-def test_append_never_answered_is_outcome_unknown_and_the_next_one_is_not_wedged(group: Any, fast: Any) -> None:
+def test_append_never_answered_is_outcome_unknown_and_the_next_one_is_not_wedged(
+    group: Any, fast: Any
+) -> None:
     with Client(group.bootstrap, **{**fast, "request_timeout_ms": 300}) as client:
         client.create_topic("t")
         client.append("t", b"a")
@@ -121,8 +133,11 @@ def test_append_never_sent_is_unavailable_and_definite(group: Any, fast: Any) ->
         assert client.append("t", b"c").start == 0
 
 
-def test_append_after_an_unclear_attempt_a_refusal_stays_indefinite(group: Any, client: Client) -> None:
-    """The first attempt may have been stored, so being fenced at the second one does not mean "not written"."""
+def test_append_after_an_unclear_attempt_a_refusal_stays_indefinite(
+    group: Any, client: Client
+) -> None:
+    """The first attempt may have been stored, so being fenced at the second one does not mean "not
+    written"."""
     group.fault(AppendRequest, "lose", Code.PRODUCER_FENCED)
     with pytest.raises(OutcomeUnknown):
         client.append("t", b"a")
@@ -150,7 +165,9 @@ def test_append_to_a_missing_topic_does_not_use_up_a_sequence(group: Any, client
     assert sequences(group) == [0, 1, 1, 1]
 
 
-def test_append_to_a_partition_that_another_client_has_added_is_stored(group: Any, client: Client, fast: Any) -> None:
+def test_append_to_a_partition_that_another_client_has_added_is_stored(
+    group: Any, client: Client, fast: Any
+) -> None:
     client.append("t", b"a")
     with pytest.raises(ConfigError, match="partitions 0 to 0, not 2"):
         client.append("t", b"b", partition=2)
@@ -164,7 +181,9 @@ def test_append_to_a_partition_that_another_client_has_added_is_stored(group: An
     assert client.end_offsets("t") == {0: 1, 1: 1, 2: 1}
 
 
-def test_append_to_a_topic_created_anew_goes_to_the_new_one(group: Any, client: Client, fast: Any) -> None:
+def test_append_to_a_topic_created_anew_goes_to_the_new_one(
+    group: Any, client: Client, fast: Any
+) -> None:
     client.append("t", b"old")
     with Client(group.bootstrap, **fast) as other:
         other.delete_topic("t")
@@ -173,7 +192,9 @@ def test_append_to_a_topic_created_anew_goes_to_the_new_one(group: Any, client: 
 
 
 @pytest.mark.parametrize("code", [Code.UNKNOWN_PRODUCER, Code.OUT_OF_ORDER_SEQUENCE])
-def test_append_whose_session_was_forgotten_opens_a_new_one(group: Any, client: Client, code: Code) -> None:
+def test_append_whose_session_was_forgotten_opens_a_new_one(
+    group: Any, client: Client, code: Code
+) -> None:
     client.append("t", b"a")
     group.fault(AppendRequest, code)
     assert client.append("t", b"b").start == 1
@@ -202,10 +223,14 @@ def test_delete_topic_whose_answer_is_lost_is_not_repeated(group: Any, client: C
     group.fault(ExecuteRequest, "lose")
     with pytest.raises(OutcomeUnknown):
         client.delete_topic("t")
-    assert len([m for m in group.requests(ExecuteRequest) if isinstance(m.command, DeleteTopic)]) == 1
+    assert (
+        len([m for m in group.requests(ExecuteRequest) if isinstance(m.command, DeleteTopic)]) == 1
+    )
 
 
-def test_create_topic_whose_answer_is_lost_is_repeated_and_succeeds(group: Any, client: Client) -> None:
+def test_create_topic_whose_answer_is_lost_is_repeated_and_succeeds(
+    group: Any, client: Client
+) -> None:
     group.fault(ExecuteRequest, "lose")
     assert client.create_topic("u", 3).partitions == 3
     with pytest.raises(TopicExists):
@@ -243,7 +268,9 @@ def test_topic_that_is_missing_is_told_by_a_linearizable_answer(group: Any, clie
 
 
 @pytest.mark.parametrize(("start", "end"), [(3, 4), (0, 4), (-1, 1), (4, None)])
-def test_read_out_of_range_says_which_range_there_is(client: Client, start: int, end: int | None) -> None:
+def test_read_out_of_range_says_which_range_there_is(
+    client: Client, start: int, end: int | None
+) -> None:
     client.append("t", [b"a", b"b", b"c"])
     with pytest.raises(OffsetOutOfRange) as caught:
         list(client.read("t", 0, start, end))
@@ -256,7 +283,9 @@ def test_read_falls_over_to_another_replica(group: Any, client: Client) -> None:
     group.behind = {"n1"}
     group.fault(FetchRequest, Code.CORRUPT_ENTRY, "drop", Code.BEHIND)
     batches = list(client.read("t", 0, 0, 20, max_bytes=300, replica="n1"))
-    assert [v for b in batches for v in b.column("value").to_pylist()] == [str(n).encode() for n in range(20)]
+    assert [v for b in batches for v in b.column("value").to_pylist()] == [
+        str(n).encode() for n in range(20)
+    ]
 
 
 def test_read_with_wrong_bytes_everywhere_never_yields_them(group: Any, fast: Any) -> None:
@@ -271,7 +300,9 @@ def test_read_with_wrong_bytes_everywhere_never_yields_them(group: Any, fast: An
             list(client.read("t", 0, 0, 1))
 
 
-def test_read_that_is_answered_with_something_else_asks_the_next_replica(group: Any, client: Client) -> None:
+def test_read_that_is_answered_with_something_else_asks_the_next_replica(
+    group: Any, client: Client
+) -> None:
     """Such a node is not asked again over that connection: who knows what comes next on it."""
     client.append("t", [b"a", b"b"])
     group.fault(FetchRequest, StatusResponse(code=Code.SUCCESS))
@@ -280,7 +311,9 @@ def test_read_that_is_answered_with_something_else_asks_the_next_replica(group: 
     assert len({node for node, message, _ in group.seen if isinstance(message, FetchRequest)}) == 2
 
 
-def test_read_asks_for_the_next_piece_before_the_first_one_is_used(group: Any, client: Client) -> None:
+def test_read_asks_for_the_next_piece_before_the_first_one_is_used(
+    group: Any, client: Client
+) -> None:
     for n in range(3):
         client.append("t", bytes([n]) * 1000)
     bodies = client.fetch_bodies("t", 0, 0, 3, max_bytes=1)
@@ -317,20 +350,32 @@ def test_split_cuts_at_batches(client: Client) -> None:
     assert [p.start for p in pieces[1:]] == [p.end for p in pieces[:-1]]
 
 
-def test_many_ranges_are_cut_by_one_question_and_the_rest_of_full_answers_by_more(client: Client, group: Any) -> None:
+def test_many_ranges_are_cut_by_one_question_and_the_rest_of_full_answers_by_more(
+    client: Client, group: Any
+) -> None:
     client.create_topic("u", 3)
     for _ in range(4):
         client.append("t", b"x" * 1000)
         client.append("u", b"x" * 1000, partition=2)
     client.core.topics.clear()
     asked = len(group.requests(MetadataRequest))
-    spans = [Span("t", 0, 0, 4, 1), Span("u", 2, 1, 4, 1 << 40), Span("u", 0, 0, 0, 1), Span("u", 2, 0, 4, 1, 2)]
+    spans = [
+        Span("t", 0, 0, 4, 1),
+        Span("u", 2, 1, 4, 1 << 40),
+        Span("u", 0, 0, 0, 1),
+        Span("u", 2, 0, 4, 1, 2),
+    ]
     pieces = client.split_many(spans)
     assert [[(p.start, p.end) for p in found] for found in pieces] == [
-        [(0, 1), (1, 2), (2, 3), (3, 4)], [(1, 4)], [], [(0, 1), (1, 2)],
-    ]  # fmt: skip
+        [(0, 1), (1, 2), (2, 3), (3, 4)],
+        [(1, 4)],
+        [],
+        [(0, 1), (1, 2)],
+    ]
     assert len(group.requests(SplitRequest)) == 1
-    assert len(group.requests(MetadataRequest)) == asked + 1, "one question for the ids of both topics"
+    assert len(group.requests(MetadataRequest)) == asked + 1, (
+        "one question for the ids of both topics"
+    )
     group.most_cuts = 1
     assert client.split_many(spans) == pieces
     assert len(group.requests(SplitRequest)) == 1 + 4
@@ -340,8 +385,13 @@ def test_keys_choose_the_partition_as_kafka_does(client: Client) -> None:
     """Expected values are those of Kafka's own test of murmur2 (UtilsTest)."""
     from dledger.client.protocol.appending import murmur2
 
-    expected = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536,
-                b"a-little-bit-longer-string": -1486304829, b"abc": 479470107}  # fmt: skip
+    expected = {
+        b"21": -973932308,
+        b"foobar": -790332482,
+        b"a-little-bit-long-string": -985981536,
+        b"a-little-bit-longer-string": -1486304829,
+        b"abc": 479470107,
+    }
     for key, number in expected.items():
         assert murmur2(key) == number & 0xFFFFFFFF
     client.create_topic("u", 5)
@@ -382,7 +432,9 @@ def test_client_of_another_group_is_refused(group: Any, fast: Any) -> None:
         client.topics()
 
 
-def test_client_of_a_group_that_was_made_anew_at_its_addresses_is_told_so_at_once(group: Any, client: Client) -> None:
+def test_client_of_a_group_that_was_made_anew_at_its_addresses_is_told_so_at_once(
+    group: Any, client: Client
+) -> None:
     client.append("t", b"a")
     group.ids = dict.fromkeys(group.nodes, ("B", ()))
     group.drop_connections()
@@ -394,7 +446,9 @@ def test_client_of_a_group_that_was_made_anew_at_its_addresses_is_told_so_at_onc
         another.append("t", b"b")
 
 
-def test_client_goes_on_without_an_address_that_another_group_has_now(group: Any, client: Client) -> None:
+def test_client_goes_on_without_an_address_that_another_group_has_now(
+    group: Any, client: Client
+) -> None:
     client.append("t", b"a")
     group.ids = {"n1": ("B", ())}
     group.drop_connections()
@@ -404,7 +458,9 @@ def test_client_goes_on_without_an_address_that_another_group_has_now(group: Any
     assert group.values("t") == [b"a", b"b", b"c", b"d"]
 
 
-def test_client_follows_a_group_that_was_made_from_a_copy_of_its_own(group: Any, client: Client) -> None:
+def test_client_follows_a_group_that_was_made_from_a_copy_of_its_own(
+    group: Any, client: Client
+) -> None:
     group.ids = dict.fromkeys(group.nodes, ("B", (("A", 7),)))
     group.drop_connections()
     client.append("t", b"a")
@@ -445,7 +501,10 @@ def test_client_settings_are_checked() -> None:
 
 
 def test_client_that_reaches_nobody_says_whom_it_asked(fast: Any) -> None:
-    with Client("127.0.0.1:1", **{**fast, "request_timeout_ms": 50}) as client, pytest.raises(Unavailable) as caught:
+    with (
+        Client("127.0.0.1:1", **{**fast, "request_timeout_ms": 50}) as client,
+        pytest.raises(Unavailable) as caught,
+    ):
         client.topics()
     assert "127.0.0.1:1" in str(caught.value)
 
@@ -474,5 +533,9 @@ def test_a_new_client_asks_for_its_topic_at_once_and_goes_on_to_the_leader(
     node_id = group.leader if leads else next(name for name in group.nodes if name != group.leader)
     with Client(group.nodes[node_id].address, **fast) as fresh:
         assert fresh.topic("t").name == "t"
-    asked = [(node, message.topics) for node, message, _ in group.seen if isinstance(message, MetadataRequest)]
+    asked = [
+        (node, message.topics)
+        for node, message, _ in group.seen
+        if isinstance(message, MetadataRequest)
+    ]
     assert asked == [(node_id, ("t",)), *([] if leads else [(group.leader, ("t",))])]

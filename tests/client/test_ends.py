@@ -10,7 +10,12 @@ from dledger.client import AsyncClient, Client
 from dledger.client.protocol.seen_end_offsets import LOGS, SeenEndOffsets, behind
 from dledger.errors import Behind, Unavailable
 from dledger.net import run
-from dledger.protocol.messages.client import MetadataRequest, OffsetKind, OffsetsRequest, OffsetsResponse
+from dledger.protocol.messages.client import (
+    MetadataRequest,
+    OffsetKind,
+    OffsetsRequest,
+    OffsetsResponse,
+)
 from dledger.protocol.messages.codes import Code
 
 
@@ -27,7 +32,9 @@ def answer(end: int, log_id: str = "a") -> OffsetsResponse:
 
 
 @pytest.mark.parametrize("stale", [True, False])
-def test_a_node_that_lags_is_asked_again_until_it_has_caught_up(group: Any, client: Client, stale: bool) -> None:
+def test_a_node_that_lags_is_asked_again_until_it_has_caught_up(
+    group: Any, client: Client, stale: bool
+) -> None:
     assert client.end_offsets("t") == {0: 5}
     group.lag = dict.fromkeys(group.nodes, 3)
     group.fault(OffsetsRequest, None, None, lambda: group.lag.clear())
@@ -42,7 +49,9 @@ def test_a_deposed_leader_that_lags_is_left_for_the_next_one(group: Any, client:
     assert client.end_offsets("t", stale=True) == {0: 5}
 
 
-def test_an_end_below_the_one_seen_is_an_error_when_the_time_is_over(group: Any, fast: dict[str, Any]) -> None:
+def test_an_end_below_the_one_seen_is_an_error_when_the_time_is_over(
+    group: Any, fast: dict[str, Any]
+) -> None:
     with Client(group.bootstrap, **{**fast, "request_timeout_ms": 300}) as client:
         client.create_topic("t", 2)
         client.append("t", [b"x"] * 5, partition=1)
@@ -69,7 +78,9 @@ def test_records_that_were_read_bind_the_next_end(group: Any, client: Client) ->
     assert client.end_offsets("t", stale=True) == {0: 6}
 
 
-def test_another_client_may_see_an_older_end(group: Any, client: Client, fast: dict[str, Any]) -> None:
+def test_another_client_may_see_an_older_end(
+    group: Any, client: Client, fast: dict[str, Any]
+) -> None:
     """Only what was seen binds."""
     client.end_offsets("t")
     group.lag = dict.fromkeys(group.nodes, 3)
@@ -91,7 +102,9 @@ def test_a_topic_that_is_created_again_begins_anew(client: Client) -> None:
     assert client.end_offsets("t", stale=True) == {0: 0}
 
 
-def test_a_stale_answer_comes_from_any_node_when_nobody_leads(group: Any, client: Client, fast: dict[str, Any]) -> None:
+def test_a_stale_answer_comes_from_any_node_when_nobody_leads(
+    group: Any, client: Client, fast: dict[str, Any]
+) -> None:
     group.leader = ""
     with Client(group.bootstrap, **{**fast, "request_timeout_ms": 200}) as other:
         before = len(group.requests(MetadataRequest))
@@ -102,7 +115,9 @@ def test_a_stale_answer_comes_from_any_node_when_nobody_leads(group: Any, client
             other.end_offsets("t")
 
 
-def test_the_asyncio_client_asks_again_too(group: Any, client: Client, fast: dict[str, Any]) -> None:
+def test_the_asyncio_client_asks_again_too(
+    group: Any, client: Client, fast: dict[str, Any]
+) -> None:
     async def main() -> None:
         async with AsyncClient(group.bootstrap, **fast) as other:
             async for _ in other.read("t", 0, 0, follow=True):
@@ -115,7 +130,8 @@ def test_the_asyncio_client_asks_again_too(group: Any, client: Client, fast: dic
 
 
 def test_only_what_was_seen_before_a_question_binds_its_answer() -> None:
-    """Two questions at once: the later may be answered first, and the earlier is none the worse for it."""
+    """Two questions at once: the later may be answered first, and the earlier is none the worse for
+    it."""
     ends = SeenEndOffsets()
     ends.told(answer(5))
     seen = ends.of(["t"])

@@ -38,7 +38,8 @@ class Stopped(Exception):
 
 
 def in_child(work: Callable[[], object]) -> str:
-    """What `work` says in a forked child; an error's class and text where it raises, nothing where it hangs."""
+    """What `work` says in a forked child; an error's class and text where it raises, nothing where
+    it hangs."""
     read_end, write_end = os.pipe()
     pid = os.fork()
     if not pid:
@@ -61,11 +62,14 @@ def test_what_was_made_before_a_fork_is_refused_in_the_child_alone() -> None:
     born = forks.generation
     forks.check_born_here(born, "the producer of 't'")
     assert in_child(lambda: forks.check_born_here(born, "the producer of 't'")) == (
-        "ForkedClient: the producer of 't' was made before this process was forked, and belongs to the parent process; "
+        "ForkedClient: the producer of 't' was made before this process was forked, and belongs "
+        "to the parent process; "
         "make a new Client in the child, and from it what the child needs"
     )
     assert in_child(lambda: forks.check_born_here(forks.generation, "the child's own")) == "None"
-    assert in_child(lambda: in_child(lambda: forks.check_born_here(born, "the grandparent's"))).startswith("ForkedC")
+    assert in_child(
+        lambda: in_child(lambda: forks.check_born_here(born, "the grandparent's"))
+    ).startswith("ForkedC")
     forks.check_born_here(born, "the producer of 't'")
     assert issubclass(ForkedClient, ConfigError)
 
@@ -116,9 +120,11 @@ def test_who_holds_a_lock_may_fork(depth: int) -> None:
     assert nested(depth) == "alive"
 
 
-def forked_while_held(hold: Callable[[Callable[[], None]], object], work: Callable[[], object]) -> str:
-    """What `work` says in a child of a fork that began while another thread was within `hold`, which calls its argument
-    where a fork must not come."""
+def forked_while_held(
+    hold: Callable[[Callable[[], None]], object], work: Callable[[], object]
+) -> str:
+    """What `work` says in a child of a fork that began while another thread was within `hold`,
+    which calls its argument where a fork must not come."""
     inside, forked = threading.Event(), threading.Event()
     os.register_at_fork(after_in_parent=forked.set)
     holder = threading.Thread(target=hold, args=[lambda: (inside.set(), forked.wait(0.5))])
@@ -193,11 +199,14 @@ def test_child_does_not_wait_for_a_shared_client_that_another_thread_was_making(
 
 
 def with_open_locks(open_files: list[int]) -> None:
-    """As a child has them that was forked by a library that runs no hooks, or that has not run its program yet."""
+    """As a child has them that was forked by a library that runs no hooks, or that has not run its
+    program yet."""
     open_files.extend(map(os.dup, forks._locked))
 
 
-def test_a_lock_that_is_given_back_is_free_though_another_process_has_the_open_file(tmp_path: Path) -> None:
+def test_a_lock_that_is_given_back_is_free_though_another_process_has_the_open_file(
+    tmp_path: Path,
+) -> None:
     inherited: list[int] = []
     home = Home(tmp_path)
     with home.lock():
@@ -213,7 +222,9 @@ def test_a_lock_that_is_given_back_is_free_though_another_process_has_the_open_f
         os.close(descriptor)
 
 
-def test_a_look_at_a_node_keeps_nobody_from_starting_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_at_a_node_keeps_nobody_from_starting_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home, inherited = Home(tmp_path), list[int]()
     node = PidFile(home, NodeId("n0"))
 
@@ -323,15 +334,20 @@ def test_producer_from_before_a_fork_is_refused_in_the_child_and_goes_on_in_the_
         producer.flush,
     ]
     for call in calls:
-        assert in_child(call).startswith("ForkedClient: the producer of topic 't' was made before this process")
+        assert in_child(call).startswith(
+            "ForkedClient: the producer of topic 't' was made before this process"
+        )
     assert in_child(producer.close) == "None"
     producer.append(b"b").result(60)
     producer.close()
     assert group.values("t") == [b"a", b"b"]
 
 
-def test_appends_of_parent_and_child_by_one_client_are_all_stored(group: Any, client: Client) -> None:
-    """With one session for both, the parent's next number would be taken for a repeat of the child's."""
+def test_appends_of_parent_and_child_by_one_client_are_all_stored(
+    group: Any, client: Client
+) -> None:
+    """With one session for both, the parent's next number would be taken for a repeat of the
+    child's."""
     client.append("t", b"a")
     assert in_child(lambda: client.append("t", b"b").start) == "1"
     assert client.append("t", b"c").start == 2
@@ -377,7 +393,9 @@ def test_child_whose_first_call_is_interrupted_never_comes_to_use_its_parents_co
     assert len(group.values("t")) == end
 
 
-def test_client_and_reader_from_before_a_fork_go_on_in_both_processes(group: Any, client: Client) -> None:
+def test_client_and_reader_from_before_a_fork_go_on_in_both_processes(
+    group: Any, client: Client
+) -> None:
     """Neither reads what the other one's connection brings."""
     for n in range(6):
         client.append("t", f"{n}".encode())
@@ -397,7 +415,8 @@ def test_client_and_reader_from_before_a_fork_go_on_in_both_processes(group: Any
 def test_connections_that_a_reader_had_at_the_fork_are_not_used_by_later_calls_of_the_child(
     group: Any, client: Client
 ) -> None:
-    """Its session's numbers are the parent's, whose own record would be taken for a repeat of the child's."""
+    """Its session's numbers are the parent's, whose own record would be taken for a repeat of the
+    child's."""
     for n in range(3):
         client.append("t", f"{n}".encode())
     reader = client.read("t", 0, 0, 3, max_bytes=1)
@@ -411,7 +430,11 @@ def test_connections_that_a_reader_had_at_the_fork_are_not_used_by_later_calls_o
     assert in_child(work) == "4"
     assert len(list(reader)) == 2
     assert client.append("t", b"of the parent").start == 5
-    assert group.values("t")[3:] == [b"of the child, first", b"of the child, second", b"of the parent"]
+    assert group.values("t")[3:] == [
+        b"of the child, first",
+        b"of the child, second",
+        b"of the parent",
+    ]
 
 
 def test_transaction_from_before_a_fork_is_the_parents(group: Any, client: Client) -> None:

@@ -44,8 +44,11 @@ def test_append_in_parts_that_are_all_written_reaches_from_the_first_to_the_last
     assert answer(5, 9) == [Appended("t", 0, 5, 11)]
 
 
-def test_append_whose_parts_are_answered_in_another_order_reaches_from_the_first_to_the_last() -> None:
-    """After a change of connection, a repeat is known at once while an earlier part still waits for its quorum."""
+def test_append_whose_parts_are_answered_in_another_order_reaches_from_the_first_to_the_last() -> (
+    None
+):
+    """After a change of connection, a repeat is known at once while an earlier part still waits for
+    its quorum."""
     assert answer(9, 5) == [Appended("t", 0, 5, 11)]
 
 
@@ -54,7 +57,9 @@ def test_append_of_which_no_part_was_written_fails_definitely() -> None:
 
 
 @pytest.mark.parametrize("results", [(5, FENCED), (FENCED, 5), (FENCED, 5, FENCED)])
-def test_append_of_which_a_part_was_written_does_not_fail_definitely(results: tuple[int | DLedgerError, ...]) -> None:
+def test_append_of_which_a_part_was_written_does_not_fail_definitely(
+    results: tuple[int | DLedgerError, ...],
+) -> None:
     [error] = answer(*results)
     assert isinstance(error, OutcomeUnknown)
     assert not error.definite
@@ -62,7 +67,9 @@ def test_append_of_which_a_part_was_written_does_not_fail_definitely(results: tu
 
 
 @pytest.mark.parametrize("results", [(SILENT, FENCED), (FENCED, SILENT), (5, SILENT)])
-def test_append_of_which_a_part_is_unknown_is_unknown(results: tuple[int | DLedgerError, ...]) -> None:
+def test_append_of_which_a_part_is_unknown_is_unknown(
+    results: tuple[int | DLedgerError, ...],
+) -> None:
     assert answer(*results) == [SILENT]
 
 
@@ -75,12 +82,16 @@ def test_append_whose_parts_gave_up_before_they_were_sent_fails_definitely() -> 
 def test_appends_that_share_a_batch_are_told_their_own_offsets() -> None:
     futures = [Answer() for _ in range(3)]
     counts = (2, 3, 1)
-    pendings = [Pending(future, "t", 0, count) for future, count in zip(futures, counts, strict=True)]
+    pendings = [
+        Pending(future, "t", 0, count) for future, count in zip(futures, counts, strict=True)
+    ]
     batch = Batch(0, make_records([b"v"] * 6), list(zip(pendings, counts, strict=True)))
     batch.answered(40)
     assert [future.given for future in futures] == [
-        [Appended("t", 0, 40, 42)], [Appended("t", 0, 42, 45)], [Appended("t", 0, 45, 46)],
-    ]  # fmt: skip
+        [Appended("t", 0, 40, 42)],
+        [Appended("t", 0, 42, 45)],
+        [Appended("t", 0, 45, 46)],
+    ]
 
 
 def test_keys_stay_with_the_values_that_they_were_given_with() -> None:

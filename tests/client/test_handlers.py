@@ -1,5 +1,5 @@
-"""An exception out of a signal handler is the caller's own: whatever its class, it ends the call and is not taken for
-what a socket or a file says."""
+"""An exception out of a signal handler is the caller's own: whatever its class, it ends the call
+and is not taken for what a socket or a file says."""
 
 from __future__ import annotations
 
@@ -32,8 +32,16 @@ from dledger.protocol.wire import FrameLimits
 
 TOP = Path(__file__).parents[2]
 CATCHES_NOTHING = {"pyspark", "fsspec", "click", "rich"}
-"""Libraries below which nobody asks `is_interrupt`: of fsspec only what is on a local disk, which it has no part in."""
-CLASSES = [TimeoutError, InterruptedError, ConnectionResetError, BlockingIOError, socket.gaierror, ssl.SSLError]
+"""Libraries below which nobody asks `is_interrupt`: of fsspec only what is on a local disk, which
+it has no part in."""
+CLASSES = [
+    TimeoutError,
+    InterruptedError,
+    ConnectionResetError,
+    BlockingIOError,
+    socket.gaierror,
+    ssl.SSLError,
+]
 
 
 @pytest.fixture
@@ -69,7 +77,9 @@ def test_a_handler_s_exception_ends_a_call_that_waits_for_a_node(
         assert group.values("t") == [b"a", b"c"]
 
 
-def test_a_handler_s_exception_ends_a_connection_that_is_opened(alarm: Callable[[BaseException], None]) -> None:
+def test_a_handler_s_exception_ends_a_connection_that_is_opened(
+    alarm: Callable[[BaseException], None],
+) -> None:
     """The listener's queue is full, so that nobody says anything."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
         waiting = [socket.socket() for _ in range(4)]
@@ -96,7 +106,9 @@ def connect(port: int, timeout_s: float, host: str = "127.0.0.1") -> BlockingCon
     return BlockingConnection(f"{host}:{port}", Greeting(Introduction()), FrameLimits(), timeout_s)
 
 
-def test_a_handler_s_exception_ends_a_request_that_leaves_slowly(alarm: Callable[[BaseException], None]) -> None:
+def test_a_handler_s_exception_ends_a_request_that_leaves_slowly(
+    alarm: Callable[[BaseException], None],
+) -> None:
     ours, theirs = socket.socketpair()
     connection = object.__new__(BlockingConnection)
     connection._socket, connection._proof, connection._request_id = ours, [], 0
@@ -109,7 +121,8 @@ def test_a_handler_s_exception_ends_a_request_that_leaves_slowly(alarm: Callable
 
 
 def test_libraries_whose_errors_are_caught_are_known() -> None:
-    """Frames of their extension modules would be taken for a handler's, and a damaged frame for an interrupt."""
+    """Frames of their extension modules would be taken for a handler's, and a damaged frame for an
+    interrupt."""
     declared = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["dependencies"]
     names = {re.split(r"[^a-z0-9]", one.lower())[0] for one in declared}
     assert names - CATCHES_NOTHING == interrupts._LIBRARIES
@@ -129,9 +142,10 @@ def test_what_the_system_says_is_still_told_as_a_node_that_is_not_there() -> Non
 
 
 class At:
-    """Marks a signal as come at the ``number``-th line of this package that runs in a call. Python runs the handler
-    where it next may; an exception of the trace function itself could come where none of a handler can, as between the
-    body of a ``with`` and its end, and leave a lock held that no program leaves held."""
+    """Marks a signal as come at the ``number``-th line of this package that runs in a call. Python
+    runs the handler where it next may; an exception of the trace function itself could come where
+    none of a handler can, as between the body of a ``with`` and its end, and leave a lock held that
+    no program leaves held."""
 
     def __init__(self, number: int) -> None:
         self.left = number
@@ -166,7 +180,8 @@ def interrupted(number: int, work: Callable[[], object]) -> At:
 
     injection, ended = At(number), False
     before, hook = signal.signal(signal.SIGUSR1, handle), sys.unraisablehook
-    sys.unraisablehook = lambda unraisable: dropped.append(unraisable.exc_value)  # of a destructor: Python drops it
+    # of a destructor: Python drops it
+    sys.unraisablehook = lambda unraisable: dropped.append(unraisable.exc_value)
     sys.settrace(injection)
     try:
         work()
@@ -201,9 +216,13 @@ def test_a_handler_s_exception_comes_out_of_every_line_of_a_call(group: Any, fas
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-def test_a_handler_s_exception_comes_out_of_every_line_that_finds_the_group_of_a_path(tmp_path: Path) -> None:
+def test_a_handler_s_exception_comes_out_of_every_line_that_finds_the_group_of_a_path(
+    tmp_path: Path,
+) -> None:
     number, places = 1, set[str]()
-    with EmbeddedGroup(tmp_path / "log", replicas=1, segment_bytes=16 << 20, index_file_bytes=1 << 20) as group:
+    with EmbeddedGroup(
+        tmp_path / "log", replicas=1, segment_bytes=16 << 20, index_file_bytes=1 << 20
+    ) as group:
 
         def find() -> None:
             user_directory._read.clear()
@@ -219,6 +238,9 @@ def test_a_handler_s_exception_comes_out_of_every_line_that_finds_the_group_of_a
         other.join(60)
         assert not other.is_alive(), "an interrupted call left a lock held"
     gc.collect()
-    assert {name for place in places for name in ("Home.node", "start_time", "group_secret") if name in place} == {
-        "Home.node", "start_time", "group_secret"
-    }  # fmt: skip
+    assert {
+        name
+        for place in places
+        for name in ("Home.node", "start_time", "group_secret")
+        if name in place
+    } == {"Home.node", "start_time", "group_secret"}

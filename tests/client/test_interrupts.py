@@ -1,4 +1,5 @@
-"""Clients whose calls are ended half way: by a signal handler's exception, by a cancelled task, or by a second call."""
+"""Clients whose calls are ended half way: by a signal handler's exception, by a cancelled task, or
+by a second call."""
 
 from __future__ import annotations
 
@@ -43,7 +44,10 @@ def alarm() -> Iterator[Callable[[], bool]]:
         waits = 0
         while waits < 20:
             threading.Event().wait(0.001)
-            names = [frame.f_code.co_name for frame, _ in traceback.walk_stack(sys._current_frames()[main])]
+            names = [
+                frame.f_code.co_name
+                for frame, _ in traceback.walk_stack(sys._current_frames()[main])
+            ]
             waits = waits + 1 if names[0] in ("wait", "_wait") and "start" not in names else 0
         signal.pthread_kill(main, signal.SIGUSR1)
         return True
@@ -101,8 +105,11 @@ def fails_at(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, call: int)
 def test_interrupt_while_an_append_waits_for_room_loses_nothing_that_was_taken(
     group: Any, fast: dict[str, Any], alarm: Callable[[], bool], gate: threading.Event
 ) -> None:
-    """A busy producer is nearly always in that wait, with the records of earlier appends in its hands."""
-    with Client(group.bootstrap, **{**fast, "max_in_flight": 8, "batch_bytes": 400, "linger_ms": 5}) as client:
+    """A busy producer is nearly always in that wait, with the records of earlier appends in its
+    hands."""
+    with Client(
+        group.bootstrap, **{**fast, "max_in_flight": 8, "batch_bytes": 400, "linger_ms": 5}
+    ) as client:
         client.create_topic("t")
         futures = []
         producer = client.producer("t")
@@ -119,7 +126,9 @@ def test_interrupt_while_an_append_waits_for_room_loses_nothing_that_was_taken(
         assert all(future.done() for future in futures)
         assert [future.result().start for future in futures] == list(range(len(futures)))
         stored = group.values("t")
-        assert [int(value.split()[0]) for value in stored[: len(futures)]] == list(range(len(futures)))
+        assert [int(value.split()[0]) for value in stored[: len(futures)]] == list(
+            range(len(futures))
+        )
         assert len(stored) <= len(futures) + 1
 
 
@@ -146,8 +155,11 @@ def test_interrupt_between_closing_a_group_and_handing_it_over_sends_it_once(
 ) -> None:
     from dledger.client.protocol.record_accumulator import RecordAccumulator
 
-    ready, push, pushed = RecordAccumulator._ready, Pipeline.push, []  # items stay alive here: no two have the same id
-    monkeypatch.setattr(Pipeline, "push", lambda pipeline, *items: (pushed.extend(items), push(pipeline, *items)))
+    # items stay alive here: no two have the same id
+    ready, push, pushed = RecordAccumulator._ready, Pipeline.push, []
+    monkeypatch.setattr(
+        Pipeline, "push", lambda pipeline, *items: (pushed.extend(items), push(pipeline, *items))
+    )
     for interrupted in ("before", "behind"):
         with Client(group.bootstrap, **{**fast, "linger_ms": 60_000}) as client:
             client.create_topic(interrupted)
@@ -208,7 +220,9 @@ def test_interrupt_of_one_who_waits_for_a_future_lets_it_end(
                 type(future)().result(0.001)
 
 
-def test_callback_of_a_future_may_append_while_a_thread_waits_for_room(group: Any, fast: dict[str, Any]) -> None:
+def test_callback_of_a_future_may_append_while_a_thread_waits_for_room(
+    group: Any, fast: dict[str, Any]
+) -> None:
     client = Client(group.bootstrap, **{**fast, "max_in_flight": 8, "linger_ms": 0})
     client.create_topic("t")
     producer = client.producer("t")
@@ -231,7 +245,9 @@ def test_callback_of_a_future_may_append_while_a_thread_waits_for_room(group: An
 
 
 @pytest.mark.parametrize("call", ["flush", "close", "producer", "transaction", "client"])
-def test_callback_that_would_wait_for_its_own_thread_is_told_so(group: Any, fast: dict[str, Any], call: str) -> None:
+def test_callback_that_would_wait_for_its_own_thread_is_told_so(
+    group: Any, fast: dict[str, Any], call: str
+) -> None:
     client = Client(group.bootstrap, **fast)
     client.create_topic("t")
     producer = client.producer("t")
@@ -283,7 +299,8 @@ def test_signal_handler_that_comes_into_an_append_may_not_append(
 def test_interrupts_of_an_append_and_of_its_cleaning_up_use_no_number_twice(
     group: Any, fast: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A number that was used and is used again is taken for a repeat: acknowledged, and never stored."""
+    """A number that was used and is used again is taken for a repeat: acknowledged, and never
+    stored."""
 
     def stop(*_: Any) -> Any:
         raise Stopped
@@ -342,7 +359,9 @@ def test_transaction_whose_append_failed_half_way_is_not_committed(
         assert sum(client.end_offsets("t").values()) == 0
 
 
-def test_transaction_of_which_nothing_was_staged_yet_may_go_on(group: Any, fast: dict[str, Any]) -> None:
+def test_transaction_of_which_nothing_was_staged_yet_may_go_on(
+    group: Any, fast: dict[str, Any]
+) -> None:
     with Client(group.bootstrap, **fast) as client:
         client.create_topic("t", 2)
         with client.transaction("w", 0) as one:
@@ -352,13 +371,17 @@ def test_transaction_of_which_nothing_was_staged_yet_may_go_on(group: Any, fast:
         assert client.end_offsets("t") == {0: 0, 1: 1}
 
 
-def test_second_close_waits_as_long_as_the_first(group: Any, fast: dict[str, Any], gate: threading.Event) -> None:
+def test_second_close_waits_as_long_as_the_first(
+    group: Any, fast: dict[str, Any], gate: threading.Event
+) -> None:
     with Client(group.bootstrap, **fast) as client:
         client.create_topic("t")
         producer = client.producer("t")
         futures = [producer.append(b"x") for _ in range(10)]
         first = in_thread(lambda: producer.close() or True)
-        while not group.seen or not any(isinstance(message, AppendRequest) for _, message, _ in list(group.seen)):
+        while not group.seen or not any(
+            isinstance(message, AppendRequest) for _, message, _ in list(group.seen)
+        ):
             threading.Event().wait(0.001)
         second = in_thread(lambda: producer.close() or [future.done() for future in futures])
         gate.set()
@@ -382,7 +405,9 @@ def test_close_that_was_interrupted_is_done_by_the_next_one(
         assert [future.done() for future in futures] == [True] * 10
 
 
-def test_stage_that_two_threads_close_has_one_sum(group: Any, fast: dict[str, Any], gate: threading.Event) -> None:
+def test_stage_that_two_threads_close_has_one_sum(
+    group: Any, fast: dict[str, Any], gate: threading.Event
+) -> None:
     with Client(group.bootstrap, **fast) as client:
         client.create_topic("t")
         stage = client.stage("w", 0)
@@ -471,7 +496,9 @@ def test_asyncio_stage_that_two_tasks_close_has_one_sum(group: Any, fast: dict[s
     assert asyncio_run(work, group, fast) == [2, 2]
 
 
-def test_asyncio_stage_that_was_cancelled_before_it_began_fails_what_comes(group: Any, fast: dict[str, Any]) -> None:
+def test_asyncio_stage_that_was_cancelled_before_it_began_fails_what_comes(
+    group: Any, fast: dict[str, Any]
+) -> None:
     async def work(client: AsyncClient) -> None:
         stage = await client.stage("w", 0)
         assert isinstance(stage, asynchronous.AsyncStage)

@@ -21,7 +21,10 @@ def put_answered(physical: tuple[int, ...], queue: tuple[int, ...]) -> Any:
     steps = put(core, [Message("t", body, "", 0, born_host=LOCALHOST) for body in (b"a", b"b")])
     next(steps)
     answer = PutMessageResponse(
-        code=Code.SUCCESS, physical_offsets=physical, queue_offsets=queue, store_host="127.0.0.1:10911"
+        code=Code.SUCCESS,
+        physical_offsets=physical,
+        queue_offsets=queue,
+        store_host="127.0.0.1:10911",
     )
     with pytest.raises(StopIteration) as ended:
         steps.send((answer, memoryview(b"")))
@@ -30,10 +33,15 @@ def put_answered(physical: tuple[int, ...], queue: tuple[int, ...]) -> Any:
 
 def test_each_message_that_is_put_gets_its_own_places() -> None:
     results = put_answered((100, 200), (7, 8))
-    assert [(result.physical_offset, result.queue_offset) for result in results] == [(100, 7), (200, 8)]
+    assert [(result.physical_offset, result.queue_offset) for result in results] == [
+        (100, 7),
+        (200, 8),
+    ]
 
 
-@pytest.mark.parametrize(("physical", "queue"), [((1,), (1, 2)), ((1, 2), (1,)), ((1, 2, 3), (1, 2)), ((), ())])
+@pytest.mark.parametrize(
+    ("physical", "queue"), [((1,), (1, 2)), ((1, 2), (1,)), ((1, 2, 3), (1, 2)), ((), ())]
+)
 def test_an_answer_with_other_than_one_place_for_each_message_is_not_believed(
     physical: tuple[int, ...], queue: tuple[int, ...]
 ) -> None:
@@ -46,7 +54,8 @@ def large(body: bytes = bytes(MAX_PUT_BYTES // 2), properties: str = "") -> Mess
 
 
 def test_messages_of_which_a_part_is_stored_are_not_called_not_written() -> None:
-    """Three requests: who took the error of the second one for definite would put the first message once more."""
+    """Three requests: who took the error of the second one for definite would put the first message
+    once more."""
     core: Any = SimpleNamespace()
     steps = put(core, [large(), large(), large()])
     assert len(next(steps).payload) == 1
@@ -54,7 +63,9 @@ def test_messages_of_which_a_part_is_stored_are_not_called_not_written() -> None
         code=Code.SUCCESS, physical_offsets=(0,), queue_offsets=(0,), store_host="127.0.0.1:10911"
     )
     assert len(steps.send((stored, memoryview(b""))).payload) == 1
-    with pytest.raises(OutcomeUnknown, match="the first 1 of them are stored, and then full") as caught:
+    with pytest.raises(
+        OutcomeUnknown, match="the first 1 of them are stored, and then full"
+    ) as caught:
         steps.throw(DiskFull("full"))
     assert not caught.value.definite
     first = put(core, [large(), large()])

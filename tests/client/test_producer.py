@@ -80,7 +80,8 @@ def test_producer_over_faults_stores_each_batch_once_and_in_order(
 
 
 def test_producer_goes_on_at_the_next_leader(group: Any, client: Client) -> None:
-    """Half of what is in flight is stored when the leader dies; all of it is sent again to the next one."""
+    """Half of what is in flight is stored when the leader dies; all of it is sent again to the next
+    one."""
 
     def die() -> None:
         group.leader = "n2"
@@ -93,7 +94,9 @@ def test_producer_goes_on_at_the_next_leader(group: Any, client: Client) -> None
     assert group.values("t") == numbered(100)
 
 
-def test_producer_refused_for_good_fails_that_append_and_goes_on(group: Any, client: Client) -> None:
+def test_producer_refused_for_good_fails_that_append_and_goes_on(
+    group: Any, client: Client
+) -> None:
     group.fault(AppendRequest, None, Code.CORRUPT_ENTRY)
     with client.producer("t") as producer:
         futures = [producer.append_batch(0, batch(value)) for value in numbered(10)]
@@ -132,13 +135,18 @@ def test_producer_with_a_name_fences_the_one_before(group: Any, client: Client) 
     assert group.values("t") == [b"a", b"b", b"c"]
 
 
-def test_producer_session_that_was_given_up_is_fenced_by_the_next_one(group: Any, client: Client) -> None:
-    """A copy of a batch that was given up may still wait in some buffer; it must not come after what followed it."""
+def test_producer_session_that_was_given_up_is_fenced_by_the_next_one(
+    group: Any, client: Client
+) -> None:
+    """A copy of a batch that was given up may still wait in some buffer; it must not come after
+    what followed it."""
     with client.producer("t") as producer:
         group.fault(AppendRequest, Code.CORRUPT_ENTRY)
         wait([producer.append_batch(0, batch(b"a"))])
         producer.append_batch(0, batch(b"b")).result()
-    opened = [m.command for m in group.requests(ExecuteRequest) if isinstance(m.command, InitProducer)]
+    opened = [
+        m.command for m in group.requests(ExecuteRequest) if isinstance(m.command, InitProducer)
+    ]
     assert [m.producer_name for m in opened] == [producer.name] * 2
     heads = [decode_header(head) for _, m, head in group.seen if isinstance(m, AppendRequest)]
     assert [head.producer_epoch for head in heads] == [0, 1]
@@ -165,8 +173,11 @@ def test_producer_sends_a_lone_record_after_linger(client: Client) -> None:
         assert producer.append(b"a").result() == Appended("t", 0, 0, 1)
 
 
-def test_producer_that_somebody_uses_when_linger_is_over_is_looked_at_again(group: Any, client: Client) -> None:
-    """Two must not close a group at a time, and the thread of all answers does not wait for one who is at it."""
+def test_producer_that_somebody_uses_when_linger_is_over_is_looked_at_again(
+    group: Any, client: Client
+) -> None:
+    """Two must not close a group at a time, and the thread of all answers does not wait for one who
+    is at it."""
     with client.producer("t") as producer:
         lingered, held, again, times = producer._lingered, threading.Event(), threading.Event(), []
 
@@ -197,7 +208,10 @@ def test_producer_refuses_a_record_over_the_limit_and_goes_on(client: Client) ->
 
 def test_producer_cuts_what_is_over_the_limit_in_many_records(group: Any, client: Client) -> None:
     with client.producer("t") as producer:
-        before, large = producer.append(b"first"), producer.append([bytes([n]) * 1000 for n in range(250)] * 10)
+        before, large = (
+            producer.append(b"first"),
+            producer.append([bytes([n]) * 1000 for n in range(250)] * 10),
+        )
         after = producer.append(b"last")
     assert (before.result().start, large.result().start, large.result().end) == (0, 1, 2501)
     assert after.result() == Appended("t", 0, 2501, 2502)
@@ -208,7 +222,8 @@ def test_producer_spreads_keys_over_partitions(group: Any, client: Client) -> No
     client.create_topic("u", 3)
     with client.producer("u") as producer:
         places = {
-            key: {producer.append(b"v", keys=key).result().partition for _ in range(2)} for key in (b"a", b"b", b"c")
+            key: {producer.append(b"v", keys=key).result().partition for _ in range(2)}
+            for key in (b"a", b"b", b"c")
         }
         with pytest.raises(ConfigError, match="partitions 0 to 2"):
             producer.append(b"v", partition=3)
@@ -227,7 +242,10 @@ def test_producer_needs_sequences(group: Any, fast: Any) -> None:
         client.create_topic("t")
         with pytest.raises(ConfigError, match="idempotent"):
             client.producer("t")
-    with Client(group.bootstrap, **fast, max_in_flight=5000) as client, pytest.raises(ConfigError, match="2000"):
+    with (
+        Client(group.bootstrap, **fast, max_in_flight=5000) as client,
+        pytest.raises(ConfigError, match="2000"),
+    ):
         client.producer("t")
 
 
@@ -259,7 +277,9 @@ def test_stage_is_seen_only_after_its_commit(group: Any, client: Client) -> None
 @pytest.mark.parametrize(
     "faults", [[None, "lose", None, "drop"], [None, Code.NOT_LEADER], [Code.TERM_CHANGED]], ids=str
 )
-def test_stage_over_faults_holds_each_batch_once(group: Any, client: Client, faults: list[Any]) -> None:
+def test_stage_over_faults_holds_each_batch_once(
+    group: Any, client: Client, faults: list[Any]
+) -> None:
     group.fault(AppendRequest, *faults)
     group.fault(ExecuteRequest, "lose")
     stage = client.stage("w", 1)

@@ -1,4 +1,5 @@
-"""Nobody takes the client any more while an attempt of a write is open: what was sent may have been done."""
+"""Nobody takes the client any more while an attempt of a write is open: what was sent may have been
+done."""
 
 from __future__ import annotations
 
@@ -9,7 +10,14 @@ import pyarrow as pa
 import pytest
 
 from dledger.client import Appended, AsyncClient, Client
-from dledger.errors import AccessDenied, ConfigError, DLedgerError, OutcomeUnknown, TopicNotFound, WrongGroup
+from dledger.errors import (
+    AccessDenied,
+    ConfigError,
+    DLedgerError,
+    OutcomeUnknown,
+    TopicNotFound,
+    WrongGroup,
+)
 from dledger.net import run
 from dledger.protocol.messages.client import AppendRequest, ExecuteRequest, MetadataRequest
 from dledger.protocol.messages.codes import Code
@@ -34,7 +42,9 @@ TURNS: list[tuple[Turn, type[DLedgerError]]] = [
     (without_the_secret, AccessDenied),
     (of_another_release, ConfigError),
 ]
-turns = pytest.mark.parametrize(("turn", "refusal"), TURNS, ids=[each.__name__ for each, _ in TURNS])
+turns = pytest.mark.parametrize(
+    ("turn", "refusal"), TURNS, ids=[each.__name__ for each, _ in TURNS]
+)
 
 
 def lose_and(group: Any, turn: Turn, fate: str) -> Callable[[], str]:
@@ -65,10 +75,12 @@ def client(group: Any, fast: dict[str, Any]) -> Any:
 def test_an_append_that_was_sent_stays_open_and_the_next_one_is_not_taken_for_it(
     group: Any, client: Client, turn: Turn, refusal: type[DLedgerError], fate: str
 ) -> None:
-    """Were it called definite, its number would go to the next record, and a node that has it would answer that with
-    the first one's place and not store it."""
+    """Were it called definite, its number would go to the next record, and a node that has it would
+    answer that with the first one's place and not store it."""
     group.fault(AppendRequest, lose_and(group, turn, fate))
-    with pytest.raises(OutcomeUnknown, match="append to 't': it may or may not have been done, and then") as caught:
+    with pytest.raises(
+        OutcomeUnknown, match="append to 't': it may or may not have been done, and then"
+    ) as caught:
         client.append("t", b"b")
     assert not caught.value.definite
     with pytest.raises(refusal) as refused:
@@ -89,7 +101,9 @@ def test_an_append_under_asyncio_stays_open_too(
             await client.create_topic("t")
             await client.append("t", b"a")
             group.fault(AppendRequest, lose_and(group, turn, "lose"))
-            with pytest.raises(OutcomeUnknown, match="append to 't': it may or may not have been done, and then"):
+            with pytest.raises(
+                OutcomeUnknown, match="append to 't': it may or may not have been done, and then"
+            ):
                 await client.append("t", b"b")
             with pytest.raises(refusal):
                 await client.append("t", b"never sent")
@@ -101,7 +115,9 @@ def test_an_append_under_asyncio_stays_open_too(
 
 
 @turns
-def test_a_commit_stays_open(group: Any, client: Client, turn: Turn, refusal: type[DLedgerError]) -> None:
+def test_a_commit_stays_open(
+    group: Any, client: Client, turn: Turn, refusal: type[DLedgerError]
+) -> None:
     with client.transaction("w", 0) as transaction:
         transaction.append("t", b"b")
         group.fault(ExecuteRequest, lose_and(group, turn, "lose"))
@@ -123,7 +139,9 @@ def test_what_a_producer_has_under_way_stays_open(
     assert group.values("t") == [b"a", b"b"]
 
 
-@pytest.mark.parametrize("change", [lambda c: c.create_topic("u"), lambda c: c.add_partitions("t", 2)])
+@pytest.mark.parametrize(
+    "change", [lambda c: c.create_topic("u"), lambda c: c.add_partitions("t", 2)]
+)
 def test_a_topic_that_was_made_or_changed_and_is_not_described_is_not_called_undone(
     group: Any, client: Client, change: Callable[[Client], Any]
 ) -> None:

@@ -1,4 +1,5 @@
-"""Readers that were interrupted between two batches, or while they wait, go on with the next record."""
+"""Readers that were interrupted between two batches, or while they wait, go on with the next
+record."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def values(found: Any) -> list[bytes]:
     return [value for batch in found for value in batch["value"].to_pylist()]
 
 
-def test_asyncio_reader_goes_on_behind_a_wait_that_timed_out(group: Any, fast: dict[str, Any], topic: str) -> None:
+def test_asyncio_reader_goes_on_behind_a_wait_that_timed_out(
+    group: Any, fast: dict[str, Any], topic: str
+) -> None:
     async def work() -> list[bytes]:
         async with AsyncClient(group.bootstrap, **fast) as client:
             reader, found = client.read(topic, 0, 0, follow=True), []

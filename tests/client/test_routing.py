@@ -122,7 +122,9 @@ def test_pauses_grow_to_the_longest_one() -> None:
         (READ, Code.BEHIND, Behind),
     ],
 )
-def test_call_out_of_time_says_the_truth(terms: CallPolicy, code: Code, expected: type[DLedgerError]) -> None:
+def test_call_out_of_time_says_the_truth(
+    terms: CallPolicy, code: Code, expected: type[DLedgerError]
+) -> None:
     one = call(routes(), terms)
     one.answered("a:1", code, "text", "", 0)
     with pytest.raises(expected) as caught:
@@ -131,7 +133,9 @@ def test_call_out_of_time_says_the_truth(terms: CallPolicy, code: Code, expected
     assert caught.value.definite is (expected is not OutcomeUnknown)
 
 
-@pytest.mark.parametrize("code", [Code.TERM_CHANGED, Code.WAIT_QUORUM_ACK_TIMEOUT, Code.INTERNAL_ERROR])
+@pytest.mark.parametrize(
+    "code", [Code.TERM_CHANGED, Code.WAIT_QUORUM_ACK_TIMEOUT, Code.INTERNAL_ERROR]
+)
 def test_call_that_must_not_be_repeated_stops_at_the_first_unclear_answer(code: Code) -> None:
     with pytest.raises(OutcomeUnknown):
         call(routes(), ONCE).answered("a:1", code, "", "", 0)
@@ -155,9 +159,12 @@ def test_once_unclear_a_later_definite_end_does_not_make_it_definite() -> None:
         one.step(1000)
 
 
-@pytest.mark.parametrize(("sequenced", "expected"), [(True, OutcomeUnknown), (False, TopicNotFound)])
+@pytest.mark.parametrize(
+    ("sequenced", "expected"), [(True, OutcomeUnknown), (False, TopicNotFound)]
+)
 def test_refusal_after_an_unclear_attempt(sequenced: bool, expected: type[DLedgerError]) -> None:
-    """A repeat of an append that is refused says nothing of the first attempt; a repeat of a command does."""
+    """A repeat of an append that is refused says nothing of the first attempt; a repeat of a
+    command does."""
     one = call(routes(), CallPolicy(what="x", writes=True, sequenced=sequenced))
     one.lost("a:1", "closed")
     with pytest.raises(expected):

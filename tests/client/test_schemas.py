@@ -1,4 +1,5 @@
-"""Schemas of typed topics through the client: asked for, kept, changed, and held against what is appended."""
+"""Schemas of typed topics through the client: asked for, kept, changed, and held against what is
+appended."""
 
 from __future__ import annotations
 
@@ -38,7 +39,11 @@ def test_columns_are_set_changed_and_listed(client: Client) -> None:
     assert client.schemas(info) == []
     assert client.evolve_schema(info, 0, A) == (True, 1, A)
     assert client.evolve_schema(info, 1, AB) == (True, 2, AB)
-    assert client.evolve_schema(info, 1, Columns((*A.fields, Field("c", Atom("date"))))) == (False, 2, AB)
+    assert client.evolve_schema(info, 1, Columns((*A.fields, Field("c", Atom("date"))))) == (
+        False,
+        2,
+        AB,
+    )
     assert client.schemas(info) == [A, AB]
 
 
@@ -46,12 +51,18 @@ def test_a_change_whose_answer_is_lost_is_made_once(client: Client, group: Any) 
     info = client.topic("rows")
     group.fault(ExecuteRequest, "lose")
     assert client.evolve_schema(info, 0, A) == (True, 1, A)
-    sent = [m for _, m, _ in group.seen if isinstance(m, ExecuteRequest) and isinstance(m.command, EvolveSchema)]
+    sent = [
+        m
+        for _, m, _ in group.seen
+        if isinstance(m, ExecuteRequest) and isinstance(m.command, EvolveSchema)
+    ]
     assert len(sent) == 2
     assert len(client.schemas(info)) == 1
 
 
-def test_a_batch_of_a_version_is_appended_and_what_is_of_another_kind_is_refused(client: Client) -> None:
+def test_a_batch_of_a_version_is_appended_and_what_is_of_another_kind_is_refused(
+    client: Client,
+) -> None:
     info = client.topic("rows")
     client.evolve_schema(info, 0, A)
     assert client.append_batch("rows", 0, rows(A, 1, 5)).end == 1
@@ -80,7 +91,9 @@ def test_many_long_schemas_come_in_several_answers(
 
 
 def test_rows_read_as_keys_and_json_and_are_found_by_their_event_time(client: Client) -> None:
-    columns = Columns((Field("id", Atom("long")), Field("at", Atom("timestamp"))), key="id", time="at")
+    columns = Columns(
+        (Field("id", Atom("long")), Field("at", Atom("timestamp"))), key="id", time="at"
+    )
     info = client.topic("rows")
     client.evolve_schema(info, 0, columns)
     schema = stamped(columns, 1)
@@ -90,7 +103,13 @@ def test_rows_read_as_keys_and_json_and_are_found_by_their_event_time(client: Cl
     assert batch.column("key").to_pylist() == [b"8", b"9"]
     assert batch.column("offset").to_pylist() == [1, 2]
     assert batch.column("value")[0].as_py() == b'{"id":8,"at":"1970-01-01T00:00:00.000020Z"}'
-    assert [client.offsets_for_times("rows", time)[0] for time in (5, 10, 11, 30, 31)] == [0, 0, 1, 2, -1]
+    assert [client.offsets_for_times("rows", time)[0] for time in (5, 10, 11, 30, 31)] == [
+        0,
+        0,
+        1,
+        2,
+        -1,
+    ]
 
 
 def test_a_raw_topic_has_no_schemas(client: Client) -> None:

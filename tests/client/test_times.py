@@ -27,7 +27,10 @@ def append(client: Client, topic: str, *batches: list[int], partition: int = 0) 
         client.append(topic, [b"x"] * len(times), timestamps=times, partition=partition)
 
 
-@given(batches=st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=6), max_size=6), time=st.integers(-1, 31))
+@given(
+    batches=st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=6), max_size=6),
+    time=st.integers(-1, 31),
+)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 def test_an_offset_by_time_is_the_first_record_that_new_in_any_layout(
     group: Any, client: Client, batches: list[list[int]], time: int
@@ -37,10 +40,14 @@ def test_an_offset_by_time_is_the_first_record_that_new_in_any_layout(
     client.create_topic(topic)
     append(client, topic, *batches)
     flat = [one for times in batches for one in times]
-    assert client.offsets_for_times(topic, time) == {0: next((i for i, t in enumerate(flat) if t >= time), -1)}
+    assert client.offsets_for_times(topic, time) == {
+        0: next((i for i, t in enumerate(flat) if t >= time), -1)
+    }
 
 
-def test_times_of_many_topics_and_partitions_are_answered_together(group: Any, client: Client) -> None:
+def test_times_of_many_topics_and_partitions_are_answered_together(
+    group: Any, client: Client
+) -> None:
     client.create_topic("a", 2)
     client.create_topic("b")
     append(client, "a", [1, 2, 3], [4, 5])
@@ -60,7 +67,9 @@ def test_partitions_that_are_not_asked_for_are_not_read(group: Any, client: Clie
     assert [m.partition for m in group.requests(FetchRequest)] == [4]
 
 
-def test_records_that_retention_takes_during_the_search_are_passed_over(group: Any, client: Client) -> None:
+def test_records_that_retention_takes_during_the_search_are_passed_over(
+    group: Any, client: Client
+) -> None:
     client.create_topic("a")
     append(client, "a", [1, 2], [3, 4])
 
@@ -71,7 +80,9 @@ def test_records_that_retention_takes_during_the_search_are_passed_over(group: A
     assert client.offsets_for_times("a", 2) == {0: 2}
 
 
-def test_a_search_goes_on_where_times_fall_back_and_the_newest_are_gone(group: Any, client: Client) -> None:
+def test_a_search_goes_on_where_times_fall_back_and_the_newest_are_gone(
+    group: Any, client: Client
+) -> None:
     """The index then only knows that a newer record was there once."""
     client.create_topic("a")
     append(client, "a", [100], [1, 2], [3], [5, 50])
@@ -88,13 +99,18 @@ def test_a_body_that_is_damaged_on_the_leader_is_read_elsewhere(group: Any, clie
     assert client.offsets_for_times("a", 2) == {0: 1}
 
 
-def test_a_topic_that_is_created_again_during_the_search_is_refused(group: Any, client: Client) -> None:
+def test_a_topic_that_is_created_again_during_the_search_is_refused(
+    group: Any, client: Client
+) -> None:
     client.create_topic("a", 2)
     for partition in range(2):
         append(client, "a", [1, 2], partition=partition)
 
     def replace_it() -> None:
-        for command in (DeleteTopic(name="a"), CreateTopic(name="a", log_id="another", partitions=2)):
+        for command in (
+            DeleteTopic(name="a"),
+            CreateTopic(name="a", log_id="another", partitions=2),
+        ):
             group.index += 1
             group.catalog.apply_command(group.index, command)
 
@@ -109,12 +125,16 @@ def test_a_partition_that_is_not_there_is_refused(client: Client) -> None:
         client.offsets_at({"a": {3: 1}})
 
 
-def test_the_asyncio_client_answers_the_same(group: Any, client: Client, fast: dict[str, Any]) -> None:
+def test_the_asyncio_client_answers_the_same(
+    group: Any, client: Client, fast: dict[str, Any]
+) -> None:
     client.create_topic("a")
     append(client, "a", [1, 2, 3])
 
     async def ask() -> Any:
         async with AsyncClient(group.bootstrap, **fast) as other:
-            return await other.offsets_for_times("a", 3), (await other.offsets_at({"a": {0: 2}})).offsets
+            return await other.offsets_for_times("a", 3), (
+                await other.offsets_at({"a": {0: 2}})
+            ).offsets
 
     assert run(ask()) == ({0: 2}, {"a": {0: 1}})

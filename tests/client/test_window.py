@@ -117,7 +117,8 @@ def test_after_a_refusal_what_is_behind_is_numbered_anew_in_the_next_session() -
 
 
 def test_what_is_numbered_is_settled_in_the_old_session_before_a_new_one_begins() -> None:
-    """The lost batch may be stored: under its old number that is recognised, under a new one it would be doubled."""
+    """The lost batch may be stored: under its old number that is recognised, under a new one it
+    would be doubled."""
     flight = Flight()
     flight.push("a")
     flight.push("x", partition=1)
@@ -174,9 +175,9 @@ def test_fenced_window_takes_nothing_more() -> None:
     flight.send()
     flight.answer("a", Code.PRODUCER_FENCED)
     flight.push("c")
-    assert {name: type(result).__name__ for name, result in flight.results.items()} == dict.fromkeys(
-        "abc", "ProducerFenced"
-    )
+    assert {
+        name: type(result).__name__ for name, result in flight.results.items()
+    } == dict.fromkeys("abc", "ProducerFenced")
 
 
 def test_answer_nobody_waits_for_is_ignored() -> None:

@@ -1,7 +1,9 @@
-"""What people do to checkpoints and queries, as cases: each has topics of its own, and knows what must come of them.
+"""What people do to checkpoints and queries, as cases: each has topics of its own, and knows what
+must come of them.
 
-A case is right when every row is there once, or when a query has ended with an error and no row is lost or doubled in
-the topic it writes to. Behind an error each case goes the way on that the error names, until all rows are there.
+A case is right when every row is there once, or when a query has ended with an error and no row is
+lost or doubled in the topic it writes to. Behind an error each case goes the way on that the error
+names, until all rows are there.
 """
 
 from __future__ import annotations
@@ -36,7 +38,13 @@ class Case:
     """A source, a target, a checkpoint, and what was found wrong."""
 
     def __init__(
-        self, name: str, directory: Path, client: Client, dice: random.Random, desk: Runs, disturb: Callable[[], None]
+        self,
+        name: str,
+        directory: Path,
+        client: Client,
+        dice: random.Random,
+        desk: Runs,
+        disturb: Callable[[], None],
     ) -> None:
         self.name, self.dice, self.problems = name, dice, list[str]()
         self.checkpoint = directory / name
@@ -80,20 +88,31 @@ class Case:
     def ask(self, target: str, checkpoint: Path | None = None, **asked: Any) -> str:
         """Run a query once; its error."""
         source = asked.pop("source", None) or {"subscribe": next(iter(self._sent))}
-        asked |= {"source": source, "topic": target, "checkpoint": str(checkpoint or self.checkpoint)}
+        asked |= {
+            "source": source,
+            "topic": target,
+            "checkpoint": str(checkpoint or self.checkpoint),
+        }
         return self._desk.run(asked, self._disturb)
 
-    def copy(self, target: str, checkpoint: Path | None = None, *, refused: bool = False, **asked: Any) -> None:
-        """Run a query until it has read all, or until it is refused, which it must be or must not be."""
+    def copy(
+        self, target: str, checkpoint: Path | None = None, *, refused: bool = False, **asked: Any
+    ) -> None:
+        """Run a query until it has read all, or until it is refused, which it must be or must not
+        be."""
         error = ""
         for _ in range(TRIES):
             error = self.ask(target, checkpoint, **asked)
             if not error or REFUSED in error:
                 break
         if refused and not error:
-            self.problems.append(f"{self.name}: other rows under a committed number went by without an error")
+            self.problems.append(
+                f"{self.name}: other rows under a committed number went by without an error"
+            )
         elif not refused and error:
-            self.problems.append(f"{self.name}: a query that has no reason to fail ended with {brief(error)}")
+            self.problems.append(
+                f"{self.name}: a query that has no reason to fail ended with {brief(error)}"
+            )
         self.errors += refused
 
     def exact(self, target: str, wanted: Iterable[bytes], *, at_most: int = 1) -> None:
@@ -103,7 +122,9 @@ class Case:
         doubled = {value for value, times in found.items() if times > at_most}
         for what, values in (("lost", lost), ("doubled", doubled), ("invented", invented)):
             if values:
-                self.problems.append(f"{self.name}: {len(values)} rows are {what}, as {min(values)!r}, in {target}")
+                self.problems.append(
+                    f"{self.name}: {len(values)} rows are {what}, as {min(values)!r}, in {target}"
+                )
 
     def writers(self, target: str) -> list[dict[str, Any]]:
         """What ``metadata=commits`` says of the writers of a topic."""
@@ -122,7 +143,11 @@ def brief(error: str) -> str:
 
 def restored(case: Case) -> None:
     """The checkpoint is put back from an older copy."""
-    source, target, copy = case.topic(), f"{case.name}-copy", case.checkpoint.with_name(f"{case.name}-older")
+    source, target, copy = (
+        case.topic(),
+        f"{case.name}-copy",
+        case.checkpoint.with_name(f"{case.name}-older"),
+    )
     newest = case.checkpoint.with_name(f"{case.name}-newest")
     case.append(source)
     case.copy(target)
@@ -135,7 +160,8 @@ def restored(case: Case) -> None:
     case.checkpoint.rename(newest)
     shutil.copytree(copy, case.checkpoint)
     more = case.append(source) if case.dice.random() < 0.7 else []
-    refused = behind > 1 or bool(more)  # else it is the batch that was committed, with the same rows
+    # else it is the batch that was committed, with the same rows
+    refused = behind > 1 or bool(more)
     case.copy(target, refused=refused)
     case.exact(target, before)
     if refused:
@@ -157,7 +183,9 @@ def forked(case: Case) -> None:
     behind: list[bytes] = []
     for _ in range(case.dice.randint(1, 3)):
         behind += case.append(source)
-        for topic, checkpoint in case.dice.sample([(target, case.checkpoint), (other, fork)], case.dice.randint(1, 2)):
+        for topic, checkpoint in case.dice.sample(
+            [(target, case.checkpoint), (other, fork)], case.dice.randint(1, 2)
+        ):
             case.copy(topic, checkpoint)
     case.copy(target)
     case.copy(other, fork)
@@ -190,7 +218,11 @@ def narrowed(case: Case) -> None:
         whole, less = {"subscribe": f"{first},{second}"}, {"subscribe": first}
     else:
         whole = {"assign": json.dumps({first: [0, 1], second: [0, 1]})}
-        less = {"assign": json.dumps(case.dice.choice([{first: [0], second: [0, 1]}, {first: [1]}, {second: [0, 1]}]))}
+        less = {
+            "assign": json.dumps(
+                case.dice.choice([{first: [0], second: [0, 1]}, {first: [1]}, {second: [0, 1]}])
+            )
+        }
     case.append(first, second)
     case.copy(target, source=whole)
     for _ in range(case.dice.randint(1, 2)):
@@ -203,8 +235,9 @@ def narrowed(case: Case) -> None:
 
 
 def half_copied(case: Case) -> None:
-    """A copy of the checkpoint was cut short: files are missing, the last one ends early. Only the file ``metadata`` is
-    there in any case: it is the query's id, and without it Spark begins another query."""
+    """A copy of the checkpoint was cut short: files are missing, the last one ends early. Only the
+    file ``metadata`` is there in any case: it is the query's id, and without it Spark begins
+    another query."""
     source, target = case.topic(), f"{case.name}-copy"
     for _ in range(case.dice.randint(1, 3)):
         case.append(source)
@@ -242,7 +275,8 @@ def copy_half(whole: Path, to: Path, dice: random.Random) -> None:
 
 
 def by_hand(case: Case, *, named: bool, thread: bool) -> None:
-    """foreachBatch whose writes Spark does not show to be part of it, and which fails behind them, once or twice."""
+    """foreachBatch whose writes Spark does not show to be part of it, and which fails behind them,
+    once or twice."""
     source, target = case.topic(), f"{case.name}-copy"
     fail, runs = case.checkpoint.with_name(f"{case.name}-fail"), 0
     asked = {"fail": str(fail), "named": named, "thread": thread}
@@ -255,11 +289,15 @@ def by_hand(case: Case, *, named: bool, thread: bool) -> None:
             if not error:
                 break
         else:
-            case.problems.append(f"{case.name}: the query ended {TRIES} times, at last with {brief(error)}")
+            case.problems.append(
+                f"{case.name}: the query ended {TRIES} times, at last with {brief(error)}"
+            )
         case.exact(target, case.sent, at_most=1 if named else runs)
     repeats = {one["repeat"] for one in case.writers(target)}
     if repeats != {"nothing" if named else "again"}:
-        case.problems.append(f"{case.name}: metadata=commits says {repeats} of what a repeat would write")
+        case.problems.append(
+            f"{case.name}: metadata=commits says {repeats} of what a repeat would write"
+        )
     if case.warned() == named:
         case.problems.append(f"{case.name}: a warning was {'given' if named else 'missing'}")
 

@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 from dledger.datasource.java import ensure_java
 
-sys.path.insert(0, str(Path(__file__).parent))  # for `queries` and `checkpoint_faults`: tests are no packages
+# for `queries` and `checkpoint_faults`: tests are no packages
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture
@@ -47,12 +48,17 @@ def until() -> Callable[..., None]:
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    """A local session. Tasks are not retried in local mode, so whatever goes on does so by itself."""
+    """A local session. Tasks are not retried in local mode, so whatever goes on does so by
+    itself."""
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName("kills")
-    for key, value in {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "2",
-                       "spark.python.unix.domain.socket.enabled": "true"}.items():  # fmt: skip
+    for key, value in {
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.python.unix.domain.socket.enabled": "true",
+    }.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     yield session

@@ -1,8 +1,9 @@
-"""The program that test_job_kills kills: it keeps count and sum of each key of topic ``events`` as its state, and
-writes what a micro-batch has changed to topics ``counts`` and ``sums``, in foreachBatch.
+"""The program that test_job_kills kills: it keeps count and sum of each key of topic ``events`` as
+its state, and writes what a micro-batch has changed to topics ``counts`` and ``sums``, in
+foreachBatch.
 
-Before that, each task notes which records it was given, by offset and a digest of their bytes, in a file of its own:
-``reads/<micro-batch>/<run of the query>-<anything>``.
+Before that, each task notes which records it was given, by offset and a digest of their bytes, in a
+file of its own: ``reads/<micro-batch>/<run of the query>-<anything>``.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def make_session(directory: Path) -> SparkSession:
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.speculation": "true",
-        "spark.sql.streaming.minBatchesToRetain": "1000000",  # the check wants the offsets of every batch
+        # the check wants the offsets of every batch
+        "spark.sql.streaming.minBatchesToRetain": "1000000",
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -55,7 +57,9 @@ def noter(folder: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Recor
         run = context.getLocalProperty("spark.jobGroup.id").replace("-", "")
         with (here / f"{run}-{uuid.uuid4().hex}").open("w") as out:
             for one in batches:
-                columns = (one.column(name).to_pylist() for name in ("partition", "offset", "key", "value"))
+                columns = (
+                    one.column(name).to_pylist() for name in ("partition", "offset", "key", "value")
+                )
                 for partition, offset, key, value in zip(*columns, strict=True):
                     out.write(f"{partition} {offset} {digest(key, value)}\n")
                 out.flush()
@@ -85,11 +89,17 @@ def writer(servers: str) -> Callable[[DataFrame, int], None]:
 def main(servers: str, directory: Path) -> None:
     spark = make_session(directory)
     reader = spark.readStream.format("dledger").option("dledger.bootstrap.servers", servers)
-    reader = reader.option("subscribe", "events").option("startingOffsets", "earliest").option("groupId", "job")
+    reader = (
+        reader.option("subscribe", "events")
+        .option("startingOffsets", "earliest")
+        .option("groupId", "job")
+    )
     events = reader.option("maxOffsetsPerTrigger", 300).load()
     noted = events.mapInArrow(noter(str(directory / "reads")), events.schema)
     numbers = noted.selectExpr("key", "CAST(CAST(value AS STRING) AS BIGINT) AS number")
-    changed = numbers.groupBy("key").agg(f.count("number").alias("records"), f.sum("number").alias("total"))
+    changed = numbers.groupBy("key").agg(
+        f.count("number").alias("records"), f.sum("number").alias("total")
+    )
     stream = changed.writeStream.outputMode("update").foreachBatch(writer(servers))
     stream.option("checkpointLocation", str(directory / "checkpoint")).start().awaitTermination()
 

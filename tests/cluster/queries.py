@@ -1,7 +1,8 @@
-"""Queries for checkpoint_faults.py, run by a process of their own: ``python queries.py classic|connect SERVERS``.
+"""Queries for checkpoint_faults.py, run by a process of their own: ``python queries.py
+classic|connect SERVERS``.
 
-Each line of its standard input is a query as JSON, and each line of its standard output that begins with ``answer``
-says with which error it ended, or with none. `Desk` is the other end of it.
+Each line of its standard input is a query as JSON, and each line of its standard output that begins
+with ``answer`` says with which error it ended, or with none. `Desk` is the other end of it.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ class Desk:
         self._process: subprocess.Popen[str] | None = None
 
     def run(self, asked: dict[str, Any], meanwhile: Callable[[], None] = lambda: None) -> str:
-        """The error with which a query ended, or "" when it read all that was there. ``meanwhile`` is called once it
-        has been sent."""
+        """The error with which a query ended, or "" when it read all that was there. ``meanwhile``
+        is called once it has been sent."""
         if self._process is None or self._process.poll() is not None:
             self._start()
         assert self._process is not None
@@ -47,7 +48,8 @@ class Desk:
         for line in self._process.stdout:
             if line.startswith(ANSWER):
                 error: str = json.loads(line.removeprefix(ANSWER))
-                if "DATA_SOURCE_NOT_FOUND" in error:  # a session whose first look-up failed stays so
+                # a session whose first look-up failed stays so
+                if "DATA_SOURCE_NOT_FOUND" in error:
                     self.end()
                 return error
         self.end()
@@ -74,9 +76,13 @@ class Desk:
         self.end()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
                 cwd=self._directory,
-            )  # fmt: skip
+            )
 
 
 def make_session(kind: str) -> SparkSession:
@@ -85,7 +91,8 @@ def make_session(kind: str) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder: Any = SparkSession.builder
     if kind == "connect":
-        os.environ["SPARK_TESTING"] = "1"  # Spark's way to let the server take a free port in place of 15002
+        # Spark's way to let the server take a free port in place of 15002
+        os.environ["SPARK_TESTING"] = "1"
     builder = builder.remote("local[2]") if kind == "connect" else builder.master("local[2]")
     settings = {
         "spark.ui.enabled": "false",
@@ -113,7 +120,8 @@ def each_batch(frame: DataFrame, servers: str, asked: dict[str, Any]) -> Any:
     def write(rows: DataFrame, batch: int) -> None:
         def save() -> None:
             if asked["thread"]:
-                rows.sparkSession.createDataFrame([(1,)], "a int")  # makes the session the active one of this thread
+                # makes the session the active one of this thread
+                rows.sparkSession.createDataFrame([(1,)], "a int")
             writer = rows.write.format("dledger").option("dledger.bootstrap.servers", servers)
             writer = writer.option("topic", asked["topic"]).option("createTopic", "true")
             if asked["named"]:
@@ -152,9 +160,16 @@ def in_thread(action: Callable[[], None]) -> None:
 def run(spark: SparkSession, servers: str, asked: dict[str, Any]) -> None:
     """One query, to the end of what is there."""
     reader = spark.readStream.format("dledger").option("dledger.bootstrap.servers", servers)
-    frame = reader.option("startingOffsets", "earliest").options(**asked["source"]).load().select("key", "value")
+    frame = (
+        reader.option("startingOffsets", "earliest")
+        .options(**asked["source"])
+        .load()
+        .select("key", "value")
+    )
     stream = (each_batch if "fail" in asked else copy)(frame, servers, asked)
-    query = stream.option("checkpointLocation", asked["checkpoint"]).trigger(availableNow=True).start()
+    query = (
+        stream.option("checkpointLocation", asked["checkpoint"]).trigger(availableNow=True).start()
+    )
     query.awaitTermination()
 
 

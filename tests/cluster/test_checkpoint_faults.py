@@ -1,4 +1,5 @@
-"""What people do to checkpoints and queries, once each; ``make job-kills`` does it again and again, under kills."""
+"""What people do to checkpoints and queries, once each; ``make job-kills`` does it again and again,
+under kills."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedGroup]
 def desks(running: EmbeddedGroup, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desks]:
     """Classic Spark and Spark Connect, each in a process of its own: they do not live together."""
     directory = tmp_path_factory.mktemp("desks")
-    found = {kind: Desk(kind, running.bootstrap_servers, directory) for kind in ("classic", "connect")}
+    found = {
+        kind: Desk(kind, running.bootstrap_servers, directory) for kind in ("classic", "connect")
+    }
     yield found
     for desk in found.values():
         desk.end()
@@ -43,7 +46,11 @@ def client(running: EmbeddedGroup) -> Iterator[Client]:
 
 @pytest.fixture
 def make_case(
-    desks: Desks, client: Client, dice: random.Random, tmp_path: Path, request: pytest.FixtureRequest
+    desks: Desks,
+    client: Client,
+    dice: random.Random,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> Callable[..., Case]:
     def make(kind: str) -> Case:
         if kind == "connect":
@@ -141,9 +148,13 @@ def recorded(tmp_path: Path, rows: list[bytes], error: str = "", log: str = "") 
 
 @pytest.mark.parametrize(
     ("rows", "found"),
-    [([b"a", b"b"], None), ([b"a"], "1 rows are lost"), ([b"a", b"b", b"b"], "1 rows are doubled"),
-     ([b"a", b"b", b"c"], "1 rows are invented")],
-)  # fmt: skip
+    [
+        ([b"a", b"b"], None),
+        ([b"a"], "1 rows are lost"),
+        ([b"a", b"b", b"b"], "1 rows are doubled"),
+        ([b"a", b"b", b"c"], "1 rows are invented"),
+    ],
+)
 def test_the_check_of_a_case_tells_what_is_lost_doubled_or_invented(
     rows: list[bytes], found: str | None, tmp_path: Path
 ) -> None:
@@ -153,8 +164,13 @@ def test_the_check_of_a_case_tells_what_is_lost_doubled_or_invented(
     assert found is None or found in case.problems[0]
 
 
-def test_the_check_of_a_case_tells_a_query_that_should_have_failed_and_one_that_should_not(tmp_path: Path) -> None:
-    silent, failed = recorded(tmp_path, []), recorded(tmp_path, [], "set option 'onReplayMismatch' to keep")
+def test_the_check_of_a_case_tells_a_query_that_should_have_failed_and_one_that_should_not(
+    tmp_path: Path,
+) -> None:
+    silent, failed = (
+        recorded(tmp_path, []),
+        recorded(tmp_path, [], "set option 'onReplayMismatch' to keep"),
+    )
     silent.copy("case-copy", refused=True)
     assert "without an error" in silent.problems[0]
     failed.copy("case-copy")
@@ -164,7 +180,9 @@ def test_the_check_of_a_case_tells_a_query_that_should_have_failed_and_one_that_
     assert failed.problems == []
 
 
-def test_the_check_of_a_case_sees_the_warning_for_its_own_topics_and_the_mark_of_the_writer(tmp_path: Path) -> None:
+def test_the_check_of_a_case_sees_the_warning_for_its_own_topics_and_the_mark_of_the_writer(
+    tmp_path: Path,
+) -> None:
     assert recorded(tmp_path, [], log=f"a write to topic 'case-copy' {WARNING}").warned()
     assert not recorded(tmp_path, [], log=f"a write to topic 'other' {WARNING}").warned()
     assert [one["repeat"] for one in recorded(tmp_path, []).writers("case-copy")] == ["again"]

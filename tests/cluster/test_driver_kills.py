@@ -27,15 +27,22 @@ PER_KILL = 8000
 def start_copy(servers: str, checkpoint: Path, log: Path) -> subprocess.Popen[bytes]:
     """The copy, in a process group of its own: Python and JVM go together."""
     with log.open("ab") as out:
-        return subprocess.Popen([sys.executable, str(PROGRAM), servers, str(checkpoint)], stdin=subprocess.DEVNULL,
-                                stdout=out, stderr=out, start_new_session=True)  # fmt: skip
+        return subprocess.Popen(
+            [sys.executable, str(PROGRAM), servers, str(checkpoint)],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
 
 
 def records(client: Client, topic: str) -> list[tuple[bytes, bytes]]:
     end = client.end_offsets(topic)[0]
     found: list[tuple[bytes, bytes]] = []
     for batch in client.read(topic, 0, 0, end):
-        found += zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True)
+        found += zip(
+            batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True
+        )
     return found
 
 
@@ -47,17 +54,22 @@ def told(client: Client) -> int:
 def test_a_copy_is_exact_though_its_driver_is_killed(
     tmp_path: Path, until: Callable[..., None], dice: random.Random, kills: int
 ) -> None:
-    """Exactly once (P12): staged by task, committed once for each micro-batch, whatever dies in between. Both
-    topics and the progress are one group's, and agree at every moment."""
+    """Exactly once (P12): staged by task, committed once for each micro-batch, whatever dies in
+    between. Both topics and the progress are one group's, and agree at every moment."""
     times = 2 * kills if kills > 1 else 1
     log, moments = tmp_path / "spark.log", []
-    with EmbeddedGroup(tmp_path / "log", replicas=3) as group, Client(group.bootstrap_servers) as client:
+    with (
+        EmbeddedGroup(tmp_path / "log", replicas=3) as group,
+        Client(group.bootstrap_servers) as client,
+    ):
         client.create_topic("a")
         client.create_topic("b")
         total = PER_KILL * times + PER_KILL
         for start in range(0, total, 4000):
             keys = [f"key {n % 97}".encode() for n in range(start, start + 4000)]
-            client.append("a", [f"value {n}".encode() for n in range(start, start + 4000)], keys=keys)
+            client.append(
+                "a", [f"value {n}".encode() for n in range(start, start + 4000)], keys=keys
+            )
 
         for _ in range(times):
             copy = start_copy(group.bootstrap_servers, tmp_path / "checkpoint", log)

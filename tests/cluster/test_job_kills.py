@@ -1,9 +1,11 @@
-"""SIGKILL of anything at all under a job that reads, keeps state, and writes to two topics: 0 lost, 0 doubled.
+"""SIGKILL of anything at all under a job that reads, keeps state, and writes to two topics: 0 lost,
+0 doubled.
 
-Half of the kills come when a micro-batch has read something and is not committed, so that it has to be read again.
-Between the kills, people handle checkpoints of other queries of the same group (checkpoint_faults.py): nothing is lost
-or doubled there without an error. ``make job-kills KILLS=200`` is the campaign, half of its faults are kills;
-``make test`` has one kill of each kind, and as many other faults.
+Half of the kills come when a micro-batch has read something and is not committed, so that it has to
+be read again. Between the kills, people handle checkpoints of other queries of the same group
+(checkpoint_faults.py): nothing is lost or doubled there without an error. ``make job-kills
+KILLS=200`` is the campaign, half of its faults are kills; ``make test`` has one kill of each kind,
+and as many other faults.
 """
 
 from __future__ import annotations
@@ -65,7 +67,8 @@ class Reads(NamedTuple):
 
 
 class Job:
-    """The program, in sessions of its own, each life another one; whatever ends it, it is started again."""
+    """The program, in sessions of its own, each life another one; whatever ends it, it is started
+    again."""
 
     def __init__(self, servers: str, directory: Path) -> None:
         self._command = [sys.executable, str(PROGRAM), servers, str(directory)]
@@ -78,8 +81,13 @@ class Job:
 
     def start(self) -> None:
         with self._log.open("ab") as out:
-            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                                             start_new_session=True)  # fmt: skip
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
         self.lives.append(self._process.pid)
         self._since = time.time()
 
@@ -94,23 +102,33 @@ class Job:
         return len(numbers(folder)) if folder.exists() else 0
 
     def has_read(self) -> bool:
-        """Whether this life has read something for the micro-batch under way, which the next one would read again."""
+        """Whether this life has read something for the micro-batch under way, which the next one
+        would read again."""
         notes = self._notes / str(self.done())
         return notes.exists() and any(
-            found.st_size and found.st_mtime >= self._since for found in map(Path.stat, notes.iterdir())
+            found.st_size and found.st_mtime >= self._since
+            for found in map(Path.stat, notes.iterdir())
         )
 
     def batch_s(self) -> float:
-        """How long a micro-batch takes from its plan to its commit, by the quickest of the last ones."""
+        """How long a micro-batch takes from its plan to its commit, by the quickest of the last
+        ones."""
         plans, commits = self._checkpoint / "offsets", self._checkpoint / "commits"
         last = [str(number) for number in numbers(commits)[-5:]]
-        return min((commits / name).stat().st_mtime - (plans / name).stat().st_mtime for name in last)
+        return min(
+            (commits / name).stat().st_mtime - (plans / name).stat().st_mtime for name in last
+        )
 
     def victims(self, kind: str) -> list[int]:
-        """Processes of this life: the driver's two, the executors, or the Python workers of either."""
+        """Processes of this life: the driver's two, the executors, or the Python workers of
+        either."""
         there = processes({self.lives[-1]})
         if kind == "driver":
-            return [pid for pid, text in there.items() if pid == self.lives[-1] or "deploy.SparkSubmit" in text]
+            return [
+                pid
+                for pid, text in there.items()
+                if pid == self.lives[-1] or "deploy.SparkSubmit" in text
+            ]
         mark = "CoarseGrainedExecutorBackend" if kind == "executor" else "-m pyspark."
         return [pid for pid, text in there.items() if mark in text]
 
@@ -135,13 +153,16 @@ class Job:
 
 
 def processes(sessions: set[int]) -> dict[int, str]:
-    """The command of each living process of these sessions; Spark's Python daemons have process groups of their own."""
+    """The command of each living process of these sessions; Spark's Python daemons have process
+    groups of their own."""
     found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
                 state = (entry / "stat").read_text().rpartition(")")[2].split()
-                text = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                text = (
+                    (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                )
             except OSError:
                 continue  # it has ended meanwhile
             if int(state[3]) in sessions and text:
@@ -177,7 +198,9 @@ class Feeder(threading.Thread):
         values = [str(number).encode() for number in some]
         keys = [f"key {number % 41}".encode() for number in some]
         done = client.append("events", values, keys=keys, partition=turn % PARTITIONS)
-        self.acknowledged |= {(done.partition, done.start + at): value for at, value in enumerate(values)}
+        self.acknowledged |= {
+            (done.partition, done.start + at): value for at, value in enumerate(values)
+        }
 
     def finish(self) -> None:
         self._done.set()
@@ -187,16 +210,27 @@ class Feeder(threading.Thread):
 class Hands:
     """What people do to other queries of the group, beside the job."""
 
-    def __init__(self, directory: Path, group: EmbeddedGroup, client: Client, dice: random.Random) -> None:
-        self._directory, self._group, self._client, self._dice = directory / "cases", group, client, dice
+    def __init__(
+        self, directory: Path, group: EmbeddedGroup, client: Client, dice: random.Random
+    ) -> None:
+        self._directory, self._group, self._client, self._dice = (
+            directory / "cases",
+            group,
+            client,
+            dice,
+        )
         self._directory.mkdir()
-        self._desks = {kind: Desk(kind, group.bootstrap_servers, self._directory) for kind in ("classic", "connect")}
+        self._desks = {
+            kind: Desk(kind, group.bootstrap_servers, self._directory)
+            for kind in ("classic", "connect")
+        }
         self.done: Counter[str] = Counter()
         self.problems: list[str] = []
         self.errors = 0
 
     def do(self, fault: str) -> None:
-        """One case of this fault, in some of them the leader is killed under a query now and then."""
+        """One case of this fault, in some of them the leader is killed under a query now and
+        then."""
         desk = self._desks["connect" if "Connect" in fault else "classic"]
         disturb = self._kill_leader if self._dice.random() < 0.5 else lambda: None
         name = f"case-{sum(self.done.values())}"
@@ -294,7 +328,9 @@ class Scene:
         self.group.stop()
 
     def events(self) -> dict[int, list[tuple[bytes, bytes]]]:
-        return {partition: read(self.client, "events", partition) for partition in range(PARTITIONS)}
+        return {
+            partition: read(self.client, "events", partition) for partition in range(PARTITIONS)
+        }
 
     def notes(self) -> Iterator[Note]:
         """Of each task; a line that a kill has cut is left out."""
@@ -310,7 +346,9 @@ class Scene:
         there = numbers(folder)
         assert there == list(range(len(there)))
         ends = [json.loads((folder / str(number)).read_text().splitlines()[-1]) for number in there]
-        return [{int(p): offset for p, offset in end["logs"]["events"]["p"].items()} for end in ends]
+        return [
+            {int(p): offset for p, offset in end["logs"]["events"]["p"].items()} for end in ends
+        ]
 
 
 def numbers(folder: Path) -> list[int]:
@@ -321,11 +359,15 @@ def numbers(folder: Path) -> list[int]:
 def read(client: Client, topic: str, partition: int = 0) -> list[tuple[bytes, bytes]]:
     found: list[tuple[bytes, bytes]] = []
     for batch in client.read(topic, partition, 0, client.end_offsets(topic)[partition]):
-        found += zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True)
+        found += zip(
+            batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True
+        )
     return found
 
 
-def should_be(events: Events, planned: Sequence[Mapping[int, int]]) -> dict[str, list[tuple[int, bytes, int]]]:
+def should_be(
+    events: Events, planned: Sequence[Mapping[int, int]]
+) -> dict[str, list[tuple[int, bytes, int]]]:
     """(batch, key, figure) of both topics, by what each micro-batch was to read."""
     counts: Counter[bytes] = Counter()
     sums: Counter[bytes] = Counter()
@@ -343,18 +385,28 @@ def should_be(events: Events, planned: Sequence[Mapping[int, int]]) -> dict[str,
     return found
 
 
-def wrong_output(expected: Sequence[tuple[int, bytes, int]], written: Sequence[tuple[bytes, bytes]]) -> list[str]:
+def wrong_output(
+    expected: Sequence[tuple[int, bytes, int]], written: Sequence[tuple[bytes, bytes]]
+) -> list[str]:
     """What is lost, doubled, invented, or out of the order of the micro-batches."""
-    rows = [(int(batch), key, int(figure)) for key, (batch, figure) in ((k, v.split(b",")) for k, v in written)]
+    rows = [
+        (int(batch), key, int(figure))
+        for key, (batch, figure) in ((k, v.split(b",")) for k, v in written)
+    ]
     lost, extra = Counter(expected) - Counter(rows), Counter(rows) - Counter(expected)
-    found = [f"lost: {row}" for row in sorted(lost)] + [f"doubled or invented: {row}" for row in sorted(extra)]
+    found = [f"lost: {row}" for row in sorted(lost)] + [
+        f"doubled or invented: {row}" for row in sorted(extra)
+    ]
     if [row[0] for row in rows] != sorted(row[0] for row in rows):
         found.append("micro-batches are out of order")
     return found
 
 
-def judge_reads(events: Events, planned: Sequence[Mapping[int, int]], notes: Iterable[Note]) -> Reads:
-    """Records that a micro-batch should not have been given, or with other bytes, or that no run of it has read."""
+def judge_reads(
+    events: Events, planned: Sequence[Mapping[int, int]], notes: Iterable[Note]
+) -> Reads:
+    """Records that a micro-batch should not have been given, or with other bytes, or that no run of
+    it has read."""
     wrong: list[str] = []
     seen: dict[int, dict[str, Counter[tuple[int, int]]]] = defaultdict(lambda: defaultdict(Counter))
     for batch, run, records in notes:
@@ -362,16 +414,26 @@ def judge_reads(events: Events, planned: Sequence[Mapping[int, int]], notes: Ite
         seen[batch][run].update((partition, offset) for partition, offset, _ in records)
         for partition, offset, text in records:
             if not starts.get(partition, 0) <= offset < planned[batch].get(partition, 0):
-                wrong.append(f"batch {batch} read offset {offset} of partition {partition}, which is not its own")
+                wrong.append(
+                    f"batch {batch} read offset {offset} of partition {partition}, which is not "
+                    f"its own"
+                )
             elif digest(*events[partition][offset]) != text:
-                wrong.append(f"batch {batch} read other bytes at offset {offset} of partition {partition}")
+                wrong.append(
+                    f"batch {batch} read other bytes at offset {offset} of partition {partition}"
+                )
     for batch, ends in enumerate(planned):
         starts = planned[batch - 1] if batch else {}
         own = {(p, offset) for p, end in ends.items() for offset in range(starts.get(p, 0), end)}
-        if missing := min((own - counted.keys() for counted in seen[batch].values()), key=len, default=own):
+        if missing := min(
+            (own - counted.keys() for counted in seen[batch].values()), key=len, default=own
+        ):
             wrong.append(f"batch {batch} was never read as a whole: {sorted(missing)[:5]}")
     replayed = sum(sum(map(bool, runs.values())) > 1 for runs in seen.values())
-    repeated = sum(any(max(counted.values(), default=0) > 1 for counted in runs.values()) for runs in seen.values())
+    repeated = sum(
+        any(max(counted.values(), default=0) > 1 for counted in runs.values())
+        for runs in seen.values()
+    )
     return Reads(wrong, replayed, repeated)
 
 
@@ -388,9 +450,11 @@ def judge(
     reads: Reads,
 ) -> list[str]:
     """What is wrong; also when there was too little to see it by."""
-    found = [f"an acknowledged event is lost: offset {offset} of partition {partition}"
-             for (partition, offset), value in acknowledged.items()
-             if [v for _, v in events[partition][offset : offset + 1]] != [value]]  # fmt: skip
+    found = [
+        f"an acknowledged event is lost: offset {offset} of partition {partition}"
+        for (partition, offset), value in acknowledged.items()
+        if [v for _, v in events[partition][offset : offset + 1]] != [value]
+    ]
     for topic, expected in should_be(events, planned).items():
         found += [f"{topic}: {text}" for text in wrong_output(expected, written[topic])]
     found += reads.wrong
@@ -403,7 +467,8 @@ def judge(
 
 
 def turns_of(faults: int, dice: random.Random) -> list[tuple[str, str]]:
-    """A kind of kill and its moment, and what people do without one, in turn: each of them as often as each other."""
+    """A kind of kill and its moment, and what people do without one, in turn: each of them as often
+    as each other."""
     kills = itertools.cycle([(kind, moment) for moment in MOMENTS for kind in KINDS])
     cases = itertools.cycle([(fault, "") for fault in dice.sample(list(CASES), len(CASES))])
     turns = [next(cases if number % 2 else kills) for number in range(faults)]
@@ -416,7 +481,8 @@ def turns_of(faults: int, dice: random.Random) -> list[tuple[str, str]]:
 def test_a_job_with_state_is_exact_whatever_is_killed_under_it(
     tmp_path: Path, until: Callable[..., None], dice: random.Random
 ) -> None:
-    """P12: each micro-batch is read with the same bytes at every replay, and written once to each topic."""
+    """P12: each micro-batch is read with the same bytes at every replay, and written once to each
+    topic."""
     faults = int(os.environ.get("DLEDGER_JOB_KILLS", str(2 * len(KINDS))))
     scene = Scene(tmp_path, until, dice)
     try:
@@ -429,15 +495,31 @@ def test_a_job_with_state_is_exact_whatever_is_killed_under_it(
         events, planned = scene.events(), scene.planned()
         reads = judge_reads(events, planned, scene.notes())
         written = {topic: read(scene.client, topic) for topic in ("counts", "sums")}
-        problems = judge(events, planned, scene.feeder.acknowledged, written, reads) + scene.hands.problems
-        figures = {"kills": sum(scene.killed.values()), "faults that people make": sum(scene.hands.done.values()),
-                   "of their queries refused, as they had to be": scene.hands.errors,
-                   "events": sum(map(len, events.values())), "micro-batches": len(planned),
-                   "of them replayed after a restart": reads.replayed, "of them read twice by one run": reads.repeated,
-                   "starts of the job": len(scene.job.lives)}  # fmt: skip
+        problems = (
+            judge(events, planned, scene.feeder.acknowledged, written, reads) + scene.hands.problems
+        )
+        figures = {
+            "kills": sum(scene.killed.values()),
+            "faults that people make": sum(scene.hands.done.values()),
+            "of their queries refused, as they had to be": scene.hands.errors,
+            "events": sum(map(len, events.values())),
+            "micro-batches": len(planned),
+            "of them replayed after a restart": reads.replayed,
+            "of them read twice by one run": reads.repeated,
+            "starts of the job": len(scene.job.lives),
+        }
         if path := os.environ.get("DLEDGER_JSON"):
-            save(result("job kills", command=f"make job-kills KILLS={faults}", ok=not problems, figures=figures,
-                        faults=scene.killed + scene.hands.done, problems=problems[:20]), Path(path))  # fmt: skip
+            save(
+                result(
+                    "job kills",
+                    command=f"make job-kills KILLS={faults}",
+                    ok=not problems,
+                    figures=figures,
+                    faults=scene.killed + scene.hands.done,
+                    problems=problems[:20],
+                ),
+                Path(path),
+            )
         assert problems == [], f"{len(problems)} problems in {figures}"
         print(figures)  # noqa: T201  shown by pytest -s
     finally:
@@ -451,27 +533,43 @@ SUMS = [(b"a", b"0,1"), (b"b", b"0,2"), (b"a", b"1,5"), (b"b", b"1,10")]
 
 
 def note_of(batch: int, *places: tuple[int, int], run: str = "first") -> Note:
-    return Note(batch, run, [(partition, offset, digest(*EVENTS[partition][offset])) for partition, offset in places])
+    return Note(
+        batch,
+        run,
+        [(partition, offset, digest(*EVENTS[partition][offset])) for partition, offset in places],
+    )
 
 
 def test_the_check_of_the_output_tells_what_is_lost_doubled_wrong_or_out_of_order() -> None:
     expected = should_be(EVENTS, PLANNED)
     assert wrong_output(expected["counts"], COUNTS) == wrong_output(expected["sums"], SUMS) == []
     assert wrong_output(expected["sums"], SUMS[:-1]) == ["lost: (1, b'b', 10)"]
-    assert wrong_output(expected["sums"], [*SUMS, SUMS[-1]]) == ["doubled or invented: (1, b'b', 10)"]
+    assert wrong_output(expected["sums"], [*SUMS, SUMS[-1]]) == [
+        "doubled or invented: (1, b'b', 10)"
+    ]
     assert len(wrong_output(expected["sums"], [*SUMS[:-1], (b"b", b"1,18")])) == 2
     assert wrong_output(expected["sums"], SUMS[::-1]) == ["micro-batches are out of order"]
 
 
 def test_the_check_of_a_run_wants_every_event_processed_and_a_replay_to_judge_by() -> None:
-    events, known = EVENTS, {(p, at): value for p, pairs in EVENTS.items() for at, (_, value) in enumerate(pairs)}
+    events, known = (
+        EVENTS,
+        {(p, at): value for p, pairs in EVENTS.items() for at, (_, value) in enumerate(pairs)},
+    )
     written = {"counts": COUNTS, "sums": SUMS}
     assert judge(events, PLANNED, known, written, Reads([], 1, 0)) == []
-    assert "no micro-batch was replayed" in judge(events, PLANNED, known, written, Reads([], 0, 9))[0]
+    assert (
+        "no micro-batch was replayed" in judge(events, PLANNED, known, written, Reads([], 0, 9))[0]
+    )
     assert judge(events, PLANNED, known, written, Reads(["x"], 1, 0)) == ["x"]
-    assert "acknowledged event is lost" in judge(events, PLANNED, known | {(1, 1): b"8"}, written, Reads([], 1, 0))[0]
+    assert (
+        "acknowledged event is lost"
+        in judge(events, PLANNED, known | {(1, 1): b"8"}, written, Reads([], 1, 0))[0]
+    )
     later = {**events, 1: [*events[1], (b"c", b"1")]}
-    assert judge(later, PLANNED, known, written, Reads([], 1, 0)) == ["4 of 5 events were processed"]
+    assert judge(later, PLANNED, known, written, Reads([], 1, 0)) == [
+        "4 of 5 events were processed"
+    ]
 
 
 def test_the_check_of_the_reads_tells_other_bytes_other_ranges_and_what_was_never_read() -> None:
@@ -480,6 +578,16 @@ def test_the_check_of_the_reads_tells_other_bytes_other_ranges_and_what_was_neve
     assert judge_reads(EVENTS, PLANNED, [*whole, note_of(1, (0, 2))]) == ([], 0, 1)
     assert judge_reads(EVENTS, PLANNED, [*whole, note_of(1, (0, 2), run="second")]) == ([], 1, 0)
     assert len(judge_reads(EVENTS, PLANNED, [*whole, note_of(1, (0, 1), run="second")]).wrong) == 1
-    assert len(judge_reads(EVENTS, PLANNED, [*whole, Note(1, "second", [(0, 2, digest(b"a", b"5"))])]).wrong) == 1
+    assert (
+        len(
+            judge_reads(
+                EVENTS, PLANNED, [*whole, Note(1, "second", [(0, 2, digest(b"a", b"5"))])]
+            ).wrong
+        )
+        == 1
+    )
     assert len(judge_reads(EVENTS, PLANNED, whole[:-1]).wrong) == 1
-    assert len(judge_reads(EVENTS, PLANNED, [*whole[:-1], note_of(1, (1, 0), run="second")]).wrong) == 1
+    assert (
+        len(judge_reads(EVENTS, PLANNED, [*whole[:-1], note_of(1, (1, 0), run="second")]).wrong)
+        == 1
+    )

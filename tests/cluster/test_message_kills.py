@@ -1,7 +1,8 @@
 """SIGKILL of the leader, or of all nodes, while messages are put into a RocketMQ commit log.
 
-Afterwards every acknowledged message is found by queue offset, by key and by physical offset, as it was sent and once;
-no queue has a hole; and on every node consume queues and index are what its commit log says, no more and no less.
+Afterwards every acknowledged message is found by queue offset, by key and by physical offset, as it
+was sent and once; no queue has a hole; and on every node consume queues and index are what its
+commit log says, no more and no less.
 """
 
 from __future__ import annotations
@@ -68,17 +69,23 @@ class Sender(threading.Thread):
                 try:
                     results = client.put_messages(messages)
                 except DLedgerError as error:
-                    (self.refused if error.definite else self.unclear).update(m.body for m in messages)
+                    (self.refused if error.definite else self.unclear).update(
+                        m.body for m in messages
+                    )
                     continue
                 for message, result in zip(messages, results, strict=True):
                     self.acknowledged.append(
-                        Sent(message.topic, message.body, message.property_map()["UNIQ_KEY"], result)
+                        Sent(
+                            message.topic, message.body, message.property_map()["UNIQ_KEY"], result
+                        )
                     )
 
     def _message(self, number: int) -> Message:
         text = f"{self._name} {number} "
         body = (text * (1 + self._dice.randrange(60))).encode()
-        properties = f"UNIQ_KEY\x01{self._name}-{number}\x02KEYS\x01k{number % 7}\x02TAGS\x01t{number % 3}"
+        properties = (
+            f"UNIQ_KEY\x01{self._name}-{number}\x02KEYS\x01k{number % 7}\x02TAGS\x01t{number % 3}"
+        )
         return Message(f"topic{number % 2}", body, properties, number % QUEUES)
 
     def finish(self) -> None:
@@ -89,7 +96,9 @@ class Sender(threading.Thread):
 def all_dispatched(client: Client) -> bool:
     """Whether every node has everything, in queues and index too."""
     states = list(client.status().values())
-    ends = {state.get("end_index") for state in states} | {state.get("dispatched_index") for state in states}
+    ends = {state.get("end_index") for state in states} | {
+        state.get("dispatched_index") for state in states
+    }
     return len(states) == 3 and len(ends) == 1 and None not in ends
 
 
@@ -109,7 +118,10 @@ def queue_of(client: Client, topic: str, queue_id: int, replica: bool) -> Iterat
     while True:
         found = client.get_message(topic, queue_id, at, max_messages=500, stale=replica)
         if not found.messages:
-            assert found.status in (GetMessageStatus.OFFSET_OVERFLOW_ONE, GetMessageStatus.NO_MATCHED_LOGIC_QUEUE)
+            assert found.status in (
+                GetMessageStatus.OFFSET_OVERFLOW_ONE,
+                GetMessageStatus.NO_MATCHED_LOGIC_QUEUE,
+            )
             assert at == found.max_offset
             return
         assert [m.queue_offset for m in found.messages] == list(range(at, at + len(found.messages)))
@@ -121,8 +133,11 @@ def check_answers(client: Client, senders: list[Sender]) -> None:
     """What the group says of every message that was sent."""
     acknowledged = [sent for sender in senders for sent in sender.acknowledged]
     assert acknowledged
-    queues = {(topic, queue): list(queue_of(client, topic, queue, replica=False))
-              for topic in ("topic0", "topic1") for queue in range(QUEUES)}  # fmt: skip
+    queues = {
+        (topic, queue): list(queue_of(client, topic, queue, replica=False))
+        for topic in ("topic0", "topic1")
+        for queue in range(QUEUES)
+    }
     bodies = Counter(message.body for messages in queues.values() for message in messages)
     assert set(bodies.values()) <= {1}, "a message is there twice"
     known = {sent.body for sent in acknowledged}.union(*[sender.unclear for sender in senders])
@@ -170,8 +185,9 @@ def check_files(directory: Path) -> int:
             places.setdefault((message.topic, key), []).insert(0, message.physical_offset)
     real = {
         key: [(unit.physical_offset, unit.tags_code) for unit in queue.units(0, queue.max_offset)]
-        for key, queue in queues.items() if not queue.is_empty
-    }  # fmt: skip
+        for key, queue in queues.items()
+        if not queue.is_empty
+    }
     assert real == expected
     index = IndexService(directory / ROOT / "index")
     known = {message.physical_offset: message for message in log}
@@ -188,17 +204,29 @@ def test_messages_survive_kills_of_leader_and_of_all_nodes(
     """Issue: acknowledged means found, whatever is killed; the leader and all nodes in turn."""
     path = tmp_path / "log"
     group = EmbeddedGroup(
-        path, replicas=3, commit_log="rocketmq", segment_bytes=SEGMENT, max_body_bytes=MIB, index_file_bytes=1 << 20,
+        path,
+        replicas=3,
+        commit_log="rocketmq",
+        segment_bytes=SEGMENT,
+        max_body_bytes=MIB,
+        index_file_bytes=1 << 20,
         checkpoint_entries=500,
-    )  # fmt: skip
+    )
     with group:
-        senders = [Sender(group.bootstrap_servers, f"s{n}", random.Random(dice.random())) for n in range(3)]
+        senders = [
+            Sender(group.bootstrap_servers, f"s{n}", random.Random(dice.random())) for n in range(3)
+        ]
         for sender in senders:
             sender.start()
         with Client(group.bootstrap_servers) as client:
             for turn in range(max(2, kills)):
-                goal = sum(len(sender.acknowledged) for sender in senders) + dice.randrange(100, 1500)
-                until(lambda goal=goal: sum(len(s.acknowledged) for s in senders) >= goal, "messages to be put")
+                goal = sum(len(sender.acknowledged) for sender in senders) + dice.randrange(
+                    100, 1500
+                )
+                until(
+                    lambda goal=goal: sum(len(s.acknowledged) for s in senders) >= goal,
+                    "messages to be put",
+                )
                 if turn % 2:
                     kill_all(group)
                     group.start()

@@ -33,7 +33,9 @@ class Writer(threading.Thread):
         with Client(self._servers) as client:
             while not self._done.wait(0.002):
                 try:
-                    self.acknowledged[client.append("single", str(self.sent).encode()).start] = self.sent
+                    self.acknowledged[client.append("single", str(self.sent).encode()).start] = (
+                        self.sent
+                    )
                 except DLedgerError as error:
                     self.failed.append(error)
                 self.sent += 1
@@ -47,7 +49,11 @@ def start_query(spark: SparkSession, servers: str, checkpoint: Path) -> Streamin
     """Numbers from 0, the same at every replay, in one task, so that their order is known."""
     numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS_PER_BATCH)
     frame = numbers.option("numPartitions", 1).load().selectExpr("cast(value as string) as value")
-    writer = frame.writeStream.format("dledger").option("dledger.bootstrap.servers", servers).option("topic", "stream")
+    writer = (
+        frame.writeStream.format("dledger")
+        .option("dledger.bootstrap.servers", servers)
+        .option("topic", "stream")
+    )
     return writer.option("checkpointLocation", str(checkpoint)).start()
 
 
@@ -72,7 +78,8 @@ class Scene:
         return self.client.end_offsets("stream")[0]
 
     def more(self, batches: int) -> None:
-        """Wait until the query has written so many more micro-batches; start it again if it gave up."""
+        """Wait until the query has written so many more micro-batches; start it again if it gave
+        up."""
         goal, acknowledged = self.end() + batches * ROWS_PER_BATCH, len(self.writer.acknowledged)
 
         def written() -> bool:
@@ -105,7 +112,9 @@ class Scene:
         values = read_values(self.client, "stream")
         assert values == list(range(len(values)))
         single = read_values(self.client, "single")
-        assert {offset: single[offset] for offset in self.writer.acknowledged} == self.writer.acknowledged
+        assert {
+            offset: single[offset] for offset in self.writer.acknowledged
+        } == self.writer.acknowledged
         assert len(set(single)) == len(single)
         assert single == sorted(single)
         assert len(self.writer.acknowledged) > 0
@@ -119,21 +128,34 @@ class Scene:
 
 def read_values(client: Client, topic: str) -> list[int]:
     end = client.end_offsets(topic)[0]
-    return [int(v) for batch in client.read(topic, 0, 0, end) for v in batch.column("value").to_pylist()]
+    return [
+        int(v) for batch in client.read(topic, 0, 0, end) for v in batch.column("value").to_pylist()
+    ]
 
 
 def victims(group: EmbeddedGroup, who: str) -> list[str]:
     """The nodes that are meant, as of now."""
     leader = group.leader
     followers = [node for node in group.nodes if node != leader]
-    return {"leader": [leader], "follower": followers[:1], "two followers": followers, "all": list(group.nodes)}[who]
+    return {
+        "leader": [leader],
+        "follower": followers[:1],
+        "two followers": followers,
+        "all": list(group.nodes),
+    }[who]
 
 
 @pytest.mark.parametrize("who", ["leader", "follower", "two followers", "all"])
 def test_sigkill_loses_and_doubles_nothing(
-    spark: SparkSession, tmp_path: Path, until: Callable[..., None], dice: random.Random, kills: int, who: str
+    spark: SparkSession,
+    tmp_path: Path,
+    until: Callable[..., None],
+    dice: random.Random,
+    kills: int,
+    who: str,
 ) -> None:
-    """Acknowledged is kept (P1), in one order (P2), once (P5, P12); with a majority the query goes on (P11)."""
+    """Acknowledged is kept (P1), in one order (P2), once (P5, P12); with a majority the query goes
+    on (P11)."""
     scene = Scene(spark, tmp_path, until)
     try:
         for _ in range(kills):

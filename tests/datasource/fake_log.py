@@ -1,4 +1,5 @@
-"""A group in memory with the client's methods: enough of the log's rules to test the Spark edge without a JVM."""
+"""A group in memory with the client's methods: enough of the log's rules to test the Spark edge
+without a JVM."""
 
 from __future__ import annotations
 
@@ -79,13 +80,17 @@ class FakeStage:
             assert self.group.topic(topic.name).log_id == topic.log_id
             topic = topic.name
         self.group.topic(topic)
-        self.parts.append((topic, partition, batch.num_rows, self.group.body(topic, partition, batch)))
+        self.parts.append(
+            (topic, partition, batch.num_rows, self.group.body(topic, partition, batch))
+        )
 
     def cancel(self) -> None:
         self.parts = []
 
     def close(self) -> StageSum:
-        return StageSum(stage_id=self.stage_id, batches=len(self.parts), records=sum(p[2] for p in self.parts))
+        return StageSum(
+            stage_id=self.stage_id, batches=len(self.parts), records=sum(p[2] for p in self.parts)
+        )
 
 
 class FakeProducer:
@@ -168,7 +173,11 @@ class FakeGroup:
             raise TopicExists(f"topic {name!r} exists")
         self.made += 1
         info = TopicInfo(
-            name=name, topic_id=self.made, log_id=str(uuid.uuid4()), partitions=partitions, settings=settings
+            name=name,
+            topic_id=self.made,
+            log_id=str(uuid.uuid4()),
+            partitions=partitions,
+            settings=settings,
         )
         self.by_name[name] = FakeTopic(info, [FakePartition() for _ in range(partitions)])
         self.versions.add(info)
@@ -180,7 +189,9 @@ class FakeGroup:
     def schema(self, topic: TopicInfo, version: int) -> Columns:
         found = self.schemas(topic)
         if not 1 <= version <= len(found):
-            raise ProtocolError(f"topic {topic.name!r} has schema versions 1 to {len(found)}, not {version}")
+            raise ProtocolError(
+                f"topic {topic.name!r} has schema versions 1 to {len(found)}, not {version}"
+            )
         return found[version - 1]
 
     def evolve_schema(self, topic: TopicInfo, base_version: int, columns: Columns) -> Evolved:
@@ -193,7 +204,9 @@ class FakeGroup:
         if answer.code is not Code.SUCCESS:
             raise SchemaMismatch(answer.message)
         now = answer.result["schema"]
-        return Evolved(answer.result["accepted"], answer.result["version"], Columns.parse(now) if now else None)
+        return Evolved(
+            answer.result["accepted"], answer.result["version"], Columns.parse(now) if now else None
+        )
 
     def known_topic(self, name: str) -> TopicInfo:
         return self.topic(name)
@@ -225,10 +238,14 @@ class FakeGroup:
         )
         return header + payload.to_pybytes()
 
-    def append(self, topic: str, partition: int, values: Sequence[bytes | None], **columns: Any) -> None:
+    def append(
+        self, topic: str, partition: int, values: Sequence[bytes | None], **columns: Any
+    ) -> None:
         data = {"value": pa.array(values, pa.binary()), **columns}
         batch = pa.RecordBatch.from_arrays(list(data.values()), names=list(data))
-        self.by_name[topic].partitions[partition].add(len(values), self.body(topic, partition, batch))
+        self.by_name[topic].partitions[partition].add(
+            len(values), self.body(topic, partition, batch)
+        )
 
     def expire(self, topic: str, partition: int, begin: int) -> None:
         """Retention: whole batches below ``begin`` go."""
@@ -252,7 +269,10 @@ class FakeGroup:
         return OffsetsResponse(
             code=Code.SUCCESS,
             offsets={
-                t: {i: p.begin if kind is OffsetKind.BEGIN else p.end for i, p in enumerate(topic.partitions)}
+                t: {
+                    i: p.begin if kind is OffsetKind.BEGIN else p.end
+                    for i, p in enumerate(topic.partitions)
+                }
                 for t, topic in found.items()
             },
             begins={
@@ -270,21 +290,31 @@ class FakeGroup:
                 stamps = [
                     (one.base + i, stamp)
                     for one in self.by_name[self.topic(topic).name].partitions[partition].batches
-                    for i, stamp in enumerate(decode_batch(one.body)[1]["timestamp"].cast(pa.int64()).to_pylist())
+                    for i, stamp in enumerate(
+                        decode_batch(one.body)[1]["timestamp"].cast(pa.int64()).to_pylist()
+                    )
                 ]
-                found.setdefault(topic, {})[partition] = next((o for o, stamp in stamps if stamp >= time), -1)
+                found.setdefault(topic, {})[partition] = next(
+                    (o for o, stamp in stamps if stamp >= time), -1
+                )
         ids = {topic: self.topic(topic).log_id for topic in times_us}
         return OffsetsResponse(code=Code.SUCCESS, offsets=found, log_ids=ids)
 
     def commit_offsets(
-        self, group: str, offsets: Mapping[str, Mapping[int, int]], *, log_ids: Mapping[str, str] | None = None
+        self,
+        group: str,
+        offsets: Mapping[str, Mapping[int, int]],
+        *,
+        log_ids: Mapping[str, str] | None = None,
     ) -> None:
         if self.group_fault:
             raise self.group_fault.pop()
         for topic, partitions in offsets.items():
             if (log_ids or {}).get(topic, self.topic(topic).log_id) != self.topic(topic).log_id:
                 raise TopicNotFound(f"topic {topic!r} was created again")
-            assert all(0 <= o <= self.by_name[topic].partitions[p].end for p, o in partitions.items())
+            assert all(
+                0 <= o <= self.by_name[topic].partitions[p].end for p, o in partitions.items()
+            )
         self.told.append(group)
         for topic, partitions in offsets.items():
             self.consumers.setdefault(group, {}).setdefault(topic, {}).update(partitions)
@@ -297,7 +327,10 @@ class FakeGroup:
 
     def split_many(self, spans: Sequence[Span]) -> list[list[FakeRange]]:
         self.asked.append("split")
-        return [self.cut(s.topic, s.partition, s.start, s.end, s.target_bytes, s.max_pieces) for s in spans]
+        return [
+            self.cut(s.topic, s.partition, s.start, s.end, s.target_bytes, s.max_pieces)
+            for s in spans
+        ]
 
     def cut(
         self, topic: str, partition: int, start: int, end: int, target_bytes: int, max_pieces: int
@@ -320,19 +353,28 @@ class FakeGroup:
     ) -> Iterator[tuple[FetchedBatch, bytes]]:
         topic = next((t for t in self.by_name.values() if t.info.topic_id == topic_id), None)
         if topic is None:
-            raise TopicNotFound(f"there is no partition {partition} of a topic with id {topic_id} (any more)")
+            raise TopicNotFound(
+                f"there is no partition {partition} of a topic with id {topic_id} (any more)"
+            )
         part = topic.partitions[partition]
         if start < part.begin:
             raise OffsetOutOfRange("gone", part.begin, part.end)
         for batch in part.batches:
             if batch.base + batch.count > start and batch.base < end:
-                yield FetchedBatch(base_offset=batch.base, count=batch.count, size=len(batch.body), crc=0), batch.body
+                yield (
+                    FetchedBatch(
+                        base_offset=batch.base, count=batch.count, size=len(batch.body), crc=0
+                    ),
+                    batch.body,
+                )
 
     def producer(self, topic: str) -> FakeProducer:
         self.topic(topic)
         return FakeProducer(self, topic)
 
-    def stage(self, writer_id: str, sequence: int, label: str = "", timeout_ms: int = 0) -> FakeStage | Committed:
+    def stage(
+        self, writer_id: str, sequence: int, label: str = "", timeout_ms: int = 0
+    ) -> FakeStage | Committed:
         if writer_id in self.committed and sequence <= self.committed[writer_id][0]:
             return self.committed[writer_id][1]
         self.made += 1
@@ -353,7 +395,9 @@ class FakeGroup:
             known = self.sums.get(name)
             last, done = self.committed[name]
             if rows is not None and (sequence < last or known not in (None, rows)):
-                raise ReplayMismatch(f"commit ({writer_id!r}, {sequence}): it was committed already with other rows")
+                raise ReplayMismatch(
+                    f"commit ({writer_id!r}, {sequence}): it was committed already with other rows"
+                )
             return Committed(True, {}, done.records, checked=known is not None)
         if rows is not None and rows.count != sum(s.records for s in stages):
             raise TransactionError(f"the write has {rows.count} rows, and its stages others")
@@ -372,7 +416,9 @@ class FakeGroup:
         self.committed[writer_id] = (sequence, done)
         return done
 
-    def abort_transaction(self, writer_id: str, sequence: int, stage_ids: Sequence[int] = ()) -> None:
+    def abort_transaction(
+        self, writer_id: str, sequence: int, stage_ids: Sequence[int] = ()
+    ) -> None:
         self.stages = {
             i: s
             for i, s in self.stages.items()
@@ -381,8 +427,11 @@ class FakeGroup:
 
     def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
         """Every value of a partition, in order."""
-        return [v for b in self.by_name[topic].partitions[partition].batches
-                for v in decode_batch(b.body)[1].column("value").to_pylist()]  # fmt: skip
+        return [
+            v
+            for b in self.by_name[topic].partitions[partition].batches
+            for v in decode_batch(b.body)[1].column("value").to_pylist()
+        ]
 
 
 __all__ = ["EPOCH_US", "GROUPS", "FakeGroup", "FakeStage"]

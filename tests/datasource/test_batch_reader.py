@@ -28,7 +28,9 @@ def read(log: Any, **options: str) -> list[bytes]:
     reader = LogReader(given, read_schema(False))
     executor = pickle.loads(pickle.dumps(reader))
     slices = [pickle.loads(pickle.dumps(one)) for one in reader.partitions()]
-    return [row["value"] for one in slices for batch in executor.read(one) for row in batch.to_pylist()]
+    return [
+        row["value"] for one in slices for batch in executor.read(one) for row in batch.to_pylist()
+    ]
 
 
 def test_a_batch_reads_every_partition_from_first_to_last(log: Any) -> None:
@@ -36,16 +38,22 @@ def test_a_batch_reads_every_partition_from_first_to_last(log: Any) -> None:
 
 
 def test_a_batch_reads_between_the_offsets_it_is_given(log: Any) -> None:
-    assert read(log, startingOffsets='{"t": {"0": 1, "1": -1}}', endingOffsets='{"t": {"0": 2, "1": -1}}') == [b"b"]
+    assert read(
+        log, startingOffsets='{"t": {"0": 1, "1": -1}}', endingOffsets='{"t": {"0": 2, "1": -1}}'
+    ) == [b"b"]
 
 
 def test_the_tasks_of_a_batch_are_for_the_group_that_planned_them(log: Any) -> None:
-    reader = LogReader({"dledger.bootstrap.servers": log.address, "subscribe": "t"}, read_schema(False))
+    reader = LogReader(
+        {"dledger.bootstrap.servers": log.address, "subscribe": "t"}, read_schema(False)
+    )
     assert {one.address.group_id for one in reader.partitions()} == {"A"}
 
 
 def test_a_batch_is_fixed_when_it_is_planned(log: Any) -> None:
-    reader = LogReader({"dledger.bootstrap.servers": log.address, "subscribe": "t"}, read_schema(False))
+    reader = LogReader(
+        {"dledger.bootstrap.servers": log.address, "subscribe": "t"}, read_schema(False)
+    )
     slices = reader.partitions()
     log.append("t", 0, [b"late"])
     assert sum(batch.num_rows for one in slices for batch in reader.read(one)) == 4
@@ -64,7 +72,9 @@ def test_many_partitions_with_little_to_read_share_tasks_and_arrow_batches(
     log.create_topic("many", 7)
     for partition in range(7):
         log.append("many", partition, [f"{partition} {number}".encode() for number in range(3)])
-    reader = LogReader({"dledger.bootstrap.servers": log.address, "subscribe": "many,t"}, read_schema(False))
+    reader = LogReader(
+        {"dledger.bootstrap.servers": log.address, "subscribe": "many,t"}, read_schema(False)
+    )
     tasks = [pickle.loads(pickle.dumps(one)) for one in reader.partitions()]
     assert len(tasks) == 2
     found = [list(reader.read(one)) for one in tasks]
@@ -73,13 +83,19 @@ def test_many_partitions_with_little_to_read_share_tasks_and_arrow_batches(
     assert [(r["topic"], r["partition"], r["offset"]) for r in rows[:21]] == [
         ("many", partition, offset) for partition in range(7) for offset in range(3)
     ]
-    assert [row["value"] for row in rows[:21]] == [f"{p} {n}".encode() for p in range(7) for n in range(3)]
+    assert [row["value"] for row in rows[:21]] == [
+        f"{p} {n}".encode() for p in range(7) for n in range(3)
+    ]
     assert [row["value"] for row in rows[21:]] == [b"a", b"b", b"c", b"d"]
 
 
-def test_an_empty_read_has_no_tasks_and_the_bare_partition_spark_makes_then_no_rows(log: Any) -> None:
+def test_an_empty_read_has_no_tasks_and_the_bare_partition_spark_makes_then_no_rows(
+    log: Any,
+) -> None:
     log.create_topic("empty")
-    reader = LogReader({"dledger.bootstrap.servers": log.address, "subscribe": "empty"}, read_schema(False))
+    reader = LogReader(
+        {"dledger.bootstrap.servers": log.address, "subscribe": "empty"}, read_schema(False)
+    )
     assert reader.partitions() == []
     assert list(reader.read(InputPartition(None))) == []
 
@@ -87,14 +103,28 @@ def test_an_empty_read_has_no_tasks_and_the_bare_partition_spark_makes_then_no_r
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"subscribe": "missing"}, TopicNotFound, "topic 'missing' does not exist.*topics there: t"),
-        ({"startingOffsets": '{"t": {"0": 9, "1": 0}}'}, OffsetOutOfRange, "offsets from 0 up to, not including, 3"),
-        ({"startingOffsets": '{"t": {"0": 2, "1": 0}}', "endingOffsets": '{"t": {"0": 1, "1": 1}}'}, OffsetOutOfRange,
-         "from offset 2 to 1"),
+        (
+            {"subscribe": "missing"},
+            TopicNotFound,
+            "topic 'missing' does not exist.*topics there: t",
+        ),
+        (
+            {"startingOffsets": '{"t": {"0": 9, "1": 0}}'},
+            OffsetOutOfRange,
+            "offsets from 0 up to, not including, 3",
+        ),
+        (
+            {
+                "startingOffsets": '{"t": {"0": 2, "1": 0}}',
+                "endingOffsets": '{"t": {"0": 1, "1": 1}}',
+            },
+            OffsetOutOfRange,
+            "from offset 2 to 1",
+        ),
         ({"startingOffsets": "latest"}, ConfigError, "earliest or JSON"),
         ({"endingOffsets": "earliest"}, ConfigError, "latest or JSON"),
     ],
-)  # fmt: skip
+)
 def test_a_read_that_cannot_be_is_refused(
     log: Any, options: dict[str, str], error: type[Exception], message: str
 ) -> None:
@@ -113,10 +143,15 @@ def test_offsets_that_are_no_longer_kept_are_an_error_or_skipped(log: Any) -> No
 
 def test_importing_the_package_that_spark_looks_up_loads_nothing_of_the_log() -> None:
     """One such package that fails to import disables the discovery of all Python sources."""
-    code = "import sys, pyspark_dledger; print(sorted(m for m in sys.modules if m[:5] in ('dledg', 'numpy')))"
+    code = (
+        "import sys, pyspark_dledger; print(sorted(m for m in sys.modules if m[:5] in "
+        "('dledg', 'numpy')))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     before = subprocess.run(
         [sys.executable, "-c", code.replace("pyspark_dledger", "pyspark.sql.datasource")],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout == before.stdout

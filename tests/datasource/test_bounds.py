@@ -17,7 +17,10 @@ from dledger.errors import ConfigError
         ("-100", Bound(BoundKind.BACK, "o", number=100)),
         ("-10m", Bound(BoundKind.AGO, "o", number=600_000_000)),
         ("-500 ms", Bound(BoundKind.AGO, "o", number=500_000)),
-        ('{"t": {"0": 23, "1": -2}}', Bound(BoundKind.OFFSETS, "o", positions={"t": {0: 23, 1: -2}})),
+        (
+            '{"t": {"0": 23, "1": -2}}',
+            Bound(BoundKind.OFFSETS, "o", positions={"t": {0: 23, 1: -2}}),
+        ),
     ],
 )
 def test_a_bound_is_a_word_a_way_back_or_offsets(text: str, bound: Bound) -> None:
@@ -68,28 +71,46 @@ def test_times_come_for_all_partitions_or_for_each() -> None:
     assert parse_bound({"startingTimestamp": "5"}, "starting") == Bound(
         BoundKind.TIME, "startingTimestamp", number=5000, latest_if_none=False
     )
-    given = {"startingOffsetsByTimestamp": '{"t": {"0": 5, "1": "1970-01-01T00:00:01Z"}}',
-             "startingOffsetsByTimestampStrategy": "LATEST"}  # fmt: skip
+    given = {
+        "startingOffsetsByTimestamp": '{"t": {"0": 5, "1": "1970-01-01T00:00:01Z"}}',
+        "startingOffsetsByTimestampStrategy": "LATEST",
+    }
     assert parse_bound(given, "starting") == Bound(
-        BoundKind.TIMES, "startingOffsetsByTimestamp", positions={"t": {0: 5000, 1: 1_000_000}}, latest_if_none=True
+        BoundKind.TIMES,
+        "startingOffsetsByTimestamp",
+        positions={"t": {0: 5000, 1: 1_000_000}},
+        latest_if_none=True,
     )
-    assert parse_bound({"endingTimestamp": "5"}, "ending") == Bound(BoundKind.TIME, "endingTimestamp", number=5000)
+    assert parse_bound({"endingTimestamp": "5"}, "ending") == Bound(
+        BoundKind.TIME, "endingTimestamp", number=5000
+    )
     assert parse_bound({}, "ending") is None
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"startingOffsets": "earliest", "startingTimestamp": "5"}, "'startingOffsets' and 'startingTimestamp' both"),
+        (
+            {"startingOffsets": "earliest", "startingTimestamp": "5"},
+            "'startingOffsets' and 'startingTimestamp' both",
+        ),
         ({"startingTimestamp": "5", "startingOffsetsByTimestamp": "{}"}, "give one of them"),
         ({"startingOffsetsByTimestampStrategy": "latest"}, "or leave it away"),
-        ({"startingOffsets": "earliest", "startingOffsetsByTimestampStrategy": "latest"}, "or leave it away"),
-        ({"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "first"}, "error or latest"),
+        (
+            {"startingOffsets": "earliest", "startingOffsetsByTimestampStrategy": "latest"},
+            "or leave it away",
+        ),
+        (
+            {"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "first"},
+            "error or latest",
+        ),
         ({"startingOffsetsByTimestamp": "7"}, r"milliseconds since 1970, or times.*\{"),
         ({"startingOffsetsByTimestamp": '{"t": {"0": "soon"}}'}, "'soon'"),
         ({"startingOffsetsByTimestamp": '{"t": {}}'}, "no partition"),
     ],
 )
-def test_options_that_contradict_one_another_are_refused(given: dict[str, str], message: str) -> None:
+def test_options_that_contradict_one_another_are_refused(
+    given: dict[str, str], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_bound(given, "starting")

@@ -51,7 +51,9 @@ def test_only_the_newest_note_of_a_name_is_kept_and_old_runs_go(folder: Path) ->
     assert run not in folder.iterdir()
 
 
-def test_a_directory_of_somebody_else_is_not_trusted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_of_somebody_else_is_not_trusted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder.mkdir()
     owner = os.getuid()
     monkeypatch.setattr("os.getuid", lambda: owner + 1)

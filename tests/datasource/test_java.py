@@ -1,4 +1,5 @@
-"""Finding a Java for Spark, with made-up ones: none, too old, broken, good, and the one from a wheel."""
+"""Finding a Java for Spark, with made-up ones: none, too old, broken, good, and the one from a
+wheel."""
 
 from __future__ import annotations
 
@@ -22,12 +23,14 @@ SAYS = {
 
 
 def fake_java(home: Path, version: str, *, exit_code: int = 0) -> Path:
-    """A home with a ``bin/java`` that says it is of this version and otherwise prints its arguments."""
+    """A home with a ``bin/java`` that says it is of this version and otherwise prints its
+    arguments."""
     executable = home / "bin" / "java"
     executable.parent.mkdir(parents=True)
     executable.write_text(
         "#!/bin/sh\n"
-        f'[ "$1" != -version ] || {{ echo \'openjdk version "{version}" 2024-01-01\' >&2; exit {exit_code}; }}\n'
+        f'[ "$1" != -version ] || {{ echo \'openjdk version "{version}" 2024-01-01\' >&2; exit '
+        f"{exit_code}; }}\n"
         'printf "%s\\n" "$@"\n'
     )
     executable.chmod(0o755)
@@ -57,20 +60,28 @@ def test_version_of_what_is_no_java_is_none(tmp_path: Path) -> None:
 def test_java_home_comes_before_path(tmp_path: Path) -> None:
     fake_java(tmp_path / "home", "21.0.1")
     fake_java(tmp_path / "path", "17.0.1")
-    environ = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(tmp_path / "path" / "bin") + os.pathsep + os.defpath}
+    environ = {
+        "JAVA_HOME": str(tmp_path / "home"),
+        "PATH": str(tmp_path / "path" / "bin") + os.pathsep + os.defpath,
+    }
     assert java.java_home(environ, tmp_path) == tmp_path / "home"
 
 
 def test_java_on_path_is_taken_when_java_home_is_too_old(tmp_path: Path) -> None:
     fake_java(tmp_path / "old", "11.0.2")
     fake_java(tmp_path / "new", "17.0.1")
-    environ = {"JAVA_HOME": str(tmp_path / "old"), "PATH": str(tmp_path / "new" / "bin") + os.pathsep + os.defpath}
+    environ = {
+        "JAVA_HOME": str(tmp_path / "old"),
+        "PATH": str(tmp_path / "new" / "bin") + os.pathsep + os.defpath,
+    }
     assert java.java_home(environ, tmp_path) == tmp_path / "new"
 
 
 @pytest.mark.usefixtures("no_wheel")
 def test_no_java_is_an_error_with_the_way_out(tmp_path: Path) -> None:
-    with pytest.raises(JavaMissing, match=r"neither JAVA_HOME nor PATH has one.*install Java 17.*dledger\[java\]"):
+    with pytest.raises(
+        JavaMissing, match=r"neither JAVA_HOME nor PATH has one.*install Java 17.*dledger\[java\]"
+    ):
         java.java_home({"PATH": str(tmp_path)}, tmp_path)
 
 
@@ -88,13 +99,28 @@ def test_java_home_that_leads_nowhere_is_named(tmp_path: Path) -> None:
 
 
 def test_wheel_is_used_behind_a_wrapper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The wrapper drops the one argument that the wheel's runtime cannot take, and nothing else, spaces and all."""
-    monkeypatch.setattr(java, "wheel_java", lambda: fake_java_once(tmp_path / "wheel java", "25.0.2"))
+    """The wrapper drops the one argument that the wheel's runtime cannot take, and nothing else,
+    spaces and all."""
+    monkeypatch.setattr(
+        java, "wheel_java", lambda: fake_java_once(tmp_path / "wheel java", "25.0.2")
+    )
     home = java.java_home({"PATH": str(tmp_path)}, tmp_path / "venv")
     assert home == tmp_path / "venv" / "dledger-java"
-    arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-cp", "a b:*", "", "Main", "--add-modules=other"]
-    done = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n")[:-1] == [a for a in arguments if a != "--add-modules=jdk.incubator.vector"]
+    arguments = [
+        "-Xmx1g",
+        "--add-modules=jdk.incubator.vector",
+        "-cp",
+        "a b:*",
+        "",
+        "Main",
+        "--add-modules=other",
+    ]
+    done = subprocess.run(
+        [home / "bin" / "java", *arguments], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split("\n")[:-1] == [
+        a for a in arguments if a != "--add-modules=jdk.incubator.vector"
+    ]
     assert java.java_version(home / "bin" / "java") == 25
     assert java.java_home({"PATH": ""}, tmp_path / "venv") == home, "and again"
 
@@ -117,6 +143,8 @@ def test_command_prints_the_home_for_a_shell(tmp_path: Path) -> None:
     environ = {**os.environ, "JAVA_HOME": str(tmp_path / "jdk")}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'jdk'}\n")
-    done = subprocess.run([*command, "--instal"], env=environ, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, "--instal"], env=environ, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 2
     assert "known: --install" in done.stderr

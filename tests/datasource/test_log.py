@@ -36,7 +36,9 @@ def test_a_read_of_a_path_finds_a_group_and_a_write_makes_one(
 ) -> None:
     """A typing error in a read must not leave a group behind."""
     monkeypatch.setattr(Address, "client", lambda self: group)
-    options = parse_options({"path": "/data/log", "replicas": "1", "dledger.flush": "async", "topic": "t"})
+    options = parse_options(
+        {"path": "/data/log", "replicas": "1", "dledger.flush": "async", "topic": "t"}
+    )
     find_group(options)
     Sink.plan(options, StructType([StructField("value", StringType())]))
     asked = {"path": "/data/log", "replicas": 1, "flush": "async"}
@@ -49,37 +51,60 @@ def test_a_path_without_a_group_is_an_error_in_a_read(tmp_path: Path) -> None:
     assert not (tmp_path / "typo").exists()
 
 
-def test_a_task_on_another_host_says_why_it_cannot_reach_a_loopback_group(local: list[dict[str, Any]]) -> None:
+def test_a_task_on_another_host_says_why_it_cannot_reach_a_loopback_group(
+    local: list[dict[str, Any]],
+) -> None:
     address = pickle.loads(pickle.dumps(find_group(parse_options({"path": "/data/log"}))))
     assert address.local_to == platform.node()
-    with pytest.raises(ConfigError, match=r"only be reached on host elsewhere.*dledger\.advertise\.host"):
+    with pytest.raises(
+        ConfigError, match=r"only be reached on host elsewhere.*dledger\.advertise\.host"
+    ):
         replace(address, local_to="elsewhere").client()
 
 
 def test_a_group_whose_nodes_all_came_back_elsewhere_is_found_again(
     local: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers: list[Callable[[], Any]] = [lambda: (_ for _ in ()).throw(Unavailable("nobody")), lambda: "yes"]
+    answers: list[Callable[[], Any]] = [
+        lambda: (_ for _ in ()).throw(Unavailable("nobody")),
+        lambda: "yes",
+    ]
     monkeypatch.setattr("dledger.datasource.log.shared_client", lambda *_, **__: answers.pop(0))
     assert Log(parse_options({"path": "/data/log"})).ask(lambda client: client()) == "yes"
     assert len(local) == 2
 
 
-def test_a_group_that_took_the_place_of_the_one_that_this_process_met_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as in a notebook, after the path was deleted; which one it is, is for the query to see."""
-    answers: list[Callable[[], Any]] = [lambda: (_ for _ in ()).throw(WrongGroup("another")), lambda: "yes"]
+def test_a_group_that_took_the_place_of_the_one_that_this_process_met_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as in a notebook, after the path was deleted; which one it is, is for the query to
+    see."""
+    answers: list[Callable[[], Any]] = [
+        lambda: (_ for _ in ()).throw(WrongGroup("another")),
+        lambda: "yes",
+    ]
     monkeypatch.setattr("dledger.datasource.log.shared_client", lambda *_, **__: answers.pop(0))
-    assert Log(parse_options({"dledger.bootstrap.servers": "a:1"})).ask(lambda client: client()) == "yes"
+    assert (
+        Log(parse_options({"dledger.bootstrap.servers": "a:1"})).ask(lambda client: client())
+        == "yes"
+    )
 
 
-def test_a_task_asks_only_the_group_for_which_it_was_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_asks_only_the_group_for_which_it_was_planned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[tuple[str, dict[str, Any]]] = []
-    monkeypatch.setattr("dledger.datasource.log.shared_client", lambda servers, **more: asked.append((servers, more)))
+    monkeypatch.setattr(
+        "dledger.datasource.log.shared_client",
+        lambda servers, **more: asked.append((servers, more)),
+    )
     pickle.loads(pickle.dumps(Address("a:1", {"request_timeout_ms": 7}, group_id="A"))).client()
     assert asked == [("a:1", {"group_id": "A", "request_timeout_ms": 7})]
 
 
-def test_a_running_group_that_cannot_be_reached_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_group_that_cannot_be_reached_is_an_error_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def nobody(*_: Any, **__: Any) -> Any:
         raise Unavailable("nobody")
 
@@ -94,4 +119,6 @@ def test_an_own_node_needs_a_path_for_its_files() -> None:
 
 
 def test_an_address_of_servers_is_for_every_host() -> None:
-    assert find_group(parse_options({"dledger.bootstrap.servers": "127.0.0.1:9"})) == Address("127.0.0.1:9", {})
+    assert find_group(parse_options({"dledger.bootstrap.servers": "127.0.0.1:9"})) == Address(
+        "127.0.0.1:9", {}
+    )

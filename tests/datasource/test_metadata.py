@@ -36,10 +36,16 @@ def client(running: EmbeddedGroup) -> Iterator[Client]:
         client.create_topic("orders", 2, description="of the shop")
         client.create_topic("empty")
         info = client.create_topic("clicks", type="typed")
-        client.evolve_schema(info, 0, Columns((Field("id", Atom("long"), nullable=False), Field("at", Atom("date")))))
+        client.evolve_schema(
+            info, 0, Columns((Field("id", Atom("long"), nullable=False), Field("at", Atom("date"))))
+        )
         client.append("orders", [b"x"] * 5, partition=0, timestamps=1_700_000_000_000_000)
         query = "11111111-2222-3333-4444-555555555555"
-        for writer, sequence in ((f"spark/{query}", 0), (f"spark/{query}/orders/late", 1), ("txn/nightly", 0)):
+        for writer, sequence in (
+            (f"spark/{query}", 0),
+            (f"spark/{query}/orders/late", 1),
+            ("txn/nightly", 0),
+        ):
             with client.transaction(writer, sequence) as one:
                 one.append("orders", [b"y"] * 3, partition=0)
                 one.append("orders", [b"z"] * 2, partition=1)
@@ -57,14 +63,23 @@ def rows(running: EmbeddedGroup, table: str, **options: str) -> list[dict[str, A
 
 def test_topics_are_listed_with_what_they_hold(running: EmbeddedGroup, client: Client) -> None:
     clicks, empty, orders = rows(running, "topics")
-    assert (clicks["type"], clicks["schemaVersion"], clicks["schema"]) == ("typed", 1, "id bigint not null, at date")
+    assert (clicks["type"], clicks["schemaVersion"], clicks["schema"]) == (
+        "typed",
+        1,
+        "id bigint not null, at date",
+    )
     assert (orders["type"], orders["schemaVersion"], orders["schema"]) == ("raw", None, None)
     assert (orders["topic"], orders["partitions"], orders["records"]) == ("orders", 2, 20)
     assert orders["logId"] == client.topic("orders").log_id
     assert orders["settings"] == [("description", "of the shop")]
     assert orders["bytes"] == sum(one.bytes for one in client.partitions())
     assert orders["newest"].year >= 2026
-    assert (empty["topic"], empty["records"], empty["bytes"], empty["newest"]) == ("empty", 0, 0, None)
+    assert (empty["topic"], empty["records"], empty["bytes"], empty["newest"]) == (
+        "empty",
+        0,
+        0,
+        None,
+    )
 
 
 def test_partitions_are_listed_with_their_offsets(running: EmbeddedGroup, client: Client) -> None:
@@ -80,32 +95,65 @@ def test_groups_are_listed_with_their_lag(running: EmbeddedGroup, client: Client
     assert behind["lagBytes"] > 0
     assert behind["lagSeconds"] > 3600, "its first unread batch has records of years ago"
     assert behind["committed"] is not None
-    assert (level["lag"], level["lagBytes"], level["lagSeconds"], level["holdsRetention"]) == (0, 0, 0.0, False)
+    assert (level["lag"], level["lagBytes"], level["lagSeconds"], level["holdsRetention"]) == (
+        0,
+        0,
+        0.0,
+        False,
+    )
 
 
-def test_commits_reconcile_with_the_offsets_of_their_topics(running: EmbeddedGroup, client: Client) -> None:
+def test_commits_reconcile_with_the_offsets_of_their_topics(
+    running: EmbeddedGroup, client: Client
+) -> None:
     stream, batch, job = rows(running, "commits")
     query = "11111111-2222-3333-4444-555555555555"
-    assert (stream["source"], stream["query"], stream["batch"], stream["txnId"]) == ("stream", query, 0, None)
-    assert (batch["source"], batch["query"], batch["batch"], batch["txnId"]) == ("foreachBatch", query, 1, "late")
-    assert (job["source"], job["query"], job["batch"], job["txnId"]) == ("batch", None, None, "nightly")
+    assert (stream["source"], stream["query"], stream["batch"], stream["txnId"]) == (
+        "stream",
+        query,
+        0,
+        None,
+    )
+    assert (batch["source"], batch["query"], batch["batch"], batch["txnId"]) == (
+        "foreachBatch",
+        query,
+        1,
+        "late",
+    )
+    assert (job["source"], job["query"], job["batch"], job["txnId"]) == (
+        "batch",
+        None,
+        None,
+        "nightly",
+    )
     assert [one["rows"] for one in (stream, batch, job)] == [5, 5, 5]
     assert stream["ranges"] == [
         {"topic": "orders", "partition": 0, "startOffset": 5, "endOffset": 8},
         {"topic": "orders", "partition": 1, "startOffset": 0, "endOffset": 2},
     ]
     assert stream["topics"] == ["orders"]
-    ends = {r["partition"]: r["endOffset"] for r in rows(running, "partitions") if r["topic"] == "orders"}
+    ends = {
+        r["partition"]: r["endOffset"]
+        for r in rows(running, "partitions")
+        if r["topic"] == "orders"
+    }
     assert {one["partition"]: one["endOffset"] for one in job["ranges"]} == ends
     assert rows(running, "commits", startingEntry=str(job["entryIndex"])) == [job]
 
 
-def test_entries_are_listed_from_the_first_or_from_the_end(running: EmbeddedGroup, client: Client) -> None:
+def test_entries_are_listed_from_the_first_or_from_the_end(
+    running: EmbeddedGroup, client: Client
+) -> None:
     entries = rows(running, "entries")
     assert [one["entryIndex"] for one in entries] == list(range(len(entries)))
     assert sum(one["records"] for one in entries) == 20
     plain = next(one for one in entries if one["kind"] == "data")
-    assert (plain["topic"], plain["partition"], plain["offset"], plain["command"]) == ("orders", 0, 0, None)
+    assert (plain["topic"], plain["partition"], plain["offset"], plain["command"]) == (
+        "orders",
+        0,
+        0,
+        None,
+    )
     assert "CommitProgress" in {one["command"] for one in entries}
     assert rows(running, "entries", startingEntry="-2") == entries[-2:]
     assert rows(running, "entries", startingEntry="-9999") == entries
@@ -113,25 +161,38 @@ def test_entries_are_listed_from_the_first_or_from_the_end(running: EmbeddedGrou
 
 def test_nodes_are_listed_with_how_they_are(running: EmbeddedGroup, client: Client) -> None:
     (node,) = rows(running, "nodes")
-    assert (node["node"], node["role"], node["error"], node["diskLevel"]) == ("n0", "LEADER", None, "OK")
+    assert (node["node"], node["role"], node["error"], node["diskLevel"]) == (
+        "n0",
+        "LEADER",
+        None,
+        "OK",
+    )
     assert node["address"] == running.bootstrap_servers
     assert node["endIndex"] >= node["committedIndex"] > 0
 
 
 def test_a_table_of_sql_is_one_of_these_too(running: EmbeddedGroup, client: Client) -> None:
-    """Spark gives CREATE TABLE the options, and later reads nothing but the columns that it then got."""
-    said = {"option.metadata": "partitions", "option.dledger.bootstrap.servers": running.bootstrap_servers}
+    """Spark gives CREATE TABLE the options, and later reads nothing but the columns that it then
+    got."""
+    said = {
+        "option.metadata": "partitions",
+        "option.dledger.bootstrap.servers": running.bootstrap_servers,
+    }
     columns = DefaultSource({"provider": "dledger", "owner": "me", **said}).schema()
     reader = pickle.loads(pickle.dumps(DefaultSource({}).reader(columns)))
     (one,) = reader.partitions()
-    assert [row for batch in reader.read(one) for row in batch.to_pylist()] == rows(running, "partitions")
+    assert [row for batch in reader.read(one) for row in batch.to_pylist()] == rows(
+        running, "partitions"
+    )
 
 
 def test_each_table_has_columns_and_a_name_that_is_not_one_is_refused_with_the_nearest() -> None:
     assert tuple(SCHEMAS) == TABLES
     for table in TABLES:
         assert table_schema({"metadata": table}) == metadata_schema(table)
-        created = table_schema({"option.metadata": table, "provider": "dledger", "my.property": "1"})
+        created = table_schema(
+            {"option.metadata": table, "provider": "dledger", "my.property": "1"}
+        )
         assert created.simpleString() == metadata_schema(table).simpleString()
     with pytest.raises(ConfigError, match=r"did you mean 'topics'.*partitions.*or entries"):
         table_schema({"metadata": "topcis"})
@@ -153,7 +214,9 @@ def test_each_table_has_columns_and_a_name_that_is_not_one_is_refused_with_the_n
         ({"metadata": "commits", "startingEntry": "first"}, BATCH, "write an entry's index"),
     ],
 )
-def test_an_option_that_says_nothing_to_such_a_table_is_refused(given: dict[str, str], use: str, message: str) -> None:
+def test_an_option_that_says_nothing_to_such_a_table_is_refused(
+    given: dict[str, str], use: str, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_options({"path": "/log", "metadata": "topics", **given}, use)
 
@@ -169,7 +232,9 @@ def test_a_schema_of_the_users_own_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("writer", ["somebody", "spark/", "job", f"other/{uuid.uuid4()}", ""])
 def test_a_writer_of_another_program_is_a_client(writer: str) -> None:
-    assert parse_writer(writer, 7) == dict.fromkeys(("query", "batch", "txnId", "repeat")) | {"source": "client"}
+    assert parse_writer(writer, 7) == dict.fromkeys(("query", "batch", "txnId", "repeat")) | {
+        "source": "client"
+    }
 
 
 @pytest.mark.parametrize(
@@ -184,11 +249,15 @@ def test_a_writer_of_another_program_is_a_client(writer: str) -> None:
         ("job/4", "batch", None, "again"),
     ],
 )
-def test_a_writers_name_says_which_write_it_was(writer: str, source: str, txn_id: str | None, repeat: str) -> None:
+def test_a_writers_name_says_which_write_it_was(
+    writer: str, source: str, txn_id: str | None, repeat: str
+) -> None:
     """Names of this release, and of the ones before it."""
     row = parse_writer(writer, 7)
     assert (row["source"], row["txnId"], row["repeat"]) == (source, txn_id, repeat)
-    assert (row["query"], row["batch"]) == (("q", 7) if writer.startswith("spark/") else (None, None))
+    assert (row["query"], row["batch"]) == (
+        ("q", 7) if writer.startswith("spark/") else (None, None)
+    )
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -16,7 +16,8 @@ QUERY = "stream executio"
 
 @pytest.fixture
 def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Processes:
-    """``proc((pid, name, threads), ...)``: a /proc in which each process is the child of the next one."""
+    """``proc((pid, name, threads), ...)``: a /proc in which each process is the child of the next
+    one."""
 
     def make(*processes: tuple[int, str, Sequence[str]]) -> Path:
         parents = [str(pid) for pid, _, _ in processes[1:]] + ["1"]
@@ -33,12 +34,18 @@ def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Processes:
 
 
 def test_a_query_is_seen_by_its_thread_in_the_jvm_above(proc: Processes) -> None:
-    above = ((100, "python3", []), (90, "a (b) c", []), (80, "java", ["main", "GC Thread#0", QUERY]))
+    above = (
+        (100, "python3", []),
+        (90, "a (b) c", []),
+        (80, "java", ["main", "GC Thread#0", QUERY]),
+    )
     assert nameless.runs_streams(proc(*above))
 
 
 def test_a_jvm_without_a_query_is_none(proc: Processes) -> None:
-    assert not nameless.runs_streams(proc((100, "python3", []), (80, "java", ["main", "streaming-x"])))
+    assert not nameless.runs_streams(
+        proc((100, "python3", []), (80, "java", ["main", "streaming-x"]))
+    )
 
 
 def test_threads_that_end_while_they_are_looked_at_are_none(proc: Processes) -> None:
@@ -48,7 +55,9 @@ def test_threads_that_end_while_they_are_looked_at_are_none(proc: Processes) -> 
 
 
 @pytest.mark.parametrize("where", ["no JVM", "no /proc", "gone"])
-def test_where_nothing_can_be_seen_there_is_no_query(proc: Processes, tmp_path: Path, where: str) -> None:
+def test_where_nothing_can_be_seen_there_is_no_query(
+    proc: Processes, tmp_path: Path, where: str
+) -> None:
     found = proc((100, "python3", []), (80, "bash" if where == "no JVM" else "java", [QUERY]))
     if where == "gone":
         (found / "80/stat").unlink()

@@ -16,9 +16,15 @@ SERVERS = {"dledger.bootstrap.servers": "a:1"}
 
 
 def test_options_in_any_case_mean_the_same() -> None:
-    given = CaseInsensitiveDict({"SUBSCRIBE": "a, b", "maxoffsetspertrigger": "7", "failOnDataLoss": "FALSE"})
+    given = CaseInsensitiveDict(
+        {"SUBSCRIBE": "a, b", "maxoffsetspertrigger": "7", "failOnDataLoss": "FALSE"}
+    )
     options = parse_options(given)
-    assert (options.selection.names, options.limits.rows, options.fail_on_data_loss) == (("a", "b"), 7, False)
+    assert (options.selection.names, options.limits.rows, options.fail_on_data_loss) == (
+        ("a", "b"),
+        7,
+        False,
+    )
 
 
 @pytest.mark.parametrize(
@@ -36,7 +42,9 @@ def test_an_unknown_option_is_refused_with_the_nearest_name(given: str, nearest:
         parse_options({given: "1"})
 
 
-@pytest.mark.parametrize("name", ["checkpointLocation", "queryName", "provider", "owner", "option.subscribe"])
+@pytest.mark.parametrize(
+    "name", ["checkpointLocation", "queryName", "provider", "owner", "option.subscribe"]
+)
 def test_an_option_that_spark_adds_is_tolerated(name: str) -> None:
     assert parse_options({name: "x"}) == parse_options({})
 
@@ -51,7 +59,10 @@ SAMPLES = {
     "startingOffsets": {"startingOffsets": "earliest"},
     "startingTimestamp": {"startingTimestamp": "5"},
     "startingOffsetsByTimestamp": {"startingOffsetsByTimestamp": '{"a": {"0": 5}}'},
-    "startingOffsetsByTimestampStrategy": {"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "latest"},
+    "startingOffsetsByTimestampStrategy": {
+        "startingTimestamp": "5",
+        "startingOffsetsByTimestampStrategy": "latest",
+    },
     "endingOffsets": {"endingOffsets": "-100"},
     "endingTimestamp": {"endingTimestamp": "5"},
     "endingOffsetsByTimestamp": {"endingOffsetsByTimestamp": '{"a": {"0": 5}}'},
@@ -94,7 +105,9 @@ def without(given: dict[str, str], name: str) -> dict[str, str]:
     return {} if name == "groupId" else rest
 
 
-@pytest.mark.parametrize("name", sorted({o.name for o in OPTIONS} - {"dledger.*", "layout", *OF_STORES}))
+@pytest.mark.parametrize(
+    "name", sorted({o.name for o in OPTIONS} - {"dledger.*", "layout", *OF_STORES})
+)
 def test_every_row_of_the_table_changes_what_the_parser_gives(name: str) -> None:
     """No option is documented and not read."""
     given = SAMPLES.get(name, {name: "x"})
@@ -108,7 +121,10 @@ def test_an_option_is_refused_where_it_says_nothing(option: Option, use: str) ->
     if use in option.where.split(", "):
         check_use(given, use)
     else:
-        with pytest.raises(ConfigError, match=f"option '{re.escape(option.name)}' is for .* says nothing to a {use}"):
+        with pytest.raises(
+            ConfigError,
+            match=f"option '{re.escape(option.name)}' is for .* says nothing to a {use}",
+        ):
             parse_options(given, use)
 
 
@@ -123,12 +139,19 @@ def check_use(given: Mapping[str, str], use: str) -> None:
 
 
 def test_limits_of_a_micro_batch() -> None:
-    """A batch that nothing limits would be all of a long backlog, so something always does unless told otherwise."""
+    """A batch that nothing limits would be all of a long backlog, so something always does unless
+    told otherwise."""
     assert parse_options({}).limits == RateLimits(None, 1 << 30, 0, 900_000)
     assert parse_options({"maxOffsetsPerTrigger": "7"}).limits == RateLimits(7, None, 0, 900_000)
-    assert parse_options({"maxBytesPerTrigger": "none"}).limits == RateLimits(None, None, 0, 900_000)
-    given = {"maxOffsetsPerTrigger": "7", "maxBytesPerTrigger": "2k", "minOffsetsPerTrigger": "3",
-             "maxTriggerDelay": "1s"}  # fmt: skip
+    assert parse_options({"maxBytesPerTrigger": "none"}).limits == RateLimits(
+        None, None, 0, 900_000
+    )
+    given = {
+        "maxOffsetsPerTrigger": "7",
+        "maxBytesPerTrigger": "2k",
+        "minOffsetsPerTrigger": "3",
+        "maxTriggerDelay": "1s",
+    }
     assert parse_options(given).limits == RateLimits(7, 2048, 3, 1000)
 
 
@@ -144,7 +167,10 @@ def test_an_option_of_the_kafka_connector_is_refused_with_its_name_here(name: st
         ({"maxOffsetsPerTrigger": "0"}, "at least 1"),
         ({"maxBytesPerTrigger": "lots"}, "whole number"),
         ({"failOnDataLoss": "maybe"}, "true or false"),
-        ({"minOffsetsPerTrigger": "3", "maxOffsetsPerTrigger": "2"}, "'minOffsetsPerTrigger' is 3, above.*2"),
+        (
+            {"minOffsetsPerTrigger": "3", "maxOffsetsPerTrigger": "2"},
+            "'minOffsetsPerTrigger' is 3, above.*2",
+        ),
         ({"maxTriggerDelay": "1m"}, "give that too"),
         ({"minOffsetsPerTrigger": "3", "maxTriggerDelay": "soon"}, "30s, 10m or 2h"),
         ({"maxBytesPerPartition": "none"}, "whole number"),
@@ -161,9 +187,15 @@ def test_an_option_of_the_kafka_connector_is_refused_with_its_name_here(name: st
         ({"partitioner": "random"}, "murmur2, roundRobin or explicit"),
         ({"deliveryGuarantee": "exactly_once"}, "exactly-once or at-least-once"),
         ({"deliveryGuarantee": "at-least-once", "txnId": "x"}, "'txnId' is for transactions"),
-        ({"deliveryGuarantee": "at-least-once", "txnTimeout": "1h"}, "'txnTimeout' is for transactions"),
+        (
+            {"deliveryGuarantee": "at-least-once", "txnTimeout": "1h"},
+            "'txnTimeout' is for transactions",
+        ),
         (SERVERS | {"createTopic.partitions": "3"}, "set 'createTopic' to true"),
-        ({"createTopic": "false", "createTopic.description": "x"}, "'createTopic.description' is for"),
+        (
+            {"createTopic": "false", "createTopic.description": "x"},
+            "'createTopic.description' is for",
+        ),
         ({"dledger.bootstrap.servers": "nowhere"}, "host:port"),
         ({"path": "s3://bucket/log"}, "local disk"),
         ({"subscribe": "a b"}, "topic 'a b'"),
@@ -175,7 +207,9 @@ def test_an_option_of_the_kafka_connector_is_refused_with_its_name_here(name: st
         (SERVERS | {"dledger.flush": "async"}, "has its settings already"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_with_what_to_write(given: dict[str, str], message: str) -> None:
+def test_a_value_that_cannot_be_is_refused_with_what_to_write(
+    given: dict[str, str], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_options(given)
 
@@ -188,23 +222,39 @@ def test_a_group_alone_is_for_a_stream_and_says_nothing_to_a_batch_read() -> Non
 
 def test_settings_go_to_the_client_or_to_the_group_of_a_path() -> None:
     options = parse_options(
-        {"path": "/x", "dledger.request.timeout.ms": "5s", "dledger.flush": "async", "dledger.segmentBytes": "1048576",
-         "dledger.idle.timeout": "2m", "dledger.advertise.host": "box", "dledger.disk_full_ratio": "0.5"}
+        {
+            "path": "/x",
+            "dledger.request.timeout.ms": "5s",
+            "dledger.flush": "async",
+            "dledger.segmentBytes": "1048576",
+            "dledger.idle.timeout": "2m",
+            "dledger.advertise.host": "box",
+            "dledger.disk_full_ratio": "0.5",
+        }
     )
     assert options.settings.client == {"request_timeout_ms": 5000}
     assert options.settings.group == {
-        "flush": "async", "segment_bytes": 1048576, "idle_timeout_ms": 120_000, "advertise_host": "box",
+        "flush": "async",
+        "segment_bytes": 1048576,
+        "idle_timeout_ms": 120_000,
+        "advertise_host": "box",
         "disk_full_ratio": 0.5,
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("where", [{"path": "/x"}, {"dledger.bootstrap.servers": "a:1"}])
 def test_files_of_tls_are_for_the_client_and_for_the_group_of_a_path(where: dict[str, str]) -> None:
-    files = {"dledger.tls.ca": "/ca.pem", "dledger.tls.certificate": "/own.pem", "dledger.tls.key": "/own.key"}
+    files = {
+        "dledger.tls.ca": "/ca.pem",
+        "dledger.tls.certificate": "/own.pem",
+        "dledger.tls.key": "/own.key",
+    }
     settings = parse_options({**where, **files}).settings
-    assert settings.client == settings.group == {
-        "tls_ca": "/ca.pem", "tls_certificate": "/own.pem", "tls_key": "/own.key"
-    }  # fmt: skip
+    assert (
+        settings.client
+        == settings.group
+        == {"tls_ca": "/ca.pem", "tls_certificate": "/own.pem", "tls_key": "/own.key"}
+    )
 
 
 def test_a_path_is_made_absolute_and_loses_its_file_scheme() -> None:

@@ -43,7 +43,8 @@ except Exception as error:
 
 @pytest.mark.cluster
 def test_tasks_elsewhere_come_in_by_the_secret_that_the_option_names(tmp_path: Path) -> None:
-    """A group of a path has its own secret, and no other machine knows where: only the option tells the tasks."""
+    """A group of a path has its own secret, and no other machine knows where: only the option tells
+    the tasks."""
     path, copy = tmp_path / "log", tmp_path / "copy"
     with EmbeddedGroup(path, replicas=1) as group:
         copy.write_bytes((path / "secret").read_bytes())
@@ -54,6 +55,8 @@ def test_tasks_elsewhere_come_in_by_the_secret_that_the_option_names(tmp_path: P
         elsewhere = {**os.environ, "DLEDGER_USER_DIRECTORY": str(tmp_path / "another machine's")}
         for secret, expected in ((str(copy), "['t']"), ("", "AccessDenied")):
             command = [sys.executable, "-c", ELSEWHERE, group.bootstrap_servers, secret]
-            found = subprocess.run(command, env=elsewhere, capture_output=True, text=True, check=True).stdout
+            found = subprocess.run(
+                command, env=elsewhere, capture_output=True, text=True, check=True
+            ).stdout
             assert found.startswith(expected)
         assert "dledger.secret.file" in found

@@ -10,7 +10,8 @@ from dledger.datasource.partitioner import FEW, murmur2, partitions_for
 
 
 def one_by_one(data: bytes) -> int:
-    """Murmur2 as Kafka's Java client computes it (org.apache.kafka.common.utils.Utils), a byte at a time."""
+    """Murmur2 as Kafka's Java client computes it (org.apache.kafka.common.utils.Utils), a byte at a
+    time."""
     m, mask = 0x5BD1E995, 0xFFFFFFFF
     h = 0x9747B28C ^ len(data)
     for i in range(len(data) // 4):
@@ -31,19 +32,27 @@ def test_murmur2_of_a_column_is_that_of_each_key(keys: list[bytes], skip: int) -
 
 
 def test_long_keys_among_short_ones_are_hashed_as_each_alone() -> None:
-    keys = [b"k" * (n % 7) for n in range(50)] + [bytes(range(256)) * 40 + b"x" * n for n in range(FEW + 3)]
+    keys = [b"k" * (n % 7) for n in range(50)] + [
+        bytes(range(256)) * 40 + b"x" * n for n in range(FEW + 3)
+    ]
     for count in range(len(keys) + 1):
-        assert murmur2(pa.array(keys[count:], pa.binary())).tolist() == [one_by_one(key) for key in keys[count:]]
+        assert murmur2(pa.array(keys[count:], pa.binary())).tolist() == [
+            one_by_one(key) for key in keys[count:]
+        ]
 
 
 def test_murmur2_agrees_with_kafkas_own_test_values() -> None:
     """From UtilsTest.testMurmur2 of the Java client."""
-    cases = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536,
-             b"a-little-bit-longer-string": -1486304829, b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
-             b"abc": 479470107}  # fmt: skip
+    cases = {
+        b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536,
+        b"a-little-bit-longer-string": -1486304829,
+        b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971, b"abc": 479470107,
+    }  # fmt: skip
     got = murmur2(pa.array(list(cases), pa.binary())).astype("int32").tolist()
     assert got == list(cases.values())
 
 
 def test_a_key_lands_on_one_partition_of_those_there_are() -> None:
-    assert partitions_for(pa.array([b"21"], pa.binary()), 7).tolist() == [(-973932308 & 0x7FFFFFFF) % 7]
+    assert partitions_for(pa.array([b"21"], pa.binary()), 7).tolist() == [
+        (-973932308 & 0x7FFFFFFF) % 7
+    ]

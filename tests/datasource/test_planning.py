@@ -23,12 +23,16 @@ layouts = st.dictionaries(
 )
 
 
-def splitter(layout: Layout, max_pieces: int = 7) -> Callable[[Sequence[Span]], list[list[ReadRange]]]:
+def splitter(
+    layout: Layout, max_pieces: int = 7
+) -> Callable[[Sequence[Span]], list[list[ReadRange]]]:
     cut = cutter(layout, max_pieces)
     return lambda spans: [cut(s.topic, s.partition, s.start, s.end, s.target_bytes) for s in spans]
 
 
-def cutter(layout: Layout, max_pieces: int = 7) -> Callable[[str, int, int, int, int], list[ReadRange]]:
+def cutter(
+    layout: Layout, max_pieces: int = 7
+) -> Callable[[str, int, int, int, int], list[ReadRange]]:
     def split(topic: str, partition: int, start: int, end: int, target: int) -> list[ReadRange]:
         pieces: list[ReadRange] = []
         base = size = 0
@@ -58,7 +62,10 @@ def records(slices: list[Slice]) -> list[tuple[str, int, int]]:
 
 def test_a_partition_with_one_new_record_is_read_and_one_without_is_not() -> None:
     starts = {"a": {0: 4, 1: 5, 2: 6}}
-    assert planning.ranges(starts, {"a": {0: 5, 1: 5, 2: 9}}) == [Slice("a", 0, 4, 5), Slice("a", 2, 6, 9)]
+    assert planning.ranges(starts, {"a": {0: 5, 1: 5, 2: 9}}) == [
+        Slice("a", 0, 4, 5),
+        Slice("a", 2, 6, 9),
+    ]
 
 
 @given(
@@ -74,14 +81,23 @@ def test_a_plan_reads_every_record_once_and_in_order(
     ends = ends_of(layout)
     starts = {t: {p: min(skip, end) for p, end in parts.items()} for t, parts in ends.items()}
     slices = plan(starts, ends, splitter(layout), Shape(min_partitions, most_rows, most_bytes))
-    wanted = [(t, p, o) for t in sorted(ends) for p in sorted(ends[t]) for o in range(starts[t][p], ends[t][p])]
+    wanted = [
+        (t, p, o)
+        for t in sorted(ends)
+        for p in sorted(ends[t])
+        for o in range(starts[t][p], ends[t][p])
+    ]
     assert records(slices) == wanted
     assert all(s.rows > 0 for s in slices)
     assert len(slices) >= min(min_partitions, len(wanted))
     assert all(s.rows <= (most_rows or s.rows) for s in slices)
     for one in slices:
         stored = cutter(layout, 999)(one.topic, one.partition, one.start, one.end, 1)
-        assert most_bytes is None or len(stored) == 1 or sum(piece.bytes for piece in stored) <= most_bytes
+        assert (
+            most_bytes is None
+            or len(stored) == 1
+            or sum(piece.bytes for piece in stored) <= most_bytes
+        )
 
 
 @given(
@@ -98,12 +114,16 @@ def test_slices_that_are_put_together_stay_in_order_and_within_the_limits_of_a_t
     assert [one for task in tasks for one in task] == slices
     assert len(tasks) >= min(len(slices), max(least, planning.MANY_TASKS))
     for task in tasks:
-        assert len(task) == 1 or sum(one.bytes for one in task) <= min(planning.LITTLE_BYTES, most_bytes or MIB)
+        assert len(task) == 1 or sum(one.bytes for one in task) <= min(
+            planning.LITTLE_BYTES, most_bytes or MIB
+        )
         assert len(task) == 1 or sum(one.rows for one in task) <= (most_rows or 1 << 30)
 
 
 def test_a_thousand_partitions_with_little_to_read_are_few_tasks_and_with_much_a_thousand() -> None:
-    little, much = ([Slice("a", number, 0, 1, size) for number in range(1000)] for size in (100, MIB))
+    little, much = (
+        [Slice("a", number, 0, 1, size) for number in range(1000)] for size in (100, MIB)
+    )
     assert len(together(little)) == planning.MANY_TASKS
     assert len(together(much)) == 1000
     assert len(together(little[: planning.MANY_TASKS])) == planning.MANY_TASKS, "as ever"
@@ -136,7 +156,9 @@ def test_few_tasks_are_as_many_for_each_core() -> None:
 
 def test_a_partition_that_is_more_than_a_task_is_cut_evenly() -> None:
     layout: Layout = {("a", p): [(10, MIB)] * 26 for p in range(4)}
-    slices = plan({"a": dict.fromkeys(range(4), 0)}, ends_of(layout), splitter(layout), Shape(cores=2))
+    slices = plan(
+        {"a": dict.fromkeys(range(4), 0)}, ends_of(layout), splitter(layout), Shape(cores=2)
+    )
     assert [s.bytes // MIB for s in slices] == [13] * 8
 
 

@@ -17,7 +17,8 @@ UTC_MICROS = pa.timestamp("us", tz="UTC")
 
 @pytest.fixture
 def log(group: Any) -> Any:
-    """Partition 0 keeps [5, 9) with the times 50 to 80 ms, partition 1 keeps [0, 3) with 30, 10 and 20 ms."""
+    """Partition 0 keeps [5, 9) with the times 50 to 80 ms, partition 1 keeps [0, 3) with 30, 10 and
+    20 ms."""
     group.create_topic("t", 2)
     group.append("t", 0, [b"x"] * 5, timestamp=times(0, 10, 20, 30, 40))
     group.append("t", 0, [b"x"] * 4, timestamp=times(50, 60, 70, 80))
@@ -67,7 +68,9 @@ def test_time_back_counts_from_now_and_reads_nothing_where_nothing_is_that_new(l
     assert found(log, now=0.065, startingOffsets="-5ms") == {0: 6, 1: 3}
 
 
-def test_committed_is_where_the_group_is_and_the_first_record_where_it_has_not_begun(log: Any) -> None:
+def test_committed_is_where_the_group_is_and_the_first_record_where_it_has_not_begun(
+    log: Any,
+) -> None:
     log.commit_offsets("g", {"t": {0: 8}})
     assert found(log, startingOffsets="committed", groupId="g") == {0: 8, 1: 0}
     assert found(log, startingOffsets="committed", groupId="nobody") == {0: 5, 1: 0}
@@ -78,9 +81,17 @@ def test_committed_is_where_the_group_is_and_the_first_record_where_it_has_not_b
     [
         ({"startingOffsets": '{"t": {"0": 5}}'}, ConfigError, "missing: t/1.*-2 is earliest"),
         ({"startingOffsets": '{"t": {"0": 5, "1": 0, "2": 0}}'}, ConfigError, "not read: t/2"),
-        ({"startingOffsets": '{"t": {"0": 10, "1": 0}}'}, OffsetOutOfRange, "from 5 up to, not including, 9"),
+        (
+            {"startingOffsets": '{"t": {"0": 10, "1": 0}}'},
+            OffsetOutOfRange,
+            "from 5 up to, not including, 9",
+        ),
         ({"startingOffsetsByTimestamp": '{"t": {"0": 5}}'}, ConfigError, "missing: t/1$"),
-        ({"startingTimestamp": "61"}, OffsetOutOfRange, "that new in t/1; .*'startingOffsetsByTimestampStrategy'"),
+        (
+            {"startingTimestamp": "61"},
+            OffsetOutOfRange,
+            "that new in t/1; .*'startingOffsetsByTimestampStrategy'",
+        ),
     ],
 )
 def test_a_bound_that_does_not_fit_what_is_there_is_refused(
@@ -91,7 +102,9 @@ def test_a_bound_that_does_not_fit_what_is_there_is_refused(
 
 
 def test_a_record_that_came_since_the_edges_were_seen_is_not_there_yet(log: Any) -> None:
-    options = parse_options({"dledger.bootstrap.servers": log.address, "subscribe": "t", "startingTimestamp": "85"})
+    options = parse_options(
+        {"dledger.bootstrap.servers": log.address, "subscribe": "t", "startingTimestamp": "85"}
+    )
     edge = Log(options)
     edges = Edges.of(edge, {"t": log.topic("t").log_id})
     for partition in (0, 1):
@@ -101,7 +114,9 @@ def test_a_record_that_came_since_the_edges_were_seen_is_not_there_yet(log: Any)
 
 
 def test_times_of_a_topic_that_was_created_again_are_refused(log: Any) -> None:
-    options = parse_options({"dledger.bootstrap.servers": log.address, "subscribe": "t", "startingTimestamp": "5"})
+    options = parse_options(
+        {"dledger.bootstrap.servers": log.address, "subscribe": "t", "startingTimestamp": "5"}
+    )
     edge = Log(options)
     edges = Edges.of(edge, {"t": log.topic("t").log_id})
     log.delete_topic("t")

@@ -1,4 +1,5 @@
-"""Arrow in both directions: nothing lost, doubled or out of order, and the exact types that Spark wants."""
+"""Arrow in both directions: nothing lost, doubled or out of order, and the exact types that Spark
+wants."""
 
 from __future__ import annotations
 
@@ -31,8 +32,11 @@ def body(values: list[bytes], **columns: pa.Array) -> bytes:
 
 @pytest.mark.parametrize("headers", [False, True])
 @pytest.mark.parametrize("metadata", [False, True])
-def test_the_arrow_schema_of_a_read_is_the_one_spark_insists_on(headers: bool, metadata: bool) -> None:
-    """The first batch is compared for equality: nullability, names of list items, time zone and all."""
+def test_the_arrow_schema_of_a_read_is_the_one_spark_insists_on(
+    headers: bool, metadata: bool
+) -> None:
+    """The first batch is compared for equality: nullability, names of list items, time zone and
+    all."""
     ours = SCHEMAS[headers, metadata]
     assert to_arrow_schema(read_schema(headers, metadata), timezone="UTC").equals(ours)
 
@@ -48,10 +52,16 @@ def test_a_range_of_bodies_is_read_row_for_row(counts: list[int], data: st.DataO
     start = data.draw(st.integers(100, base))
     end = data.draw(st.integers(start, base))
     covering = [b for b in bodies if b.base + b.rows > start and b.base < end]
-    rows = [row for batch in table_rows(covering, "t", 3, start, end, metadata=True) for row in batch.to_pylist()]
+    rows = [
+        row
+        for batch in table_rows(covering, "t", 3, start, end, metadata=True)
+        for row in batch.to_pylist()
+    ]
     assert [row["offset"] for row in rows] == list(range(start, end))
     assert [row["value"] for row in rows] == [str(o).encode() for o in range(start, end)]
-    assert {(row["topic"], row["partition"], row["timestampType"], row["key"]) for row in rows} <= {("t", 3, 0, None)}
+    assert {(row["topic"], row["partition"], row["timestampType"], row["key"]) for row in rows} <= {
+        ("t", 3, 0, None)
+    }
     source = [(one.term, one.entry) for one in bodies for _ in range(one.rows)]
     assert [(row["term"], row["entryIndex"]) for row in rows] == source[start - 100 : end - 100]
     assert [row["size"] for row in rows] == [len(row["value"]) for row in rows]
@@ -86,11 +96,19 @@ def test_small_bodies_are_put_together_and_large_ones_cut() -> None:
     batches = list(table_rows(large, "t", 0, 0, 64))
     assert [b.num_rows for b in batches] == [12, 13, 13, 13, 13]
     tiny = [Body(0, 200_000, body([b""] * 200_000)), Body(200_000, 30_000, body([b""] * 30_000))]
-    assert [b.num_rows for b in table_rows(tiny, "t", 0, 0, 230_000)] == [50_000, 50_000, 50_000, 50_000, 30_000]
+    assert [b.num_rows for b in table_rows(tiny, "t", 0, 0, 230_000)] == [
+        50_000,
+        50_000,
+        50_000,
+        50_000,
+        30_000,
+    ]
 
 
 def frame(**columns: tuple[Any, pa.DataType]) -> tuple[pa.RecordBatch, WriteColumns]:
-    batch = pa.record_batch({name: pa.array(values, kind) for name, (values, kind) in columns.items()})
+    batch = pa.record_batch(
+        {name: pa.array(values, kind) for name, (values, kind) in columns.items()}
+    )
     return batch, WriteColumns(**{name: i for i, name in enumerate(columns)})
 
 
@@ -108,8 +126,10 @@ def test_rows_go_to_the_topic_and_partition_of_their_columns_in_order() -> None:
         partition=([1, 0, 0, 0, 1], pa.int32()),
     )
     assert routed(Router(columns, "", lambda topic: 2), batch) == {
-        ("a", 1): [b"1", b"5"], ("a", 0): [b"3"], ("b", 0): [b"2", b"4"],
-    }  # fmt: skip
+        ("a", 1): [b"1", b"5"],
+        ("a", 0): [b"3"],
+        ("b", 0): [b"2", b"4"],
+    }
 
 
 def test_rows_with_a_key_go_by_it_and_rows_without_one_stay_together() -> None:
@@ -129,9 +149,14 @@ def test_frames_without_keys_take_the_partitions_in_turn() -> None:
 
 def test_a_partition_that_is_null_falls_back_to_the_key() -> None:
     batch, columns = frame(
-        value=([b"1", b"2"], pa.binary()), key=([b"21", b"21"], pa.binary()), partition=([None, 1], pa.int32())
+        value=([b"1", b"2"], pa.binary()),
+        key=([b"21", b"21"], pa.binary()),
+        partition=([None, 1], pa.int32()),
     )
-    assert routed(Router(columns, "t", lambda topic: 5), batch) == {("t", 0): [b"1"], ("t", 1): [b"2"]}
+    assert routed(Router(columns, "t", lambda topic: 5), batch) == {
+        ("t", 0): [b"1"],
+        ("t", 1): [b"2"],
+    }
 
 
 def test_round_robin_spreads_row_by_row_over_all_batches_whatever_the_key() -> None:
@@ -161,7 +186,9 @@ def test_explicit_partitions_must_all_be_there() -> None:
 @pytest.mark.parametrize("wrong", [-1, 2])
 def test_a_partition_that_the_topic_does_not_have_is_refused(wrong: int) -> None:
     batch, columns = frame(value=([b"1"], pa.binary()), partition=([wrong], pa.int32()))
-    with pytest.raises(ConfigError, match=f"column 'partition' has {wrong}, but topic 't' has partitions 0 to 1"):
+    with pytest.raises(
+        ConfigError, match=f"column 'partition' has {wrong}, but topic 't' has partitions 0 to 1"
+    ):
         list(Router(columns, "t", lambda topic: 2).route(batch))
 
 
@@ -184,7 +211,9 @@ def test_columns_of_other_arrow_types_become_the_logs_own() -> None:
     assert records.to_pylist()[0]["value"] == "ä".encode()
 
 
-sizes = st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(0, 300), max_size=20)), max_size=20)
+sizes = st.lists(
+    st.tuples(st.integers(0, 3), st.lists(st.integers(0, 300), max_size=20)), max_size=20
+)
 
 
 @given(sizes, st.integers(100, 2000))
@@ -208,7 +237,9 @@ def test_coalesced_bodies_keep_every_record_in_order_and_their_limits(
             values.append(f"{number}:".encode() + b"x" * length)
             wrote.setdefault(partition, []).append(number)
             number += 1
-        take(coalescer.add("t", partition, pa.record_batch({"value": pa.array(values, pa.binary())})))
+        take(
+            coalescer.add("t", partition, pa.record_batch({"value": pa.array(values, pa.binary())}))
+        )
     take(coalescer.rest())
     assert stored == wrote
 
@@ -219,7 +250,8 @@ def test_a_cut_never_splits_a_record() -> None:
 
 
 def test_neither_direction_loads_pandas() -> None:
-    """``pa.array`` and ``pa.scalar`` do at their first call, at half a second for every worker process."""
+    """``pa.array`` and ``pa.scalar`` do at their first call, at half a second for every worker
+    process."""
     code = """
 import sys
 import pyarrow as pa
@@ -231,7 +263,8 @@ from dledger.datasource.schema import WriteColumns
 import numpy as np
 before = "pandas" in sys.modules
 Constants("t", 0).of(5)
-values = pa.Array.from_buffers(pa.binary(), 2, [None, pa.py_buffer(np.array([0, 1, 2], np.int32)), pa.py_buffer(b"ab")])
+offsets = pa.py_buffer(np.array([0, 1, 2], np.int32))
+values = pa.Array.from_buffers(pa.binary(), 2, [None, offsets, pa.py_buffer(b"ab")])
 batch = pa.RecordBatch.from_arrays([values, values], names=["key", "value"])
 list(Router(WriteColumns(1, 0), "t", lambda topic: 3).route(batch))
 print("pandas" in sys.modules and not before)

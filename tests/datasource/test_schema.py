@@ -15,7 +15,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from dledger.datasource.schema import COLUMNS, check_read_schema, check_write_schema, read_schema, table_schema
+from dledger.datasource.schema import (
+    COLUMNS,
+    check_read_schema,
+    check_write_schema,
+    read_schema,
+    table_schema,
+)
 from dledger.errors import ConfigError, UnknownOption
 
 
@@ -40,7 +46,9 @@ def test_properties_of_a_sql_table_are_no_options_and_what_stands_in_options_is_
     given = {"provider": "dledger", "owner": "me", "my.property": "1", "includeHeaders": "false",
              "option.includeHeaders": "true", "option.includeMetadata": "true"}  # fmt: skip
     made = table_schema(given)
-    assert [(f.name, f.dataType) for f in made] == [(f.name, f.dataType) for f in read_schema(True, True)]
+    assert [(f.name, f.dataType) for f in made] == [
+        (f.name, f.dataType) for f in read_schema(True, True)
+    ]
     with pytest.raises(UnknownOption, match="includeHeaders"):
         table_schema({"provider": "dledger", "option.includeHeader": "true"})
 
@@ -53,30 +61,64 @@ def test_a_schema_of_the_users_own_is_refused_with_how_to_unpack_the_value() -> 
 
 def test_a_frame_that_was_read_from_a_log_can_be_written_as_it_is() -> None:
     columns = check_write_schema(read_schema(True, True), "copy")
-    assert (columns.value, columns.key, columns.partition, columns.timestamp, columns.headers) == (1, 0, 3, 5, 7)
+    assert (columns.value, columns.key, columns.partition, columns.timestamp, columns.headers) == (
+        1,
+        0,
+        3,
+        5,
+        7,
+    )
     assert columns.topic == -1, "the option stands above the column"
 
 
 @pytest.mark.parametrize(
     ("schema", "topic", "message"),
     [
-        (frame(id=IntegerType()), "t", r"column 'id' \(int\) cannot be written.*to_json\(struct\(\*\)\)"),
+        (
+            frame(id=IntegerType()),
+            "t",
+            r"column 'id' \(int\) cannot be written.*to_json\(struct\(\*\)\)",
+        ),
         (frame(vaule=StringType()), "t", "did you mean 'value'"),
-        (frame(value=DoubleType()), "t", "column 'value' is double; it must be a string or binary: CAST"),
+        (
+            frame(value=DoubleType()),
+            "t",
+            "column 'value' is double; it must be a string or binary: CAST",
+        ),
         (frame(value=StringType(), key=IntegerType()), "t", "column 'key' is int.*CAST"),
-        (frame(value=StringType(), partition=LongType()), "t", "column 'partition' is bigint.*CAST"),
-        (frame(value=StringType(), timestamp=LongType()), "t", "column 'timestamp' is bigint.*CAST"),
-        (frame(value=StringType(), headers=ArrayType(StringType())), "t", "column 'headers' is array<string>"),
+        (
+            frame(value=StringType(), partition=LongType()),
+            "t",
+            "column 'partition' is bigint.*CAST",
+        ),
+        (
+            frame(value=StringType(), timestamp=LongType()),
+            "t",
+            "column 'timestamp' is bigint.*CAST",
+        ),
+        (
+            frame(value=StringType(), headers=ArrayType(StringType())),
+            "t",
+            "column 'headers' is array<string>",
+        ),
         (frame(key=StringType()), "t", "no column 'value'"),
         (frame(value=StringType()), "", "which topic"),
-        (StructType([StructField("value", StringType()), StructField("VALUE", BinaryType())]), "t", "two columns"),
+        (
+            StructType([StructField("value", StringType()), StructField("VALUE", BinaryType())]),
+            "t",
+            "two columns",
+        ),
     ],
 )
-def test_a_frame_that_cannot_be_written_is_refused(schema: StructType, topic: str, message: str) -> None:
+def test_a_frame_that_cannot_be_written_is_refused(
+    schema: StructType, topic: str, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         check_write_schema(schema, topic)
 
 
 def test_columns_are_found_whatever_their_case() -> None:
-    columns = check_write_schema(frame(Value=StringType(), TOPIC=StringType(), Timestamp=TimestampType()), "")
+    columns = check_write_schema(
+        frame(Value=StringType(), TOPIC=StringType(), Timestamp=TimestampType()), ""
+    )
     assert (columns.value, columns.topic, columns.timestamp) == (0, 1, 2)

@@ -28,7 +28,9 @@ from dledger.errors import ConfigError, OffsetOutOfRange
         (r"\w+\z", ["abc"], ["a-c"]),
     ],
 )
-def test_a_pattern_fits_whole_names_as_in_java(pattern: str, fitting: list[str], others: list[str]) -> None:
+def test_a_pattern_fits_whole_names_as_in_java(
+    pattern: str, fitting: list[str], others: list[str]
+) -> None:
     translated = java_pattern("subscribePattern", pattern)
     assert [name for name in fitting + others if matches(translated, name)] == fitting
 
@@ -44,7 +46,9 @@ def test_a_pattern_fits_whole_names_as_in_java(pattern: str, fitting: list[str],
         (r"[\P{Digit}]", "within a class"),
     ],
 )
-def test_a_pattern_that_python_cannot_match_is_refused_with_an_example(pattern: str, message: str) -> None:
+def test_a_pattern_that_python_cannot_match_is_refused_with_an_example(
+    pattern: str, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         java_pattern("subscribePattern", pattern)
 
@@ -63,15 +67,25 @@ def test_a_selection_is_by_name_by_pattern_or_of_partitions() -> None:
 def test_assigned_partitions_are_picked_from_those_there_are() -> None:
     selection = parse_selection({"assign": '{"a": [0, 2]}'}, "")
     assert selection.part("a", {0: 5, 1: 6, 2: 7}) == {0: 5, 2: 7}
-    with pytest.raises(OffsetOutOfRange, match="names partition 2 of topic 'a', which has partitions 0 to 1"):
+    with pytest.raises(
+        OffsetOutOfRange, match="names partition 2 of topic 'a', which has partitions 0 to 1"
+    ):
         selection.part("a", {0: 5, 1: 6})
 
 
 @pytest.mark.parametrize(
     ("given", "topic", "message"),
     [
-        ({"subscribe": "a", "assign": '{"a": [0]}'}, "", "'subscribe' and 'assign' both.*give one of"),
-        ({"subscribe": "a", "subscribePattern": "a"}, "", "'subscribe' and 'subscribePattern' both"),
+        (
+            {"subscribe": "a", "assign": '{"a": [0]}'},
+            "",
+            "'subscribe' and 'assign' both.*give one of",
+        ),
+        (
+            {"subscribe": "a", "subscribePattern": "a"},
+            "",
+            "'subscribe' and 'subscribePattern' both",
+        ),
         ({"subscribePattern": "a"}, "t", "leave 'topic' away"),
         ({"subscribe": "a"}, "b", "needs only one"),
         ({"subscribe": "a b"}, "", "topic 'a b'"),

@@ -19,7 +19,9 @@ from dledger.streaming.writer import LogStreamWriter
 
 FRAME = StructType([StructField("value", StringType())])
 BY_TOPIC = StructType([StructField("value", StringType()), StructField("topic", StringType())])
-WITH_PARTITION = StructType([StructField("value", StringType()), StructField("partition", IntegerType())])
+WITH_PARTITION = StructType(
+    [StructField("value", StringType()), StructField("partition", IntegerType())]
+)
 RUN_1, RUN_2 = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 IN_QUERY = Task(0, 0, "query-1", RUN_1, 5)
 OUTSIDE = Task(0, 0, None, "", 0)
@@ -34,7 +36,8 @@ def batches(*values: str) -> Iterable[pa.RecordBatch]:
 
 
 class Spark:
-    """Does what Spark's driver and executors do with a writer, in their order, with pickles in between."""
+    """Does what Spark's driver and executors do with a writer, in their order, with pickles in
+    between."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, group: Any) -> None:
         self.task = OUTSIDE
@@ -42,7 +45,12 @@ class Spark:
         self.group = group
 
     def options(self, **more: str) -> dict[str, str]:
-        return {"dledger.bootstrap.servers": self.group.address, "topic": "t", "createTopic": "true", **more}
+        return {
+            "dledger.bootstrap.servers": self.group.address,
+            "topic": "t",
+            "createTopic": "true",
+            **more,
+        }
 
     def writer(self, **more: str) -> BatchWriter:
         return BatchWriter(self.options(**more), FRAME, False)
@@ -147,7 +155,9 @@ def test_a_restored_checkpoint_whose_batch_has_other_rows_is_an_error_with_the_w
 ) -> None:
     write: Callable[..., None] = getattr(spark, kind)
     write([["a"]], IN_QUERY)
-    with pytest.raises(ReplayMismatch, match=r"restored from an older copy.*newest checkpoint.*onReplayMismatch"):
+    with pytest.raises(
+        ReplayMismatch, match=r"restored from an older copy.*newest checkpoint.*onReplayMismatch"
+    ):
         write([["b"]], replace(IN_QUERY, run_id=RUN_2, batch_id=batch_id))
     assert spark.group.values("t") == [b"a"]
     assert spark.group.stages == {}
@@ -162,11 +172,15 @@ def test_committed_rows_stand_with_a_warning_where_that_is_wanted(
     spark.stream([["b"]], again, onReplayMismatch="keep")
     spark.stream([["c"]], replace(again, batch_id=6), onReplayMismatch="keep")
     assert spark.group.values("t") == [b"a", b"c"]
-    assert "already with other rows; what was committed stands, and these rows are not written" in caplog.text
+    assert (
+        "already with other rows; what was committed stands, and these rows are not written"
+        in caplog.text
+    )
 
 
 def test_rows_that_are_not_to_be_written_do_not_stay_staged(spark: Spark) -> None:
-    """What was committed under the name of an earlier release is met only at the commit, when all is staged."""
+    """What was committed under the name of an earlier release is met only at the commit, when all
+    is staged."""
     spark.group.create_topic("t")
     stage = spark.group.stage("spark/query-1", 6)
     spark.group.commit_transaction("spark/query-1", 6, [stage.close()])
@@ -175,7 +189,9 @@ def test_rows_that_are_not_to_be_written_do_not_stay_staged(spark: Spark) -> Non
     assert spark.group.stages == {}
 
 
-def test_a_txn_id_names_one_write_to_each_topic(spark: Spark, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_txn_id_names_one_write_to_each_topic(
+    spark: Spark, caplog: pytest.LogCaptureFixture
+) -> None:
     spark.save([["a"]], txnId="2026-11-23")
     spark.save([["a"]], txnId="2026-11-23", topic="other")
     assert spark.group.values("other") == [b"a"]
@@ -183,7 +199,9 @@ def test_a_txn_id_names_one_write_to_each_topic(spark: Spark, caplog: pytest.Log
     spark.save([["a"]], txnId="2026-11-23")
     assert "option 'txnId' '2026-11-23': this write was committed already" in caplog.text
     assert "1 rows, and nothing is written now" in caplog.text
-    with pytest.raises(ReplayMismatch, match=r"'txnId' '2026-11-23' names one write to a topic.*a name of its own"):
+    with pytest.raises(
+        ReplayMismatch, match=r"'txnId' '2026-11-23' names one write to a topic.*a name of its own"
+    ):
         spark.save([["b"]], txnId="2026-11-23")
     assert spark.group.values("t") == [b"a"]
 
@@ -192,7 +210,8 @@ def test_a_txn_id_names_one_write_to_each_topic(spark: Spark, caplog: pytest.Log
 def test_a_batch_that_an_earlier_release_committed_is_taken_for_the_same_once(
     spark: Spark, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """That release named a stream, and a batch write with a txnId, without the topic, and kept no digest."""
+    """That release named a stream, and a batch write with a txnId, without the topic, and kept no
+    digest."""
     task, name, more = {
         "stream": (IN_QUERY, "spark/query-1", {}),
         "save": (OUTSIDE, "txn/load", {"txnId": "load"}),
@@ -215,7 +234,8 @@ def test_a_stream_goes_on_behind_what_an_earlier_release_committed(spark: Spark)
 
 
 def test_a_column_that_a_write_ignores_is_no_part_of_its_rows(spark: Spark) -> None:
-    """A frame that was read has offsets; they are the log's own, and may differ when it is read again."""
+    """A frame that was read has offsets; they are the log's own, and may differ when it is read
+    again."""
     schema = StructType([*FRAME.fields, StructField("offset", IntegerType())])
     for offset in (1, 2):
         writer = LogStreamWriter(spark.options(), schema, False)
@@ -288,8 +308,11 @@ def test_two_topics_of_one_foreach_batch_are_both_written(spark: Spark) -> None:
     assert (spark.group.values("t"), spark.group.values("u")) == ([b"a"], [b"b"])
 
 
-def test_two_writes_of_one_batch_to_one_topic_are_refused_and_lose_nothing_once_named(spark: Spark) -> None:
-    """Without the refusal the second write would find its transaction committed and drop its records in silence."""
+def test_two_writes_of_one_batch_to_one_topic_are_refused_and_lose_nothing_once_named(
+    spark: Spark,
+) -> None:
+    """Without the refusal the second write would find its transaction committed and drop its
+    records in silence."""
     spark.save([["a"]], IN_QUERY)
     with pytest.raises(ConfigError, match="txnId"):
         spark.save([["b"]], IN_QUERY)
@@ -299,7 +322,9 @@ def test_two_writes_of_one_batch_to_one_topic_are_refused_and_lose_nothing_once_
     assert spark.group.values("t") == [b"a", b"b"]
 
 
-def test_a_second_write_is_refused_also_when_the_first_was_committed_before_a_crash(spark: Spark) -> None:
+def test_a_second_write_is_refused_also_when_the_first_was_committed_before_a_crash(
+    spark: Spark,
+) -> None:
     spark.save([["a"]], IN_QUERY)
     again = replace(IN_QUERY, run_id=RUN_2)
     spark.save([["a"]], again)
@@ -307,8 +332,11 @@ def test_a_second_write_is_refused_also_when_the_first_was_committed_before_a_cr
         spark.save([["b"]], again)
 
 
-def test_a_write_that_a_batch_left_running_is_refused_once_its_query_has_moved_on(spark: Spark) -> None:
-    """A thread inherits the batch it was started in; its write would pass for a repeat of that batch."""
+def test_a_write_that_a_batch_left_running_is_refused_once_its_query_has_moved_on(
+    spark: Spark,
+) -> None:
+    """A thread inherits the batch it was started in; its write would pass for a repeat of that
+    batch."""
     for batch_id in (5, 6, 7):
         spark.save([["a"]], replace(IN_QUERY, batch_id=batch_id))
     with pytest.raises(ConfigError, match="belongs to batch 5 of its query, which is at batch 7"):
@@ -343,7 +371,9 @@ def test_two_writes_at_once_to_one_topic_are_told_apart(spark: Spark) -> None:
     assert spark.group.values("t") == [b"a"]
 
 
-def test_the_same_topic_in_two_groups_is_two_writes(spark: Spark, make_group: Callable[[], Any]) -> None:
+def test_the_same_topic_in_two_groups_is_two_writes(
+    spark: Spark, make_group: Callable[[], Any]
+) -> None:
     other = make_group()
     spark.save([["a"]], IN_QUERY)
     spark.save([["a"]], IN_QUERY, **{"dledger.bootstrap.servers": other.address})
@@ -362,7 +392,9 @@ def test_a_stream_with_a_topic_column_commits_all_topics_at_once(spark: Spark) -
     assert (spark.group.values("a"), spark.group.values("b")) == ([b"1", b"3"], [b"2"])
 
 
-def test_a_missing_topic_is_an_error_on_the_driver_when_it_is_not_to_be_created(spark: Spark) -> None:
+def test_a_missing_topic_is_an_error_on_the_driver_when_it_is_not_to_be_created(
+    spark: Spark,
+) -> None:
     spark.group.create_topic("orders")
     with pytest.raises(TopicNotFound, match=r"'t' does not exist.*orders"):
         spark.writer(createTopic="false")
@@ -381,7 +413,9 @@ def test_a_topic_is_created_with_its_description(spark: Spark) -> None:
 def test_partitions_that_a_topic_does_not_have_are_refused_on_the_driver(spark: Spark) -> None:
     spark.group.create_topic("t", 3)
     spark.save([["a"]], **{"createTopic.partitions": "3"})
-    with pytest.raises(ConfigError, match=r"'createTopic.partitions' is 5, but topic 't' exists with 3"):
+    with pytest.raises(
+        ConfigError, match=r"'createTopic.partitions' is 5, but topic 't' exists with 3"
+    ):
         spark.writer(**{"createTopic.partitions": "5"})
 
 
@@ -390,13 +424,17 @@ def test_partitions_of_a_topic_column_are_checked_in_the_task(spark: Spark) -> N
     options = spark.options(**{"createTopic.partitions": "5"})
     del options["topic"]
     writer = BatchWriter(options, BY_TOPIC, False)
-    with pytest.raises(ConfigError, match=r"'createTopic.partitions' is 5, but topic 'a' exists with 3"):
+    with pytest.raises(
+        ConfigError, match=r"'createTopic.partitions' is 5, but topic 'a' exists with 3"
+    ):
         writer.write(iter([pa.record_batch({"value": ["1"], "topic": ["a"]})]))
     assert spark.group.stages == {}
 
 
 @pytest.mark.parametrize("kind", ["stream", "save"])
-def test_at_least_once_is_seen_before_the_commit_and_again_after_a_repeat(spark: Spark, kind: str) -> None:
+def test_at_least_once_is_seen_before_the_commit_and_again_after_a_repeat(
+    spark: Spark, kind: str
+) -> None:
     make = BatchWriter if kind == "save" else LogStreamWriter
     writer = make(spark.options(deliveryGuarantee="at-least-once"), FRAME, False)
     messages = spark.tasks(writer, [["a", "b"], []], IN_QUERY)
@@ -404,7 +442,9 @@ def test_at_least_once_is_seen_before_the_commit_and_again_after_a_repeat(spark:
     assert spark.group.stages == {}
     hop(writer).commit(messages, *([5] if kind == "stream" else []))
     hop(writer).abort([*messages, None], *([5] if kind == "stream" else []))
-    getattr(spark, kind)([["a"]], replace(IN_QUERY, run_id=RUN_2), deliveryGuarantee="at-least-once")
+    getattr(spark, kind)(
+        [["a"]], replace(IN_QUERY, run_id=RUN_2), deliveryGuarantee="at-least-once"
+    )
     assert spark.group.values("t") == [b"a", b"b", b"a"]
 
 
@@ -425,11 +465,18 @@ def test_an_append_that_fails_fails_the_task_and_ends_its_producers(spark: Spark
     assert spark.group.values("t") == [b"a"]
 
 
-@pytest.mark.parametrize(("given", "frame", "message"), [
-    ({"partitioner": "explicit"}, FRAME, "no column 'partition'"),
-    ({"partitioner": "roundRobin"}, WITH_PARTITION, "'partition' says where rows go"),
-    ({"startingOffsets": "earliest"}, FRAME, "'startingOffsets' is for a batch read or a stream read and says nothing"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "frame", "message"),
+    [
+        ({"partitioner": "explicit"}, FRAME, "no column 'partition'"),
+        ({"partitioner": "roundRobin"}, WITH_PARTITION, "'partition' says where rows go"),
+        (
+            {"startingOffsets": "earliest"},
+            FRAME,
+            "'startingOffsets' is for a batch read or a stream read and says nothing",
+        ),
+    ],
+)
 def test_options_that_do_not_fit_the_frame_or_the_write_are_refused(
     spark: Spark, given: dict[str, str], frame: StructType, message: str
 ) -> None:
@@ -442,7 +489,10 @@ def test_options_that_do_not_fit_the_frame_or_the_write_are_refused(
     ("make", "message"),
     [
         (lambda options: BatchWriter(options, FRAME, True), "mode overwrite would replace.*append"),
-        (lambda options: LogStreamWriter(options, FRAME, True), "output mode complete would replace.*append"),
+        (
+            lambda options: LogStreamWriter(options, FRAME, True),
+            "output mode complete would replace.*append",
+        ),
         (lambda options: LogStreamWriter({**options, "txnId": "x"}, FRAME, False), "txnId"),
     ],
 )

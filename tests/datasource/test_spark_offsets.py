@@ -28,20 +28,29 @@ def test_an_offset_says_of_which_group_it_is_where_that_is_known() -> None:
 
 def test_an_offset_comes_back_from_the_checkpoint_as_the_same_text() -> None:
     """Spark compares texts to see whether there is anything new."""
-    offset = StreamOffset({"b": {1: 2, 0: 1}, "a": {0: 7}}, {"a": "x", "b": "y"}, begin={"b": {1: 1, 0: 0}})
+    offset = StreamOffset(
+        {"b": {1: 2, 0: 1}, "a": {0: 7}}, {"a": "x", "b": "y"}, begin={"b": {1: 1, 0: 0}}
+    )
     text = json.dumps(offset.as_json())
     assert json.dumps(StreamOffset.from_json(json.loads(text)).as_json()) == text
 
 
 def test_an_offset_keeps_places_that_are_not_read_now() -> None:
-    offset = StreamOffset({"t": {0: 9}}, {"t": "x"}, unread={"t": {1: 4}, "u": {0: 2}}, unread_ids={"t": "x", "u": "y"})
+    offset = StreamOffset(
+        {"t": {0: 9}},
+        {"t": "x"},
+        unread={"t": {1: 4}, "u": {0: 2}},
+        unread_ids={"t": "x", "u": "y"},
+    )
     data = offset.as_json()
     assert data["unread"] == {"t": {"id": "x", "p": {"1": 4}}, "u": {"id": "y", "p": {"0": 2}}}
     assert StreamOffset.from_json(data) == offset
     assert offset.known() == StreamOffset({"t": {0: 9, 1: 4}, "u": {0: 2}}, {"t": "x", "u": "y"})
 
 
-@pytest.mark.parametrize("data", [{}, {"v": 2, "logs": {}}, {"v": 1, "logs": 3}, {"v": 1, "logs": {"a": {"p": {}}}}])
+@pytest.mark.parametrize(
+    "data", [{}, {"v": 2, "logs": {}}, {"v": 1, "logs": 3}, {"v": 1, "logs": {"a": {"p": {}}}}]
+)
 def test_a_foreign_offset_in_the_checkpoint_is_refused(data: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="checkpoint"):
         StreamOffset.from_json(data)
@@ -60,24 +69,35 @@ def test_a_later_batch_starts_where_the_one_before_ended() -> None:
 
 def test_a_batch_without_a_known_start_is_refused() -> None:
     with pytest.raises(ConfigError, match="partition 1"):
-        batch_start(StreamOffset({"t": {0: 1}}, {"t": "x"}), StreamOffset({"t": {0: 1, 1: 1}}, {"t": "x"}))
+        batch_start(
+            StreamOffset({"t": {0: 1}}, {"t": "x"}), StreamOffset({"t": {0: 1, 1: 1}}, {"t": "x"})
+        )
 
 
 def test_a_topic_that_was_created_again_starts_where_the_end_says() -> None:
     end = StreamOffset({"t": {0: 3}}, {"t": "new"}, begin={"t": {0: 0}})
     assert batch_start(StreamOffset({"t": {0: 7}}, {"t": "old"}), end) == {"t": {0: 0}}
     with pytest.raises(ConfigError, match="does not say where"):
-        batch_start(StreamOffset({"t": {0: 7}}, {"t": "old"}), StreamOffset({"t": {0: 9}}, {"t": "new"}))
+        batch_start(
+            StreamOffset({"t": {0: 7}}, {"t": "old"}), StreamOffset({"t": {0: 9}}, {"t": "new"})
+        )
 
 
 def test_lost_records_are_an_error_that_names_every_range() -> None:
     with pytest.raises(OffsetOutOfRange, match=r"t/0 offsets 2 to 4; u/0 offsets 0 to 6"):
-        keep_or_fail({"t": {0: 2}, "u": {0: 0}}, {"t": {0: 9}, "u": {0: 7}}, {"t": {0: 5}, "u": {0: 8}}, fail=True)
+        keep_or_fail(
+            {"t": {0: 2}, "u": {0: 0}},
+            {"t": {0: 9}, "u": {0: 7}},
+            {"t": {0: 5}, "u": {0: 8}},
+            fail=True,
+        )
 
 
 def test_lost_records_are_skipped_when_that_is_wanted(caplog: pytest.LogCaptureFixture) -> None:
     starts = {"t": {0: 2}, "u": {0: 0}}
-    assert keep_or_fail(starts, {"t": {0: 9}, "u": {0: 7}}, {"t": {0: 5}, "u": {0: 8}}, fail=False) == {
+    assert keep_or_fail(
+        starts, {"t": {0: 9}, "u": {0: 7}}, {"t": {0: 5}, "u": {0: 8}}, fail=False
+    ) == {
         "t": {0: 5},
         "u": {0: 7},
     }

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyspark.sql.types import DataType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from dledger.datasource.option_table import BATCH, STREAM
 from dledger.datasource.reader import LogReader
@@ -15,9 +23,10 @@ from dledger.datasource.typed import columns_of, unseen
 from dledger.errors import ConfigError
 
 CREATE = {
-    "provider": "dledger", "owner": "me", "topic": "orders", "option.topic": "orders", "a.property": "1",
-    "startingoffsets": "earliest", "option.startingoffsets": "earliest", "option.createtopic": "true",
-    "option.dledger.request.timeout": "5s", "option.maxoffsetspertrigger": "10",
+    "provider": "dledger", "owner": "me", "topic": "orders", "option.topic": "orders",
+    "a.property": "1", "startingoffsets": "earliest", "option.startingoffsets": "earliest",
+    "option.createtopic": "true", "option.dledger.request.timeout": "5s",
+    "option.maxoffsetspertrigger": "10",
 }  # fmt: skip
 LOCATED = CREATE | {"location": "file:/data/log", "path": "file:/data/log"}
 
@@ -33,14 +42,22 @@ def stored(options: dict[str, str]) -> StructType:
 
 def test_options_and_location_are_kept_and_properties_are_not() -> None:
     assert of_create_table(LOCATED) == {
-        "topic": "orders", "startingoffsets": "earliest", "createtopic": "true", "maxoffsetspertrigger": "10",
-        "dledger.request.timeout": "5s", "path": "file:/data/log",
-    }  # fmt: skip
+        "topic": "orders",
+        "startingoffsets": "earliest",
+        "createtopic": "true",
+        "maxoffsetspertrigger": "10",
+        "dledger.request.timeout": "5s",
+        "path": "file:/data/log",
+    }
 
 
 def test_a_read_has_those_of_its_tables_options_that_are_for_it() -> None:
-    common = {"topic": "orders", "startingoffsets": "earliest", "dledger.request.timeout": "5s",
-              "path": "file:/data/log"}  # fmt: skip
+    common = {
+        "topic": "orders",
+        "startingoffsets": "earliest",
+        "dledger.request.timeout": "5s",
+        "path": "file:/data/log",
+    }
     assert for_read({}, stored(LOCATED), BATCH) == common
     assert for_read({}, stored(LOCATED), STREAM) == common | {"maxoffsetspertrigger": "10"}
 
@@ -48,8 +65,11 @@ def test_a_read_has_those_of_its_tables_options_that_are_for_it() -> None:
 def test_an_option_of_the_statement_stands_above_all_that_say_the_same() -> None:
     found = for_read({"startingTimestamp": "5", "subscribe": "a,b"}, stored(LOCATED), BATCH)
     assert found == {
-        "startingTimestamp": "5", "subscribe": "a,b", "dledger.request.timeout": "5s", "path": "file:/data/log",
-    }  # fmt: skip
+        "startingTimestamp": "5",
+        "subscribe": "a,b",
+        "dledger.request.timeout": "5s",
+        "path": "file:/data/log",
+    }
 
 
 def test_a_statement_that_names_its_log_means_nothing_of_the_table() -> None:
@@ -63,16 +83,21 @@ def test_a_frame_without_a_table_has_its_own_options_alone() -> None:
 
 
 def test_the_statement_that_makes_a_table_anew_has_its_options_as_they_were() -> None:
-    schema = table_schema({"provider": "dledger", "option.path": "/it's \\ here", "option.topic": "t"})
+    schema = table_schema(
+        {"provider": "dledger", "option.path": "/it's \\ here", "option.topic": "t"}
+    )
     assert remade(schema) == (
-        f"CREATE OR REPLACE TABLE {TABLE} USING dledger OPTIONS ('path' '/it\\'s \\\\ here', 'topic' 't')"
+        f"CREATE OR REPLACE TABLE {TABLE} USING dledger OPTIONS ('path' '/it\\'s \\\\ here', "
+        f"'topic' 't')"
     )
     assert remade(table_schema({"topic": "t"})) == ""
 
 
 def test_a_table_whose_columns_are_not_the_logs_is_told_the_statement_that_makes_it_anew() -> None:
     altered = StructType([*stored(LOCATED).fields, StructField("extra", LongType())])
-    with pytest.raises(ConfigError, match=r"extra:bigint.*CREATE OR REPLACE TABLE .*'path' 'file:/data/log'"):
+    with pytest.raises(
+        ConfigError, match=r"extra:bigint.*CREATE OR REPLACE TABLE .*'path' 'file:/data/log'"
+    ):
         check_read_schema(altered, include_headers=False)
     with pytest.raises(ConfigError, match=r"leave \.schema"):
         check_read_schema(StructType([StructField("extra", LongType())]), include_headers=False)
@@ -80,7 +105,10 @@ def test_a_table_whose_columns_are_not_the_logs_is_told_the_statement_that_makes
 
 def test_columns_that_a_table_does_not_show_are_those_that_are_new_or_wider() -> None:
     topic = columns_of(frame(id=LongType(), name=StringType(), score=DoubleType()))
-    assert unseen(topic, columns_of(frame(ID=IntegerType(), name=StringType()))) == ["id bigint", "score double"]
+    assert unseen(topic, columns_of(frame(ID=IntegerType(), name=StringType()))) == [
+        "id bigint",
+        "score double",
+    ]
     assert unseen(topic, topic) == []
 
 

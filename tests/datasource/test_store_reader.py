@@ -40,30 +40,50 @@ def test_a_store_is_a_table_with_a_column_for_every_field(tmp_path: Path, stores
     assert len(rows) == 100
     first, last = rows[0], rows[-1]
     time = datetime.fromtimestamp(stores.FIRST / 1000, UTC)
-    assert {name: first[name] for name in ("topic", "queueId", "queueOffset", "physicalOffset", "keys", "tags")} == {
-        "topic": "orders", "queueId": 0, "queueOffset": 0, "physicalOffset": 0, "keys": "k0", "tags": "t0",
-    }  # fmt: skip
-    assert (first["storeTimestamp"], first["storeHost"], first["transaction"]) == (time, "10.1.2.3:10911", "none")
+    assert {
+        name: first[name]
+        for name in ("topic", "queueId", "queueOffset", "physicalOffset", "keys", "tags")
+    } == {
+        "topic": "orders",
+        "queueId": 0,
+        "queueOffset": 0,
+        "physicalOffset": 0,
+        "keys": "k0",
+        "tags": "t0",
+    }
+    assert (first["storeTimestamp"], first["storeHost"], first["transaction"]) == (
+        time,
+        "10.1.2.3:10911",
+        "none",
+    )
     assert dict(first["properties"]) == {"KEYS": "k0", "TAGS": "t0"}
     assert first["body"] == b"000000".ljust(100, b".")
     assert (first["entryIndex"], last["entryIndex"], last["entryTerm"]) == (None, 59, 3)
 
 
-def test_a_read_is_cut_into_as_many_tasks_as_asked_for_and_gives_the_same(tmp_path: Path, stores: Any) -> None:
+def test_a_read_is_cut_into_as_many_tasks_as_asked_for_and_gives_the_same(
+    tmp_path: Path, stores: Any
+) -> None:
     stores.upgraded(tmp_path)
     given = {"path": str(tmp_path), "layout": "rocketmq"}
     schema = store_schema(given)
     assert len(StoreReader({**given, "minPartitions": "9"}, schema).partitions()) >= 9
     slices = StoreReader({**given, "maxBytesPerPartition": "1000"}, schema).partitions()
     assert all(one.range.bytes <= 1000 for one in slices)
-    assert read(tmp_path, minPartitions="9") == read(tmp_path) == read(tmp_path, maxBytesPerPartition="1000")
+    assert (
+        read(tmp_path, minPartitions="9")
+        == read(tmp_path)
+        == read(tmp_path, maxBytesPerPartition="1000")
+    )
 
 
 def test_topics_and_times_are_chosen_by_options(tmp_path: Path, stores: Any) -> None:
     stores.upgraded(tmp_path)
     rows = read(tmp_path)
     assert read(tmp_path, subscribe="orders") == [row for row in rows if row["topic"] == "orders"]
-    assert read(tmp_path, subscribePattern="pay.*", minPartitions="5") == [r for r in rows if r["topic"] == "payments"]
+    assert read(tmp_path, subscribePattern="pay.*", minPartitions="5") == [
+        r for r in rows if r["topic"] == "payments"
+    ]
     assert read(tmp_path, subscribe="%RETRY%nobody") == []
     first, last = stores.FIRST + 10_000, stores.FIRST + 20_000
     chosen = read(tmp_path, startingTimestamp=str(first), endingTimestamp=str(last))
@@ -119,11 +139,16 @@ def test_damage_is_an_error_that_says_where_or_is_left_out_with_a_count(
     path, places = damaged(tmp_path, stores)
     with pytest.raises(CorruptEntry) as caught:
         read(tmp_path)
-    assert f"{path}: bytes {places[5]} to {places[6]} of the log are damaged: the body's CRC is" in str(caught.value)
+    assert (
+        f"{path}: bytes {places[5]} to {places[6]} of the log are damaged: the body's CRC is"
+        in str(caught.value)
+    )
     assert "'onDamage' to skip" in str(caught.value)
     with caplog.at_level(logging.WARNING, "dledger.spark"):
         rows = read(tmp_path, onDamage="skip")
-    assert [row["physicalOffset"] for row in rows] == [p for n, p in enumerate(places) if n not in (5, 40)]
+    assert [row["physicalOffset"] for row in rows] == [
+        p for n, p in enumerate(places) if n not in (5, 40)
+    ]
     assert "1 places with" in caplog.text
     assert f"bytes {places[40]} to {places[41]} of the log" in caplog.text
 
@@ -142,7 +167,9 @@ def test_all_damage_is_a_table(tmp_path: Path, stores: Any, tasks: str) -> None:
         read(tmp_path)
 
 
-def test_a_body_that_does_not_unpack_is_damage_and_its_message_is_shown_without_it(tmp_path: Path, stores: Any) -> None:
+def test_a_body_that_does_not_unpack_is_damage_and_its_message_is_shown_without_it(
+    tmp_path: Path, stores: Any
+) -> None:
     log = stores.Log(tmp_path / "commitlog", 4096)
     messages = stores.some(3)
     object.__setattr__(messages[1], "sys_flag", 1)
@@ -165,11 +192,15 @@ def test_a_file_that_is_deleted_while_it_is_read_is_an_error_or_left_out(
     slices = reader.partitions()
     log.path(0).unlink()
     if fails:
-        with pytest.raises(PathError, match="0 was deleted while it was read; to go on without it set option"):
+        with pytest.raises(
+            PathError, match="0 was deleted while it was read; to go on without it set option"
+        ):
             [batch for one in slices for batch in reader.read(one)]
     else:
         rows = [row for one in slices for batch in reader.read(one) for row in batch.to_pylist()]
-        assert [row["physicalOffset"] for row in rows] == [place for place in places if place >= 4096]
+        assert [row["physicalOffset"] for row in rows] == [
+            place for place in places if place >= 4096
+        ]
         assert "was deleted while it was read; going on" in caplog.text
 
 
@@ -192,7 +223,11 @@ def test_an_unfinished_message_at_the_end_is_told_and_is_no_error(
         ({"layout": "kafka"}, ConfigError, "write rocketmq or dledger"),
         ({"onDamge": "skip"}, UnknownOption, "did you mean 'onDamage'"),
         ({"onDamage": "ignore"}, ConfigError, "write fail or skip"),
-        ({"groupId": "g"}, ConfigError, "'groupId' says nothing to a read of files with 'layout' rocketmq"),
+        (
+            {"groupId": "g"},
+            ConfigError,
+            "'groupId' says nothing to a read of files with 'layout' rocketmq",
+        ),
         ({"maxRecordsPerPartition": "5"}, ConfigError, "give 'maxBytesPerPartition'"),
         ({"dledger.request.timeout.ms": "5"}, ConfigError, "says nothing to a read of files"),
         ({"maxBytesPerTrigger": "5m"}, ConfigError, "is for a stream read"),
@@ -207,7 +242,7 @@ def test_an_unfinished_message_at_the_end_is_told_and_is_no_error(
         ({"path": ""}, ConfigError, "which store"),
         ({"path": "/nowhere/store"}, PathError, "does not exist"),
     ],
-)  # fmt: skip
+)
 def test_a_read_that_cannot_be_is_refused(
     tmp_path: Path, stores: Any, options: dict[str, str], error: type[Exception], message: str
 ) -> None:
@@ -221,11 +256,20 @@ def test_a_read_that_cannot_be_is_refused(
 def test_every_option_of_such_a_read_changes_what_the_parser_gives(name: str) -> None:
     """No option is documented and not read."""
     sample = {
-        "path": "s3://b/other", "storageOptions": '{"anon": true}', "onDamage": "skip", "startingOffsets": "5",
-        "endingOffsets": "9", "minPartitions": "3", "maxBytesPerPartition": "1m", "maxBytesPerTrigger": "1m",
-        "failOnDataLoss": "false", "fetch.maxWaitMs": "9", "metadata": "damage", "startingTimestamp": "5",
+        "path": "s3://b/other",
+        "storageOptions": '{"anon": true}',
+        "onDamage": "skip",
+        "startingOffsets": "5",
+        "endingOffsets": "9",
+        "minPartitions": "3",
+        "maxBytesPerPartition": "1m",
+        "maxBytesPerTrigger": "1m",
+        "failOnDataLoss": "false",
+        "fetch.maxWaitMs": "9",
+        "metadata": "damage",
+        "startingTimestamp": "5",
         "endingTimestamp": "9",
-    }.get(name, "x")  # fmt: skip
+    }.get(name, "x")
     given = {"path": "s3://b/store", "layout": "rocketmq"}
     assert parse_store_options({**given, name: sample}) != parse_store_options(given)
 
@@ -243,7 +287,9 @@ def test_the_format_finds_the_reader_by_the_layout(tmp_path: Path, stores: Any) 
     reader = source.reader(schema=source.schema())
     assert sum(b.num_rows for one in reader.partitions() for b in reader.read(one)) == 100
     with pytest.raises(ConfigError, match=r"'layout' is for .* and says nothing to a write"):
-        DefaultSource({"path": str(tmp_path), "layout": "rocketmq"}).writer(schema=source.schema(), overwrite=False)
+        DefaultSource({"path": str(tmp_path), "layout": "rocketmq"}).writer(
+            schema=source.schema(), overwrite=False
+        )
     with pytest.raises(ConfigError, match="give the option 'layout' too"):
         DefaultSource({"path": str(tmp_path), "onDamage": "skip"}).schema()
 
@@ -251,7 +297,11 @@ def test_the_format_finds_the_reader_by_the_layout(tmp_path: Path, stores: Any) 
 def test_a_sql_table_of_a_store_keeps_its_options(tmp_path: Path, stores: Any) -> None:
     stores.upgraded(tmp_path)
     said = {"path": str(tmp_path), "layout": "rocketmq", "subscribe": "orders"}
-    created = {"provider": "dledger", **said, **{f"option.{name}": text for name, text in said.items()}}
+    created = {
+        "provider": "dledger",
+        **said,
+        **{f"option.{name}": text for name, text in said.items()},
+    }
     schema = DefaultSource(created).schema()
     reader = DefaultSource({}).reader(schema=schema)
     batches = [batch for one in reader.partitions() for batch in reader.read(one)]

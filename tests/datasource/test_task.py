@@ -1,4 +1,5 @@
-"""What a task learns from Spark about its query and its batch: the transaction is named after them."""
+"""What a task learns from Spark about its query and its batch: the transaction is named after
+them."""
 
 from __future__ import annotations
 
@@ -40,8 +41,11 @@ def test_a_task_of_a_query_is_known_by_the_query_and_the_batch_whatever_run_it_i
 
 
 def test_a_task_of_a_job_of_the_users_own_is_of_no_query(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A session keeps the properties of a query that has ended; without a batch they say nothing."""
-    assert current(monkeypatch, Context(spark_jobGroup_id="nightly")) == Task(3, 2, None, "nightly", 0)
+    """A session keeps the properties of a query that has ended; without a batch they say
+    nothing."""
+    assert current(monkeypatch, Context(spark_jobGroup_id="nightly")) == Task(
+        3, 2, None, "nightly", 0
+    )
     assert current(monkeypatch, Context(sql_streaming_queryId=QUERY)) == Task(3, 2, None, "", 0)
 
 

@@ -1,4 +1,5 @@
-"""Typed topics without Spark's JVM: what is written as it is comes back so, whatever became of the columns since."""
+"""Typed topics without Spark's JVM: what is written as it is comes back so, whatever became of the
+columns since."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def frame(text: str) -> StructType:
     fields = []
     for one in text.split(", "):
         name, kind, *rest = one.split(" ")
-        fields.append({"name": name, "type": KINDS.get(kind, kind), "nullable": not rest, "metadata": {}})
+        fields.append(
+            {"name": name, "type": KINDS.get(kind, kind), "nullable": not rest, "metadata": {}}
+        )
     return StructType.fromJson({"type": "struct", "fields": fields})
 
 
@@ -43,7 +46,12 @@ class Topic:
         monkeypatch.setattr(Task, "current", staticmethod(lambda: self.task))
 
     def options(self, **more: str) -> dict[str, str]:
-        return {"dledger.bootstrap.servers": self.group.address, "createTopic": "true", "topic": "t", **more}
+        return {
+            "dledger.bootstrap.servers": self.group.address,
+            "createTopic": "true",
+            "topic": "t",
+            **more,
+        }
 
     def write(self, columns: str, rows: list[dict[str, Any]], **options: str) -> None:
         schema = frame(columns)
@@ -56,7 +64,10 @@ class Topic:
 
     def schema(self, **options: str) -> str:
         found = schema_of_table(self.reading(**options))
-        return ", ".join(f"{f.name} {f.dataType.simpleString()}{'' if f.nullable else ' not null'}" for f in found)
+        return ", ".join(
+            f"{f.name} {f.dataType.simpleString()}{'' if f.nullable else ' not null'}"
+            for f in found
+        )
 
     def read(self, schema: StructType | None = None, **options: str) -> list[dict[str, Any]]:
         given = self.reading(**options)
@@ -83,7 +94,9 @@ def topic(group: Any, monkeypatch: pytest.MonkeyPatch) -> Topic:
     return Topic(group, monkeypatch)
 
 
-def test_a_frame_of_any_columns_makes_a_typed_topic_and_comes_back_with_its_schema(topic: Topic) -> None:
+def test_a_frame_of_any_columns_makes_a_typed_topic_and_comes_back_with_its_schema(
+    topic: Topic,
+) -> None:
     rows = [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
     topic.write("id bigint not null, name string", rows)
     assert topic.group.topic("t").typed
@@ -91,28 +104,39 @@ def test_a_frame_of_any_columns_makes_a_typed_topic_and_comes_back_with_its_sche
     assert topic.read() == rows
 
 
-def test_a_frame_of_keys_and_values_makes_a_raw_topic_unless_it_is_to_be_typed(topic: Topic) -> None:
+def test_a_frame_of_keys_and_values_makes_a_raw_topic_unless_it_is_to_be_typed(
+    topic: Topic,
+) -> None:
     topic.write("key string, value string", [{"key": "k", "value": "v"}])
     assert not topic.group.topic("t").typed
     topic.group.delete_topic("t")
     topic.write("key string, value string", [{"key": "k", "value": "v"}], topicType="typed")
     assert topic.group.topic("t").typed
     topic.write("value string, key string", [{"key": "k", "value": "w"}])
-    assert topic.read() == [{"key": "k", "value": "v"}, {"key": "k", "value": "w"}], "the topic knows that it is"
+    assert topic.read() == [{"key": "k", "value": "v"}, {"key": "k", "value": "w"}], (
+        "the topic knows that it is"
+    )
 
 
-@pytest.mark.parametrize(("columns", "options", "message"), [
-    ("id bigint", {}, "'id'.*cannot be written"),
-    ("id bigint", {"topicType": "typed"}, "'topicType' is typed, but topic 't' is raw"),
-    ("value string", {"keyColumn": "value"}, "'keyColumn' is for typed topics"),
-])  # fmt: skip
-def test_a_raw_topic_stays_one(topic: Topic, columns: str, options: dict[str, str], message: str) -> None:
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        ("id bigint", {}, "'id'.*cannot be written"),
+        ("id bigint", {"topicType": "typed"}, "'topicType' is typed, but topic 't' is raw"),
+        ("value string", {"keyColumn": "value"}, "'keyColumn' is for typed topics"),
+    ],
+)
+def test_a_raw_topic_stays_one(
+    topic: Topic, columns: str, options: dict[str, str], message: str
+) -> None:
     topic.group.create_topic("t")
     with pytest.raises(ConfigError, match=message):
         topic.write(columns, [], **options)
 
 
-def test_a_new_frame_of_keys_and_values_with_wrong_types_is_no_typed_topic_by_mistake(topic: Topic) -> None:
+def test_a_new_frame_of_keys_and_values_with_wrong_types_is_no_typed_topic_by_mistake(
+    topic: Topic,
+) -> None:
     with pytest.raises(ConfigError, match="'value' is int; it must be a string or binary"):
         topic.write("key string, value int", [])
     assert topic.group.topics() == []
@@ -129,7 +153,9 @@ def test_columns_without_a_topic_or_a_topic_that_may_not_be_made_are_refused(top
         topic.write("id bigint", [], partitioner="explicit")
 
 
-def test_columns_that_a_frame_lacks_are_null_and_narrower_numbers_fit_without_a_change(topic: Topic) -> None:
+def test_columns_that_a_frame_lacks_are_null_and_narrower_numbers_fit_without_a_change(
+    topic: Topic,
+) -> None:
     topic.write("id bigint, name string", [{"id": 1, "name": "a"}])
     topic.write("ID int", [{"ID": 2}])
     topic.write("name string, id bigint", [{"name": "c", "id": 3}])
@@ -140,16 +166,26 @@ def test_columns_that_a_frame_lacks_are_null_and_narrower_numbers_fit_without_a_
 def test_new_columns_and_wider_numbers_need_leave_to_change_the_topic(topic: Topic) -> None:
     topic.write("id int, name string", [{"id": 1, "name": "a"}])
     for change in ("id int, note string", "id bigint, name string"):
-        with pytest.raises(SchemaMismatch, match=r"set option 'schemaEvolution' to add[^!]*marked with !\n.*the frame"):
+        with pytest.raises(
+            SchemaMismatch,
+            match=r"set option 'schemaEvolution' to add[^!]*marked with !\n.*the frame",
+        ):
             topic.write(change, [])
-    topic.write("id bigint, note string not null", [{"id": 1 << 40, "note": "n"}], schemaEvolution="add")
+    topic.write(
+        "id bigint, note string not null", [{"id": 1 << 40, "note": "n"}], schemaEvolution="add"
+    )
     assert topic.schema() == "id bigint, name string, note string"
-    assert topic.read() == [{"id": 1, "name": "a", "note": None}, {"id": 1 << 40, "name": None, "note": "n"}]
+    assert topic.read() == [
+        {"id": 1, "name": "a", "note": None},
+        {"id": 1 << 40, "name": None, "note": "n"},
+    ]
     topic.write("id int", [{"id": 5}])
     assert topic.read()[-1] == {"id": 5, "name": None, "note": None}
 
 
-def test_anything_else_is_an_error_with_both_schemas_side_by_side_and_changes_nothing(topic: Topic) -> None:
+def test_anything_else_is_an_error_with_both_schemas_side_by_side_and_changes_nothing(
+    topic: Topic,
+) -> None:
     topic.write("id bigint not null, at timestamp, n double", [])
     with pytest.raises(SchemaMismatch) as error:
         topic.write("at string, n double", [], schemaEvolution="add")
@@ -168,7 +204,9 @@ def test_a_null_where_the_topic_allows_none_fails_the_write(topic: Topic) -> Non
     assert [row["id"] for row in topic.read()] == [1, 2]
 
 
-def test_of_two_writers_that_evolve_at_once_the_second_adds_to_the_first_ones_columns(topic: Topic) -> None:
+def test_of_two_writers_that_evolve_at_once_the_second_adds_to_the_first_ones_columns(
+    topic: Topic,
+) -> None:
     topic.write("id int", [])
     other = BatchWriter
     topic.group.before_evolving = [
@@ -203,7 +241,9 @@ def test_a_transaction_over_a_change_keeps_each_row_under_its_version(topic: Top
 
 def test_a_reader_may_keep_to_a_version_or_to_some_columns(topic: Topic) -> None:
     topic.write("id int, a string", [{"id": 1, "a": "x"}])
-    topic.write("id int, a string, b string", [{"id": 2, "a": "y", "b": "z"}], schemaEvolution="add")
+    topic.write(
+        "id int, a string, b string", [{"id": 2, "a": "y", "b": "z"}], schemaEvolution="add"
+    )
     assert topic.schema(schemaVersion="1") == "id int, a string"
     assert topic.read(schemaVersion="1") == [{"id": 1, "a": "x"}, {"id": 2, "a": "y"}]
     assert topic.read(frame("b string, id bigint")) == [{"b": None, "id": 1}, {"b": "z", "id": 2}]
@@ -215,7 +255,8 @@ def test_a_reader_may_keep_to_a_version_or_to_some_columns(topic: Topic) -> None
 
 
 def test_a_query_goes_on_under_the_columns_that_it_began_with(topic: Topic) -> None:
-    """New columns wait for the next start; a number that does not fit is an error and never another number."""
+    """New columns wait for the next start; a number that does not fit is an error and never another
+    number."""
     topic.write("id int, a string", [{"id": 1, "a": "x"}])
     schema = schema_of_table(topic.reading())
     query = LogStreamReader(topic.reading(startingOffsets="earliest"), schema)
@@ -224,8 +265,12 @@ def test_a_query_goes_on_under_the_columns_that_it_began_with(topic: Topic) -> N
     def batch() -> list[dict[str, Any]]:
         nonlocal start
         end = query.latestOffset(start, query.getDefaultReadLimit())
-        rows = [r for p in query.partitions(start, end) for b in pickle.loads(pickle.dumps(query)).read(p)
-                for r in b.to_pylist()]  # fmt: skip
+        rows = [
+            r
+            for p in query.partitions(start, end)
+            for b in pickle.loads(pickle.dumps(query)).read(p)
+            for r in b.to_pylist()
+        ]
         start = end
         return rows
 
@@ -237,7 +282,9 @@ def test_a_query_goes_on_under_the_columns_that_it_began_with(topic: Topic) -> N
         batch()
     query = LogStreamReader(topic.reading(), schema_of_table(topic.reading()))
     end = query.latestOffset(start, query.getDefaultReadLimit())
-    assert [r["id"] for p in query.partitions(start, end) for b in query.read(p) for r in b.to_pylist()] == [1 << 40]
+    assert [
+        r["id"] for p in query.partitions(start, end) for b in query.read(p) for r in b.to_pylist()
+    ] == [1 << 40]
 
 
 def test_rows_of_one_key_stay_in_one_partition_and_are_those_of_a_raw_topic(topic: Topic) -> None:
@@ -252,7 +299,9 @@ def test_rows_of_one_key_stay_in_one_partition_and_are_those_of_a_raw_topic(topi
     expected = {i: {p} for p in range(4) for i in map(int, topic.group.values("raw", p))}
     assert places == expected
     topic.write("n int, id int", [{"n": 100, "id": 3}])
-    assert {r["_record"]["partition"] for r in topic.read(includeMetadata="true") if r["n"] == 100} == expected[3]
+    assert {
+        r["_record"]["partition"] for r in topic.read(includeMetadata="true") if r["n"] == 100
+    } == expected[3]
     with pytest.raises(SchemaMismatch, match="key column, but the topic's is id"):
         topic.write("id int, n int", [], keyColumn="n")
 
@@ -263,7 +312,9 @@ def test_partitions_that_share_a_task_are_read_under_the_columns_of_the_read(
 ) -> None:
     parts = {"keyColumn": "id", "createTopic.partitions": "4"}
     topic.write("id int, a string", [{"id": i, "a": "x"} for i in range(30)], **parts)
-    topic.write("id bigint, b string", [{"id": i, "b": "y"} for i in range(30, 60)], schemaEvolution="add")
+    topic.write(
+        "id bigint, b string", [{"id": i, "b": "y"} for i in range(30, 60)], schemaEvolution="add"
+    )
     schema = read_schema(False) if "valueFormat" in options else None
     rows = topic.read(schema, **options)
     monkeypatch.setattr("dledger.datasource.planning.MANY_TASKS", 1)
@@ -276,23 +327,32 @@ def test_event_times_are_the_records_times_and_places_can_be_seen(topic: Topic) 
     rows = [{"at": 5_000_000, "n": 1}, {"at": None, "n": 2}]
     topic.write("at timestamp, n int", rows, timeColumn="at")
     first, second = (row["_record"] for row in topic.read(includeMetadata="true"))
-    assert (first["topic"], first["partition"], first["offset"], first["timestamp"].second) == ("t", 0, 0, 5)
+    assert (first["topic"], first["partition"], first["offset"], first["timestamp"].second) == (
+        "t",
+        0,
+        0,
+        5,
+    )
     assert second["offset"] == 1
     assert second["timestamp"] > first["timestamp"]
     assert topic.schema(includeMetadata="true").endswith(
-        "_record struct<topic:string,partition:int,offset:bigint,timestamp:timestamp,term:int,entryIndex:bigint>"
+        "_record struct<topic:string,partition:int,offset:bigint,timestamp:timestamp,"
+        "term:int,entryIndex:bigint>"
     )
 
 
 def test_a_typed_topic_reads_as_keys_and_values_for_who_wants_them(topic: Topic) -> None:
-    topic.write("id int, at timestamp", [{"id": 7, "at": 5_000_000}], keyColumn="id", timeColumn="at")
+    topic.write(
+        "id int, at timestamp", [{"id": 7, "at": 5_000_000}], keyColumn="id", timeColumn="at"
+    )
     topic.write("id int, s string", [{"id": 8, "s": 'é"'}], schemaEvolution="add")
     assert topic.schema(valueFormat="json").startswith("key binary, value binary, topic string")
     for given in ({"valueFormat": "json"}, {"includeHeaders": "true", "valueFormat": "json"}):
         rows = topic.read(read_schema("includeHeaders" in given), **given)
         assert [(r["key"], r["value"].decode(), r["offset"]) for r in rows] == [
-            (b"7", '{"id":7,"at":"1970-01-01T00:00:05.000000Z"}', 0), (b"8", '{"id":8,"s":"é\\""}', 1),
-        ]  # fmt: skip
+            (b"7", '{"id":7,"at":"1970-01-01T00:00:05.000000Z"}', 0),
+            (b"8", '{"id":8,"s":"é\\""}', 1),
+        ]
         assert rows[0]["timestamp"].second == 5
 
 
@@ -315,11 +375,15 @@ def test_at_least_once_writes_typed_rows_too(topic: Topic) -> None:
     assert topic.read() == [{"id": 1}]
 
 
-def test_a_stream_writes_a_batch_once_also_when_it_is_run_again_after_a_change(topic: Topic) -> None:
+def test_a_stream_writes_a_batch_once_also_when_it_is_run_again_after_a_change(
+    topic: Topic,
+) -> None:
     topic.task = Task(0, 0, "q", "r", 5)
     for columns in ("id int", "id int, a string"):
         writer = LogStreamWriter(topic.options(schemaEvolution="add"), frame(columns), False)
-        rows = pa.RecordBatch.from_pylist([{"id": 1, "a": None}], schema=arrow_schema(columns_of(frame(columns))))
+        rows = pa.RecordBatch.from_pylist(
+            [{"id": 1, "a": None}], schema=arrow_schema(columns_of(frame(columns)))
+        )
         message = pickle.loads(pickle.dumps(writer)).write(iter([rows]))
         writer.commit([message], 5)
     assert topic.read() == [{"id": 1, "a": None}]
@@ -333,11 +397,17 @@ def test_a_topic_without_columns_yet_says_so(topic: Topic) -> None:
 
 def test_notes_that_spark_made_for_a_query_are_not_kept_and_a_comment_is() -> None:
     schema = frame("id int")
-    schema.fields[0].metadata = {"spark.watermarkDelayMs": 5, "__autoGeneratedAlias": "true", "comment": "c"}
+    schema.fields[0].metadata = {
+        "spark.watermarkDelayMs": 5,
+        "__autoGeneratedAlias": "true",
+        "comment": "c",
+    }
     assert spark_schema(columns_of(schema)).fields[0].metadata == {"comment": "c"}
 
 
 def test_columns_come_back_as_sparks_own_schema() -> None:
-    inner = MapType(StringType(), ArrayType(DecimalType(9, 2), containsNull=False), valueContainsNull=False)
+    inner = MapType(
+        StringType(), ArrayType(DecimalType(9, 2), containsNull=False), valueContainsNull=False
+    )
     schema = StructType([StructField("m", inner, nullable=False)])
     assert spark_schema(columns_of(schema)) == schema

@@ -37,7 +37,9 @@ def test_a_process_of_the_daemons_leaves_out_what_it_has_loaded_once(
     assert len(frozen) == 1, "what came since is collected"
 
 
-@pytest.mark.parametrize("name", [None, "pytest.__main__", "pyspark.sql.streaming.python_streaming_source_runner"])
+@pytest.mark.parametrize(
+    "name", [None, "pytest.__main__", "pyspark.sql.streaming.python_streaming_source_runner"]
+)
 def test_a_process_that_is_not_the_daemons_is_left_alone(
     monkeypatch: pytest.MonkeyPatch, frozen: list[None], name: str | None
 ) -> None:

@@ -1,4 +1,5 @@
-"""A node's process that is about to go, and what comes behind it: nobody takes it for a node that runs."""
+"""A node's process that is about to go, and what comes behind it: nobody takes it for a node that
+runs."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def sleeping(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]]
     """``sleeping(call)``: instead of a pause of whoever starts nodes, something happens."""
 
     def instead(call: Callable[[], object]) -> None:
-        monkeypatch.setattr(start, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda seconds: call()))
+        monkeypatch.setattr(
+            start, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda seconds: call())
+        )
 
     return instead
 
@@ -35,7 +38,8 @@ def sleeping(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]]
 def test_a_process_that_has_ended_and_not_let_go_of_its_lock_yet_is_waited_for(
     tmp_path: Path, sleeping: Callable[[Callable[[], object]], None]
 ) -> None:
-    """Else the program that comes then has a group without that node, or without any where all have just ended."""
+    """Else the program that comes then has a group without that node, or without any where all have
+    just ended."""
     home = Home(tmp_path)
     ending = PidFile(home, N0)
     assert ending.acquire(0)
@@ -62,18 +66,23 @@ def test_a_process_that_has_just_taken_its_lock_is_waited_for_until_it_says_its_
 def test_a_process_that_was_killed_and_has_its_lock_yet_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its lock goes last. Else whoever comes then finds that all nodes run, and waits for one that never answers."""
+    """Its lock goes last. Else whoever comes then finds that all nodes run, and waits for one that
+    never answers."""
     home = Home(tmp_path)
     killed = PidFile(home, N0)
     assert killed.acquire(0)
     monkeypatch.setattr(ProcessId, "alive", property(lambda process: False))
-    clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda seconds: os.close(killed._descriptor))
+    clock = SimpleNamespace(
+        monotonic=lambda: 0.0, sleep=lambda seconds: os.close(killed._descriptor)
+    )
     monkeypatch.setattr("dledger.embedded.home.time", clock)
     start._settle(home, N0)
     assert not home.node(N0).running
 
 
-def test_a_lock_that_another_process_of_the_node_has_says_nothing_of_the_one_before(tmp_path: Path) -> None:
+def test_a_lock_that_another_process_of_the_node_has_says_nothing_of_the_one_before(
+    tmp_path: Path,
+) -> None:
     home = Home(tmp_path)
     next_one = PidFile(home, N0)
     assert next_one.acquire(0)

@@ -55,7 +55,11 @@ def append(servers: str, *values: str) -> None:
 
 def values(servers: str) -> list[str]:
     with Client(servers) as client:
-        return [v.decode() for batch in client.read("t", 0, 0) for v in batch.column("value").to_pylist()]
+        return [
+            v.decode()
+            for batch in client.read("t", 0, 0)
+            for v in batch.column("value").to_pylist()
+        ]
 
 
 def running(path: Path) -> list[str]:
@@ -65,8 +69,12 @@ def running(path: Path) -> list[str]:
 
 
 def application(script: str, *arguments: str) -> subprocess.Popen[str]:
-    """Another program; it prints a line when it is where the test wants it, and goes on when it gets one."""
-    imports = "import sys\nfrom dledger import Client, EmbeddedGroup\nfrom dledger.embedded import connect_path\n"
+    """Another program; it prints a line when it is where the test wants it, and goes on when it
+    gets one."""
+    imports = (
+        "import sys\nfrom dledger import Client, EmbeddedGroup\nfrom dledger.embedded "
+        "import connect_path\n"
+    )
     command = [sys.executable, "-c", imports + textwrap.dedent(script), *arguments]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -119,7 +127,9 @@ def test_group_that_was_killed_comes_back_with_all_that_was_acknowledged(log_pat
         assert values(servers) == ["a", "b"]
 
 
-def test_group_of_one_whose_disk_lost_committed_entries_names_the_way_out(log_path: Path, tmp_path: Path) -> None:
+def test_group_of_one_whose_disk_lost_committed_entries_names_the_way_out(
+    log_path: Path, tmp_path: Path
+) -> None:
     lost = ("data", "index", "mark")
     directory, kept = log_path / "n0", tmp_path / "kept"
     kept.mkdir()
@@ -132,7 +142,10 @@ def test_group_of_one_whose_disk_lost_committed_entries_names_the_way_out(log_pa
     for name in lost:
         subprocess.run(["rm", "-r", directory / name], check=True)
         subprocess.run(["cp", "-a", kept / name, directory / name], check=True)
-    with pytest.raises(DLedgerError, match=r"disk has lost them, and the group has no other node.*--accept-loss \d+"):
+    with pytest.raises(
+        DLedgerError,
+        match=r"disk has lost them, and the group has no other node.*--accept-loss \d+",
+    ):
         EmbeddedGroup(log_path, replicas=1, **SMALL)
 
 
@@ -168,7 +181,9 @@ def test_path_whose_node_was_killed_and_has_its_lock_yet_gets_that_node_again(
         group.kill("n0")
         lock = (log_path / "n0" / "node.pid").open("rb")
         fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel has not ended all of its threads
-        clock = SimpleNamespace(time=time.time, monotonic=time.monotonic, sleep=lambda seconds: lock.close())
+        clock = SimpleNamespace(
+            time=time.time, monotonic=time.monotonic, sleep=lambda seconds: lock.close()
+        )
         monkeypatch.setattr("dledger.embedded.home.time", clock)
         connect_path(log_path)
         monkeypatch.undo()
@@ -196,7 +211,9 @@ class Spawned:
         return pid
 
 
-def test_node_that_is_killed_while_it_starts_is_started_again(log_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_that_is_killed_while_it_starts_is_started_again(
+    log_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spawned = Spawned(kills=1)
     monkeypatch.setattr("dledger.embedded.spawning.spawn_python", spawned)
     with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
@@ -208,7 +225,8 @@ def test_node_that_is_killed_while_it_starts_is_started_again(log_path: Path, mo
 def test_end_of_a_node_that_is_killed_while_it_starts_is_heard_though_a_forked_child_lives_on(
     log_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the end of the pipe that the node has, it would be waited for as long as a node may need to start."""
+    """With the end of the pipe that the node has, it would be waited for as long as a node may need
+    to start."""
     children: list[int] = []
 
     class Forking(Spawned):
@@ -236,7 +254,9 @@ def test_node_that_is_killed_each_time_it_starts_is_no_error_of_its_store(
 ) -> None:
     spawned = Spawned(kills=99)
     monkeypatch.setattr("dledger.embedded.spawning.spawn_python", spawned)
-    with pytest.raises(Unavailable, match=r"node n0 of .* was killed \(SIGKILL\) before it served, twice"):
+    with pytest.raises(
+        Unavailable, match=r"node n0 of .* was killed \(SIGKILL\) before it served, twice"
+    ):
         EmbeddedGroup(log_path, replicas=1, **SMALL)
     assert len(spawned.pids) == 2
 
@@ -246,7 +266,9 @@ def test_node_that_ends_by_itself_before_it_serves_is_started_once(
 ) -> None:
     spawned = Spawned(kills=0, module="dledger.embedded.no_such_module")
     monkeypatch.setattr("dledger.embedded.spawning.spawn_python", spawned)
-    with pytest.raises(StorageError, match=r"ended before it served; its log ends with: .*no_such_module"):
+    with pytest.raises(
+        StorageError, match=r"ended before it served; its log ends with: .*no_such_module"
+    ):
         EmbeddedGroup(log_path, replicas=1, **SMALL)
     assert len(spawned.pids) == 1
 
@@ -279,7 +301,9 @@ def test_groups_of_one_process_count_as_two(log_path: Path) -> None:
     assert running(log_path) == []
 
 
-def test_application_that_is_killed_at_its_start_leaves_nothing_in_the_way(log_path: Path, until: Until) -> None:
+def test_application_that_is_killed_at_its_start_leaves_nothing_in_the_way(
+    log_path: Path, until: Until
+) -> None:
     """Its half-started nodes are taken over, or die; nobody has to remove anything."""
     script = "connect_path(sys.argv[1], segment_bytes=16 << 20, index_file_bytes=1 << 20)"
     with application(script, str(log_path)) as killed:
@@ -381,7 +405,9 @@ def test_group_is_ended_by_the_process_that_holds_it_and_by_no_forked_child(log_
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_node_of_an_application_is_ended_by_no_forked_child(log_path: Path) -> None:
-    with EmbeddedNode(log_path, f"n0-127.0.0.1:{free_ports('127.0.0.1', 1)[0]}", "n0", **SMALL) as node:
+    with EmbeddedNode(
+        log_path, f"n0-127.0.0.1:{free_ports('127.0.0.1', 1)[0]}", "n0", **SMALL
+    ) as node:
         pid = os.fork()
         if not pid:
             try:
@@ -397,8 +423,11 @@ def test_node_of_an_application_is_ended_by_no_forked_child(log_path: Path) -> N
     assert running(log_path) == []
 
 
-def test_path_that_becomes_another_directory_ends_its_nodes(tmp_path: Path, log_path: Path, until: Until) -> None:
-    """A new disk mounted over the path, a link that is turned: what they write would not be found again."""
+def test_path_that_becomes_another_directory_ends_its_nodes(
+    tmp_path: Path, log_path: Path, until: Until
+) -> None:
+    """A new disk mounted over the path, a link that is turned: what they write would not be found
+    again."""
     for name in ("first", "second"):
         (tmp_path / name / "n0").mkdir(parents=True)
     log_path.symlink_to(tmp_path / "first")
@@ -410,8 +439,8 @@ def test_path_that_becomes_another_directory_ends_its_nodes(tmp_path: Path, log_
 
 
 def test_copy_runs_beside_its_original(log_path: Path) -> None:
-    """A copied directory is another group on other ports, also while the original does not run: its nodes could
-    otherwise be taken for the original's when that starts again."""
+    """A copied directory is another group on other ports, also while the original does not run: its
+    nodes could otherwise be taken for the original's when that starts again."""
     with EmbeddedGroup(log_path, **SMALL) as group:
         append(group.bootstrap_servers, "a")
         ports = set(group.bootstrap_servers.split(","))
@@ -427,7 +456,8 @@ def test_copy_runs_beside_its_original(log_path: Path) -> None:
 
 def test_group_ends_when_nobody_uses_it_and_nobody_is_left(log_path: Path, until: Until) -> None:
     script = """
-        servers = connect_path(sys.argv[1], idle_timeout_ms=300, segment_bytes=16 << 20, index_file_bytes=1 << 20)
+        small = {"segment_bytes": 16 << 20, "index_file_bytes": 1 << 20}
+        servers = connect_path(sys.argv[1], idle_timeout_ms=300, **small)
         client = Client(servers)
         client.create_topic("t")
         client.append("t", b"a")
@@ -471,12 +501,16 @@ def test_full_disk_is_named_before_anything_starts(log_path: Path) -> None:
 
 
 def test_node_that_does_not_exist_is_named_with_those_that_do(log_path: Path) -> None:
-    with EmbeddedGroup(log_path, replicas=1, **SMALL) as group, pytest.raises(ConfigError, match="it has n0"):
+    with (
+        EmbeddedGroup(log_path, replicas=1, **SMALL) as group,
+        pytest.raises(ConfigError, match="it has n0"),
+    ):
         group.kill("n1")
 
 
 def test_other_host_on_the_same_directory_is_refused(log_path: Path) -> None:
-    """Its node holds the lock (one kernel, two containers), or gives signs of life (a network file system)."""
+    """Its node holds the lock (one kernel, two containers), or gives signs of life (a network file
+    system)."""
     with EmbeddedGroup(log_path, replicas=1, **SMALL):
         pid_file = log_path / "n0" / "node.pid"
         content = pid_file.read_text()
@@ -492,7 +526,9 @@ def test_other_host_on_the_same_directory_is_refused(log_path: Path) -> None:
 
 def left_by(host: str, path: Path) -> str:
     """What another host writes into a node.pid; it does not hold the lock here."""
-    process = ProcessId.of(os.getpid()).as_dict() | {"host": {"name": host, "boot": host, "space": ""}}
+    process = ProcessId.of(os.getpid()).as_dict() | {
+        "host": {"name": host, "boot": host, "space": ""}
+    }
     return json.dumps(process | {"home": str(path), "ending": False})
 
 
@@ -519,7 +555,8 @@ def test_other_host_whose_lock_is_not_seen_is_refused_for_its_signs_of_life(log_
 
 
 def test_host_that_died_is_taken_over_from(log_path: Path) -> None:
-    """No lock, no sign of life: what a crashed machine leaves on a shared disk, or this one before its reboot."""
+    """No lock, no sign of life: what a crashed machine leaves on a shared disk, or this one before
+    its reboot."""
     with EmbeddedGroup(log_path, **SMALL) as group:
         append(group.bootstrap_servers, "a")
     for node in ("n0", "n1", "n2"):
@@ -528,7 +565,9 @@ def test_host_that_died_is_taken_over_from(log_path: Path) -> None:
         assert values(group.bootstrap_servers) == ["a"]
 
 
-def test_store_of_another_group_keeps_its_node_from_starting(tmp_path: Path, log_path: Path) -> None:
+def test_store_of_another_group_keeps_its_node_from_starting(
+    tmp_path: Path, log_path: Path
+) -> None:
     other = tmp_path / "other"
     with EmbeddedGroup(log_path, replicas=1, **SMALL), EmbeddedGroup(other, replicas=1, **SMALL):
         pass
@@ -547,11 +586,24 @@ def test_nodes_load_neither_arrow_nor_spark(log_path: Path) -> None:
     assert "numpy" not in maps
 
 
-def test_embedded_node_takes_the_lead_of_a_group_that_runs_elsewhere(tmp_path: Path, until: Until) -> None:
+def test_embedded_node_takes_the_lead_of_a_group_that_runs_elsewhere(
+    tmp_path: Path, until: Until
+) -> None:
     ports = free_ports("127.0.0.1", 3)
     peers = ";".join(f"n{i}-127.0.0.1:{port}" for i, port in enumerate(ports))
-    command = [sys.executable, "-m", "dledger", "serve", "--peers", peers, "--set", f"segment_bytes={16 << 20}"]
-    served = [[*command, "--self-id", f"n{i}", "--dir", str(tmp_path / f"served{i}")] for i in (1, 2)]
+    command = [
+        sys.executable,
+        "-m",
+        "dledger",
+        "serve",
+        "--peers",
+        peers,
+        "--set",
+        f"segment_bytes={16 << 20}",
+    ]
+    served = [
+        [*command, "--self-id", f"n{i}", "--dir", str(tmp_path / f"served{i}")] for i in (1, 2)
+    ]
     others = [subprocess.Popen(one, stderr=subprocess.DEVNULL) for one in served]
     try:
         with EmbeddedNode(tmp_path / "own", peers, "n0", segment_bytes=16 << 20) as node:
@@ -579,10 +631,16 @@ def test_embedded_node_names_what_is_wrong(tmp_path: Path) -> None:
 
 
 def test_node_that_cannot_start_does_not_keep_the_others_from_serving(
-    tmp_path: Path, log_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, until: Until
+    tmp_path: Path,
+    log_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    until: Until,
 ) -> None:
-    """It says why; a quorum goes on, and `connect_path` does not try it again at every call, but after a while."""
-    monkeypatch.setattr("dledger.embedded.home.FAILED_S", 3600.0)  # however long this test takes on a slow machine
+    """It says why; a quorum goes on, and `connect_path` does not try it again at every call, but
+    after a while."""
+    # however long this test takes on a slow machine
+    monkeypatch.setattr("dledger.embedded.home.FAILED_S", 3600.0)
     other = tmp_path / "other"
     with EmbeddedGroup(log_path, **SMALL) as group, EmbeddedGroup(other, replicas=1, **SMALL):
         append(group.bootstrap_servers, "a")
@@ -607,14 +665,15 @@ def test_node_that_cannot_start_does_not_keep_the_others_from_serving(
 
 STRANGER = """
     from dledger.errors import DLedgerError
-    for what in (lambda c: c.topics(), lambda c: c.append("t", b"theirs"), lambda c: c.delete_topic("t"),
-                 lambda c: next(iter(c.read("t", 0, 0, 1)))):
+    refused = "takes only programs that have its secret"
+    for what in (lambda c: c.topics(), lambda c: c.append("t", b"theirs"),
+                 lambda c: c.delete_topic("t"), lambda c: next(iter(c.read("t", 0, 0, 1)))):
         try:
             with Client(sys.argv[1]) as client:
                 what(client)
             print("done")
         except DLedgerError as error:
-            print(type(error).__name__, error.definite, "takes only programs that have its secret" in str(error))
+            print(type(error).__name__, error.definite, refused in str(error))
 """
 
 
@@ -648,12 +707,17 @@ def test_what_a_group_keeps_is_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with EmbeddedGroup(path, replicas=1, **SMALL) as group:
         append(group.bootstrap_servers, "ours")
-        modes = {one.name: stat.S_IMODE(one.stat().st_mode) for one in (path, *path.iterdir(), *path.glob("n0/node.*"))}
+        modes = {
+            one.name: stat.S_IMODE(one.stat().st_mode)
+            for one in (path, *path.iterdir(), *path.glob("n0/node.*"))
+        }
     assert {name for name, mode in modes.items() if mode & 0o077} == set()
     assert {"secret", "group.json", ".lock", "n0", "node.log", "node.pid"} <= set(modes)
 
 
-def test_a_group_of_the_release_before_gets_its_secret_and_modes_at_its_next_start(log_path: Path) -> None:
+def test_a_group_of_the_release_before_gets_its_secret_and_modes_at_its_next_start(
+    log_path: Path,
+) -> None:
     with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
         append(group.bootstrap_servers, "before")
     (log_path / "secret").unlink()

@@ -1,4 +1,5 @@
-"""The directory of an embedded group: what is written survives, and locks die with their process."""
+"""The directory of an embedded group: what is written survives, and locks die with their
+process."""
 
 from __future__ import annotations
 
@@ -94,7 +95,10 @@ def test_path_without_the_right_to_write_is_a_path_error(tmp_path: Path) -> None
         if parent.stat().st_uid == os.getuid() and parent != Path("/"):
             parent.chmod(parent.stat().st_mode | 0o055)
     done = subprocess.run(
-        [sys.executable, "-c", script, str(locked / "log")], capture_output=True, text=True, check=False
+        [sys.executable, "-c", script, str(locked / "log")],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if "Permission denied" in done.stderr and "Traceback" in done.stderr:
         pytest.skip("the other user may not even read this checkout")
@@ -102,14 +106,18 @@ def test_path_without_the_right_to_write_is_a_path_error(tmp_path: Path) -> None
 
 
 def test_lock_is_held_by_one_and_dies_with_it(tmp_path: Path) -> None:
-    """A process that holds the lock and is killed leaves nothing behind that anybody has to clean up."""
+    """A process that holds the lock and is killed leaves nothing behind that anybody has to clean
+    up."""
     script = (
         "import sys\nfrom dledger.embedded.home import Home\n"
         "with Home(sys.argv[1]).lock():\n    print('held', flush=True)\n    sys.stdin.read()\n"
     )
     home = Home(tmp_path)
     with subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", script, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
@@ -143,10 +151,14 @@ def test_node_runs_exactly_while_its_pid_file_is_locked(tmp_path: Path) -> None:
     assert not home.node(N0).running
     script = (
         "import sys\nfrom dledger.embedded.home import Home, PidFile\n"
-        "assert PidFile(Home(sys.argv[1]), 'n0').acquire(0)\nprint('held', flush=True)\nsys.stdin.read()\n"
+        "assert PidFile(Home(sys.argv[1]), 'n0').acquire(0)\nprint('held', flush=True)\n"
+        "sys.stdin.read()\n"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", script, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as node:
         assert node.stdout is not None
         node.stdout.readline()
@@ -183,7 +195,9 @@ def test_place_is_the_directory_whatever_its_name(tmp_path: Path) -> None:
     assert Home(first).place() == ""
 
 
-@pytest.mark.parametrize(("age_s", "lately"), [(0, True), (FAILED_S + 5, False), (-FAILED_S - 5, False)])
+@pytest.mark.parametrize(
+    ("age_s", "lately"), [(0, True), (FAILED_S + 5, False), (-FAILED_S - 5, False)]
+)
 def test_a_failed_start_counts_for_a_while_and_not_for_as_long_as_a_clock_was_ahead(
     tmp_path: Path, age_s: float, lately: bool
 ) -> None:

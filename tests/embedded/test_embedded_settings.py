@@ -1,4 +1,5 @@
-"""Settings of an embedded group: names are checked, and joining never changes what is there behind anybody's back."""
+"""Settings of an embedded group: names are checked, and joining never changes what is there behind
+anybody's back."""
 
 from __future__ import annotations
 
@@ -9,7 +10,13 @@ import pytest
 
 from dledger.embedded.groupfile import GroupFile
 from dledger.embedded.ports import free_ports, port_range
-from dledger.embedded.settings import check_join, check_replicas, check_settings, group_config, node_config
+from dledger.embedded.settings import (
+    check_join,
+    check_replicas,
+    check_settings,
+    group_config,
+    node_config,
+)
 from dledger.errors import ConfigError, PortInUse, UnknownOption
 from dledger.types import NodeId
 
@@ -17,7 +24,9 @@ N0 = NodeId("n0")
 
 
 def existing(**settings: Any) -> GroupFile:
-    return GroupFile(group="g", members=(N0,), addresses={N0: "127.0.0.1:1"}, local=(N0,), settings=settings)
+    return GroupFile(
+        group="g", members=(N0,), addresses={N0: "127.0.0.1:1"}, local=(N0,), settings=settings
+    )
 
 
 def test_unknown_setting_names_the_nearest_one() -> None:
@@ -73,16 +82,24 @@ def test_join_changes_other_settings_only_while_nothing_runs() -> None:
 
 
 def test_configs_of_a_node_come_from_the_group_file() -> None:
-    group = group_config("g", (N0,), {"segment_bytes": 1 << 26, "preferred_leaders": ["n0"], "flush": "async"})
+    group = group_config(
+        "g", (N0,), {"segment_bytes": 1 << 26, "preferred_leaders": ["n0"], "flush": "async"}
+    )
     assert (group.group, group.segment_bytes, group.preferred_leaders) == ("g", 1 << 26, (N0,))
     node = node_config(N0, Path("n0"), "127.0.0.1:7000", {"flush": "async", "idle_timeout_ms": 5})
-    assert (node.host, node.port, node.flush, node.idle_timeout_ms) == ("127.0.0.1", 7000, "async", 0)
+    assert (node.host, node.port, node.flush, node.idle_timeout_ms) == (
+        "127.0.0.1",
+        7000,
+        "async",
+        0,
+    )
     shown = node_config(N0, Path("n0"), "box:7000", {"host": "0.0.0.0", "advertise_host": "box"})
     assert shown.host == "0.0.0.0"
 
 
 def test_ports_are_free_different_and_not_the_systems_own() -> None:
-    """A port out of the system's own range could go to anybody's outgoing connection while its node is down."""
+    """A port out of the system's own range could go to anybody's outgoing connection while its node
+    is down."""
     ports = free_ports("127.0.0.1", 7)
     first, end = port_range()
     assert len(set(ports)) == 7

@@ -1,4 +1,5 @@
-"""A group under TLS: nodes replicate, clients and commands come in by their certificates, and nobody else does."""
+"""A group under TLS: nodes replicate, clients and commands come in by their certificates, and
+nobody else does."""
 
 from __future__ import annotations
 
@@ -37,10 +38,16 @@ def group(log_path: Path, tls: dict[str, str]) -> Iterator[EmbeddedGroup]:
 
 def values(client: Client, topic: str) -> list[bytes]:
     end = client.end_offsets(topic)[0]
-    return [value for batch in client.read(topic, 0, 0, end) for value in batch.column("value").to_pylist()]
+    return [
+        value
+        for batch in client.read(topic, 0, 0, end)
+        for value in batch.column("value").to_pylist()
+    ]
 
 
-def test_records_are_replicated_and_read_over_a_change_of_leader(group: EmbeddedGroup, tls: dict[str, str]) -> None:
+def test_records_are_replicated_and_read_over_a_change_of_leader(
+    group: EmbeddedGroup, tls: dict[str, str]
+) -> None:
     large = bytes(range(256)) * 8_000
     with Client(group.bootstrap_servers, **tls) as client:
         client.create_topic("orders")
@@ -75,9 +82,14 @@ def test_who_has_no_certificate_of_the_group_is_told_and_stays_outside(
     patience: Any = {"request_timeout_ms": 3_600_000}  # which is not waited for
     with Client(group.bootstrap_servers, **patience, **issue()) as client:
         for ask in (client.topics, lambda: client.append("orders", [b"one"])):
-            with pytest.raises(CertificateRefused, match=r"certificate verify failed.*tls_ca '.*', valid from"):
+            with pytest.raises(
+                CertificateRefused, match=r"certificate verify failed.*tls_ca '.*', valid from"
+            ):
                 ask()
-    foreign, refused = {**issue(), "tls_ca": tls["tls_ca"]}, "the node refuses this side's tls_certificate .*tls_ca"
+    foreign, refused = (
+        {**issue(), "tls_ca": tls["tls_ca"]},
+        "the node refuses this side's tls_certificate .*tls_ca",
+    )
     client = Client(group.bootstrap_servers, **patience, **foreign)
     with client, pytest.raises(CertificateRefused, match=refused):
         client.topics()
@@ -101,13 +113,17 @@ def test_commands_take_the_files_from_the_environment(
     assert "leader" in result.output.lower()
 
 
-def test_an_embedded_node_finds_its_peers(log_path: Path, tls: dict[str, str], until: Callable[..., None]) -> None:
+def test_an_embedded_node_finds_its_peers(
+    log_path: Path, tls: dict[str, str], until: Callable[..., None]
+) -> None:
     """Each of them wants to have led once, and then one leaves it to the other."""
     first, second = free_ports("127.0.0.1", 2, set())
     peers = f"n0-127.0.0.1:{first};n1-127.0.0.1:{second}"
     with (
         EmbeddedNode(log_path, peers, "n0", **SMALL, **tls) as node,
-        EmbeddedNode(log_path.with_name("other"), peers, "n1", preferred_leaders=["n0"], **SMALL, **tls),
+        EmbeddedNode(
+            log_path.with_name("other"), peers, "n1", preferred_leaders=["n0"], **SMALL, **tls
+        ),
     ):
         until(lambda: node.wait_for_leader() == "n0", "the preferred node to lead")
 
@@ -118,7 +134,9 @@ def test_a_group_whose_files_are_wrong_is_not_founded(log_path: Path, tls: dict[
     assert not log_path.exists()
 
 
-def test_a_group_is_ended_though_its_files_are_gone(group: EmbeddedGroup, tls: dict[str, str]) -> None:
+def test_a_group_is_ended_though_its_files_are_gone(
+    group: EmbeddedGroup, tls: dict[str, str]
+) -> None:
     Path(tls["tls_ca"]).unlink()
     pids = [node.pid for node in group.nodes.values()]
     assert None not in pids

@@ -1,4 +1,5 @@
-"""A file system whose flock says yes to everybody: two nodes on one store would destroy it, so none starts there."""
+"""A file system whose flock says yes to everybody: two nodes on one store would destroy it, so none
+starts there."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def hold(home: Path) -> None:
 
 
 def start_store(home: Path) -> None:
-    settings = StoreSettings(directory=home / "n0", node_id=N0, segment_bytes=1 << 20, index_file_bytes=3200)
+    settings = StoreSettings(
+        directory=home / "n0", node_id=N0, segment_bytes=1 << 20, index_file_bytes=3200
+    )
     open_settings(settings, RealDisk()).close()
 
 
@@ -54,7 +57,9 @@ TAKERS: dict[str, tuple[Callable[[Path], object], str]] = {
 def test_who_takes_a_lock_that_keeps_nobody_out_is_told(tmp_path, who):
     take, name = TAKERS[who]
     (tmp_path / "n0").mkdir()
-    with pytest.raises(PathError, match=f"{name}: two can hold the lock of this file at once.*local disk"):
+    with pytest.raises(
+        PathError, match=f"{name}: two can hold the lock of this file at once.*local disk"
+    ):
         take(tmp_path)
 
 

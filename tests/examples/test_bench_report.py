@@ -22,9 +22,18 @@ print(json.dumps(report.as_evidence("make bench", FLOORS)))
 
 
 @pytest.mark.parametrize(("worst", "ok"), [(150, "true"), (250, "false")])
-def test_a_benchmark_that_misses_a_floor_is_red_on_the_page_of_evidence(worst: int, ok: str) -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT.replace("WORST", str(worst))], cwd=TOP, capture_output=True,
-                          text=True, check=True)  # fmt: skip
+def test_a_benchmark_that_misses_a_floor_is_red_on_the_page_of_evidence(
+    worst: int, ok: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.replace("WORST", str(worst))],
+        cwd=TOP,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert f'"ok": {ok}' in done.stdout
     assert ('"problems": []' in done.stdout) is (ok == "true")
-    assert 'a steady append: longest time without an acknowledgement, ms", "102", "1"' in done.stdout
+    assert (
+        'a steady append: longest time without an acknowledgement, ms", "102", "1"' in done.stdout
+    )

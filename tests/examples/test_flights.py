@@ -22,7 +22,8 @@ def data(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("widen", [1, -1])
 def test_pieces_are_in_order_by_age_and_by_size(data: Any, tmp_path: Path, widen: int) -> None:
-    """Two pieces in one micro-batch are read by size; lines that grow or shrink must not turn that around."""
+    """Two pieces in one micro-batch are read by size; lines that grow or shrink must not turn that
+    around."""
     lines = [f"{n}," + "x" * (60 + widen * n // 200) for n in range(6_000)]
     data.write_pieces(lines, tmp_path / "inbox", 30)
     pieces = sorted((tmp_path / "inbox").iterdir())

@@ -1,4 +1,5 @@
-"""What `make kafka` says of its copies, on made-up ones. With a real Kafka it is run by hand, for it needs Maven."""
+"""What `make kafka` says of its copies, on made-up ones. With a real Kafka it is run by hand, for
+it needs Maven."""
 
 from __future__ import annotations
 
@@ -44,10 +45,14 @@ def test_a_record_that_is_lost_doubled_moved_or_changed_is_told(reconcile: Any) 
 def test_a_key_in_another_partition_is_told(reconcile: Any) -> None:
     assert reconcile.same_partitions("keys", [record(0), record(1)], [record(7)]).holds
     assert not reconcile.same_partitions("keys", [record(0)], [record(0, partition=1)]).holds
-    assert not reconcile.same_partitions("keys", [record(0), record(0, partition=1)], [record(0)]).holds
+    assert not reconcile.same_partitions(
+        "keys", [record(0), record(0, partition=1)], [record(0)]
+    ).holds
 
 
-def test_micro_batches_are_read_from_a_checkpoint_and_held_against_the_commits(reconcile: Any, tmp_path: Path) -> None:
+def test_micro_batches_are_read_from_a_checkpoint_and_held_against_the_commits(
+    reconcile: Any, tmp_path: Path
+) -> None:
     (tmp_path / "offsets").mkdir()
     (tmp_path / "metadata").write_text('{"id":"q"}')
     for number, ends in enumerate(({"0": 3, "1": 0}, {"0": 3, "1": 2}, {"0": 9, "1": 2})):
@@ -57,7 +62,9 @@ def test_micro_batches_are_read_from_a_checkpoint_and_held_against_the_commits(r
     read = reconcile.batches_read(tmp_path, "orders", {})
     assert read == {0: {0: (0, 3), 1: (0, 0)}, 1: {0: (3, 3), 1: (0, 2)}, 2: {0: (3, 9), 1: (2, 2)}}
     spans = [{0: (0, 3)}, {1: (0, 2)}, {0: (3, 9)}]
-    commits = [CommitState(10 + n, "spark/q", n, 0, {"orders": span}) for n, span in enumerate(spans)]
+    commits = [
+        CommitState(10 + n, "spark/q", n, 0, {"orders": span}) for n, span in enumerate(spans)
+    ]
     commits.append(CommitState(20, "spark/another", 0, 0, {"orders": {0: (9, 10)}}))
     written = reconcile.batches_written(commits, reconcile.query_id(tmp_path), "orders")
     assert reconcile.same_batches("batches", read, written).holds

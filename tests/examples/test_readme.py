@@ -1,4 +1,5 @@
-"""What README.md shows works as it stands, each snippet by itself, and once more in the same directory."""
+"""What README.md shows works as it stands, each snippet by itself, and once more in the same
+directory."""
 
 from __future__ import annotations
 
@@ -37,8 +38,11 @@ def snippet(word: str) -> str:
 
 
 def run(folder: Path, text: str) -> str:
-    """Run a snippet as a script, with what it takes for granted before it and its directories in ``folder``."""
-    before = (SESSION if "spark" in text and "SparkSession" not in text else "") + (FRAME if "df." in text else "")
+    """Run a snippet as a script, with what it takes for granted before it and its directories in
+    ``folder``."""
+    before = (SESSION if "spark" in text and "SparkSession" not in text else "") + (
+        FRAME if "df." in text else ""
+    )
     script = folder / "snippet.py"
     script.write_text(before + text.replace("/data/", f"{folder}/"))
     return out(folder, sys.executable, str(script))
@@ -46,8 +50,16 @@ def run(folder: Path, text: str) -> str:
 
 def out(folder: Path, *command: str) -> str:
     environ = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL,
-                          env=environ, check=False)  # fmt: skip
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        stdin=subprocess.DEVNULL,
+        env=environ,
+        check=False,
+    )
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done.stdout
 
@@ -63,7 +75,14 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def test_every_snippet_runs_twice_in_a_row_and_shows_what_it_says(folder: Path) -> None:
     for word, expected in SHOWS.items():
         if word == "rocketmq":
-            command = ("export", f"{folder}/rocketmq/store", "--format", "rocketmq", "-b", f"{folder}/log")
+            command = (
+                "export",
+                f"{folder}/rocketmq/store",
+                "--format",
+                "rocketmq",
+                "-b",
+                f"{folder}/log",
+            )
             (folder / "rocketmq").mkdir()
             out(folder, sys.executable, "-m", "dledger", *command, "--topic", "orders")
         for _ in range(2):

@@ -17,7 +17,9 @@ JARS = "DLEDGER_INTEROP"
 
 
 def _module(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"dledger_{name}", Path(__file__).parent / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(
+        f"dledger_{name}", Path(__file__).parent / f"{name}.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
@@ -38,12 +40,18 @@ def traffic() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def programs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Any]:
+def programs(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Any]:
     """Starts the real programs."""
     jars = os.environ.get(JARS)
     if not jars:
-        pytest.skip(f"needs the real RocketMQ: make interop (it sets {JARS} to the folder of its jars)")
-    started = request.getfixturevalue("real").Programs(Path(jars), tmp_path_factory.mktemp("programs"))
+        pytest.skip(
+            f"needs the real RocketMQ: make interop (it sets {JARS} to the folder of its jars)"
+        )
+    started = request.getfixturevalue("real").Programs(
+        Path(jars), tmp_path_factory.mktemp("programs")
+    )
     yield started
     started.stop()
 
@@ -58,11 +66,14 @@ def spark(programs: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[A
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {
-        "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF",
-        "spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "OFF",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.python.unix.domain.socket.enabled": "true",
-    }  # fmt: skip
+    }
     builder = SparkSession.builder.master("local[2]").appName("interop")
     for key, value in settings.items():
         builder = builder.config(key, value)

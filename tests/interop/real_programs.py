@@ -1,4 +1,5 @@
-"""The real Java programs, started and stopped: RocketMQ's name server, broker and clients, and a DLedger server.
+"""The real Java programs, started and stopped: RocketMQ's name server, broker and clients, and a
+DLedger server.
 
 All of them listen on loopback only, on ports that were free, with little memory and small files.
 """
@@ -23,7 +24,8 @@ SOURCES = Path(__file__).parent / "java"
 OPEN = (
     "-Djava.net.preferIPv4Stack=true", "-Drocketmq.client.logUseSlf4j=true",
     "--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
-    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED", "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
 )  # fmt: skip
 """Java 17 must be told to let the broker unmap its files."""
 SMALL = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -43,12 +45,18 @@ FILE_BYTES = 1 << 16
 BROKER = {
     "brokerClusterName": "interop", "brokerIP1": "127.0.0.1", "mappedFileSizeCommitLog": FILE_BYTES,
     "mappedFileSizeConsumeQueue": 2000, "maxHashSlotNum": 100, "maxIndexNum": 400,
-    "transactionCheckInterval": 3_600_000, "waitTimeMillsInSendQueue": 30_000, "osPageCacheBusyTimeOutMills": 30_000,
+    "transactionCheckInterval": 3_600_000, "waitTimeMillsInSendQueue": 30_000,
+    "osPageCacheBusyTimeOutMills": 30_000,
 }  # fmt: skip
 
 
-DEFAULTS = {"mappedFileSizeConsumeQueue": 6_000_000, "maxHashSlotNum": 5_000_000, "maxIndexNum": 20_000_000}
-"""Of a broker whose files, but for the commit log, are as large as they are without a word; they are mostly holes."""
+DEFAULTS = {
+    "mappedFileSizeConsumeQueue": 6_000_000,
+    "maxHashSlotNum": 5_000_000,
+    "maxIndexNum": 20_000_000,
+}
+"""Of a broker whose files, but for the commit log, are as large as they are without a word; they
+are mostly holes."""
 
 
 def eventually(what: str, ask: Callable[[], Any]) -> Any:
@@ -81,7 +89,12 @@ def _decoded(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def in_ledger_mode(self_id: str = "n0") -> dict[str, Any]:
     """Settings of a broker in DLedger mode, alone in its group."""
     peers = f"{self_id}-127.0.0.1:{free_port()}"
-    return {"enableDLegerCommitLog": "true", "dLegerGroup": "interop", "dLegerSelfId": self_id, "dLegerPeers": peers}
+    return {
+        "enableDLegerCommitLog": "true",
+        "dLegerGroup": "interop",
+        "dLegerSelfId": self_id,
+        "dLegerPeers": peers,
+    }
 
 
 class Running:
@@ -155,7 +168,9 @@ class Talker(Running):
 class Broker(Running):
     """A broker over a store; its clients know it as ``name``."""
 
-    def __init__(self, programs: Programs, name: str, store: Path, port: int, **settings: Any) -> None:
+    def __init__(
+        self, programs: Programs, name: str, store: Path, port: int, **settings: Any
+    ) -> None:
         self.name = name
         self.store = store
         self.port = port
@@ -163,12 +178,19 @@ class Broker(Running):
         self._programs = programs
         config = programs.folder / f"{name}.properties"
         lines = {
-            **BROKER, "brokerName": name, "listenPort": port, "namesrvAddr": programs.name_server,
-            "storePathRootDir": store, "storePathCommitLog": store / "commitlog", **settings,
-        }  # fmt: skip
+            **BROKER,
+            "brokerName": name,
+            "listenPort": port,
+            "namesrvAddr": programs.name_server,
+            "storePathRootDir": store,
+            "storePathCommitLog": store / "commitlog",
+            **settings,
+        }
         config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         log = programs.folder / f"{name}-{programs.number()}.log"
-        super().__init__(programs.java("org.apache.rocketmq.broker.BrokerStartup", "-c", str(config)), log)
+        super().__init__(
+            programs.java("org.apache.rocketmq.broker.BrokerStartup", "-c", str(config)), log
+        )
         try:
             self.printed("boot success")
         except BaseException:
@@ -195,36 +217,49 @@ class Client(Talker):
     def send(self, messages: Iterable[Mapping[str, Any]], do: str = "send", **more: Any) -> Any:
         """What the producer answers: a result for each message, for a batch one in all."""
         encoded = [
-            {**one, "body": base64.b64encode(one["body"]).decode(), "broker": self.broker.name} for one in messages
+            {**one, "body": base64.b64encode(one["body"]).decode(), "broker": self.broker.name}
+            for one in messages
         ]
         return self.ask(do, messages=encoded, **more)
 
     def pull(self, topic: str, queue: int, tags: str = "*") -> list[dict[str, Any]]:
-        """Every message of a queue that has these tags, by the names of `dledger.rocketmq.columns.commit_log.SCHEMA`;
-        times in milliseconds."""
-        return _decoded(self.ask("pull", broker=self.broker.name, topic=topic, queue=queue, tags=tags))
+        """Every message of a queue that has these tags, by the names of
+        `dledger.rocketmq.columns.commit_log.SCHEMA`; times in milliseconds."""
+        return _decoded(
+            self.ask("pull", broker=self.broker.name, topic=topic, queue=queue, tags=tags)
+        )
 
     def offset_at(self, topic: str, queue: int, time_ms: int) -> int:
         """Offset of the first message of a queue that was stored then or later."""
-        return int(self.ask("offset", broker=self.broker.name, topic=topic, queue=queue, time=time_ms))
+        return int(
+            self.ask("offset", broker=self.broker.name, topic=topic, queue=queue, time=time_ms)
+        )
 
     def query(self, topic: str, key: str) -> list[dict[str, Any]]:
         """The messages with a key, by the broker's index."""
         return _decoded(self.ask("query", topic=topic, key=key))
 
     def view(self, message_id: str) -> dict[str, Any]:
-        """The message with this id, by its place in the log: for topics that no consumer may pull."""
+        """The message with this id, by its place in the log: for topics that no consumer may
+        pull."""
         return _decoded([self.ask("view", id=message_id)])[0]
 
 
 class Ledger(Talker):
-    """A DLedger server, alone in its group; the node ``n0`` of a store, whose folder is ``store/dledger-n0``."""
+    """A DLedger server, alone in its group; the node ``n0`` of a store, whose folder is
+    ``store/dledger-n0``."""
 
-    def __init__(self, programs: Programs, store: Path, file_bytes: int = FILE_BYTES, **settings: Any) -> None:
+    def __init__(
+        self, programs: Programs, store: Path, file_bytes: int = FILE_BYTES, **settings: Any
+    ) -> None:
         config = {
-            "group": "interop", "selfId": "n0", "peers": f"n0-127.0.0.1:{free_port()}", "storeBaseDir": str(store),
-            "mappedFileSizeForEntryData": file_bytes, **settings,
-        }  # fmt: skip
+            "group": "interop",
+            "selfId": "n0",
+            "peers": f"n0-127.0.0.1:{free_port()}",
+            "storeBaseDir": str(store),
+            "mappedFileSizeForEntryData": file_bytes,
+            **settings,
+        }
         log = programs.folder / f"ledger-{programs.number()}.log"
         super().__init__(programs.java("Entries", json.dumps(config)), log)
         self.state = eventually("a leader", self._settled)
@@ -236,7 +271,12 @@ class Ledger(Talker):
     def entries(self) -> list[dict[str, Any]]:
         """Every entry, by the names of `dledger.rocketmq.columns.entries.ENTRY_SCHEMA`."""
         state = self.ask("state")
-        return _decoded([self.ask("get", index=index) for index in range(max(0, state["begin"]), state["end"] + 1)])
+        return _decoded(
+            [
+                self.ask("get", index=index)
+                for index in range(max(0, state["begin"]), state["end"] + 1)
+            ]
+        )
 
     def append(self, body: bytes) -> dict[str, Any]:
         answer: dict[str, Any] = self.ask("append", body=base64.b64encode(body).decode())
@@ -244,7 +284,8 @@ class Ledger(Talker):
 
 
 class Programs:
-    """Starts the programs out of a folder of jars; a name server runs from the first time on that it is needed."""
+    """Starts the programs out of a folder of jars; a name server runs from the first time on that
+    it is needed."""
 
     def __init__(self, jars: Path, folder: Path, flags: Sequence[str] = SMALL) -> None:
         """``flags``: of the virtual machines."""
@@ -259,8 +300,20 @@ class Programs:
         classes = folder / "classes"
         sources = [str(path) for path in sorted(SOURCES.glob("*.java"))]
         compiler = shutil.which("javac", path=os.pathsep.join([str(self._bin), os.environ["PATH"]]))
-        assert compiler is not None, "no javac; on Debian and Ubuntu: apt install openjdk-17-jdk-headless"
-        command = [compiler, "--release", "17", "-nowarn", "-cp", f"{jars}/*", "-d", str(classes), *sources]
+        assert compiler is not None, (
+            "no javac; on Debian and Ubuntu: apt install openjdk-17-jdk-headless"
+        )
+        command = [
+            compiler,
+            "--release",
+            "17",
+            "-nowarn",
+            "-cp",
+            f"{jars}/*",
+            "-d",
+            str(classes),
+            *sources,
+        ]
         subprocess.run(command, check=True)
         (folder / "conf").mkdir()
         for name in ("conf/logback_namesrv.xml", "conf/logback_broker.xml", "classes/logback.xml"):

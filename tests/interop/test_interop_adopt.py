@@ -1,4 +1,5 @@
-"""A real broker's plain store goes on inside a group of dledger, and from there inside a real broker again."""
+"""A real broker's plain store goes on inside a group of dledger, and from there inside a real
+broker again."""
 
 from __future__ import annotations
 
@@ -32,9 +33,22 @@ def run(*words: str) -> str:
 def serving(real: Any, programs: Any, node: Path) -> Iterator[Client]:
     """A node of dledger in a process of its own, and a client of it."""
     (port,) = free_ports("127.0.0.1", 1)
-    settings = ("commit_log=rocketmq", f"segment_bytes={real.FILE_BYTES}", f"max_body_bytes={real.FILE_BYTES // 2}",
-                f"index_file_bytes={INDEX_BYTES}")  # fmt: skip
-    command = [sys.executable, "-m", "dledger", "serve", "--self-id", "n0", "--peers", f"n0-127.0.0.1:{port}"]
+    settings = (
+        "commit_log=rocketmq",
+        f"segment_bytes={real.FILE_BYTES}",
+        f"max_body_bytes={real.FILE_BYTES // 2}",
+        f"index_file_bytes={INDEX_BYTES}",
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "dledger",
+        "serve",
+        "--self-id",
+        "n0",
+        "--peers",
+        f"n0-127.0.0.1:{port}",
+    ]
     command += ["--dir", str(node), *(word for one in settings for word in ("--set", one))]
     running = real.Running(command, programs.folder / f"node-{programs.number()}.log")
     try:
@@ -58,7 +72,9 @@ def queue(client: Client, topic: str, queue_id: int) -> list[Message]:
 
 
 @pytest.fixture(scope="module")
-def plain(programs: Any, real: Any, traffic: Any, tmp_path_factory: Any) -> tuple[Path, int, dict[Any, dict[str, Any]]]:
+def plain(
+    programs: Any, real: Any, traffic: Any, tmp_path_factory: Any
+) -> tuple[Path, int, dict[Any, dict[str, Any]]]:
     """A store that a broker wrote, its port, and what its consumer pulled."""
     store, port = tmp_path_factory.mktemp("adopted") / "store", real.free_port()
     broker = real.Broker(programs, "adopted", store, port)
@@ -66,9 +82,13 @@ def plain(programs: Any, real: Any, traffic: Any, tmp_path_factory: Any) -> tupl
         client = broker.client()
         try:
             traffic.send_all_kinds(client, 300)
-            real.eventually("the delayed messages", lambda: traffic.is_all_delivered(traffic.rows(store)))
+            real.eventually(
+                "the delayed messages", lambda: traffic.is_all_delivered(traffic.rows(store))
+            )
             ours = traffic.by_place(traffic.rows(store))
-            served = real.eventually("all to be pulled", lambda: traffic.served(client, ours, at_least=len(ours)))
+            served = real.eventually(
+                "all to be pulled", lambda: traffic.served(client, ours, at_least=len(ours))
+            )
         finally:
             client.stop()
     finally:
@@ -77,7 +97,11 @@ def plain(programs: Any, real: Any, traffic: Any, tmp_path_factory: Any) -> tupl
 
 
 def test_an_adopted_store_goes_over_the_border_and_back_to_a_broker(
-    plain: tuple[Path, int, dict[Any, dict[str, Any]]], programs: Any, real: Any, traffic: Any, tmp_path: Path
+    plain: tuple[Path, int, dict[Any, dict[str, Any]]],
+    programs: Any,
+    real: Any,
+    traffic: Any,
+    tmp_path: Path,
 ) -> None:
     store, port, old = plain
     adopted, out = tmp_path / "adopted", tmp_path / "store"
@@ -93,13 +117,16 @@ def test_an_adopted_store_goes_over_the_border_and_back_to_a_broker(
                 found = queue(client, topic, queue_id)
                 assert [(m.queue_offset, m.physical_offset, m.property_map()) for m in found] == [
                     (one["queue_offset"], one["physical_offset"], one["properties"])
-                    for place, one in sorted(old.items()) if place[:2] == (topic, queue_id)
-                ]  # fmt: skip
+                    for place, one in sorted(old.items())
+                    if place[:2] == (topic, queue_id)
+                ]
         (shared,) = client.query_message("orders", "packed3")[:1]
         assert client.view_message(shared.physical_offset) == shared
         for n in range(120):
             topic, queue_id = ("orders", "payments")[n % 2], n // 2 % 3 * (1 - n % 2)
-            put = client.put_message(topic, b"in the group %d " % n * 60, queue_id=queue_id, keys=[f"g{n}"], tags="new")
+            put = client.put_message(
+                topic, b"in the group %d " % n * 60, queue_id=queue_id, keys=[f"g{n}"], tags="new"
+            )
             assert put.queue_offset == ends[topic, queue_id]
             ends[topic, queue_id] += 1
     both = traffic.by_place(traffic.rows(adopted))
@@ -107,22 +134,43 @@ def test_an_adopted_store_goes_over_the_border_and_back_to_a_broker(
     traffic.assert_same({place: both[place] for place in old}, old)
 
     report = json.loads(
-        run("export", str(out), "--format", "dledger", "--node", str(adopted / "dledger-n0"), "--messages")
+        run(
+            "export",
+            str(out),
+            "--format",
+            "dledger",
+            "--node",
+            str(adopted / "dledger-n0"),
+            "--messages",
+        )
     )
     assert report["moved"] == 120
     exported = traffic.by_place(traffic.rows(out))
     traffic.assert_same({place: exported[place] for place in old}, old)
-    assert {place: one["body"] for place, one in exported.items()} == {p: one["body"] for p, one in both.items()}
+    assert {place: one["body"] for place, one in exported.items()} == {
+        p: one["body"] for p, one in both.items()
+    }
     broker = real.Broker(programs, "adopted", out, port, **real.DEFAULTS, **real.in_ledger_mode())
     try:
         client = broker.client()
         try:
-            served = real.eventually("all to be pulled", lambda: traffic.served(client, exported, len(exported)))
+            served = real.eventually(
+                "all to be pulled", lambda: traffic.served(client, exported, len(exported))
+            )
             traffic.assert_same(served, exported)
-            assert [one["body"] for one in client.query("orders", "g20")] == [exported_body(exported, "g20")]
+            assert [one["body"] for one in client.query("orders", "g20")] == [
+                exported_body(exported, "g20")
+            ]
             assert [one["body"] for one in client.query("orders", "packed3")]
-            client.send([{"topic": "orders", "queue": n % 3, "body": b"back %d" % n * 99} for n in range(60)])
-            again = real.eventually("the new ones", lambda: traffic.served(client, exported, len(exported) + 60))
+            client.send(
+                [
+                    {"topic": "orders", "queue": n % 3, "body": b"back %d" % n * 99}
+                    for n in range(60)
+                ]
+            )
+            again = real.eventually(
+                "the new ones", lambda: traffic.served(client, exported, len(exported) + 60)
+            )
         finally:
             client.stop()
     finally:
@@ -134,7 +182,11 @@ def test_an_adopted_store_goes_over_the_border_and_back_to_a_broker(
 
 
 def test_an_old_log_is_closed_as_the_real_broker_closes_it_and_is_refused_while_that_runs(
-    plain: tuple[Path, int, dict[Any, dict[str, Any]]], programs: Any, real: Any, traffic: Any, tmp_path: Path
+    plain: tuple[Path, int, dict[Any, dict[str, Any]]],
+    programs: Any,
+    real: Any,
+    traffic: Any,
+    tmp_path: Path,
 ) -> None:
     store, port, old = plain
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
@@ -143,7 +195,9 @@ def test_an_old_log_is_closed_as_the_real_broker_closes_it_and_is_refused_while_
     copy_store(store, theirs)
     broker = real.Broker(programs, "adopted", theirs, port, **real.in_ledger_mode("n7"))
     try:
-        refused = CliRunner().invoke(main, ["rocketmq", "adopt", str(theirs), *words], standalone_mode=False)
+        refused = CliRunner().invoke(
+            main, ["rocketmq", "adopt", str(theirs), *words], standalone_mode=False
+        )
         assert isinstance(refused.exception, PathError)
         assert "is in use: a broker" in str(refused.exception)
         (data,) = (theirs / "dledger-n7" / "data").iterdir()
@@ -153,7 +207,9 @@ def test_an_old_log_is_closed_as_the_real_broker_closes_it_and_is_refused_while_
     assert [path.name for path in logs[0]] == [path.name for path in logs[1]]
     assert [path.read_bytes() for path in logs[0]] == [path.read_bytes() for path in logs[1]]
     assert [path.name for path in (ours / "dledger-n0" / "data").iterdir()] == [data.name]
-    refused = CliRunner().invoke(main, ["rocketmq", "adopt", str(theirs), *words], standalone_mode=False)
+    refused = CliRunner().invoke(
+        main, ["rocketmq", "adopt", str(theirs), *words], standalone_mode=False
+    )
     assert "of a broker in DLedger mode" in str(refused.exception)
     traffic.assert_same(traffic.by_place(traffic.rows(ours)), old)
 

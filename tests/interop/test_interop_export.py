@@ -1,4 +1,5 @@
-"""What is exported here, a real broker opens, serves and goes on with, and a real DLedger reads to its end."""
+"""What is exported here, a real broker opens, serves and goes on with, and a real DLedger reads to
+its end."""
 
 from __future__ import annotations
 
@@ -24,31 +25,46 @@ PARTITIONS = 2
 def record(partition: int, n: int) -> dict[str, Any]:
     """A record, as the message that it becomes."""
     message = {
-        "topic": "orders", "queue_id": partition, "queue_offset": n, "keys": f"k{n} schlüssel-{n % 7}",
-        "body": b"%d-%d " % (partition, n) * (1 + n * 37 % 200), "born_timestamp": FIRST + 10 * n + partition,
+        "topic": "orders",
+        "queue_id": partition,
+        "queue_offset": n,
+        "keys": f"k{n} schlüssel-{n % 7}",
+        "body": b"%d-%d " % (partition, n) * (1 + n * 37 % 200),
+        "born_timestamp": FIRST + 10 * n + partition,
         "tags": ("new", "größe", "paid")[n % 3],
-    }  # fmt: skip
-    return {**message, "properties": {"KEYS": message["keys"], "TAGS": message["tags"], "größe": f"{n} 🚀"}}
+    }
+    return {
+        **message,
+        "properties": {"KEYS": message["keys"], "TAGS": message["tags"], "größe": f"{n} 🚀"},
+    }
 
 
 @pytest.fixture(scope="module")
 def group(tmp_path_factory: Any) -> Iterator[tuple[str, Path]]:
     """A group with a topic: its address, and the directory of its only node."""
     path = tmp_path_factory.mktemp("group") / "log"
-    with EmbeddedGroup(path, replicas=1, segment_bytes=16 << 20, index_file_bytes=1 << 20) as running:
+    with EmbeddedGroup(
+        path, replicas=1, segment_bytes=16 << 20, index_file_bytes=1 << 20
+    ) as running:
         with Client(running.bootstrap_servers) as client:
             client.create_topic("orders", PARTITIONS)
             for partition in range(PARTITIONS):
                 rows = [record(partition, n) for n in range(150)]
                 client.append(
-                    "orders", [row["body"] for row in rows], partition=partition,
+                    "orders",
+                    [row["body"] for row in rows],
+                    partition=partition,
                     keys=[row["keys"].encode() for row in rows],
                     headers=[
-                        [(name, value.encode()) for name, value in row["properties"].items() if name != "KEYS"]
+                        [
+                            (name, value.encode())
+                            for name, value in row["properties"].items()
+                            if name != "KEYS"
+                        ]
                         for row in rows
                     ],
                     timestamps=[1000 * row["born_timestamp"] for row in rows],
-                )  # fmt: skip
+                )
         yield running.bootstrap_servers, path / "n0"
 
 
@@ -59,9 +75,11 @@ def export(target: Path, *words: str) -> dict[str, Any]:
     return report
 
 
-def goes_on(real: Any, traffic: Any, programs: Any, store: Path, port: int, mode: str) -> dict[Any, dict[str, Any]]:
-    """All messages, as RocketMQ's consumer has pulled them from a broker over the store: those that were exported, and
-    some that were sent to it. The same are read here."""
+def goes_on(
+    real: Any, traffic: Any, programs: Any, store: Path, port: int, mode: str
+) -> dict[Any, dict[str, Any]]:
+    """All messages, as RocketMQ's consumer has pulled them from a broker over the store: those that
+    were exported, and some that were sent to it. The same are read here."""
     settings = real.in_ledger_mode() if mode == "dledger" else {}
     exported = traffic.by_place(traffic.rows(store))
     broker = real.Broker(programs, store.parent.name, store, port, **real.DEFAULTS, **settings)
@@ -70,9 +88,14 @@ def goes_on(real: Any, traffic: Any, programs: Any, store: Path, port: int, mode
         try:
             traffic.assert_same(exported, traffic.pulled(client, exported))
             assert_found(client, list(exported.values()))
-            new = [{"topic": "orders", "queue": n % 2, "body": b"new %d" % n * 500, "keys": "new"} for n in range(60)]
+            new = [
+                {"topic": "orders", "queue": n % 2, "body": b"new %d" % n * 500, "keys": "new"}
+                for n in range(60)
+            ]
             client.send(new)
-            served = real.eventually("the new ones", lambda: traffic.served(client, exported, len(exported) + len(new)))
+            served = real.eventually(
+                "the new ones", lambda: traffic.served(client, exported, len(exported) + len(new))
+            )
         finally:
             client.stop()
     finally:
@@ -83,8 +106,11 @@ def goes_on(real: Any, traffic: Any, programs: Any, store: Path, port: int, mode
 
 
 def assert_found(client: Any, exported: list[dict[str, Any]]) -> None:
-    """The broker finds messages by key, which takes the index, by tag, whose code is in the queue, and by time."""
-    assert client.query("orders", "k21") == [one for one in exported if "k21" in one["keys"].split(" ")]
+    """The broker finds messages by key, which takes the index, by tag, whose code is in the queue,
+    and by time."""
+    assert client.query("orders", "k21") == [
+        one for one in exported if "k21" in one["keys"].split(" ")
+    ]
     queue = [one for one in exported if one["queue_id"] == 0]
     assert client.pull("orders", 0, "größe") == [one for one in queue if one["tags"] == "größe"]
     middle = queue[len(queue) // 2]
@@ -96,7 +122,16 @@ def test_a_broker_opens_an_exported_topic_and_its_consumer_pulls_every_record(
     group: tuple[str, Path], programs: Any, real: Any, traffic: Any, tmp_path: Path, mode: str
 ) -> None:
     port, store = real.free_port(), tmp_path / "store"
-    words = ("--format", mode, "-b", group[0], "--topic", "orders", "--file-size", str(real.FILE_BYTES))
+    words = (
+        "--format",
+        mode,
+        "-b",
+        group[0],
+        "--topic",
+        "orders",
+        "--file-size",
+        str(real.FILE_BYTES),
+    )
     assert export(store, *words, "--broker", f"127.0.0.1:{port}")["messages"] == 300
     served = goes_on(real, traffic, programs, store, port, mode)
     for partition in range(PARTITIONS):
@@ -114,12 +149,18 @@ def test_a_broker_opens_an_export_whose_queues_begin_above_zero(
     host, begins = Host.of("127.0.0.1", port), {0: 1000, 1: 0}
     messages = [
         Message(
-            "orders", b"%d" % n * 400, f"KEYS\x01k{n}\x02TAGS\x01größe", queue_id=n % 2,
-            queue_offset=begins[n % 2] + n // 2, born_timestamp=FIRST, born_host=host, store_timestamp=FIRST + n,
+            "orders",
+            b"%d" % n * 400,
+            f"KEYS\x01k{n}\x02TAGS\x01größe",
+            queue_id=n % 2,
+            queue_offset=begins[n % 2] + n // 2,
+            born_timestamp=FIRST,
+            born_host=host,
+            store_timestamp=FIRST + n,
             store_host=host,
         )
         for n in range(300)
-    ]  # fmt: skip
+    ]
     made: PlainExport | LedgerExport = (
         LedgerExport(store, "n0", "orders", begins, real.FILE_BYTES)
         if mode == "dledger"
@@ -129,14 +170,20 @@ def test_a_broker_opens_an_export_whose_queues_begin_above_zero(
     made.close()
     served = goes_on(real, traffic, programs, store, port, mode)
     assert sorted(place[2] for place in served if place[1] == 0) == list(range(1000, 1180))
-    assert {place: message["body"] for place, message in served.items() if message["keys"] != "new"} == {
-        ("orders", one.queue_id, one.queue_offset): one.body for one in messages
-    }
+    assert {
+        place: message["body"] for place, message in served.items() if message["keys"] != "new"
+    } == {("orders", one.queue_id, one.queue_offset): one.body for one in messages}
 
 
 @pytest.mark.parametrize("what", ["topic", "node"])
 def test_a_ledger_server_reads_every_exported_entry_and_appends_behind_them(
-    group: tuple[str, Path], stopped: Path, programs: Any, real: Any, traffic: Any, tmp_path: Path, what: str
+    group: tuple[str, Path],
+    stopped: Path,
+    programs: Any,
+    real: Any,
+    traffic: Any,
+    tmp_path: Path,
+    what: str,
 ) -> None:
     store = tmp_path / "store"
     words = ("-b", group[0], "--topic", "orders") if what == "topic" else ("--node", str(stopped))
@@ -159,7 +206,9 @@ def stopped(tmp_path: Path) -> Path:
     """The directory of a node that has three records of very different sizes, and does not run."""
     path = tmp_path / "log"
     with (
-        EmbeddedGroup(path, replicas=1, segment_bytes=16 << 20, index_file_bytes=1 << 20) as running,
+        EmbeddedGroup(
+            path, replicas=1, segment_bytes=16 << 20, index_file_bytes=1 << 20
+        ) as running,
         Client(running.bootstrap_servers) as client,
     ):
         client.create_topic("t")

@@ -1,4 +1,5 @@
-"""Real brokers at the other end of RocketMQ's master-slave protocol: as slave of one here, and as its master."""
+"""Real brokers at the other end of RocketMQ's master-slave protocol: as slave of one here, and as
+its master."""
 
 from __future__ import annotations
 
@@ -26,11 +27,17 @@ HOST = Host.of("127.0.0.1", 10911)
 
 @pytest.fixture
 def start(programs: Any, real: Any) -> Iterator[Callable[..., Any]]:
-    """Starts ``dledger rocketmq`` with these words over stores of small files; stops what still runs."""
+    """Starts ``dledger rocketmq`` with these words over stores of small files; stops what still
+    runs."""
     running = []
 
     def started(*words: str) -> Any:
-        sizes = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "maxHashSlotNum", "maxIndexNum")
+        sizes = (
+            "mappedFileSizeCommitLog",
+            "mappedFileSizeConsumeQueue",
+            "maxHashSlotNum",
+            "maxIndexNum",
+        )
         settings = [word for name in sizes for word in ("--set", f"{name}={real.BROKER[name]}")]
         command = [sys.executable, "-m", "dledger", "rocketmq", *words, *settings]
         running.append(real.Running(command, programs.folder / f"dledger-{programs.number()}.log"))
@@ -44,12 +51,23 @@ def start(programs: Any, real: Any) -> Iterator[Callable[..., Any]]:
 
 def put(real: Any, store: Path, count: int) -> None:
     """Messages into a store, which is made if there is none."""
-    sizes = {"units_in_file": real.BROKER["mappedFileSizeConsumeQueue"] // 20, "index_slots": 100, "index_units": 400}
+    sizes = {
+        "units_in_file": real.BROKER["mappedFileSizeConsumeQueue"] // 20,
+        "index_slots": 100,
+        "index_units": 400,
+    }
     with MessageStore(store, file_size=real.FILE_BYTES, **sizes) as opened:
         opened.topics.put(TopicConfig("orders", 2))
         first = sum(opened.log.next_offsets.values())
         opened.put_messages(
-            Message("orders", b"%d" % n * 300, f"KEYS\x01k{n}", queue_id=n % 2, born_host=HOST, store_host=HOST)
+            Message(
+                "orders",
+                b"%d" % n * 300,
+                f"KEYS\x01k{n}",
+                queue_id=n % 2,
+                born_host=HOST,
+                store_host=HOST,
+            )
             for n in range(first, first + count)
         )
 
@@ -62,7 +80,9 @@ def log_of(store: Path) -> dict[str, bytes]:
 
 @contextmanager
 def broker_over(real: Any, programs: Any, store: Path, **settings: Any) -> Iterator[Any]:
-    broker = real.Broker(programs, store.parent.name + store.name, store, real.free_port(), **settings)
+    broker = real.Broker(
+        programs, store.parent.name + store.name, store, real.free_port(), **settings
+    )
     try:
         yield broker
     finally:
@@ -85,7 +105,9 @@ def assert_serves(real: Any, traffic: Any, programs: Any, store: Path) -> None:
         for topic in {topic for topic, _, _ in ours} - {"SCHEDULE_TOPIC_XXXX", *traffic.HIDDEN}:
             client.create_topic(topic, 4)
         theirs = traffic.pulled(client, (place for place in ours if place[0] not in traffic.HIDDEN))
-    traffic.assert_same({place: one for place, one in ours.items() if place[0] not in traffic.HIDDEN}, theirs)
+    traffic.assert_same(
+        {place: one for place, one in ours.items() if place[0] not in traffic.HIDDEN}, theirs
+    )
 
 
 @pytest.mark.parametrize("begin", ["empty", "in the middle"])
@@ -108,7 +130,9 @@ def test_a_real_slave_follows_a_store_served_here_and_has_the_same_log(
     served.printed("listening on")
     settings = {"brokerRole": "SLAVE", "brokerId": 1, "haMasterAddress": f"127.0.0.1:{port}"}
     with broker_over(real, programs, slave, **settings):
-        real.eventually("the slave to catch up", lambda: served.alive() and log_of(slave) == expected)
+        real.eventually(
+            "the slave to catch up", lambda: served.alive() and log_of(slave) == expected
+        )
     served.stop()
     assert log_of(slave) == expected
     assert_serves(real, traffic, programs, slave)
@@ -119,18 +143,29 @@ def test_a_sync_master_counts_a_follower_and_spark_shows_each_message_of_it_with
     programs: Any, real: Any, traffic: Any, start: Callable[..., Any], tmp_path: Path, spark: Any
 ) -> None:
     master, store = tmp_path / "master", tmp_path / "follower"
-    with broker_over(real, programs, master, brokerRole="SYNC_MASTER") as broker, client_of(broker) as client:
+    with (
+        broker_over(real, programs, master, brokerRole="SYNC_MASTER") as broker,
+        client_of(broker) as client,
+    ):
         client.create_topic("live", 1)
         assert send(client, "alone") == "SLAVE_NOT_AVAILABLE"
         follower = start("follow", f"127.0.0.1:{broker.port + 1}", "--store", str(store))
-        real.eventually("the follower's acknowledgement", lambda: follower.alive() and send(client, "?") == "SEND_OK")
+        real.eventually(
+            "the follower's acknowledgement",
+            lambda: follower.alive() and send(client, "?") == "SEND_OK",
+        )
         with Shown(spark, store, tmp_path) as shown:
-            real.eventually("the stream to run", lambda: send(client, "first") and "first" in shown.times)
+            real.eventually(
+                "the stream to run", lambda: send(client, "first") and "first" in shown.times
+            )
             late = []
             for n in range(30):
                 sent = time.monotonic()
                 assert send(client, f"live{n}") == "SEND_OK"
-                late.append(real.eventually("the message", lambda n=n: shown.times.get(f"live{n}", 0)) - sent)
+                late.append(
+                    real.eventually("the message", lambda n=n: shown.times.get(f"live{n}", 0))
+                    - sent
+                )
             logger.info("shown after %s s", [round(one, 3) for one in sorted(late)])
             assert statistics.median(late) < 2  # each one on a machine that has nothing else to do
         for topic, queues in traffic.TOPICS.items():
@@ -156,7 +191,9 @@ class Shown:
     def __init__(self, spark: Any, store: Path, folder: Path) -> None:
         self.times: dict[str, float] = {}
         self._lock = threading.Lock()
-        frame = spark.readStream.format("dledger").options(layout="rocketmq", startingOffsets="earliest")
+        frame = spark.readStream.format("dledger").options(
+            layout="rocketmq", startingOffsets="earliest"
+        )
         writer = frame.load(str(store)).select("keys").writeStream.foreachBatch(self._note)
         self._query = writer.option("checkpointLocation", str(folder / "checkpoint")).start()
 

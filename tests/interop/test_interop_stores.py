@@ -1,4 +1,5 @@
-"""What a real broker writes, in each of its three forms, is read here as its own consumer pulls it."""
+"""What a real broker writes, in each of its three forms, is read here as its own consumer pulls
+it."""
 
 from __future__ import annotations
 
@@ -38,10 +39,14 @@ def write(programs: Any, real: Any, traffic: Any) -> Callable[..., Written]:
                     while not sent.done():
                         tail.look()
                     sent.result()
-                real.eventually("the delayed messages", lambda: traffic.is_all_delivered(traffic.rows(path)))
+                real.eventually(
+                    "the delayed messages", lambda: traffic.is_all_delivered(traffic.rows(path))
+                )
                 ours = traffic.by_place(traffic.rows(path))
                 real.eventually("the stream to show all", lambda: tail.look() >= len(ours))
-                served = real.eventually("all to be pulled", lambda: traffic.served(client, ours, at_least=len(ours)))
+                served = real.eventually(
+                    "all to be pulled", lambda: traffic.served(client, ours, at_least=len(ours))
+                )
                 traffic.assert_same(ours, served)  # while the broker runs
             finally:
                 client.stop()
@@ -61,7 +66,9 @@ def plain(write: Callable[..., Written], real: Any, tmp_path_factory: Any) -> Wr
 @pytest.fixture(scope="module")
 def ledger(write: Callable[..., Written], real: Any, tmp_path_factory: Any) -> Written:
     """A store of DLedger mode."""
-    return write(tmp_path_factory.mktemp("ledger") / "store", real.free_port(), 200, **real.in_ledger_mode())
+    return write(
+        tmp_path_factory.mktemp("ledger") / "store", real.free_port(), 200, **real.in_ledger_mode()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -81,15 +88,24 @@ def assert_read_alike(traffic: Any, written: Written, path: Path, forms: list[st
 def test_a_plain_store_is_read_as_its_consumer_pulls_it(plain: Written, traffic: Any) -> None:
     assert_read_alike(traffic, plain, plain.path / "commitlog", ["commitlog"])
     kinds = {(one["sys_flag"] & 0xC, one["sys_flag"] >> 8 & 3) for one in plain.served.values()}
-    assert kinds >= {(0, 0), (8, 0), (0, 1), (0, 2), (0, 3)}  # committed ones; packed by LZ4, ZSTD and zlib
-    assert {topic for topic, _, _ in plain.served} == {*traffic.TOPICS, *traffic.HIDDEN, "SCHEDULE_TOPIC_XXXX"}
+    # committed ones; packed by LZ4, ZSTD and zlib
+    assert kinds >= {(0, 0), (8, 0), (0, 1), (0, 2), (0, 3)}
+    assert {topic for topic, _, _ in plain.served} == {
+        *traffic.TOPICS,
+        *traffic.HIDDEN,
+        "SCHEDULE_TOPIC_XXXX",
+    }
 
 
-def test_a_store_of_ledger_mode_is_read_as_its_consumer_pulls_it(ledger: Written, traffic: Any) -> None:
+def test_a_store_of_ledger_mode_is_read_as_its_consumer_pulls_it(
+    ledger: Written, traffic: Any
+) -> None:
     assert_read_alike(traffic, ledger, ledger.path, ["dledger"])
 
 
-def test_an_upgraded_store_is_read_as_its_consumer_pulls_it(upgraded: Written, traffic: Any) -> None:
+def test_an_upgraded_store_is_read_as_its_consumer_pulls_it(
+    upgraded: Written, traffic: Any
+) -> None:
     assert_read_alike(traffic, upgraded, upgraded.path, ["commitlog", "dledger"])
 
 
@@ -124,12 +140,16 @@ def test_a_store_whose_broker_was_killed_is_read_as_the_broker_serves_it_when_it
             client.kill()
     ours = traffic.by_place(traffic.rows(store))
     assert 300 < len(ours) < 4000
-    traffic.assert_same(traffic.by_place(tail.rows), {place: ours[place] for place in traffic.by_place(tail.rows)})
+    traffic.assert_same(
+        traffic.by_place(tail.rows), {place: ours[place] for place in traffic.by_place(tail.rows)}
+    )
     broker = real.Broker(programs, "killed", store, port)
     try:
         client = broker.client()
         try:
-            served = real.eventually("all to be pulled", lambda: traffic.served(client, ours, at_least=len(ours)))
+            served = real.eventually(
+                "all to be pulled", lambda: traffic.served(client, ours, at_least=len(ours))
+            )
         finally:
             client.stop()
     finally:
@@ -149,8 +169,17 @@ def test_entries_are_read_as_a_ledger_server_gets_them(
 
 
 @pytest.mark.spark
-def test_spark_shows_an_upgraded_store_as_its_consumer_pulls_it(upgraded: Written, traffic: Any, spark: Any) -> None:
-    table = spark.read.format("dledger").options(layout="rocketmq", minPartitions="7").load(str(upgraded.path))
-    rows = [{traffic.snake_case(name): value for name, value in row.asDict().items()} for row in table.collect()]
+def test_spark_shows_an_upgraded_store_as_its_consumer_pulls_it(
+    upgraded: Written, traffic: Any, spark: Any
+) -> None:
+    table = (
+        spark.read.format("dledger")
+        .options(layout="rocketmq", minPartitions="7")
+        .load(str(upgraded.path))
+    )
+    rows = [
+        {traffic.snake_case(name): value for name, value in row.asDict().items()}
+        for row in table.collect()
+    ]
     found = [traffic.comparable({name: row[name] for name in traffic.PULLED}) for row in rows]
     traffic.assert_same(traffic.by_place(found), upgraded.served)

@@ -1,4 +1,5 @@
-"""Messages of every kind for a real broker, and the comparison of what it serves with what is read here."""
+"""Messages of every kind for a real broker, and the comparison of what it serves with what is read
+here."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ TOPICS = {"orders": 3, "payments": 1, "shop%A-b_9": 2}
 HIDDEN = ("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC")
 """Where a broker keeps transactions; it lets no consumer pull from these."""
 PULLED = (
-    "topic", "queue_id", "queue_offset", "physical_offset", "message_id", "unique_key", "keys", "tags", "body",
-    "properties", "born_timestamp", "born_host", "store_timestamp", "store_host", "flag", "sys_flag",
-    "reconsume_times", "prepared_transaction_offset", "body_crc", "stored_size",
+    "topic", "queue_id", "queue_offset", "physical_offset", "message_id", "unique_key", "keys",
+    "tags", "body", "properties", "born_timestamp", "born_host", "store_timestamp", "store_host",
+    "flag", "sys_flag", "reconsume_times", "prepared_transaction_offset", "body_crc", "stored_size",
 )  # fmt: skip
 """What a consumer has of a message: all columns but three, of which a consumer does not know."""
 ENTRY = ("entry_index", "term", "position", "size", "body")
@@ -28,7 +29,8 @@ Place = tuple[str, int, int]
 
 
 def plain(count: int, first: int = 0) -> list[dict[str, Any]]:
-    """Ordinary messages over all queues, of sizes that end files in many ways; with odd keys, tags and properties."""
+    """Ordinary messages over all queues, of sizes that end files in many ways; with odd keys, tags
+    and properties."""
     queues = [(topic, queue) for topic, number in TOPICS.items() for queue in range(number)]
     messages = []
     for n in range(first, first + count):
@@ -38,10 +40,15 @@ def plain(count: int, first: int = 0) -> list[dict[str, Any]]:
             "queue": queue,
             "body": bytes((n + i) & 255 for i in range(1 + n * 97 % 2000)),
         }
-        message |= ({}, {"keys": f"k{n}"}, {"keys": f"k{n} shared schlüssel-{n}"}, {"keys": ""})[n % 4]
+        message |= ({}, {"keys": f"k{n}"}, {"keys": f"k{n} shared schlüssel-{n}"}, {"keys": ""})[
+            n % 4
+        ]
         message |= ({}, {"tags": f"t{n % 5}"}, {"tags": "größe"})[n % 3]
         if n % 5 == 0:
-            message |= {"properties": {"日本": "🚀 value", "a": "1", "long": "x" * (n % 700 + 1)}, "flag": n - 50}
+            message |= {
+                "properties": {"日本": "🚀 value", "a": "1", "long": "x" * (n % 700 + 1)},
+                "flag": n - 50,
+            }
         messages.append(message)
     return messages
 
@@ -49,7 +56,12 @@ def plain(count: int, first: int = 0) -> list[dict[str, Any]]:
 def packable() -> list[dict[str, Any]]:
     """Bodies that a producer packs, for each of its ways to pack."""
     return [
-        {"topic": "orders", "queue": n % 3, "body": b"packed %d " % n * (500 + 700 * n), "keys": f"packed{n}"}
+        {
+            "topic": "orders",
+            "queue": n % 3,
+            "body": b"packed %d " % n * (500 + 700 * n),
+            "keys": f"packed{n}",
+        }
         for n in range(6)
     ]
 
@@ -57,13 +69,20 @@ def packable() -> list[dict[str, Any]]:
 def batch(count: int = 20) -> list[dict[str, Any]]:
     """Messages of one batch: of one topic and queue."""
     return [
-        {"topic": "orders", "queue": 1, "body": b"of a batch %d" % n, "keys": f"batch{n}", "tags": "many"}
+        {
+            "topic": "orders",
+            "queue": 1,
+            "body": b"of a batch %d" % n,
+            "keys": f"batch{n}",
+            "tags": "many",
+        }
         for n in range(count)
     ]
 
 
 def send_all_kinds(client: Any, count: int) -> None:
-    """Messages of every kind that the client knows; returns once the delayed one has been delivered."""
+    """Messages of every kind that the client knows; returns once the delayed one has been
+    delivered."""
     for topic, queues in TOPICS.items():
         client.create_topic(topic, queues)
     client.send(plain(count))
@@ -72,7 +91,10 @@ def send_all_kinds(client: Any, count: int) -> None:
     client.send(batch(), do="batch")
     for outcome in ("COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOW"):
         client.send(
-            [{"topic": "payments", "body": b"half: " + outcome.encode(), "keys": f"half{n}"} for n in range(3)],
+            [
+                {"topic": "payments", "body": b"half: " + outcome.encode(), "keys": f"half{n}"}
+                for n in range(3)
+            ],
             do="transaction",
             outcome=outcome,
         )
@@ -82,7 +104,8 @@ def send_all_kinds(client: Any, count: int) -> None:
 def is_all_delivered(messages: Iterable[dict[str, Any]]) -> bool:
     """Whether each delayed message has come back under its own topic."""
     delivered = [one["topic"] in TOPICS for one in messages if one["keys"] == "later"]
-    return bool(delivered) and 2 * sum(delivered) == len(delivered)  # one of two stays under the broker's own topic
+    # one of two stays under the broker's own topic
+    return bool(delivered) and 2 * sum(delivered) == len(delivered)
 
 
 def opened(path: Path | str, layout: str = "rocketmq") -> Store:
@@ -91,7 +114,8 @@ def opened(path: Path | str, layout: str = "rocketmq") -> Store:
 
 
 def rows(path: Path | Store, most: int = 1 << 40) -> list[dict[str, Any]]:
-    """Every message of a store, in the log's order, as a consumer has it; there must be no damage."""
+    """Every message of a store, in the log's order, as a consumer has it; there must be no
+    damage."""
     store = path if isinstance(path, Store) else opened(path)
     plan = plan_store(store)
     assert not plan.faults
@@ -101,7 +125,11 @@ def rows(path: Path | Store, most: int = 1 << 40) -> list[dict[str, Any]]:
 def entries(path: Path) -> list[dict[str, Any]]:
     """Every entry of a node of DLedger."""
     store = opened(path, "dledger")
-    read = [batch for one in plan_store(store).ranges for batch in read_range(store.storage, store.layout, one, ENTRY)]
+    read = [
+        batch
+        for one in plan_store(store).ranges
+        for batch in read_range(store.storage, store.layout, one, ENTRY)
+    ]
     assert not any(batch.damage for batch in read)
     return [row for batch in read if batch.rows is not None for row in batch.rows.to_pylist()]
 
@@ -118,7 +146,9 @@ def _read(store: Store, ranges: Iterable[FileRange]) -> list[dict[str, Any]]:
 
 def comparable(row: dict[str, Any]) -> dict[str, Any]:
     """With times in milliseconds, as a consumer has them."""
-    times = {name: round(row[name].timestamp() * 1000) for name in ("born_timestamp", "store_timestamp")}
+    times = {
+        name: round(row[name].timestamp() * 1000) for name in ("born_timestamp", "store_timestamp")
+    }
     return {**row, **times, "properties": dict(row["properties"])}
 
 
@@ -169,11 +199,16 @@ def pulled(client: Any, like: Iterable[Place]) -> dict[Place, dict[str, Any]]:
     return by_place(one for topic, queue in queues for one in client.pull(topic, queue))
 
 
-def served(client: Any, ours: dict[Place, dict[str, Any]], at_least: int) -> dict[Place, dict[str, Any]] | None:
-    """Every message that a consumer pulls from the queues of these, and of what it may not pull, each that it
-    looks up; None while there are too few, because a broker's queues follow its log."""
+def served(
+    client: Any, ours: dict[Place, dict[str, Any]], at_least: int
+) -> dict[Place, dict[str, Any]] | None:
+    """Every message that a consumer pulls from the queues of these, and of what it may not pull,
+    each that it looks up; None while there are too few, because a broker's queues follow its
+    log."""
     found = pulled(client, (place for place in ours if place[0] not in HIDDEN))
-    found |= by_place(client.view(one["message_id"]) for one in ours.values() if one["topic"] in HIDDEN)
+    found |= by_place(
+        client.view(one["message_id"]) for one in ours.values() if one["topic"] in HIDDEN
+    )
     return found if len(found) >= at_least else None
 
 

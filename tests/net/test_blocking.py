@@ -77,9 +77,14 @@ def test_answer_with_a_large_payload_comes_whole(serve: Callable[[Script], str])
         code=Code.SUCCESS, batches=(FetchedBatch(base_offset=0, count=1, size=len(body), crc=0),)
     )
     connection = BlockingConnection(
-        serve(lambda sock: answer(sock, (HELLO, []), (fetched, [body]))), Greeting(Introduction()), FrameLimits(), 10
+        serve(lambda sock: answer(sock, (HELLO, []), (fetched, [body]))),
+        Greeting(Introduction()),
+        FrameLimits(),
+        10,
     )
-    found, payload = connection.ask(FetchRequest(topic_id=1, partition=0, start_offset=0), (), soon())
+    found, payload = connection.ask(
+        FetchRequest(topic_id=1, partition=0, start_offset=0), (), soon()
+    )
     assert found == fetched
     assert payload == body
     assert connection.welcome.group == "g"
@@ -107,7 +112,9 @@ def test_request_with_many_large_pieces_leaves_whole(serve: Callable[[Script], s
 def test_answers_in_one_piece_come_one_by_one(serve: Callable[[Script], str]) -> None:
     def script(sock: socket.socket) -> None:
         answer(sock, (HELLO, []))
-        both = [b"".join(encode(StatusResponse(code=Code.SUCCESS, status={"n": n}), n)) for n in (2, 3)]
+        both = [
+            b"".join(encode(StatusResponse(code=Code.SUCCESS, status={"n": n}), n)) for n in (2, 3)
+        ]
         sock.recv(1)
         sock.sendall(b"".join(both))
         sock.recv(65536)
@@ -118,7 +125,9 @@ def test_answers_in_one_piece_come_one_by_one(serve: Callable[[Script], str]) ->
     connection.close()
 
 
-def test_silence_and_a_closed_connection_are_lost_after_sending(serve: Callable[[Script], str]) -> None:
+def test_silence_and_a_closed_connection_are_lost_after_sending(
+    serve: Callable[[Script], str],
+) -> None:
     done = threading.Event()
 
     def script(sock: socket.socket) -> None:
@@ -151,13 +160,20 @@ def test_answer_to_another_question_is_never_taken(serve: Callable[[Script], str
     connection.close()
 
 
-def test_garbage_and_nobody_are_unavailable_and_another_group_is_said(serve: Callable[[Script], str]) -> None:
+def test_garbage_and_nobody_are_unavailable_and_another_group_is_said(
+    serve: Callable[[Script], str],
+) -> None:
     garbage = serve(lambda sock: sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
     with pytest.raises(Unavailable, match="starts with"):
         BlockingConnection(garbage, Greeting(Introduction()), FrameLimits(), 10)
     refusal = HelloResponse(code=Code.UNKNOWN_GROUP, message="group is 'other'")
     with pytest.raises(WrongGroup, match="other"):
-        BlockingConnection(serve(lambda sock: answer(sock, (refusal, []))), Greeting(Introduction()), FrameLimits(), 10)
+        BlockingConnection(
+            serve(lambda sock: answer(sock, (refusal, []))),
+            Greeting(Introduction()),
+            FrameLimits(),
+            10,
+        )
     with pytest.raises(Unavailable, match="127"):
         BlockingConnection("127.0.0.1:1", Greeting(Introduction()), FrameLimits(), 10)
 
@@ -166,7 +182,8 @@ SECRET = Secret(b"k" * 32)
 
 
 def gatekeeper(last_word: HelloResponse, said: list[Any]) -> Script:
-    """A node that wants the secret, and says its last word only when the request behind the proof is there."""
+    """A node that wants the secret, and says its last word only when the request behind the proof
+    is there."""
 
     def script(sock: socket.socket) -> None:
         reader = FrameReader(FrameLimits())
@@ -194,7 +211,9 @@ def test_a_request_follows_the_proof_at_once_where_a_refusal_has_somewhere_to_go
     greeting = Greeting(Introduction(), secret=lambda answer: SECRET)
     refused: list[bool] = []
     address = serve(gatekeeper(HELLO, said))
-    connection = BlockingConnection(address, greeting, FrameLimits(), 10, on_refusal=lambda: refused.append(True))
+    connection = BlockingConnection(
+        address, greeting, FrameLimits(), 10, on_refusal=lambda: refused.append(True)
+    )
     assert connection.welcome.group == "g"
     assert not connection.usable, "the last word is still to come"
     assert connection.ask(StatusRequest(), (), soon())[0].status == {"up": 1}
@@ -203,12 +222,16 @@ def test_a_request_follows_the_proof_at_once_where_a_refusal_has_somewhere_to_go
     connection.close()
 
 
-def test_a_refused_proof_loses_the_request_behind_it_which_nobody_has_taken(serve: Callable[[Script], str]) -> None:
+def test_a_refused_proof_loses_the_request_behind_it_which_nobody_has_taken(
+    serve: Callable[[Script], str],
+) -> None:
     refusal = HelloResponse(code=Code.ACCESS_DENIED, message="another secret", group="g")
     greeting = Greeting(Introduction(), secret=lambda answer: SECRET)
     refused: list[bool] = []
     address = serve(gatekeeper(refusal, []))
-    connection = BlockingConnection(address, greeting, FrameLimits(), 10, on_refusal=lambda: refused.append(True))
+    connection = BlockingConnection(
+        address, greeting, FrameLimits(), 10, on_refusal=lambda: refused.append(True)
+    )
     with pytest.raises(Lost, match="another secret") as lost:
         connection.ask(StatusRequest(), (), soon())
     assert (lost.value.sent, refused) == (False, [True])

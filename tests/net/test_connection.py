@@ -22,7 +22,12 @@ from dledger.net.connections.handlers import RECEIVE_BYTES, OnConnection, ignore
 from dledger.net.connections.incoming import TURN_BYTES, TURN_FRAMES
 from dledger.net.connections.outgoing import WRITE_HIGH_BYTES
 from dledger.net.loop import loop_factory
-from dledger.protocol.messages.client import AppendRequest, AppendResponse, StatusRequest, StatusResponse
+from dledger.protocol.messages.client import (
+    AppendRequest,
+    AppendResponse,
+    StatusRequest,
+    StatusResponse,
+)
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 from dledger.protocol.wire import PREFIX_SIZE, Frame, encode
@@ -43,26 +48,40 @@ class Node:
         self.quiet = False
         self.on_measure: OnConnection = lambda connection: None
 
-    async def open(self, limits: FrameLimits = FrameLimits(payload_bytes=8 << 20), **patience: Any) -> str:
+    async def open(
+        self, limits: FrameLimits = FrameLimits(payload_bytes=8 << 20), **patience: Any
+    ) -> str:
         self.listener = await listen(
-            "127.0.0.1", 0, self.on_open, self.on_frame, self.on_close, limits,
-            on_batch_end=self.on_batch_end, patience=Patience(**patience),
-        )  # fmt: skip
+            "127.0.0.1",
+            0,
+            self.on_open,
+            self.on_frame,
+            self.on_close,
+            limits,
+            on_batch_end=self.on_batch_end,
+            patience=Patience(**patience),
+        )
         return f"127.0.0.1:{self.listener.port}"
 
     def on_open(self, connection: Connection) -> None:
         self.opened.append(connection)
         self.changed.set()
 
-    def on_frame(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+    def on_frame(
+        self, connection: Connection, request_id: int, message: Any, payload: memoryview
+    ) -> None:
         self.frames.append((request_id, message, bytes(payload)))
         if not self.quiet:
             if isinstance(message, HelloRequest):
                 self.welcome(connection, request_id, message)
             elif isinstance(message, AppendRequest):
-                connection.send(AppendResponse(code=Code.SUCCESS, base_offset=len(payload)), request_id)
+                connection.send(
+                    AppendResponse(code=Code.SUCCESS, base_offset=len(payload)), request_id
+                )
             elif isinstance(message, StatusRequest):
-                connection.send(StatusResponse(code=Code.SUCCESS, status={"x": b"y" * 60_000}), request_id)
+                connection.send(
+                    StatusResponse(code=Code.SUCCESS, status={"x": b"y" * 60_000}), request_id
+                )
         self.changed.set()
 
     def welcome(self, connection: Connection, request_id: int, message: HelloRequest) -> None:
@@ -110,7 +129,9 @@ class Caller:
             self.connection.send(HelloRequest(), 0)
         return self.connection
 
-    def on_frame(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+    def on_frame(
+        self, connection: Connection, request_id: int, message: Any, payload: memoryview
+    ) -> None:
         self.answers.append((request_id, message))
         self.changed.set()
 
@@ -172,7 +193,9 @@ def test_frames_of_all_sizes_arrive_in_order(loop: str) -> None:
             await connection.drain()
         await caller.until(lambda: len(caller.answers) > len(sizes))
         assert [payload for _, _, payload in node.frames[1:]] == payloads
-        assert [(rid, m.base_offset) for rid, m in caller.answers[1:]] == [(n + 1, s) for n, s in enumerate(sizes)]
+        assert [(rid, m.base_offset) for rid, m in caller.answers[1:]] == [
+            (n + 1, s) for n, s in enumerate(sizes)
+        ]
         assert len(node.batches) < len(node.frames)
         assert node.batches[-1] == len(node.frames)
         connection.close()
@@ -204,11 +227,22 @@ def test_payloads_stay_as_they_were_while_more_arrives() -> None:
         (b"".join(encode(StatusRequest(), 1)), "first frame is StatusRequest"),
         (b"".join(encode(HelloRequest(group="g" * 70_000), 1)), "over the limit"),
         (HELLO[:24] + b"\xc1" + HELLO[25:], "CRC"),
-        (HELLO + b"".join(encode(AppendRequest(), 1, [bytes(9 << 20)]))[:100], "payload of 9437184 bytes is over"),
+        (
+            HELLO + b"".join(encode(AppendRequest(), 1, [bytes(9 << 20)]))[:100],
+            "payload of 9437184 bytes is over",
+        ),
         (HELLO + HELLO[:-1] + b"\x00", "CRC"),
         (HELLO + b"\n\x1b[31mred\n" * 10, "starts with"),
     ],
-    ids=["http", "no hello", "large hello", "bad hello", "large frame", "bad frame", "terminal escapes"],
+    ids=[
+        "http",
+        "no hello",
+        "large hello",
+        "bad hello",
+        "large frame",
+        "bad frame",
+        "terminal escapes",
+    ],
 )
 def test_garbage_closes_its_connection_with_one_line_and_nothing_else(
     data: bytes, says: str, caplog: pytest.LogCaptureFixture
@@ -294,8 +328,8 @@ def test_too_many_connections_are_refused_and_the_others_live() -> None:
 
 @pytest.mark.parametrize("loop", ["fast", "plain"])
 def test_who_does_not_take_answers_is_not_read_from(loop: str) -> None:
-    """Back-pressure: a client that asks and asks without reading must not fill the node's memory. Many small requests
-    come in one read, and each may have a large answer; they wait too."""
+    """Back-pressure: a client that asks and asks without reading must not fill the node's memory.
+    Many small requests come in one read, and each may have a large answer; they wait too."""
 
     async def work(node: Node) -> None:
         address = await node.open()
@@ -326,7 +360,8 @@ def unfinished(size: int) -> bytes:
 
 
 def test_unfinished_requests_take_no_more_memory_than_the_budget_and_hold_up_no_small_one() -> None:
-    """Neither a client with small requests nor a member waits for those who begin large frames and do not end them."""
+    """Neither a client with small requests nor a member waits for those who begin large frames and
+    do not end them."""
 
     async def work(node: Node) -> None:
         address = await node.open(max_bytes=16 << 20, stall_s=1000.0, pressed_s=1000.0)
@@ -383,7 +418,9 @@ def test_a_flood_of_requests_on_one_connection_leaves_every_turn_room_for_others
         with dial(address) as sock:
             sock.sendall(HELLO + b"".join(encode(StatusRequest(), 1)) * 2000)
             await node.until(lambda: len(node.frames) == 2001)
-        sizes = [after - before for before, after in zip([0, *node.batches], node.batches, strict=False)]
+        sizes = [
+            after - before for before, after in zip([0, *node.batches], node.batches, strict=False)
+        ]
         assert max(sizes) <= TURN_FRAMES
         assert sum(sizes) == 2001
 
@@ -391,7 +428,8 @@ def test_a_flood_of_requests_on_one_connection_leaves_every_turn_room_for_others
 
 
 def send_what_fits(sock: socket.socket, frame: bytes, most: int) -> int:
-    """Send a frame again and again, up to ``most`` bytes or to where the kernel takes no more; how many those were."""
+    """Send a frame again and again, up to ``most`` bytes or to where the kernel takes no more; how
+    many those were."""
     sock.setblocking(False)
     sent = 0
     with contextlib.suppress(BlockingIOError):
@@ -405,7 +443,9 @@ def test_megabytes_that_have_come_on_one_connection_are_not_taken_in_one_turn() 
         address = await node.open()
         node.quiet = True
         turns: list[int] = [0]
-        node.on_measure = lambda connection: turns.__setitem__(-1, sum(len(body) for _, _, body in node.frames))
+        node.on_measure = lambda connection: turns.__setitem__(
+            -1, sum(len(body) for _, _, body in node.frames)
+        )
 
         def next_turn() -> None:
             turns.append(turns[-1])
@@ -421,7 +461,10 @@ def test_megabytes_that_have_come_on_one_connection_are_not_taken_in_one_turn() 
             await node.until(lambda: len(node.frames) == 1 + sent // len(frame))
             ticking[-1].cancel()
         assert sent > 2 * (TURN_BYTES + RECEIVE_BYTES)
-        assert max(after - before for before, after in itertools.pairwise(turns)) <= TURN_BYTES + RECEIVE_BYTES
+        assert (
+            max(after - before for before, after in itertools.pairwise(turns))
+            <= TURN_BYTES + RECEIVE_BYTES
+        )
 
     with_node(work)
 
@@ -443,7 +486,10 @@ def test_a_large_body_is_received_no_more_at_once_than_is_a_clients_turn() -> No
                 await asyncio.sleep(0)
                 turns.append(connection.received)
         assert sent > 2 * (TURN_BYTES + RECEIVE_BYTES)
-        assert max(after - before for before, after in itertools.pairwise(turns)) <= TURN_BYTES + RECEIVE_BYTES
+        assert (
+            max(after - before for before, after in itertools.pairwise(turns))
+            <= TURN_BYTES + RECEIVE_BYTES
+        )
 
     with_node(work)
 
@@ -457,7 +503,9 @@ def test_large_requests_that_had_to_wait_are_taken_when_others_have_ended() -> N
             (await caller.open(address)).send(AppendRequest(), 1, [bytes([number]) * (4 << 20)])
         for caller in callers:
             await caller.until(lambda caller=caller: len(caller.answers) == 2)  # type: ignore[misc]
-        taken = sorted(payload for _, message, payload in node.frames if isinstance(message, AppendRequest))
+        taken = sorted(
+            payload for _, message, payload in node.frames if isinstance(message, AppendRequest)
+        )
         assert taken == [bytes([number]) * (4 << 20) for number in range(8)]
         assert node.listener.inflow.used == 0
 
@@ -502,7 +550,8 @@ def test_paused_reading_stops_frames_until_it_is_resumed() -> None:
 
 
 def test_reading_goes_on_when_all_that_was_unsent_has_left_in_one_write() -> None:
-    """As much was queued as may wait, when the owner let it be read again, and the kernel took it all at once."""
+    """As much was queued as may wait, when the owner let it be read again, and the kernel took it
+    all at once."""
 
     async def work(node: Node) -> None:
         caller = Caller()
@@ -511,7 +560,9 @@ def test_reading_goes_on_when_all_that_was_unsent_has_left_in_one_write() -> Non
         served = node.opened[0]
         served._write_now = lambda pieces: []  # type: ignore[method-assign]
         served.pause_reading()
-        served.send(StatusResponse(code=Code.SUCCESS, status={"x": b"y" * (WRITE_HIGH_BYTES + 1)}), 1)
+        served.send(
+            StatusResponse(code=Code.SUCCESS, status={"x": b"y" * (WRITE_HIGH_BYTES + 1)}), 1
+        )
         served.resume_reading()
         connection.send(AppendRequest(timeout_ms=1), 2)
         await node.until(lambda: len(node.frames) == 2)
@@ -544,7 +595,8 @@ def test_close_sends_what_is_unsent() -> None:
     async def work(node: Node) -> None:
         caller = Caller()
         connection = await caller.open(await node.open())
-        node.quiet = True  # an answer to a closed socket is met by a reset, which drops what is not read yet
+        # an answer to a closed socket is met by a reset, which drops what is not read yet
+        node.quiet = True
         for n in range(5):
             connection.send(AppendRequest(), n, [bytes(1 << 20)])
         connection.close()
@@ -567,7 +619,12 @@ def test_listener_that_closes_sends_what_is_unsent_and_frees_its_port() -> None:
         await caller.until(lambda: len(caller.closed) == 1)
         assert caller.answers[-1][0] == 42
         with pytest.raises(Unavailable):
-            await connect(address, Handlers(on_frame=caller.on_frame, on_close=caller.on_close), FrameLimits(), 1)
+            await connect(
+                address,
+                Handlers(on_frame=caller.on_frame, on_close=caller.on_close),
+                FrameLimits(),
+                1,
+            )
 
     with_node(work)
 
@@ -578,9 +635,13 @@ def test_port_in_use_is_said_and_so_is_a_host_of_somebody_else() -> None:
         port = int(address.split(":")[1])
         other = Node()
         with pytest.raises(PortInUse, match=str(port)):
-            await listen("127.0.0.1", port, other.on_open, other.on_frame, other.on_close, FrameLimits())
+            await listen(
+                "127.0.0.1", port, other.on_open, other.on_frame, other.on_close, FrameLimits()
+            )
         with pytest.raises(ConfigError, match="192"):
-            await listen("192.0.2.1", 0, other.on_open, other.on_frame, other.on_close, FrameLimits())
+            await listen(
+                "192.0.2.1", 0, other.on_open, other.on_frame, other.on_close, FrameLimits()
+            )
 
     with_node(work)
 
@@ -610,7 +671,10 @@ def test_loop_is_uvloop_where_it_is_installed() -> None:
     loop.close()
 
 
-@pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="this system cannot limit what its kernel takes")
+@pytest.mark.skipif(
+    not hasattr(socket, "TCP_NOTSENT_LOWAT"),
+    reason="this system cannot limit what its kernel takes",
+)
 def test_the_kernel_takes_little_of_answers_that_nobody_takes() -> None:
     async def work(node: Node) -> None:
         host, port = (await node.open()).split(":")
@@ -662,7 +726,9 @@ def test_requests_that_were_parsed_and_are_not_wanted_count_against_the_budget()
             assert node.listener is not None
             take = node.on_frame
 
-            def pause_at_first(it: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+            def pause_at_first(
+                it: Connection, request_id: int, message: Any, payload: memoryview
+            ) -> None:
                 take(it, request_id, message, payload)
                 it.pause_reading()
 

@@ -1,5 +1,5 @@
-"""Under TLS: who is half way in has a place like one that has not said hello, and a handshake that fails is told to
-both ends."""
+"""Under TLS: who is half way in has a place like one that has not said hello, and a handshake that
+fails is told to both ends."""
 
 from __future__ import annotations
 
@@ -87,7 +87,11 @@ def test_half_open_handshakes_have_few_places_and_the_oldest_goes(
         ask(node.address, tls)
         assert is_ended(half_open[7]), "who came in took a place until it had said hello"
         assert all(is_open(sock) for sock in half_open[8:])
-        warned = [line for line in caplog.messages if "over 5 connections that have not said hello" in line]
+        warned = [
+            line
+            for line in caplog.messages
+            if "over 5 connections that have not said hello" in line
+        ]
         assert len(warned) == 1
         assert warned[0].startswith("connection from 127.0.0.1:")
 
@@ -106,7 +110,9 @@ def test_the_time_for_a_hello_begins_before_the_handshake(port: OpenPort, issue:
     context = client_context(tls)
     assert context is not None
     opened_at: list[float] = []
-    node = port(tls, on_open=lambda connection: opened_at.append(connection.opened_at), hello_s=600.0)
+    node = port(
+        tls, on_open=lambda connection: opened_at.append(connection.opened_at), hello_s=600.0
+    )
     with ExitStack() as stack:
         sock = come(node.address, stack)
         ask(node.address, tls)  # came later, and is through before
@@ -142,16 +148,24 @@ def test_who_has_a_certificate_of_an_unknown_authority_is_told_so_at_once(
     with pytest.raises(CertificateRefused) as running:
         ask_rpc(new_loop, node.address, tls, [b"a"])
     for told in (waiting, running):
-        assert f"the node refuses this side's tls_certificate {foreign['tls_certificate']!r}" in str(told.value)
+        assert (
+            f"the node refuses this side's tls_certificate {foreign['tls_certificate']!r}"
+            in str(told.value)
+        )
         assert "its tls_ca does not know the authority that signed it" in str(told.value)
 
 
-def test_who_shows_no_certificate_is_told_so(port: OpenPort, issue: Issue, caplog: pytest.LogCaptureFixture) -> None:
+def test_who_shows_no_certificate_is_told_so(
+    port: OpenPort, issue: Issue, caplog: pytest.LogCaptureFixture
+) -> None:
     files = issue()
     context = ssl.create_default_context(cafile=files["tls_ca"])
     with ExitStack() as stack:
         sock = come(port(tls_of(files)).address, stack)
-        with context.wrap_socket(sock, server_hostname="127.0.0.1") as inside, pytest.raises(ssl.SSLError) as told:
+        with (
+            context.wrap_socket(sock, server_hostname="127.0.0.1") as inside,
+            pytest.raises(ssl.SSLError) as told,
+        ):
             inside.recv(1)
     assert told.value.reason == "TLSV13_ALERT_CERTIFICATE_REQUIRED"
     assert any("TLS handshake failed: it shows no certificate" in line for line in caplog.messages)
@@ -168,10 +182,15 @@ def test_who_does_not_know_the_nodes_authority_says_so_and_the_node_logs_it(
         assert f"tls_ca {foreign['tls_ca']!r}" in text
     lines = [line for line in caplog.messages if "TLS handshake failed" in line]
     assert len(lines) == 1
-    assert f"does not take this node's certificate {trusted['tls_certificate']!r}: its tls_ca does not" in lines[0]
+    assert (
+        f"does not take this node's certificate {trusted['tls_certificate']!r}: its tls_ca does not"
+        in lines[0]
+    )
 
 
-def test_who_comes_with_tls_where_there_is_none_is_told_so(port: OpenPort, issue: Issue, new_loop: Any) -> None:
+def test_who_comes_with_tls_where_there_is_none_is_told_so(
+    port: OpenPort, issue: Issue, new_loop: Any
+) -> None:
     for text in refused(port(None).address, tls_of(issue()), new_loop):
         assert "the TLS handshake failed (" in text
         assert "if the node has no TLS, leave out tls_ca, tls_certificate and tls_key" in text
@@ -179,7 +198,11 @@ def test_who_comes_with_tls_where_there_is_none_is_told_so(port: OpenPort, issue
 
 @pytest.mark.parametrize(
     ("said", "reason"),
-    [(b"GET / HTTP/1.1\r\n\r\n", "it speaks no TLS"), (bytes(64), "it speaks no TLS"), (None, "it ended")],
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "it speaks no TLS"),
+        (bytes(64), "it speaks no TLS"),
+        (None, "it ended"),
+    ],
     ids=["http", "zeros", "an end"],
 )
 def test_what_is_no_handshake_is_logged_as_that(
@@ -196,7 +219,9 @@ def test_what_is_no_handshake_is_logged_as_that(
     assert f"TLS handshake failed: {reason}" in line
 
 
-def test_nothing_stays_open_behind_handshakes_that_ended(port: OpenPort, issue: Issue, new_loop: Any) -> None:
+def test_nothing_stays_open_behind_handshakes_that_ended(
+    port: OpenPort, issue: Issue, new_loop: Any
+) -> None:
     trusted = issue()
     tls = tls_of(trusted)
     node = port(tls, hello_s=0.1, sweep_s=0.05)
@@ -216,7 +241,9 @@ def test_a_port_closes_while_handshakes_are_half_open(port: OpenPort, issue: Iss
     node = port(tls, hello_s=600.0)
     with ExitStack() as stack:
         half_open = [come(node.address, stack, first_message(tls)) for _ in range(3)]
-        assert all(sock.recv(1) for sock in half_open), "the node has answered, and waits for the certificate"
+        assert all(sock.recv(1) for sock in half_open), (
+            "the node has answered, and waits for the certificate"
+        )
         node.close()
         for sock in half_open:
             read_on(sock)

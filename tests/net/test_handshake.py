@@ -12,12 +12,19 @@ from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 from dledger.release import RELEASE
 from dledger.types import NodeId
 
-OWN = Introduction(group="g", node_id="n1", group_id="id", members=("n0", "n1"), ancestors=(("a", 3),))
+OWN = Introduction(
+    group="g", node_id="n1", group_id="id", members=("n0", "n1"), ancestors=(("a", 3),)
+)
 
 
 def test_a_hello_says_all_that_a_program_says_of_itself() -> None:
     hello = Greeting(OWN).hello
-    assert (hello.group, hello.node_id, hello.group_id, hello.members) == ("g", "n1", "id", ("n0", "n1"))
+    assert (hello.group, hello.node_id, hello.group_id, hello.members) == (
+        "g",
+        "n1",
+        "id",
+        ("n0", "n1"),
+    )
     assert (hello.ancestors, hello.release) == ((("a", 3),), RELEASE)
 
 
@@ -40,11 +47,17 @@ def test_a_node_that_takes_us_is_welcome_and_what_it_said_is_kept() -> None:
         (HelloResponse(code=Code.UNKNOWN_GROUP, message="of 'other'"), WrongGroup, "of 'other'"),
         (HelloResponse(code=Code.UNSUPPORTED, message="upgrade"), ConfigError, "upgrade"),
         (HelloResponse(code=Code.UNKNOWN_MEMBER), WrongGroup, "UNKNOWN_MEMBER"),
-        (HelloResponse(code=Code.SUCCESS, node_id=NodeId("n2")), WrongGroup, "n2 answers where n0 should"),
+        (
+            HelloResponse(code=Code.SUCCESS, node_id=NodeId("n2")),
+            WrongGroup,
+            "n2 answers where n0 should",
+        ),
         (StatusResponse(code=Code.SUCCESS), WrongGroup, "no node of ours"),
     ],
 )
-def test_a_refusal_or_another_node_ends_it(answer: object, error: type[Exception], said: str) -> None:
+def test_a_refusal_or_another_node_ends_it(
+    answer: object, error: type[Exception], said: str
+) -> None:
     greeting = Greeting(OWN, peer="n0")
     with pytest.raises(error, match=said):
         greeting.answered(answer)

@@ -1,4 +1,5 @@
-"""The budget of frames under way, with senders that do what a test says and a clock that it moves."""
+"""The budget of frames under way, with senders that do what a test says and a clock that it
+moves."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ class Bench:
     def __init__(self, limit: int = 10 * MIB) -> None:
         self.now = 0.0
         self.others = 0
-        self.inflow = Inflow(limit, lambda: self.others, stall_s=30, pressed_s=2, now_s=lambda: self.now)
+        self.inflow = Inflow(
+            limit, lambda: self.others, stall_s=30, pressed_s=2, now_s=lambda: self.now
+        )
 
     def sender(self) -> FakeSender:
         return FakeSender(self.inflow)
@@ -72,7 +75,9 @@ def test_frames_get_their_room_in_the_order_in_which_they_came() -> None:
     async def work(bench: Bench) -> None:
         senders = [bench.sender() for _ in range(5)]
         assert [sender.begin(4 * MIB) for sender in senders] == [True, True, False, False, False]
-        assert not bench.sender().begin(1), "a small one does not overtake: it would keep the large ones out for ever"
+        assert not bench.sender().begin(1), (
+            "a small one does not overtake: it would keep the large ones out for ever"
+        )
         senders[0].end()
         await senders[2].has_room.wait()
         assert [sender.taken for sender in senders] == [True, True, True, False, False]

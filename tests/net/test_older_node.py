@@ -1,4 +1,5 @@
-"""A node of release 0.1.0, which takes a hello of three fields and ends the connection at any other."""
+"""A node of release 0.1.0, which takes a hello of three fields and ends the connection at any
+other."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from dledger.protocol.wire import FrameLimits, FrameReader, encode
 from dledger.release import RELEASE
 
 FIELDS = ["str", "str", "int"]
-"""Of its HelloRequest: group, node id, version. A list of values that does not fit breaks the protocol."""
+"""Of its HelloRequest: group, node id, version. A list of values that does not fit breaks the
+protocol."""
 
 
 class OlderNode:
@@ -76,7 +78,10 @@ def check(text: str, address: str) -> None:
 
 def test_the_older_node_understands_a_hello_of_its_own_release(older: OlderNode) -> None:
     host, port = older.address.split(":")
-    for hello, understood in ((HelloRequest(group="g", version=1), 1), (HelloRequest(group="g", release=RELEASE), 1)):
+    for hello, understood in (
+        (HelloRequest(group="g", version=1), 1),
+        (HelloRequest(group="g", release=RELEASE), 1),
+    ):
         with socket.create_connection((host, int(port)), 20) as sock:
             sock.sendall(b"".join(encode(hello, 1)))
             sock.shutdown(socket.SHUT_WR)
@@ -95,17 +100,24 @@ def test_a_client_is_told_what_a_node_is_that_ends_each_connection(older: OlderN
         check(str(running.value), older.address)
 
     run(story())
-    with Client(older.address, request_timeout_ms=200) as client, pytest.raises(Unavailable) as caught:
+    with (
+        Client(older.address, request_timeout_ms=200) as client,
+        pytest.raises(Unavailable) as caught,
+    ):
         client.topics()
     check(str(caught.value), older.address)
     assert not older.understood
 
 
-def test_a_node_is_told_of_a_member_of_an_older_release(older: OlderNode, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_node_is_told_of_a_member_of_an_older_release(
+    older: OlderNode, caplog: pytest.LogCaptureFixture
+) -> None:
     """Once, and not at a connection or two that a node ends because it stops."""
 
     async def story() -> None:
-        link = PeerLink(lambda: older.address, lambda: Greeting(Introduction(group="g", node_id="n1")))
+        link = PeerLink(
+            lambda: older.address, lambda: Greeting(Introduction(group="g", node_id="n1"))
+        )
         link.start()
         async with asyncio.timeout(20):
             while older.connections < 5:

@@ -121,7 +121,7 @@ def test_answers_are_made_at_once_while_there_is_room_and_what_was_sent_leaves_r
     assert node.answered[-1] == "larger than all"
 
 
-def test_what_waits_is_done_when_there_is_room_and_its_connection_is_read_no_further_meanwhile() -> None:
+def test_a_connection_is_not_read_while_its_request_waits_for_room() -> None:
     node, taker = Node(), Taker("b")
     (deaf,) = full(node, "a")
     assert node.outflow.is_full
@@ -179,7 +179,8 @@ def test_who_takes_nothing_while_others_wait_is_closed_and_who_takes_something_i
 
 
 def eight_and_sixteen() -> tuple[Node, list[Taker], list[Taker]]:
-    """Eight whose answers are all that there is room for, and sixteen that wait for half as much each."""
+    """Eight whose answers are all that there is room for, and sixteen that wait for half as much
+    each."""
     node = Node()
     first = full(node, *"abcdefgh")
     waiting = [Taker(str(number)) for number in range(16)]

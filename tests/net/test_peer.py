@@ -24,7 +24,9 @@ def greet() -> Greeting:
 
 
 def beat(number: int) -> HeartBeatRequest:
-    return HeartBeatRequest(group="g", local_id=N1, remote_id=N0, term=Term(1), leader_id=N1, round=number)
+    return HeartBeatRequest(
+        group="g", local_id=N1, remote_id=N0, term=Term(1), leader_id=N1, round=number
+    )
 
 
 async def turn() -> None:
@@ -54,11 +56,16 @@ class Peer:
         )
         return f"127.0.0.1:{self.listener.port}"
 
-    def on_frame(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+    def on_frame(
+        self, connection: Connection, request_id: int, message: Any, payload: memoryview
+    ) -> None:
         if isinstance(message, HelloRequest):
             self.hellos.append(message)
             if not self.silent:
-                connection.send(HelloResponse(code=self.code, message="not of our group", node_id=N0), request_id)
+                connection.send(
+                    HelloResponse(code=self.code, message="not of our group", node_id=N0),
+                    request_id,
+                )
         elif isinstance(message, PushEntryRequest):
             self.bodies += [bytes(entry.body) for entry in message.entries]
         else:
@@ -134,10 +141,11 @@ def test_link_leaves_a_peer_that_does_not_answer_its_hello(monkeypatch: pytest.M
     run(main())
 
 
-def test_link_whose_peer_answers_in_the_turn_in_which_its_time_is_over_is_opened_again_when_it_is_lost(
+def test_link_lost_in_the_turn_of_its_late_answer_is_opened_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A node that was paused finds both at once. Its link stayed closed for ever, and the leader never heard of it."""
+    """A node that was paused finds both at once. Its link stayed closed for ever, and the leader
+    never heard of it."""
     timeouts: list[asyncio.Timeout] = []
     timeout, opened = asyncio.timeout, PeerLink._open
 
@@ -174,7 +182,9 @@ def test_link_takes_no_other_node_for_its_peer(caplog: pytest.LogCaptureFixture)
     async def main() -> None:
         peer = Peer()
         address = await peer.open()
-        link = PeerLink(lambda: address, lambda: Greeting(Introduction(group="g", node_id="n1"), peer="n2"))
+        link = PeerLink(
+            lambda: address, lambda: Greeting(Introduction(group="g", node_id="n1"), peer="n2")
+        )
         link.start()
         link.send(beat(1))
         await peer.until(lambda: len(peer.hellos) == 2)
@@ -199,9 +209,16 @@ def test_link_carries_entries_byte_for_byte() -> None:
             entries.append(stamp(end, Term(1), 1, body, 8 << 20))
             end = LogEnd.after(entries[-1])
         link.send(
-            PushEntryRequest(group="g", local_id=N1, remote_id=N0, term=Term(1), leader_id=N1, type=PushType.APPEND,
-                             entries=tuple(entries))
-        )  # fmt: skip
+            PushEntryRequest(
+                group="g",
+                local_id=N1,
+                remote_id=N0,
+                term=Term(1),
+                leader_id=N1,
+                type=PushType.APPEND,
+                entries=tuple(entries),
+            )
+        )
         await peer.until(lambda: len(peer.bodies) == 4)
         assert peer.bodies == [entry.body for entry in entries]
         await link.close()
@@ -304,7 +321,13 @@ def test_link_holds_no_more_than_its_bound() -> None:
         peer.connections[0].pause_reading()
         entry = stamp(LogEnd(), Term(1), 1, bytes(500_000), 8 << 20)
         message = PushEntryRequest(
-            group="g", local_id=N1, remote_id=N0, term=Term(1), leader_id=N1, type=PushType.APPEND, entries=(entry,)
+            group="g",
+            local_id=N1,
+            remote_id=N0,
+            term=Term(1),
+            leader_id=N1,
+            type=PushType.APPEND,
+            entries=(entry,),
         )
         for _ in range(100):
             link.send(message)
@@ -319,7 +342,9 @@ def test_link_holds_no_more_than_its_bound() -> None:
     run(main())
 
 
-def test_link_that_is_refused_says_so_once_and_tries_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_link_that_is_refused_says_so_once_and_tries_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def main() -> None:
         peer = Peer(Code.UNKNOWN_GROUP)
         address = await peer.open()

@@ -1,4 +1,5 @@
-"""Who gives way to whom: idle clients to new ones, strangers to those that say hello, nobody's client to a member."""
+"""Who gives way to whom: idle clients to new ones, strangers to those that say hello, nobody's
+client to a member."""
 
 from __future__ import annotations
 
@@ -66,7 +67,9 @@ def test_a_new_client_takes_the_place_of_one_that_is_idle() -> None:
     room.clock[0] = 10.0
     _, refusal = room.client()
     assert refusal == ""
-    assert [one.ended is not None for one in idle] == [True, False, False], "the one that came first"
+    assert [one.ended is not None for one in idle] == [True, False, False], (
+        "the one that came first"
+    )
     assert busy.ended is None
     assert room.places.clients == 4
 
@@ -125,7 +128,9 @@ def test_who_has_ended_has_no_place_any_more() -> None:
     assert room.places.clients == 2
 
 
-def test_warnings_of_one_kind_come_once_in_a_while_with_a_count(caplog: pytest.LogCaptureFixture) -> None:
+def test_warnings_of_one_kind_come_once_in_a_while_with_a_count(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     clock = [0.0]
     seldom = Seldom(logging.getLogger("dledger.net"), lambda: clock[0])
     with caplog.at_level(logging.WARNING, "dledger.net"):
@@ -145,7 +150,9 @@ def test_warnings_of_one_kind_come_once_in_a_while_with_a_count(caplog: pytest.L
         assert len(caplog.records) == 5
 
 
-def test_warnings_of_very_many_addresses_take_no_more_memory_and_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+def test_warnings_of_very_many_addresses_take_no_more_memory_and_few_lines(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     seldom = Seldom(logging.getLogger("dledger.net"), lambda: 0.0)
     with caplog.at_level(logging.WARNING, "dledger.net"):
         for number in range(10_000):

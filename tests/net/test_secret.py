@@ -20,7 +20,9 @@ from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 from dledger.types import NodeId
 
 HELLO = HelloRequest(group="g", node_id="n1", group_id="id", nonce=b"1" * 16)
-ANSWER = HelloResponse(code=Code.SUCCESS, group="g", node_id=NodeId("n0"), group_id="id", nonce=b"2" * 16)
+ANSWER = HelloResponse(
+    code=Code.SUCCESS, group="g", node_id=NodeId("n0"), group_id="id", nonce=b"2" * 16
+)
 KEY = Secret(b"k" * 32)
 
 
@@ -64,7 +66,17 @@ def private(path: Path, content: bytes, mode: int = 0o600) -> Path:
         (lambda path: path.mkdir(), "is no regular file"),
         (lambda path: os.mkfifo(path, 0o600), "is no regular file"),
     ],
-    ids=["missing", "empty", "blank", "short", "long", "for all", "for the group", "a directory", "a pipe"],
+    ids=[
+        "missing",
+        "empty",
+        "blank",
+        "short",
+        "long",
+        "for all",
+        "for the group",
+        "a directory",
+        "a pipe",
+    ],
 )
 def test_a_file_that_holds_no_secret_is_refused_with_the_way_out(
     tmp_path: Path, make: Callable[[Path], object], said: str
@@ -74,19 +86,25 @@ def test_a_file_that_holds_no_secret_is_refused_with_the_way_out(
         read_secret(tmp_path / "secret")
 
 
-def test_a_file_or_link_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_or_link_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, own = private(tmp_path / "secret", b"x" * 32), os.geteuid()
     (tmp_path / "link").symlink_to(path)
     assert read_secret(tmp_path / "link")
     monkeypatch.setattr(os, "geteuid", lambda: own + 1)
-    with pytest.raises(ConfigError, match=f"belongs to user {own}, not to user {own + 1}.*chown {own + 1} "):
+    with pytest.raises(
+        ConfigError, match=f"belongs to user {own}, not to user {own + 1}.*chown {own + 1} "
+    ):
         read_secret(path)
     if own:  # a link of root's is no stranger's
         with pytest.raises(ConfigError, match=f"symbolic link of user {own}"):
             read_secret(tmp_path / "link")
 
 
-def test_a_link_that_another_user_may_turn_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_that_another_user_may_turn_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = private(tmp_path / "secret", b"x" * 32)
     link = tmp_path / "link"
     link.symlink_to(path)
@@ -136,7 +154,9 @@ def challenge(greeting: Greeting, key: Secret = KEY) -> HelloResponse:
 
 @pytest.mark.parametrize("node_id", ["n1", ""])
 def test_both_sides_prove_before_either_goes_on(node_id: str) -> None:
-    greeting = Greeting(Introduction(group="g", node_id=node_id), secret=lambda answer: KEY, strict=True)
+    greeting = Greeting(
+        Introduction(group="g", node_id=node_id), secret=lambda answer: KEY, strict=True
+    )
     asked = challenge(greeting)
     words = greeting.answered(asked)
     assert words is not None
@@ -216,7 +236,9 @@ def test_a_user_directory_that_others_may_enter_or_own_is_refused(
         user_directory()
 
 
-def test_the_home_is_that_of_the_list_of_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_home_is_that_of_the_list_of_users(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv(VARIABLE)
     monkeypatch.setenv("HOME", str(tmp_path))
 

@@ -39,7 +39,9 @@ Issue = Callable[..., dict[str, str]]
 LARGE = [bytes([n]) * 40_000 for n in range(200)]
 
 
-def test_small_and_large_frames_go_both_ways(port: Callable[..., Port], issue: Issue, new_loop: Any) -> None:
+def test_small_and_large_frames_go_both_ways(
+    port: Callable[..., Port], issue: Issue, new_loop: Any
+) -> None:
     tls = tls_of(issue())
     address = port(tls).address
     for payload in ([b"a", b"b"], LARGE):
@@ -50,7 +52,9 @@ def test_a_connection_that_waits_sends_and_receives_whole_and_stays_usable(
     port: Callable[..., Port], issue: Issue
 ) -> None:
     tls = tls_of(issue())
-    connection = BlockingConnection(port(tls).address, Greeting(Introduction()), LIMITS, 10, client_context(tls))
+    connection = BlockingConnection(
+        port(tls).address, Greeting(Introduction()), LIMITS, 10, client_context(tls)
+    )
     assert connection.usable, "nothing comes that nobody asked for, a session ticket for one"
     for payload in ([b"a"], LARGE, [b"b"]):
         _, found = connection.ask(AppendRequest(), payload, time.monotonic() + 20)
@@ -82,7 +86,9 @@ def test_what_is_sent_cannot_be_read_on_the_way(port: Callable[..., Port], issue
         thread = threading.Thread(target=accept)
         thread.start()
         address = f"127.0.0.1:{between.getsockname()[1]}"
-        connection = BlockingConnection(address, Greeting(Introduction()), LIMITS, 10, client_context(tls))
+        connection = BlockingConnection(
+            address, Greeting(Introduction()), LIMITS, 10, client_context(tls)
+        )
         body = b"nobody else's business"
         assert connection.ask(AppendRequest(), [body], time.monotonic() + 20)[1] == body
         connection.close()
@@ -136,7 +142,9 @@ def test_nobody_speaks_an_older_tls(port: Callable[..., Port], issue: Issue) -> 
         context.wrap_socket(sock, server_hostname=host)
 
 
-def test_who_is_silent_at_the_handshake_is_sent_away(port: Callable[..., Port], issue: Issue) -> None:
+def test_who_is_silent_at_the_handshake_is_sent_away(
+    port: Callable[..., Port], issue: Issue
+) -> None:
     node = port(tls_of(issue()), hello_s=0.2)
     host, number = node.address.split(":")
     with socket.create_connection((host, int(number)), 10) as sock:
@@ -181,15 +189,22 @@ def test_a_node_is_a_peer_only_with_a_certificate(
     node = port(tls_of(trusted))
     own = trusted if is_known else {**issue(), "tls_ca": trusted["tls_ca"]}
     beat = HeartBeatRequest(
-        group="g", local_id=NodeId("n1"), remote_id=NodeId("n0"), term=Term(1), leader_id=NodeId("n1"), round=1
+        group="g",
+        local_id=NodeId("n1"),
+        remote_id=NodeId("n0"),
+        term=Term(1),
+        leader_id=NodeId("n1"),
+        round=1,
     )
 
     async def story() -> None:
         changes: list[bool] = []
         link = PeerLink(
-            lambda: node.address, lambda: Greeting(Introduction(group="g", node_id="n1")),
-            on_change=changes.append, tls=client_context(tls_of(own)),
-        )  # fmt: skip
+            lambda: node.address,
+            lambda: Greeting(Introduction(group="g", node_id="n1")),
+            on_change=changes.append,
+            tls=client_context(tls_of(own)),
+        )
         link.start()
         link.send(beat)
         async with asyncio.timeout(20):
@@ -210,11 +225,15 @@ def node_config(**tls: str) -> NodeConfig:
 
 
 @pytest.mark.parametrize("config", [ClientConfig, node_config])
-def test_all_three_files_are_given_by_absolute_paths_or_none(config: Callable[..., Any], issue: Issue) -> None:
+def test_all_three_files_are_given_by_absolute_paths_or_none(
+    config: Callable[..., Any], issue: Issue
+) -> None:
     files = issue()
     assert config().tls is None
     assert config(**files).tls == Tls(files["tls_ca"], files["tls_certificate"], files["tls_key"])
-    with pytest.raises(ConfigError, match="tls_ca without tls_certificate and tls_key: TLS here needs all three"):
+    with pytest.raises(
+        ConfigError, match="tls_ca without tls_certificate and tls_key: TLS here needs all three"
+    ):
         config(tls_ca=files["tls_ca"])
     with pytest.raises(ConfigError, match=r"tls_key 'key.pem': give an absolute path"):
         config(**{**files, "tls_key": "key.pem"})
@@ -229,7 +248,9 @@ def test_files_that_are_not_what_they_should_be_are_named(
     no_pem.write_text("hello")
     key = serialization.load_pem_private_key(Path(files["tls_key"]).read_bytes(), None)
     how = serialization.BestAvailableEncryption(b"secret")
-    locked.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, how))
+    locked.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, how)
+    )
     for name, path, words in (
         ("tls_ca", nowhere, "No such file"),
         ("tls_ca", no_pem, "no PEM file of certificates"),
@@ -246,7 +267,8 @@ def test_files_that_are_not_what_they_should_be_are_named(
 
 def expired(authority: trustme.CA, files: dict[str, str]) -> dict[str, str]:
     """The same with a certificate that was valid in 2019."""
-    own = authority.issue_cert("127.0.0.1", not_before=datetime(2019, 1, 1), not_after=datetime(2020, 1, 1))  # noqa: DTZ001
+    begin, end = datetime(2019, 1, 1), datetime(2020, 1, 1)  # noqa: DTZ001
+    own = authority.issue_cert("127.0.0.1", not_before=begin, not_after=end)
     directory = Path(files["tls_certificate"]).parent
     certificate, key = directory / "expired.pem", directory / "expired.key"
     certificate.write_bytes(b"".join(part.bytes() for part in own.cert_chain_pems))
@@ -266,7 +288,10 @@ def test_who_comes_with_an_expired_certificate_is_told_its_dates_by_both_ends(
         assert "valid from Jan  1 00:00:00 2019 GMT to Jan  1 00:00:00 2020 GMT" in text
     assert not node.heard
     for text in refused(port(tls_of(old)).address, tls_of(files), new_loop):
-        assert "certificate verify failed: this side does not take the node's certificate: certificate has exp" in text
+        assert (
+            "certificate verify failed: this side does not take the node's certificate: "
+            "certificate has exp" in text
+        )
         assert f"tls_ca {files['tls_ca']!r}, valid from" in text
 
 
@@ -277,7 +302,9 @@ def test_a_certificate_is_read_whoever_has_signed_it_and_whenever_it_is_valid(is
 
 
 @pytest.mark.parametrize("is_gone", [True, False], ids=["gone", "half written"])
-def test_a_refusal_is_told_although_the_files_are_gone_or_others_by_now(issue: Issue, is_gone: bool) -> None:
+def test_a_refusal_is_told_although_the_files_are_gone_or_others_by_now(
+    issue: Issue, is_gone: bool
+) -> None:
     files = issue()
     context = client_context(tls_of(files))
     assert context is not None
@@ -286,7 +313,10 @@ def test_a_refusal_is_told_although_the_files_are_gone_or_others_by_now(issue: I
     alert = ssl.SSLError(1, "[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca")
     alert.reason = "TLSV1_ALERT_UNKNOWN_CA"
     text = str(certificate_refused("a:1", alert, context))
-    assert f"the node refuses this side's tls_certificate {files['tls_certificate']!r}, which cannot be read" in text
+    assert (
+        f"the node refuses this side's tls_certificate {files['tls_certificate']!r}, which cannot "
+        f"be read" in text
+    )
     assert "its tls_ca does not know the authority that signed it" in text
     assert expired_certificate("a:1", context) is None
 
@@ -294,11 +324,14 @@ def test_a_refusal_is_told_although_the_files_are_gone_or_others_by_now(issue: I
 def test_who_is_refused_behind_the_loss_of_its_files_is_told_to_ask_again(
     port: Callable[..., Port], issue: Issue
 ) -> None:
-    """Not that its settings cannot be, as at a start: they were taken, and another node may take them now."""
+    """Not that its settings cannot be, as at a start: they were taken, and another node may take
+    them now."""
     trusted = issue()
     foreign = {**issue(), "tls_ca": trusted["tls_ca"]}
     context = client_context(tls_of(foreign))
     Path(foreign["tls_certificate"]).unlink()
     with pytest.raises((Unavailable, CertificateRefused)) as caught:
-        BlockingConnection(port(tls_of(trusted)).address, Greeting(Introduction()), LIMITS, 10, context)
+        BlockingConnection(
+            port(tls_of(trusted)).address, Greeting(Introduction()), LIMITS, 10, context
+        )
     assert not isinstance(caught.value, ConfigError)

@@ -1,4 +1,5 @@
-"""Commands and hellos of many connections: a little in a while, and no address before the others."""
+"""Commands and hellos of many connections: a little in a while, and no address before the
+others."""
 
 from __future__ import annotations
 
@@ -37,9 +38,14 @@ class Counter:
         self.now_s = 0.0
         self.timers: list[Callable[[], None]] = []
         self.turns: Turns[FakeConnection] = Turns(
-            2, 1.0, partial(self.note, True), partial(self.note, False), self.is_free,
-            lambda _: self.is_alone, self,
-        )  # fmt: skip
+            2,
+            1.0,
+            partial(self.note, True),
+            partial(self.note, False),
+            self.is_free,
+            lambda _: self.is_alone,
+            self,
+        )
 
     def is_free(self, alone: bool) -> bool:
         self.alone.append(alone)
@@ -52,7 +58,9 @@ class Counter:
         return self.now_s
 
     def call_later(self, delay: float, callback: Callable[[], None], /) -> Any:
-        assert self.now_s + delay == 1.0 + self.now_s // 1.0, "whiles are of one second, from the first one's begin on"
+        assert self.now_s + delay == 1.0 + self.now_s // 1.0, (
+            "whiles are of one second, from the first one's begin on"
+        )
         self.timers.append(callback)
         return Timer()
 
@@ -90,7 +98,8 @@ def test_so_much_is_carried_out_in_a_while_and_whoever_waits_is_read_no_further(
 
 
 def test_a_timer_that_goes_off_a_little_early_ends_the_while_all_the_same() -> None:
-    """By the loop's clock, which it may. A timer for what is left of the while could go off at once, for ever."""
+    """By the loop's clock, which it may. A timer for what is left of the while could go off at
+    once, for ever."""
     counter = Counter()
     for n in range(4):
         counter.ask("a", f"a{n}")
@@ -157,7 +166,9 @@ def test_no_while_is_counted_where_nobody_else_is_there() -> None:
     counter.room = 10
     counter.turns.go_on()
     assert len(counter.done) == 8
-    assert counter.alone == [False, False, True], "addresses that wait for one another are not alone"
+    assert counter.alone == [False, False, True], (
+        "addresses that wait for one another are not alone"
+    )
     counter.is_alone = False
     counter.ask("a", "with company")
     assert len(counter.done) == 8
@@ -200,7 +211,9 @@ def test_company_is_another_connection_that_asked_a_moment_ago() -> None:
 
 
 def test_nothing_is_carried_out_after_the_end() -> None:
-    loop_free: Turns[FakeConnection] = Turns(1, 1.0, lambda _: None, lambda _: None, clock=Counter())
+    loop_free: Turns[FakeConnection] = Turns(
+        1, 1.0, lambda _: None, lambda _: None, clock=Counter()
+    )
     done: list[str] = []
     loop_free.ask(FakeConnection("a"), lambda: done.append("first"))
     loop_free.ask(FakeConnection("a"), lambda: done.append("second"))

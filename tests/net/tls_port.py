@@ -61,9 +61,15 @@ class Port:
     async def _run(self, tls: Tls | None) -> None:
         context = server_context(tls)
         self._listener = listener = await listen(
-            "127.0.0.1", 0, self._on_open, self._answer, lambda _, error: None, LIMITS,
-            patience=self._patience, tls=context,
-        )  # fmt: skip
+            "127.0.0.1",
+            0,
+            self._on_open,
+            self._answer,
+            lambda _, error: None,
+            LIMITS,
+            patience=self._patience,
+            tls=context,
+        )
         self.address = f"127.0.0.1:{listener.port}"
         self._ready.set()
         await self._over.wait()
@@ -73,11 +79,15 @@ class Port:
         while self.heard_one.wait(20) and message not in self.heard:
             self.heard_one.clear()
 
-    def _answer(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+    def _answer(
+        self, connection: Connection, request_id: int, message: Any, payload: memoryview
+    ) -> None:
         self.heard.append(message)
         self.heard_one.set()
         if isinstance(message, HelloRequest):
-            connection.send(HelloResponse(code=Code.SUCCESS, group="g", node_id=NodeId("n0")), request_id)
+            connection.send(
+                HelloResponse(code=Code.SUCCESS, group="g", node_id=NodeId("n0")), request_id
+            )
             self._listener.places.seat_client(connection)
         elif isinstance(message, AppendRequest):
             batch = FetchedBatch(base_offset=0, count=1, size=len(payload), crc=0)
@@ -92,7 +102,10 @@ class Port:
 
 
 def ask_rpc(
-    new_loop: Callable[[], asyncio.AbstractEventLoop], address: str, tls: Tls | None, payload: list[bytes]
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+    address: str,
+    tls: Tls | None,
+    payload: list[bytes],
 ) -> bytes:
     async def story() -> bytes:
         rpc = await Rpc.open(address, Greeting(Introduction()), LIMITS, 10, client_context(tls))

@@ -1,4 +1,5 @@
-"""Groups of real nodes on real sockets in one loop, on disks in memory or in a folder, and a bare client for them."""
+"""Groups of real nodes on real sockets in one loop, on disks in memory or in a folder, and a bare
+client for them."""
 
 from __future__ import annotations
 
@@ -44,7 +45,10 @@ def body(topic_id: int, payload: bytes = b"payload", count: int = 1, **fields: A
     """A body whose payload no node looks into."""
     flags = fields.pop("flags", Flag(0))
     partition = fields.pop("partition", 0)
-    return encode_header(BodyHeader(BodyKind.DATA, topic_id, partition, count, flags=flags, **fields)) + payload
+    return (
+        encode_header(BodyHeader(BodyKind.DATA, topic_id, partition, count, flags=flags, **fields))
+        + payload
+    )
 
 
 async def until(condition: Callable[[], Any]) -> Any:
@@ -71,7 +75,9 @@ class BareClient:
         assert isinstance(answer, HelloResponse)
         return answer
 
-    def _on_frame(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+    def _on_frame(
+        self, connection: Connection, request_id: int, message: Any, payload: memoryview
+    ) -> None:
         future = self.answers.pop(request_id)
         if not future.done():
             future.set_result((message, bytes(payload)))
@@ -103,19 +109,27 @@ class BareClient:
         return answer
 
     async def execute(self, command: Command, timeout_ms: int = 10_000) -> ExecuteResponse:
-        answer: ExecuteResponse = await self.ask(ExecuteRequest(command=command, timeout_ms=timeout_ms))
+        answer: ExecuteResponse = await self.ask(
+            ExecuteRequest(command=command, timeout_ms=timeout_ms)
+        )
         return answer
 
     async def create(self, name: str, partitions: int = 1) -> int:
         """A topic; returns its id."""
-        answer = await self.execute(CreateTopic(name=name, log_id=f"log-of-{name}", partitions=partitions))
+        answer = await self.execute(
+            CreateTopic(name=name, log_id=f"log-of-{name}", partitions=partitions)
+        )
         assert answer.code is Code.SUCCESS, answer
         topic_id: int = answer.result["topic_id"]
         return topic_id
 
-    async def fetch(self, topic_id: int, start: int, **fields: Any) -> tuple[FetchResponse, list[bytes]]:
+    async def fetch(
+        self, topic_id: int, start: int, **fields: Any
+    ) -> tuple[FetchResponse, list[bytes]]:
         """The answer, and the bodies in its payload."""
-        request = FetchRequest(topic_id=topic_id, partition=fields.pop("partition", 0), start_offset=start, **fields)
+        request = FetchRequest(
+            topic_id=topic_id, partition=fields.pop("partition", 0), start_offset=start, **fields
+        )
         async with asyncio.timeout(PATIENCE_S):
             answer, payload = await self.start(request)
         bodies, at = [], 0
@@ -124,8 +138,12 @@ class BareClient:
             at += batch.size
         return answer, bodies
 
-    async def offsets(self, topic: str, kind: OffsetKind = OffsetKind.END, **fields: Any) -> OffsetsResponse:
-        answer: OffsetsResponse = await self.ask(OffsetsRequest(topics=(topic,), kind=kind, **fields))
+    async def offsets(
+        self, topic: str, kind: OffsetKind = OffsetKind.END, **fields: Any
+    ) -> OffsetsResponse:
+        answer: OffsetsResponse = await self.ask(
+            OffsetsRequest(topics=(topic,), kind=kind, **fields)
+        )
         return answer
 
     def close(self) -> None:
@@ -135,17 +153,29 @@ class BareClient:
 class Group:
     """Nodes of one group in this loop. ``disks[node]``: a disk of its own, or the real one."""
 
-    def __init__(self, folder: Path, size: int = 3, *, disks: Callable[[], Any] | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        size: int = 3,
+        *,
+        disks: Callable[[], Any] | None = None,
+        **settings: Any,
+    ) -> None:
         self.folder = folder
         members = tuple(NodeId(f"n{number}") for number in range(size))
         node_names = set(NodeConfig.__dataclass_fields__)
-        self.node_settings = {name: settings.pop(name) for name in list(settings) if name in node_names}
+        self.node_settings = {
+            name: settings.pop(name) for name in list(settings) if name in node_names
+        }
         sizes = {"segment_bytes": 4 * MIB, "index_file_bytes": 32 << 10, "max_body_bytes": MIB}
         self.config = GroupConfig(group="test", members=members, **{**sizes, **settings})
         self.disks = {member: disks() for member in members} if disks is not None else {}
-        # Not the system's own range: somebody's outgoing connection may take such a port while its node is down.
+        # Not the system's own range: somebody's outgoing connection may take such a port while its
+        # node is down.
         ports = free_ports("127.0.0.1", len(members))
-        self.addresses = {member: f"127.0.0.1:{port}" for member, port in zip(members, ports, strict=True)}
+        self.addresses = {
+            member: f"127.0.0.1:{port}" for member, port in zip(members, ports, strict=True)
+        }
         self.nodes: dict[NodeId, NodeServer] = {}
         self.clients: list[BareClient] = []
 
@@ -156,10 +186,13 @@ class Group:
         node_id = NodeId(name)
         port = int(self.addresses[node_id].rpartition(":")[2])
         own: dict[str, Any] = {"node_id": node_id, "directory": self.folder / name, "port": port}
-        if node_id not in self.disks:  # how full the machine's own disk is says nothing about the node
+        # how full the machine's own disk is says nothing about the node
+        if node_id not in self.disks:
             own |= {"disk_warn_ratio": 1.0, "disk_full_ratio": 1.0}
         config = NodeConfig(**{**own, **self.node_settings, **settings})
-        return NodeServer(self.config, config, lambda: dict(self.addresses), disk=self.disks.get(node_id))
+        return NodeServer(
+            self.config, config, lambda: dict(self.addresses), disk=self.disks.get(node_id)
+        )
 
     async def start(self, *names: str, **settings: Any) -> None:
         """Start these nodes, or all."""
@@ -186,7 +219,9 @@ class Group:
             leaders = [
                 node
                 for node in self.nodes.values()
-                if node.raft.role is Role.LEADER and node.writes.caught_up and node.node.node_id != but
+                if node.raft.role is Role.LEADER
+                and node.writes.caught_up
+                and node.node.node_id != but
             ]
             return max(leaders, key=lambda node: node.raft.term) if leaders else None
 
@@ -198,14 +233,17 @@ class Group:
         return next(node for node in self.nodes.values() if node is not leader)
 
     async def hand_over(self, name: str) -> NodeServer:
-        """Let this node lead, and all the others follow it, also where another wins the election: see `elections`."""
+        """Let this node lead, and all the others follow it, also where another wins the election:
+        see `elections`."""
         while True:
             leader = await self.leader()
             if leader.node.node_id != name:
                 await self.agree()
                 await (await self.client(leader)).ask(TransferRequest(to=NodeId(name)))
                 continue
-            await until(lambda leader=leader: leader.raft.role is not Role.LEADER or self.follow(name))
+            await until(
+                lambda leader=leader: leader.raft.role is not Role.LEADER or self.follow(name)
+            )
             if self.follow(name):
                 return leader
 
@@ -225,7 +263,11 @@ class Group:
     async def agree(self) -> None:
         """Wait until all nodes have applied the same."""
         leader = await self.leader()
-        await until(lambda: {n.catalog.applied_index for n in self.nodes.values()} == {leader.raft.end_index})
+        await until(
+            lambda: (
+                {n.catalog.applied_index for n in self.nodes.values()} == {leader.raft.end_index}
+            )
+        )
 
     async def close(self) -> None:
         for client in self.clients:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 SLOW_VOTES = {"vote_interval_ms": 600}
-"""For stories in which one hand-over has to be the last word. A voter that has learned the new term from it, and hears
-of no leader for a vote interval or two, asks for votes itself, which on a machine with too much to do is before the new
-leader is heard of."""
+"""For stories in which one hand-over has to be the last word. A voter that has learned the new term
+from it, and hears of no leader for a vote interval or two, asks for votes itself, which on a
+machine with too much to do is before the new leader is heard of."""
 
 ONE_LEADER = {"election_ms": 30_000}
-"""For stories about what only the leader of the day remembers: nobody else leads because the machine was busy.
-The first election does not wait for it."""
+"""For stories about what only the leader of the day remembers: nobody else leads because the
+machine was busy. The first election does not wait for it."""

@@ -10,7 +10,9 @@ from dledger.rocketmq.format.message import Message, decode_message, encode_mess
 
 
 async def put(client: Any, *messages: Message) -> Any:
-    answer = await client.ask(PutMessageRequest(timeout_ms=20_000), b"".join(map(encode_message, messages)))
+    answer = await client.ask(
+        PutMessageRequest(timeout_ms=20_000), b"".join(map(encode_message, messages))
+    )
     assert answer.code is Code.SUCCESS, answer
     return answer
 

@@ -1,4 +1,5 @@
-"""A member that lost its disk, or has an older copy of it, on real files and sockets: noticed, filled, let back in."""
+"""A member that lost its disk, or has an older copy of it, on real files and sockets: noticed,
+filled, let back in."""
 
 from __future__ import annotations
 
@@ -62,7 +63,9 @@ def test_B27_an_emptied_directory_is_noticed_filled_and_let_back_in_by_admit(
         await group.start(wiped)
         node, leader = group.nodes[wiped], await group.leader()
         await group.agree()
-        assert (await (await group.client(node)).fetch(topic, 9))[1] == [body(topic, b"9")], "it may be read from"
+        assert (await (await group.client(node)).fetch(topic, 9))[1] == [body(topic, b"9")], (
+            "it may be read from"
+        )
         assert admission(leader)["not_admitted"] == [wiped]
         assert not admission(node)["admitted"]
         assert f"'dledger admit {wiped}'" in caplog.text
@@ -84,7 +87,9 @@ def test_B27_an_emptied_directory_is_noticed_filled_and_let_back_in_by_admit(
         last = next(n for n in group.nodes if n != wiped)
         await group.kill(last)
         client = await group.client()
-        assert (await client.append(body(topic))).code is Code.SUCCESS, "its vote and its disk count again"
+        assert (await client.append(body(topic))).code is Code.SUCCESS, (
+            "its vote and its disk count again"
+        )
 
     play(story)
 
@@ -123,7 +128,9 @@ def test_B30_an_older_copy_of_a_directory_is_no_voter_and_no_crash_loop(
     play(story, **ONE_LEADER)
 
 
-def test_a_first_start_waits_for_all_members_and_a_later_one_for_a_majority(play: Callable[..., None]) -> None:
+def test_a_first_start_waits_for_all_members_and_a_later_one_for_a_majority(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         await group.start("n0", "n1")
         first = group.nodes["n0"]
@@ -139,7 +146,9 @@ def test_a_first_start_waits_for_all_members_and_a_later_one_for_a_majority(play
     play(story, start=False)
 
 
-def test_an_admission_survives_restarts_and_checkpoints_of_everybody(play: Callable[..., None]) -> None:
+def test_an_admission_survives_restarts_and_checkpoints_of_everybody(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         topic = await fill(group)
         wiped, other = await two_followers(group)
@@ -167,8 +176,13 @@ def test_admit_says_what_keeps_it_from_being_done(play: Callable[..., None]) -> 
         gone, _ = await two_followers(group)
         answer = await admit(group, "n9")
         assert (answer.code, "n0, n1, n2" in answer.message) == (Code.UNEXPECTED_ARGUMENT, True)
-        follower = await (await group.client(await group.follower())).ask(AdmitRequest(node_id=NodeId(gone)))
-        assert (follower.code, follower.leader_id) == (Code.NOT_LEADER, (await group.leader()).node.node_id)
+        follower = await (await group.client(await group.follower())).ask(
+            AdmitRequest(node_id=NodeId(gone))
+        )
+        assert (follower.code, follower.leader_id) == (
+            Code.NOT_LEADER,
+            (await group.leader()).node.node_id,
+        )
         await group.stop(gone)
         leader = await group.leader()
         client = await group.client(leader)
@@ -187,7 +201,10 @@ def test_a_member_that_does_not_run_cannot_be_admitted(play: Callable[..., None]
             await group.stop(name)
         await group.start("n0", "n1")
         answer = await admit(group, "n2")
-        assert (answer.code, "start it first" in answer.message) == (Code.ILLEGAL_MEMBER_STATE, True)
+        assert (answer.code, "start it first" in answer.message) == (
+            Code.ILLEGAL_MEMBER_STATE,
+            True,
+        )
 
     play(story)
 
@@ -218,15 +235,23 @@ def test_the_core_is_told_of_admissions_alone_and_by_the_bytes_of_the_entry() ->
     command = Admit(node_id="n1", members={"n0": 4, "n1": 900}, after=7)
     header = encode_header(BodyHeader(BodyKind.COMMAND))
     bodies = [
-        header + encode_command(command), header + encode_command(DeleteTopic(name="t")), body(1), b"", b"DB", header,
-        header + b"no command", b"x" * 3 + b"\x02" + b"y" * 80,
-    ]  # fmt: skip
+        header + encode_command(command),
+        header + encode_command(DeleteTopic(name="t")),
+        body(1),
+        b"",
+        b"DB",
+        header,
+        header + b"no command",
+        b"x" * 3 + b"\x02" + b"y" * 80,
+    ]
     entries = stamp_all(LogEnd(), Term(3), MAGIC_NORMAL, bodies, 1 << 20)
     change = Change(Position(Term(3), Index(0)), Index(7), NodeId("n1"), 900)
     assert [change_of(entry) for entry in entries] == [change] + [None] * (len(bodies) - 1)
 
 
-def test_a_kill_of_all_between_an_admission_and_its_commit_leaves_one_answer(play: Callable[..., None]) -> None:
+def test_a_kill_of_all_between_an_admission_and_its_commit_leaves_one_answer(
+    play: Callable[..., None],
+) -> None:
     """Whether it was committed is decided by what the disks have; then all members say the same."""
 
     async def story(group: Any) -> None:

@@ -1,4 +1,5 @@
-"""A group behind an old plain commit log: old and new messages are one log, over the border and back."""
+"""A group behind an old plain commit log: old and new messages are one log, over the border and
+back."""
 
 from __future__ import annotations
 
@@ -84,11 +85,14 @@ def adopted(old: Path, folder: Path, name: str = "n0", group: str = "test") -> P
 async def start(
     group: Any, old: Path, *names: str, adopting: bool = True, settled: bool = True, **settings: Any
 ) -> None:
-    """Start these members, or all, each behind a copy of the old log; ``settled``: with its messages in the queues."""
+    """Start these members, or all, each behind a copy of the old log; ``settled``: with its
+    messages in the queues."""
     for name in names or group.config.members:
         if adopting:
             adopted(old, group.folder, name)
-        await group.start(name, directory=group.folder / f"store-{name}" / f"dledger-{name}", **settings)
+        await group.start(
+            name, directory=group.folder / f"store-{name}" / f"dledger-{name}", **settings
+        )
         files = group.nodes[NodeId(name)].application.reput.files
         if settled:
             await group.until(lambda files=files: files._is_open and not files.is_behind)
@@ -114,7 +118,9 @@ async def view(client: Any, place: int, *, stale: bool = False) -> Message | Cod
 
 
 async def query(client: Any, key: str, topic: str) -> list[Message]:
-    answer, payload = await client.start(QueryMessageRequest(topic=topic, key=key, max_messages=4096))
+    answer, payload = await client.start(
+        QueryMessageRequest(topic=topic, key=key, max_messages=4096)
+    )
     assert answer.code is Code.SUCCESS, answer
     return split(payload)
 
@@ -145,7 +151,10 @@ def test_old_and_new_messages_are_one_log_by_place_queue_offset_and_key(
         await start(group, old)
         client = await group.client()
         await check(client, 0)
-        told = {node.application.status()["old_commit_log"]["fingerprint"] for node in group.nodes.values()}
+        told = {
+            node.application.status()["old_commit_log"]["fingerprint"]
+            for node in group.nodes.values()
+        }
         assert told == {f"{examine(old).fingerprint:08x}"}
         answer = await put(client, *more(1000, 8))
         assert answer.queue_offsets == (100, 100, 100, 100, 101, 101, 101, 101)
@@ -155,12 +164,16 @@ def test_old_and_new_messages_are_one_log_by_place_queue_offset_and_key(
         await group.stop()
         await start(group, old, adopting=False)
         await check(await group.client(), 8)
-        assert "are made from entry" not in caplog.text, "queues that an adoption or a node has made are not made again"
+        assert "are made from entry" not in caplog.text, (
+            "queues that an adoption or a node has made are not made again"
+        )
 
     play(story, start=False, commit_log="rocketmq", **SIZES)
 
 
-def test_nodes_that_were_killed_or_lost_their_queues_show_both_logs_again(play: Play, old: Path) -> None:
+def test_nodes_that_were_killed_or_lost_their_queues_show_both_logs_again(
+    play: Play, old: Path
+) -> None:
     async def story(group: Any) -> None:
         await start(group, old)
         await put(await group.client(), *more(1000, 8))
@@ -175,13 +188,22 @@ def test_nodes_that_were_killed_or_lost_their_queues_show_both_logs_again(play: 
         await check(client, 16)
         await group.agree()
         for node in group.nodes.values():
-            await group.until(lambda node=node: node.application.reput.dispatched_index == node.raft.end_index)
+            await group.until(
+                lambda node=node: node.application.reput.dispatched_index == node.raft.end_index
+            )
             other = await group.client(node)
-            assert sum([len(await pull(other, "orders", queue, stale=True)) for queue in (0, 1)]) == (OLD + 16) // 2
+            assert (
+                sum([len(await pull(other, "orders", queue, stale=True)) for queue in (0, 1)])
+                == (OLD + 16) // 2
+            )
             place = place_of(old, 3)
             assert (await view(other, place, stale=True)).physical_offset == place
-            index = node.application.reput.files.index  # also of a node that does not lead, and is asked for no key
-            assert [index.lookup(("orders", "bills")[n % 2], f"u{n}") for n in (0, 3)] == [[place_of(old, 0)], [place]]
+            # also of a node that does not lead, and is asked for no key
+            index = node.application.reput.files.index
+            assert [index.lookup(("orders", "bills")[n % 2], f"u{n}") for n in (0, 3)] == [
+                [place_of(old, 0)],
+                [place],
+            ]
 
     play(story, start=False, commit_log="rocketmq", **SIZES)
 
@@ -256,7 +278,11 @@ def test_a_member_with_another_old_log_never_takes_an_entry_of_the_others(
         await put(client, *more(1004, 4))
         await check(client, 8)
         assert odd.raft.committed_index == 0
-        assert odd.catalog.queues.next["orders", 1] == 101 == leader.catalog.queues.next["orders", 1] - 1
+        assert (
+            odd.catalog.queues.next["orders", 1]
+            == 101
+            == leader.catalog.queues.next["orders", 1] - 1
+        )
 
     play(story, start=False, commit_log="rocketmq", **SIZES)
 
@@ -291,12 +317,16 @@ def test_retention_takes_the_old_files_first_then_those_of_the_group(play: Play,
             age(group.folder / f"store-{name}", 2, *starts[:2])
         nodes = list(group.nodes.values())
         values = [node.application.status for node in nodes]
-        await group.until(lambda: all(one()["old_commit_log"]["min_offset"] == starts[2] for one in values))
+        await group.until(
+            lambda: all(one()["old_commit_log"]["min_offset"] == starts[2] for one in values)
+        )
         assert await view(client, starts[0]) is Code.OFFSET_OUT_OF_RANGE
         found = await pull(client, "orders", 0)
         assert found[0].physical_offset >= starts[2]
         assert found[0].queue_offset > 0
-        assert [one.queue_offset for one in found] == list(range(found[0].queue_offset, found[-1].queue_offset + 1))
+        assert [one.queue_offset for one in found] == list(
+            range(found[0].queue_offset, found[-1].queue_offset + 1)
+        )
         for node in nodes:  # the group's own files go only when no old one is left
             age(node.node.directory, 2, *old_files(node.node.directory)[:-2])
         await checkpointed(group)
@@ -318,7 +348,14 @@ def test_retention_takes_the_old_files_first_then_those_of_the_group(play: Play,
         for node in group.nodes.values():
             assert Adopted.load(node.node.directory).gone
 
-    play(story, start=False, commit_log="rocketmq", retention_ms=3_600_000, checkpoint_bytes=64 * KIB, **SIZES)
+    play(
+        story,
+        start=False,
+        commit_log="rocketmq",
+        retention_ms=3_600_000,
+        checkpoint_bytes=64 * KIB,
+        **SIZES,
+    )
 
 
 def test_a_member_that_joins_when_the_old_log_is_gone_gets_the_queue_offsets_with_the_state(
@@ -387,7 +424,9 @@ def rewrite(path: Path, **values: Any) -> dict[str, Any]:
     return before
 
 
-def test_a_node_does_not_start_where_the_old_log_is_not_as_it_was_adopted(play: Play, old: Path) -> None:
+def test_a_node_does_not_start_where_the_old_log_is_not_as_it_was_adopted(
+    play: Play, old: Path
+) -> None:
     async def refused(group: Any, text: str) -> None:
         await start(group, old, adopting=False, settled=False)
         with pytest.raises(PathError, match=text):
@@ -453,7 +492,9 @@ def test_an_adopted_store_is_one_table_over_the_border(play: Play, old: Path) ->
             assert [form.name for form in store.forms] == ["commitlog", "dledger"]
             rows: list[dict[str, Any]] = []
             for one in plan_store(store).ranges:
-                for batch in read_range(store.storage, store.layout, one, ("body", "queue_offset"), Wanted()):
+                for batch in read_range(
+                    store.storage, store.layout, one, ("body", "queue_offset"), Wanted()
+                ):
                     assert not batch.damage
                     rows += batch.rows.to_pylist() if batch.rows else []
             numbers = [int(row["body"].rstrip(b".").split()[1]) for row in rows]
@@ -465,7 +506,11 @@ def test_an_adopted_store_is_one_table_over_the_border(play: Play, old: Path) ->
 
 def staying(row: dict[str, Any]) -> dict[str, Any]:
     """What of a message is the same wherever it lies."""
-    return {k: v for k, v in row.items() if k not in {"physical_offset", "message_id", "entry_index", "entry_term"}}
+    return {
+        k: v
+        for k, v in row.items()
+        if k not in {"physical_offset", "message_id", "entry_index", "entry_term"}
+    }
 
 
 @pytest.mark.parametrize("with_old", [True, False])
@@ -473,7 +518,16 @@ def test_messages_of_a_stopped_node_are_exported_for_a_broker_in_ledger_mode(
     play: Play, old: Path, tmp_path: Path, with_old: bool
 ) -> None:
     def export(node: Path, *words: str) -> dict[str, Any]:
-        given = ["export", str(tmp_path / "out"), "--format", "dledger", "--node", str(node), "--messages", *words]
+        given = [
+            "export",
+            str(tmp_path / "out"),
+            "--format",
+            "dledger",
+            "--node",
+            str(node),
+            "--messages",
+            *words,
+        ]
         done = CliRunner().invoke(main, given, standalone_mode=False)
         if done.exception is not None:
             raise done.exception
@@ -484,7 +538,9 @@ def test_messages_of_a_stopped_node_are_exported_for_a_broker_in_ledger_mode(
         store = open_store(Storage.of(str(root)), "rocketmq")
         plan = plan_store(store)
         assert not plan.faults
-        parts = [read_range(store.storage, store.layout, one, None, Wanted()) for one in plan.ranges]
+        parts = [
+            read_range(store.storage, store.layout, one, None, Wanted()) for one in plan.ranges
+        ]
         batches = [batch for part in parts for batch in part]
         assert not any(batch.damage for batch in batches)
         return [row for batch in batches if batch.rows for row in batch.rows.to_pylist()]
@@ -517,6 +573,9 @@ def test_messages_of_a_stopped_node_are_exported_for_a_broker_in_ledger_mode(
         for row in theirs:
             if row["transaction"] == "none":
                 unit = queues.get(row["topic"], row["queue_id"]).get(row["queue_offset"])
-                assert (unit.physical_offset, unit.size) == (row["physical_offset"], row["stored_size"])
+                assert (unit.physical_offset, unit.size) == (
+                    row["physical_offset"],
+                    row["stored_size"],
+                )
 
     play(story, 1, start=False, commit_log="rocketmq", **SIZES)

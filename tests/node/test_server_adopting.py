@@ -34,8 +34,8 @@ SIZE = 65_536
 INDEX = 3_200
 KILLED = 77
 OPERATIONS = (
-    "pwrite", "pwritev", "write", "ftruncate", "truncate", "posix_fallocate", "fsync", "fdatasync", "rename",
-    "replace", "unlink", "remove", "mkdir", "rmdir",
+    "pwrite", "pwritev", "write", "ftruncate", "truncate", "posix_fallocate", "fsync", "fdatasync",
+    "rename", "replace", "unlink", "remove", "mkdir", "rmdir",
 )  # fmt: skip
 """What is opened is seen with the operation that follows."""
 
@@ -44,7 +44,9 @@ OPERATIONS = (
 def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("old") / "store"
     with MessageStore(root, file_size=SIZE, index=False) as store:
-        store.put_messages(Message("orders", b"%06d" % n * 50, f"UNIQ_KEY\x01u{n}", n % 2) for n in range(300))
+        store.put_messages(
+            Message("orders", b"%06d" % n * 50, f"UNIQ_KEY\x01u{n}", n % 2) for n in range(300)
+        )
     return root
 
 
@@ -60,12 +62,18 @@ def plan_of(root: Path, group: str = "test", name: str = "n0") -> AdoptionPlan:
 
 def files_of(root: Path) -> dict[str, bytes]:
     """Bytes by name, of index files nothing, which have half a gigabyte of holes."""
-    files = {str(path.relative_to(root)): path for path in sorted(root.rglob("*")) if path.is_file()}
-    return {name: b"" if "/rocketmq/index/" in name else path.read_bytes() for name, path in files.items()}
+    files = {
+        str(path.relative_to(root)): path for path in sorted(root.rglob("*")) if path.is_file()
+    }
+    return {
+        name: b"" if "/rocketmq/index/" in name else path.read_bytes()
+        for name, path in files.items()
+    }
 
 
 def assert_adopted(root: Path, old: Path) -> dict[str, bytes]:
-    """The node is whole, and the store is the old one but for a blank; the node's files but for what is drawn."""
+    """The node is whole, and the store is the old one but for a blank; the node's files but for
+    what is drawn."""
     report = verify_store(root / "dledger-n0")
     assert report["ok"], report
     assert (report["begin_index"], report["end_index"], report["commit_hint"]) == (0, 0, 0)
@@ -79,9 +87,12 @@ def assert_adopted(root: Path, old: Path) -> dict[str, bytes]:
     assert before[last][:at] == rest[last][:at]
     assert rest.pop(last)[at + 8 :] == before.pop(last)[at + 8 :]
     before.pop("lock"), rest.pop("lock", None)
-    before.pop("dispatched"), rest.pop("dispatched", None)  # of whoever opened the store last, here without its index
+    # of whoever opened the store last, here without its index
+    before.pop("dispatched"), rest.pop("dispatched", None)
     assert rest == before
-    assert Adopted.load(root / "dledger-n0") == Adopted(found.divided_offset, SIZE, found.fingerprint)
+    assert Adopted.load(root / "dledger-n0") == Adopted(
+        found.divided_offset, SIZE, found.fingerprint
+    )
     stamped = ("/state", "/mark", "/members", "/rocketmq/index/")
     return {name: data for name, data in node.items() if not any(part in name for part in stamped)}
 
@@ -99,7 +110,9 @@ def test_a_plan_changes_nothing_and_says_what_an_adoption_changes(root: Path, ol
     assert "close" not in "\n".join(plan_of(root).steps())
 
 
-def test_the_first_entry_lies_where_the_old_log_ends_and_is_the_same_on_every_member(old: Path, tmp_path: Path) -> None:
+def test_the_first_entry_lies_where_the_old_log_ends_and_is_the_same_on_every_member(
+    old: Path, tmp_path: Path
+) -> None:
     bodies = []
     for name in ("n0", "n1"):
         copy_store(old, tmp_path / name)
@@ -108,7 +121,9 @@ def test_the_first_entry_lies_where_the_old_log_ends_and_is_the_same_on_every_me
         (file,) = (tmp_path / name / f"dledger-{name}" / "data").iterdir()
         assert int(file.name) == plan.adoption.divided_offset
         bodies.append(file.read_bytes())
-        command = decode_command(plan.first_body[-(len(plan.first_body) - plan.first_body.index(b"\x95", 30)) :])
+        command = decode_command(
+            plan.first_body[-(len(plan.first_body) - plan.first_body.index(b"\x95", 30)) :]
+        )
         assert isinstance(command, AdoptCommitLog)
         assert command.queues == {"orders": {0: 150, 1: 150}}
     assert bodies[0] == bodies[1]
@@ -118,14 +133,18 @@ def test_old_logs_that_differ_in_one_body_make_different_first_entries(tmp_path:
     bodies = []
     for text in (b"one", b"two"):
         root = tmp_path / text.decode()
-        with MessageStore(root, file_size=SIZE, index=False, clock=lambda: 1_790_000_000_000) as store:
+        with MessageStore(
+            root, file_size=SIZE, index=False, clock=lambda: 1_790_000_000_000
+        ) as store:
             store.put_messages([Message("orders", b"same"), Message("orders", text)])
         bodies.append(plan_of(root).first_body)
     assert bodies[0] != bodies[1]
     assert len(bodies[0]) == len(bodies[1])
 
 
-def test_a_store_of_another_group_or_node_or_of_ledger_mode_is_not_adopted_again(root: Path, tmp_path: Path) -> None:
+def test_a_store_of_another_group_or_node_or_of_ledger_mode_is_not_adopted_again(
+    root: Path, tmp_path: Path
+) -> None:
     adopt(plan_of(root))
     for group, name in (("other", "n0"), ("test", "n1")):
         with pytest.raises(PathError, match="is not adopted again"):
@@ -144,7 +163,8 @@ def test_queues_that_do_not_fit_an_entry_are_refused(root: Path) -> None:
 
 
 def dying_at(number: int, work: Callable[[], None]) -> bool:
-    """Do the work in a process that is killed in front of its ``number``-th operation on files; whether it was."""
+    """Do the work in a process that is killed in front of its ``number``-th operation on files;
+    whether it was."""
     child = os.fork()
     if child == 0:
         left = number
@@ -187,7 +207,8 @@ def test_an_adoption_that_is_killed_at_any_operation_is_done_by_the_next_one(
         plan = plan_of(root)
         killed = dying_at(number, lambda plan=plan: adopt(plan))
         if killed:
-            found = examine(root)  # a broker could go on with it as before, or the node is there as a whole
+            # a broker could go on with it as before, or the node is there as a whole
+            found = examine(root)
             assert (found.messages, found.tail) == (300, "")
             if (root / "dledger-n0").exists():
                 assert_adopted(root, old)
@@ -200,7 +221,9 @@ def test_an_adoption_that_is_killed_at_any_operation_is_done_by_the_next_one(
     assert number > 60
 
 
-def test_a_copy_of_a_member_that_has_lost_its_oldest_files_is_adopted_alike(root: Path, tmp_path: Path) -> None:
+def test_a_copy_of_a_member_that_has_lost_its_oldest_files_is_adopted_alike(
+    root: Path, tmp_path: Path
+) -> None:
     plan = plan_of(root)
     adopt(plan)
     (root / "commitlog" / ("0" * 20)).unlink()
@@ -243,7 +266,9 @@ def test_everything_is_on_the_disk_before_the_directory_has_its_name(
 
         def call(source: Any, target: Any, **kwargs: Any) -> Any:
             if Path(target).name == "dledger-n0":
-                left.append({path: why for path, why in unsynced.items() if path.exists() and path != root})
+                left.append(
+                    {path: why for path, why in unsynced.items() if path.exists() and path != root}
+                )
             if unsynced.pop(Path(source), None):
                 unsynced[Path(target)] = "written under another name"
             unsynced[Path(target).parent] = name
@@ -295,7 +320,11 @@ def test_an_index_of_which_a_part_is_made_again_is_whole_only_when_that_is_done(
         file.seek(40 + 4 * DEFAULT_SLOTS + 20 * 200)
         file.write(bytes(20 * 101))
     settings = StoreSettings(
-        directory=node, node_id=NodeId("n0"), group="test", segment_bytes=SIZE, index_file_bytes=INDEX
+        directory=node,
+        node_id=NodeId("n0"),
+        group="test",
+        segment_bytes=SIZE,
+        index_file_bytes=INDEX,
     )
     store = open_settings(settings, RealDisk())
     for steps in (0, 1):
@@ -305,7 +334,9 @@ def test_an_index_of_which_a_part_is_made_again_is_whole_only_when_that_is_done(
             files.put_old(SIZE // 8)
         assert files.is_behind
         files.close(store.durable.index, clean=True)
-        assert abort.exists() is (steps == 0), "what was cut off is missing, and nothing may say that all is whole"
+        assert abort.exists() is (steps == 0), (
+            "what was cut off is missing, and nothing may say that all is whole"
+        )
     files = Dispatched(node, now_ms)
     files.open(store)
     while files.is_behind:

@@ -1,4 +1,5 @@
-"""Answers that nobody takes: a few small requests ask for gigabytes, and neither memory nor the others pay for it."""
+"""Answers that nobody takes: a few small requests ask for gigabytes, and neither memory nor the
+others pay for it."""
 
 from __future__ import annotations
 
@@ -38,7 +39,11 @@ def test_clients_that_take_no_answers_hold_no_more_than_the_budget_and_the_other
         for one in deaf:
             one.connection.pause_reading()
             for number in range(30):
-                one.start(FetchRequest(topic_id=topic_id, partition=0, start_offset=number % 20, max_bytes=32 << 20))
+                one.start(
+                    FetchRequest(
+                        topic_id=topic_id, partition=0, start_offset=number % 20, max_bytes=32 << 20
+                    )
+                )
         most = 0
         for number in range(20):
             answer, bodies = await client.fetch(topic_id, number, max_bytes=32 << 20)

@@ -31,7 +31,12 @@ MIB = 1 << 20
 
 
 def body(topic_id: int, payload: bytes = b"payload", count: int = 1, **fields: Any) -> bytes:
-    return encode_header(BodyHeader(BodyKind.DATA, topic_id, fields.pop("partition", 0), count, **fields)) + payload
+    return (
+        encode_header(
+            BodyHeader(BodyKind.DATA, topic_id, fields.pop("partition", 0), count, **fields)
+        )
+        + payload
+    )
 
 
 def test_an_append_is_answered_with_its_offset(play: Callable[..., None]) -> None:
@@ -47,7 +52,9 @@ def test_an_append_is_answered_with_its_offset(play: Callable[..., None]) -> Non
     play(story)
 
 
-def test_many_appends_at_once_get_their_offsets_in_the_order_they_came(play: Callable[..., None]) -> None:
+def test_many_appends_at_once_get_their_offsets_in_the_order_they_came(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
         topic = await client.create("t")
@@ -77,7 +84,9 @@ def test_appends_of_one_pass_go_to_the_followers_together(play: Callable[..., No
     play(story)
 
 
-def test_an_append_to_an_unknown_topic_is_refused_and_writes_nothing(play: Callable[..., None]) -> None:
+def test_an_append_to_an_unknown_topic_is_refused_and_writes_nothing(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
         leader = await group.leader()
@@ -111,8 +120,11 @@ def test_an_append_to_a_follower_names_the_leader(play: Callable[..., None]) -> 
     play(story)
 
 
-def test_a_leader_that_has_not_applied_everything_refuses_no_topic(play: Callable[..., None]) -> None:
-    """"No such topic" is definite, so a new leader only says it when it knows all that was acknowledged."""
+def test_a_leader_that_has_not_applied_everything_refuses_no_topic(
+    play: Callable[..., None],
+) -> None:
+    """ "No such topic" is definite, so a new leader only says it when it knows all that was
+    acknowledged."""
 
     async def story(group: Any) -> None:
         client = await group.client()
@@ -132,7 +144,9 @@ def test_a_leader_that_has_not_applied_everything_refuses_no_topic(play: Callabl
     play(story, **SLOW_VOTES)
 
 
-def test_a_body_over_the_limit_is_refused_and_the_connection_goes_on(play: Callable[..., None]) -> None:
+def test_a_body_over_the_limit_is_refused_and_the_connection_goes_on(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
         topic = await client.create("t")
@@ -155,7 +169,9 @@ def test_a_body_of_the_largest_size_is_taken(play: Callable[..., None]) -> None:
     play(story)
 
 
-@pytest.mark.parametrize("data", [b"", b"short", b"x" * 100, encode_header(BodyHeader(BodyKind.COMMAND)) + b"\x90"])
+@pytest.mark.parametrize(
+    "data", [b"", b"short", b"x" * 100, encode_header(BodyHeader(BodyKind.COMMAND)) + b"\x90"]
+)
 def test_an_append_that_is_no_batch_is_malformed(play: Callable[..., None], data: bytes) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
@@ -187,7 +203,9 @@ def test_more_than_the_leader_may_hold_is_refused_and_retriable(play: Callable[.
     play(story, pending_bytes=100_000)
 
 
-def test_a_client_that_sends_too_much_is_not_read_until_it_was_answered(play: Callable[..., None]) -> None:
+def test_a_client_that_sends_too_much_is_not_read_until_it_was_answered(
+    play: Callable[..., None],
+) -> None:
     """All of it gets in, although it is far more than the node may hold at once."""
 
     async def story(group: Any) -> None:
@@ -232,9 +250,17 @@ def test_d9_a_retried_append_gets_its_first_answer(play: Callable[..., None]) ->
         client = await group.client()
         topic = await client.create("t")
         session = (await client.execute(InitProducer(producer_name="p"))).result
-        data = body(topic, producer_id=session["producer_id"], producer_epoch=session["epoch"], sequence=0, count=5)
+        data = body(
+            topic,
+            producer_id=session["producer_id"],
+            producer_epoch=session["epoch"],
+            sequence=0,
+            count=5,
+        )
         first, again = await client.append(data), await client.append(data)
-        assert (first.code, first.base_offset) == (again.code, again.base_offset) == (Code.SUCCESS, 0)
+        assert (
+            (first.code, first.base_offset) == (again.code, again.base_offset) == (Code.SUCCESS, 0)
+        )
         assert (await client.offsets("t")).offsets == {"t": {0: 5}}
 
     play(story)
@@ -246,7 +272,13 @@ def test_d9_a_retry_after_a_change_of_leader_is_not_taken_twice(play: Callable[.
         topic = await client.create("t")
         session = (await client.execute(InitProducer(producer_name="p"))).result
         batches = [
-            body(topic, producer_id=session["producer_id"], producer_epoch=session["epoch"], sequence=n, count=2)
+            body(
+                topic,
+                producer_id=session["producer_id"],
+                producer_epoch=session["epoch"],
+                sequence=n,
+                count=2,
+            )
             for n in range(10)
         ]
         first = [(await client.append(data)).base_offset for data in batches]
@@ -274,9 +306,14 @@ def test_staged_batches_get_their_offsets_with_the_commit(play: Callable[..., No
     async def story(group: Any) -> None:
         client = await group.client()
         topic = await client.create("t")
-        stage = (await client.execute(OpenStage(writer_id="w", sequence=0, label="a", timeout_ms=60_000))).result
+        stage = (
+            await client.execute(OpenStage(writer_id="w", sequence=0, label="a", timeout_ms=60_000))
+        ).result
         number = stage["stage_id"]
-        staged = [body(topic, b"%d" % n, producer_id=number, sequence=n, flags=Flag.STAGED) for n in range(3)]
+        staged = [
+            body(topic, b"%d" % n, producer_id=number, sequence=n, flags=Flag.STAGED)
+            for n in range(3)
+        ]
         assert {(await client.append(data)).base_offset for data in staged} == {-1}
         assert (await client.append(body(topic))).base_offset == 0
         assert (await client.offsets("t")).offsets == {"t": {0: 1}}
@@ -309,7 +346,9 @@ def test_an_append_without_a_quorum_is_never_acknowledged_and_says_that_it_may_b
     play(story)
 
 
-def test_an_append_is_given_up_at_its_own_time_though_one_before_it_waits_longer(play: Callable[..., None]) -> None:
+def test_an_append_is_given_up_at_its_own_time_though_one_before_it_waits_longer(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
         topic = await client.create("t")
@@ -336,7 +375,9 @@ def test_an_append_is_given_up_at_its_own_time_though_one_before_it_waits_longer
     play(story, 1, ack_timeout_ms=600_000)
 
 
-def test_d9_an_append_is_not_answered_with_the_entry_of_another_leader_in_its_place(play: Callable[..., None]) -> None:
+def test_d9_an_append_is_not_answered_with_the_entry_of_another_leader_in_its_place(
+    play: Callable[..., None],
+) -> None:
     """Raft gives the cut range up before that: here it did not."""
 
     async def story(group: Any) -> None:
@@ -377,7 +418,9 @@ def test_two_dead_nodes_come_back_and_writes_go_on(play: Callable[..., None]) ->
     play(story)
 
 
-def test_writes_that_wait_when_the_node_stops_get_an_indefinite_answer(play: Callable[..., None]) -> None:
+def test_writes_that_wait_when_the_node_stops_get_an_indefinite_answer(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
         topic = await client.create("t")

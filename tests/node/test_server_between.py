@@ -1,4 +1,5 @@
-"""Between two leaders: what is asked then waits a moment, and is answered with the name of the next one."""
+"""Between two leaders: what is asked then waits a moment, and is answered with the name of the next
+one."""
 
 from __future__ import annotations
 
@@ -30,19 +31,26 @@ def body(topic_id: int) -> bytes:
 
 
 @pytest.mark.usefixtures("long_wait")
-def test_appends_during_a_hand_over_are_taken_or_sent_to_the_new_leader(play: Callable[..., None]) -> None:
+def test_appends_during_a_hand_over_are_taken_or_sent_to_the_new_leader(
+    play: Callable[..., None],
+) -> None:
     """Never "ask again" and never "nobody leads": a client goes on at once, at the right place."""
 
     async def story(group: Any) -> None:
         leader, heir = await group.leader(), (await group.follower()).node.node_id
-        await group.until(lambda: len(leader.peers.connected()) == 2 and all(leader.peers.connected().values()))
+        await group.until(
+            lambda: len(leader.peers.connected()) == 2 and all(leader.peers.connected().values())
+        )
         client = await group.client(leader)
         topic = await client.create("t")
         before = [client.start(AppendRequest(), body(topic)) for _ in range(20)]
         transfer = client.start(TransferRequest(to=heir))
         after = [client.start(AppendRequest(), body(topic)) for _ in range(300)]
         assert (await transfer)[0].code is Code.SUCCESS
-        found = {(answer.code, answer.leader_id) for answer in [(await future)[0] for future in (*before, *after)]}
+        found = {
+            (answer.code, answer.leader_id)
+            for answer in [(await future)[0] for future in (*before, *after)]
+        }
         assert found <= {(Code.SUCCESS, ""), (Code.NOT_LEADER, heir)}
         assert (Code.NOT_LEADER, heir) in found
         assert leader.writes.held_bytes == 0
@@ -69,7 +77,9 @@ def test_appends_go_on_when_a_hand_over_comes_to_nothing(play: Callable[..., Non
 
 
 @pytest.mark.usefixtures("long_wait")
-def test_who_asks_a_node_that_knows_no_leader_is_told_when_there_is_one(play: Callable[..., None]) -> None:
+def test_who_asks_a_node_that_knows_no_leader_is_told_when_there_is_one(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         await group.start("n0")
         client = await group.client(group.nodes["n0"])
@@ -82,7 +92,9 @@ def test_who_asks_a_node_that_knows_no_leader_is_told_when_there_is_one(play: Ca
         metadata, answer = (await asked)[0], (await append)[0]
         leader = await group.leader()
         assert metadata.leader_id == leader.node.node_id
-        assert answer.code is (Code.UNKNOWN_TOPIC if leader.node.node_id == "n0" else Code.NOT_LEADER)
+        assert answer.code is (
+            Code.UNKNOWN_TOPIC if leader.node.node_id == "n0" else Code.NOT_LEADER
+        )
         assert answer.leader_id == leader.node.node_id
 
     play(story, start=False)

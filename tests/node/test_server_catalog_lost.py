@@ -1,4 +1,5 @@
-"""A node whose catalog is damaged: it makes it again from its log, or takes over the leader's before it takes part."""
+"""A node whose catalog is damaged: it makes it again from its log, or takes over the leader's
+before it takes part."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ async def damage_row(node: Any, topic: int) -> None:
     flip(path, HEADER_BYTES + (partition.rows - 1 - table._first) * table._step + 3)
 
 
-def test_a_member_whose_snapshots_are_damaged_takes_over_a_catalog_and_keeps_its_log(play: Callable[..., None]) -> None:
+def test_a_member_whose_snapshots_are_damaged_takes_over_a_catalog_and_keeps_its_log(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         topic = await write(group, 0, 60)
         await trimmed(group)
@@ -61,7 +64,11 @@ def test_a_member_whose_snapshots_are_damaged_takes_over_a_catalog_and_keeps_its
         await write(group, 60, 70)
         await group.start(name)
         node = group.nodes[name]
-        begin, end, incarnation = node.store.begin_index, node.store.end, node.store.membership.incarnation
+        begin, end, incarnation = (
+            node.store.begin_index,
+            node.store.end,
+            node.store.membership.incarnation,
+        )
         assert node._is_lost
         assert begin > 0
         await group.until(lambda: not node._is_lost)
@@ -100,7 +107,11 @@ def test_a_catalog_from_a_leader_with_a_longer_log_takes_nothing_from_the_log_an
         assert node.store.begin == begin
         assert group.nodes["n2"].store.begin_index == 0 < node.store.begin_index
         assert await read_all(group, node, topic) == expected(node, topic, 65)
-        assert len(await read_all(group, node, topic)) < 65 == len(await read_all(group, group.nodes["n2"], topic))
+        assert (
+            len(await read_all(group, node, topic))
+            < 65
+            == len(await read_all(group, group.nodes["n2"], topic))
+        )
         await group.stop("n1")
         assert verify_store(group.folder / "n1")["problems"] == []
 
@@ -110,8 +121,8 @@ def test_a_catalog_from_a_leader_with_a_longer_log_takes_nothing_from_the_log_an
 def test_a_member_without_a_catalog_votes_and_counts_but_neither_leads_nor_answers_clients(
     play: Callable[..., None],
 ) -> None:
-    """One that would lead could give nobody what it does not know; one that would not vote would take a majority away
-    that has every record."""
+    """One that would lead could give nobody what it does not know; one that would not vote would
+    take a majority away that has every record."""
 
     async def story(group: Any) -> None:
         topic = await write(group, 0, 60)
@@ -137,7 +148,10 @@ def test_a_member_without_a_catalog_votes_and_counts_but_neither_leads_nor_answe
         node.driver.step = lambda message: (asked.append(message), step(message))
         await group.start(second)  # whose log is the shorter one
         await group.until(lambda: sum(isinstance(message, VoteRequest) for message in asked) > 5)
-        assert {group.nodes[name].raft.role for name in (lost, second)} <= {Role.CANDIDATE, Role.FOLLOWER}
+        assert {group.nodes[name].raft.role for name in (lost, second)} <= {
+            Role.CANDIDATE,
+            Role.FOLLOWER,
+        }
         await group.start(first)
         await group.leader(but=lost)
         del node.states.installer.wanted
@@ -147,7 +161,9 @@ def test_a_member_without_a_catalog_votes_and_counts_but_neither_leads_nor_answe
     play(story, **SMALL)
 
 
-def test_a_group_of_one_without_a_catalog_does_not_start_and_asks_for_a_backup(play: Callable[..., None]) -> None:
+def test_a_group_of_one_without_a_catalog_does_not_start_and_asks_for_a_backup(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         await write(group, 0, 60)
         await trimmed(group)
@@ -186,8 +202,8 @@ def test_a_damaged_row_of_the_topic_index_is_never_followed_and_the_index_made_a
 def test_a_leader_that_meets_a_damaged_row_while_it_gives_its_state_makes_its_own_again(
     play: Callable[..., None],
 ) -> None:
-    """Else the member that asks would begin anew for ever. The leader's vote and log are still needed: the third member
-    leads with them, and gives its state to both."""
+    """Else the member that asks would begin anew for ever. The leader's vote and log are still
+    needed: the third member leads with them, and gives its state to both."""
 
     async def story(group: Any) -> None:
         topic = await write(group, 0, 60)
@@ -207,7 +223,9 @@ def test_a_leader_that_meets_a_damaged_row_while_it_gives_its_state_makes_its_ow
     play(story, **SMALL)
 
 
-def test_a_damaged_row_that_is_met_while_a_node_stops_does_not_start_it_again(play: Callable[..., None]) -> None:
+def test_a_damaged_row_that_is_met_while_a_node_stops_does_not_start_it_again(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         node = await group.follower()
         stopping = asyncio.create_task(node.stop())
@@ -219,7 +237,9 @@ def test_a_damaged_row_that_is_met_while_a_node_stops_does_not_start_it_again(pl
     play(story, **SMALL)
 
 
-def test_a_damaged_row_of_a_group_of_one_that_has_its_whole_log_is_made_again(play: Callable[..., None]) -> None:
+def test_a_damaged_row_of_a_group_of_one_that_has_its_whole_log_is_made_again(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         topic = await write(group, 0, 60)
         node = group.nodes["n0"]

@@ -15,7 +15,8 @@ ROOT = Path("/disk/n0")
 
 
 class HalfDurable:
-    """A log of which nothing is durable until it is synced; notes which snapshots were there by then."""
+    """A log of which nothing is durable until it is synced; notes which snapshots were there by
+    then."""
 
     def __init__(self, disk: MemoryDisk) -> None:
         self.durable = NOWHERE
@@ -40,7 +41,8 @@ def test_log_is_synced_before_a_snapshot_that_sums_it_up_is_there() -> None:
 
 
 def test_log_that_does_not_come_up_to_the_catalog_leaves_no_snapshot() -> None:
-    """A follower applies committed entries from memory while they wait for its disk, which is slow."""
+    """A follower applies committed entries from memory while they wait for its disk, which is
+    slow."""
     disk = MemoryDisk()
     checkpoints, store = Checkpoints(ROOT, disk), HalfDurable(disk)
     checkpoints.save(b"state", Index(8), store)  # type: ignore[arg-type]

@@ -17,7 +17,11 @@ from dledger.errors import CorruptEntry, DiskFull, StorageError
 from dledger.node.loop.log_writer import LAZY_SYNC_MS, LogWriter
 from dledger.protocol.messages.client import AppendRequest
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.rocketmq import GetMessageRequest, PutMessageRequest, ViewMessageRequest
+from dledger.protocol.messages.rocketmq import (
+    GetMessageRequest,
+    PutMessageRequest,
+    ViewMessageRequest,
+)
 from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 from dledger.rocketmq.format.message import Message, encode_message
 from dledger.testing.disk.memory_disk import MemoryDisk
@@ -53,7 +57,9 @@ def test_d1_nothing_is_acknowledged_before_a_quorum_has_synced(play: Callable[..
         gates = [Gate(node) for node in group.nodes.values()]
         try:
             waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
-            await group.until(lambda: all(node.store.end.position.index == 2 for node in group.nodes.values()))
+            await group.until(
+                lambda: all(node.store.end.position.index == 2 for node in group.nodes.values())
+            )
             leader = await group.leader()
             assert leader.raft.durable_index < 2
             gates[0].open.set()
@@ -116,8 +122,11 @@ def test_appends_that_come_during_a_sync_share_the_next_one(play: Callable[..., 
     play(story, 1)
 
 
-def test_a_follower_whose_disk_lags_serves_what_it_has_applied_from_disk_and_memory(play: Callable[..., None]) -> None:
-    """The others have made it durable and committed it; that its own disk has no such file yet is no damage."""
+def test_a_follower_whose_disk_lags_serves_what_it_has_applied_from_disk_and_memory(
+    play: Callable[..., None],
+) -> None:
+    """The others have made it durable and committed it; that its own disk has no such file yet is
+    no damage."""
 
     async def story(group: Any) -> None:
         client = await group.client()
@@ -144,7 +153,9 @@ def test_a_follower_whose_disk_lags_serves_what_it_has_applied_from_disk_and_mem
     play(story, cache_bytes=400_000)
 
 
-def test_a_leader_whose_disk_lags_lists_what_the_others_have_committed(play: Callable[..., None]) -> None:
+def test_a_leader_whose_disk_lags_lists_what_the_others_have_committed(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         async with AsyncClient(",".join(group.addresses.values())) as client:
             await client.create_topic("t")
@@ -166,14 +177,18 @@ def test_a_leader_whose_disk_lags_lists_what_the_others_have_committed(play: Cal
     play(story)
 
 
-def test_a_message_that_a_lagging_disk_does_not_have_yet_is_not_passed_over(play: Callable[..., None]) -> None:
+def test_a_message_that_a_lagging_disk_does_not_have_yet_is_not_passed_over(
+    play: Callable[..., None],
+) -> None:
     """A consumer that is told to go on behind it would never see it."""
 
     async def story(group: Any) -> None:
         client = await group.client()
         leader = await group.leader()
         await group.agree()
-        messages = [encode_message(Message("orders", bytes([n]) * 100_000, "", 0)) for n in range(4)]
+        messages = [
+            encode_message(Message("orders", bytes([n]) * 100_000, "", 0)) for n in range(4)
+        ]
         gate = Gate(leader)
         try:
             for message in messages:
@@ -286,7 +301,9 @@ def test_d2_a_topic_index_whose_disk_fails_is_not_tried_again(play: Callable[...
     play(story, 1, disks=MemoryDisk)
 
 
-def test_d2_nothing_is_applied_once_the_disk_has_failed_elsewhere(play: Callable[..., None]) -> None:
+def test_d2_nothing_is_applied_once_the_disk_has_failed_elsewhere(
+    play: Callable[..., None],
+) -> None:
     """It would write into the topic index."""
 
     async def story(group: Any) -> None:
@@ -324,7 +341,9 @@ def test_d2_a_node_that_failed_elsewhere_writes_and_syncs_nothing_that_still_wai
 
     told, done = list[Any](), list[str]()
     store: Any = SimpleNamespace(
-        append=lambda entries: done.append("append"), sync=lambda: done.append("sync"), truncate=done.append
+        append=lambda entries: done.append("append"),
+        sync=lambda: done.append("sync"),
+        truncate=done.append,
     )
     loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
     flusher = LogWriter(store, loop, told.append, told.append, told.append, environment=machine)
@@ -340,11 +359,17 @@ def test_B20_a_sync_from_before_a_cut_says_nothing_of_what_is_written_there_agai
     """The thread's word of it may reach the loop after the cut was asked for."""
     machine, told, on_the_way, names = ByHand(), list[str](), list[Any](), iter(("before", "after"))
     store: Any = SimpleNamespace(
-        append=lambda entries: None, sync=lambda: next(names), truncate=lambda after: None,
+        append=lambda entries: None,
+        sync=lambda: next(names),
+        truncate=lambda after: None,
         end=SimpleNamespace(position="cut"),
-    )  # fmt: skip
-    loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: on_the_way.append((callback, argument)))
-    flusher = LogWriter(store, loop, told.append, lambda end: None, told.append, environment=machine)  # type: ignore[arg-type]
+    )
+    loop: Any = SimpleNamespace(
+        call_soon_threadsafe=lambda callback, argument: on_the_way.append((callback, argument))
+    )
+    flusher = LogWriter(
+        store, loop, told.append, lambda end: None, told.append, environment=machine
+    )  # type: ignore[arg-type]
 
     def turn() -> None:
         jobs, machine.jobs[:] = machine.jobs[:], []
@@ -377,10 +402,14 @@ def test_flush_async_tells_at_once_what_was_written_and_syncs_it_soon() -> None:
         return "synced"
 
     store: Any = SimpleNamespace(
-        append=lambda entries: done.append("append"), sync=sync, end=SimpleNamespace(position="written")
+        append=lambda entries: done.append("append"),
+        sync=sync,
+        end=SimpleNamespace(position="written"),
     )
     loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
-    flusher = LogWriter(store, loop, told.append, told.append, told.append, lazy=True, environment=machine)
+    flusher = LogWriter(
+        store, loop, told.append, told.append, told.append, lazy=True, environment=machine
+    )
     entry: Any = SimpleNamespace(pos=0, end_pos=100)
 
     def turn(*, last: bool = False, appends: int = 1) -> float | None:
@@ -419,7 +448,9 @@ def test_d5_a_vote_that_cannot_be_saved_is_never_sent(play: Callable[..., None])
     play(story, start=False, disks=MemoryDisk)
 
 
-def test_d12_a_full_disk_refuses_writes_deletes_nothing_and_works_again_later(play: Callable[..., None]) -> None:
+def test_d12_a_full_disk_refuses_writes_deletes_nothing_and_works_again_later(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
         topic = await client.create("t")
@@ -471,7 +502,9 @@ def test_d12_no_room_for_the_next_file_is_waited_out(play: Callable[..., None]) 
         await group.until(lambda: node.driver.flusher.is_full)
         while (await client.append(body(topic), timeout_ms=1)).code is not Code.DISK_FULL:
             pass
-        before = sum(future.done() and future.result()[0].code is Code.SUCCESS for future in futures)
+        before = sum(
+            future.done() and future.result()[0].code is Code.SUCCESS for future in futures
+        )
         waiting = sum(not future.done() for future in futures)
         assert waiting
         disk.failures.clear()
@@ -504,14 +537,22 @@ class OneDamaged:
         self.done.append("append")
 
 
-def test_D4_a_cut_behind_a_damaged_entry_waits_for_its_repair_and_what_follows_waits_with_it() -> None:
+def test_D4_a_cut_behind_a_damaged_entry_waits_for_its_repair_and_what_follows_waits_with_it() -> (
+    None
+):
     machine = ByHand()
     turns, jobs = machine.turns, machine.jobs
     store = OneDamaged()
     waits, durable, cuts, failures = list[Any](), list[Any](), list[Any](), list[Any]()
     loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
     flusher = LogWriter(
-        store, loop, durable.append, cuts.append, failures.append, on_cut_waits=waits.append, environment=machine  # type: ignore[arg-type]
+        store,
+        loop,
+        durable.append,
+        cuts.append,
+        failures.append,
+        on_cut_waits=waits.append,
+        environment=machine,  # type: ignore[arg-type]
     )
     entry: Any = SimpleNamespace(pos=0, end_pos=100)
     flusher.truncate(Index(4))
@@ -532,7 +573,9 @@ def test_D4_a_cut_farther_in_front_takes_the_place_of_one_that_waits_for_a_repai
     store = OneDamaged()
     durable, cuts, failures = list[Any](), list[Any](), list[Any]()
     loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
-    flusher = LogWriter(store, loop, durable.append, cuts.append, failures.append, environment=machine)  # type: ignore[arg-type]
+    flusher = LogWriter(
+        store, loop, durable.append, cuts.append, failures.append, environment=machine
+    )  # type: ignore[arg-type]
     entry: Any = SimpleNamespace(pos=0, end_pos=100)
     flusher.truncate(Index(4))
     flusher.append((entry,))
@@ -541,14 +584,21 @@ def test_D4_a_cut_farther_in_front_takes_the_place_of_one_that_waits_for_a_repai
     flusher.truncate(Index(2))
     flusher.append((entry,))
     assert machine.turns[0](machine.jobs[given:], False) is None
-    assert store.done == ["cut behind 2", "append"], "and what stood behind the first cut is not written"
-    assert (len(cuts), len(durable), failures) == (1, 1, []), "the sync covers what the core has now"
+    assert store.done == ["cut behind 2", "append"], (
+        "and what stood behind the first cut is not written"
+    )
+    assert (len(cuts), len(durable), failures) == (1, 1, []), (
+        "the sync covers what the core has now"
+    )
     flusher.append((entry,))
-    assert store.done[2:] == ["append"], "nothing is queued any more, so a small write is done at once"
+    assert store.done[2:] == ["append"], (
+        "nothing is queued any more, so a small write is done at once"
+    )
 
 
-def test_d12_with_flush_async_a_write_that_waited_for_room_is_told_and_synced_though_nothing_follows() -> None:
-    """Else a follower never acknowledges it, and its leader waits for that with whatever comes after."""
+def test_d12_async_write_that_waited_for_room_is_synced_by_itself() -> None:
+    """Else a follower never acknowledges it, and its leader waits for that with whatever comes
+    after."""
     machine, now = ByHand(), 1000
     machine.now_ms = lambda: now  # type: ignore[method-assign]
     room, told = False, list[Any]()
@@ -558,9 +608,13 @@ def test_d12_with_flush_async_a_write_that_waited_for_room_is_told_and_synced_th
             raise DiskFull("no room")
         store.end = SimpleNamespace(position="written")
 
-    store: Any = SimpleNamespace(append=append, sync=lambda: "synced", end=SimpleNamespace(position="before"))
+    store: Any = SimpleNamespace(
+        append=append, sync=lambda: "synced", end=SimpleNamespace(position="before")
+    )
     loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
-    flusher = LogWriter(store, loop, told.append, told.append, told.append, lazy=True, environment=machine)
+    flusher = LogWriter(
+        store, loop, told.append, told.append, told.append, lazy=True, environment=machine
+    )
     flusher.append((SimpleNamespace(pos=0, end_pos=100),))  # type: ignore[arg-type]
     machine.turns[0](machine.jobs[:], False)
     now += 2 * LAZY_SYNC_MS
@@ -576,7 +630,8 @@ def test_d12_with_flush_async_a_write_that_waited_for_room_is_told_and_synced_th
 
 
 def test_d12_what_makes_room_is_done_while_a_write_waits_for_room() -> None:
-    """Retention runs on the same thread: it must not stand behind the very write that needs its space."""
+    """Retention runs on the same thread: it must not stand behind the very write that needs its
+    space."""
     machine = ByHand()
     turns, jobs = machine.turns, machine.jobs
 
@@ -594,7 +649,12 @@ def test_d12_what_makes_room_is_done_while_a_write_waits_for_room() -> None:
     store, failures = Store(), list[BaseException]()
     loop = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
     flusher = LogWriter(
-        store, loop, lambda position: None, lambda end: None, failures.append, environment=machine  # type: ignore[arg-type]
+        store,
+        loop,
+        lambda position: None,
+        lambda end: None,
+        failures.append,
+        environment=machine,  # type: ignore[arg-type]
     )
     entry: Any = SimpleNamespace(pos=0, end_pos=100)
     flusher.append((entry,))

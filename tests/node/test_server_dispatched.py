@@ -1,4 +1,5 @@
-"""Consume queues and index that are made of a group's entries: the same bytes as of each message by itself."""
+"""Consume queues and index that are made of a group's entries: the same bytes as of each message by
+itself."""
 
 from __future__ import annotations
 
@@ -28,7 +29,13 @@ from dledger.protocol.messages.entry import (
 )
 from dledger.protocol.wire import encode_command
 from dledger.rocketmq.format.hosts import Host
-from dledger.rocketmq.format.message import Message, Transaction, decode_message, encode_message, message_size
+from dledger.rocketmq.format.message import (
+    Message,
+    Transaction,
+    decode_message,
+    encode_message,
+    message_size,
+)
 from dledger.rocketmq.format.properties import keys_of, parse_properties, tags_code
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
@@ -65,9 +72,17 @@ def some_message(dice: Rng, nexts: dict[tuple[str, int], int], number: int) -> M
     version = 2 if dice.below(6) == 0 else 1
     born, stored = dice.pick((V4, V4, V6)), dice.pick((V4, V4, V6))
     return Message(
-        topic, b"b" * dice.below(900), "\x02".join(properties), queue_id=queue_id, queue_offset=offset, sys_flag=flag,
-        store_timestamp=1_790_000_000_000 + 700 * number, born_host=born, store_host=stored, version=version,
-    )  # fmt: skip
+        topic,
+        b"b" * dice.below(900),
+        "\x02".join(properties),
+        queue_id=queue_id,
+        queue_offset=offset,
+        sys_flag=flag,
+        store_timestamp=1_790_000_000_000 + 700 * number,
+        born_host=born,
+        store_host=stored,
+        version=version,
+    )
 
 
 def damaged(dice: Rng, body: bytes) -> bytes:
@@ -91,7 +106,8 @@ def damaged(dice: Rng, body: bytes) -> bytes:
 
 
 def some_entries(seed: int, count: int) -> list[Entry]:
-    """Messages of all kinds, and between them a leader's first entries, commands, and what is no message."""
+    """Messages of all kinds, and between them a leader's first entries, commands, and what is no
+    message."""
     dice, nexts, entries, end = Rng(seed), dict[tuple[str, int], int](), list[Entry](), LogEnd()
     for number in range(count):
         magic, what = MAGIC_NORMAL, dice.below(12)
@@ -104,7 +120,9 @@ def some_entries(seed: int, count: int) -> list[Entry]:
         else:
             message = some_message(dice, nexts if what != 3 else dict(nexts), number)
             size = message_size(message)
-            body = encode_message(message.moved(place(end.end_pos, HEADER_SIZE + size, SEGMENT) + HEADER_SIZE))
+            body = encode_message(
+                message.moved(place(end.end_pos, HEADER_SIZE + size, SEGMENT) + HEADER_SIZE)
+            )
             body = damaged(dice, body) if what == 3 else body
         entry = stamp(end, Term(1), magic, memoryview(body) if dice.below(2) else body, SEGMENT)
         entries.append(entry)
@@ -114,7 +132,10 @@ def some_entries(seed: int, count: int) -> list[Entry]:
 
 def expected(root: Path, entries: list[Entry]) -> dict[str, bytes]:
     """By the message's own decoder, and each key and unit by itself."""
-    queues, index = ConsumeQueues(root / "consumequeue"), small_index(root / "index", clock=lambda: 1000)
+    queues, index = (
+        ConsumeQueues(root / "consumequeue"),
+        small_index(root / "index", clock=lambda: 1000),
+    )
     for entry in entries:
         at = entry.pos + HEADER_SIZE
         try:
@@ -123,12 +144,22 @@ def expected(root: Path, entries: list[Entry]) -> dict[str, bytes]:
                 continue
         except FormatError:
             continue
-        properties, state = parse_properties(message.properties), message.sys_flag & Transaction.ROLLBACK
+        properties, state = (
+            parse_properties(message.properties),
+            message.sys_flag & Transaction.ROLLBACK,
+        )
         code = tags_code(properties.get("TAGS"))
         if message.topic == "SCHEDULE_TOPIC_XXXX":
             code = message.store_timestamp + LEVEL_3_MS
         if state in (Transaction.NONE, Transaction.COMMIT):
-            queues.put(message.topic, message.queue_id, message.queue_offset, at, message_size(message), code)
+            queues.put(
+                message.topic,
+                message.queue_id,
+                message.queue_offset,
+                at,
+                message_size(message),
+                code,
+            )
         if state != Transaction.ROLLBACK:
             index.put(message.topic, keys_of(properties), at, message.store_timestamp)
     queues.flush()
@@ -201,7 +232,8 @@ def keep(path: Path, entries: list[Entry]) -> None:
 
 
 def made_good(path: Path, log: list[Entry], entries: list[Entry]) -> tuple[int, dict[str, bytes]]:
-    """Open them beside this log, and put what of the entries they ask for: from where on, and the files then."""
+    """Open them beside this log, and put what of the entries they ask for: from where on, and the
+    files then."""
     store = MemoryStore(segment_bytes=SEGMENT)
     store.save_hard_state(HardState(Term(1)))
     store.append(log)
@@ -218,7 +250,11 @@ def made_good(path: Path, log: list[Entry], entries: list[Entry]) -> tuple[int, 
 @pytest.mark.parametrize("kept", [400, 250], ids=["whole log", "shorter log"])
 @pytest.mark.parametrize("lose", LOSSES, ids=lambda lose: lose.__name__)
 def test_what_is_lost_of_queues_or_index_is_missed_whether_the_log_is_shorter_or_not(
-    tmp_path: Path, lose: Callable[[Path], None], kept: int, killed: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    lose: Callable[[Path], None],
+    kept: int,
+    killed: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("dledger.node.rocketmq.dispatched.IndexService", small_index)
     entries = some_entries(1, 400)
@@ -233,7 +269,9 @@ def test_what_is_lost_of_queues_or_index_is_missed_whether_the_log_is_shorter_or
     assert [name for name in whole if found[name] != whole[name]] == []
 
 
-@pytest.mark.parametrize("lose", [lose_nothing, lose_the_queues, lose_the_index], ids=lambda lose: lose.__name__)
+@pytest.mark.parametrize(
+    "lose", [lose_nothing, lose_the_queues, lose_the_index], ids=lambda lose: lose.__name__
+)
 def test_a_mark_of_release_0_1_is_read_and_written_anew(
     tmp_path: Path, lose: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,7 +280,9 @@ def test_a_mark_of_release_0_1_is_read_and_written_anew(
     keep(tmp_path, entries)
     mark = DispatchMark.unpack((tmp_path / ROOT / MARK_FILE).read_bytes())
     assert mark is not None
-    former = struct.pack(">8sqqqqI", b"DLREPUT1", mark.index, mark.end_pos, mark.queues, mark.units, 0)
+    former = struct.pack(
+        ">8sqqqqI", b"DLREPUT1", mark.index, mark.end_pos, mark.queues, mark.units, 0
+    )
     (tmp_path / ROOT / MARK_FILE).write_bytes(former[:-4] + struct.pack(">I", crc32(former)))
     lose(tmp_path / ROOT)
     made = Dispatched(tmp_path, lambda: 1000)

@@ -30,15 +30,18 @@ def entries_behind(end: LogEnd, term: int, count: int) -> tuple[Entry, ...]:
 
 def open_memory_store() -> FileStore:
     group = GroupConfig(segment_bytes=1 << 20, index_file_bytes=32 << 10, max_body_bytes=1 << 16)
-    store = open_store(group, NodeConfig(node_id=NodeId("n0"), directory=Path("/node")), MemoryDisk())
+    store = open_store(
+        group, NodeConfig(node_id=NodeId("n0"), directory=Path("/node")), MemoryDisk()
+    )
     assert isinstance(store, FileStore)
     store.save_hard_state(HardState(Term(2), None, Index(-1)))
     return store
 
 
 def test_d7_a_commit_is_not_noted_before_what_it_replaces_is_cut() -> None:
-    """The former leader's tail is cut, and the new leader's entry in its place committed, by one push. A store that is
-    told of the commit while it still has the old entry would keep that for ever, and call it committed."""
+    """The former leader's tail is cut, and the new leader's entry in its place committed, by one
+    push. A store that is told of the commit while it still has the old entry would keep that for
+    ever, and call it committed."""
     store = open_memory_store()
     old = entries_behind(LogEnd(), 1, 5)
     new = entries_behind(LogEnd.after(old[2]), 2, 1)
@@ -62,7 +65,9 @@ def test_d7_a_commit_is_not_noted_before_what_it_replaces_is_cut() -> None:
             done.set()
 
         raft: Any = SimpleNamespace(
-            truncated=lambda end: None, persisted=lambda position, now: Ready(), deadline_ms=lambda: 1 << 60
+            truncated=lambda end: None,
+            persisted=lambda position, now: Ready(),
+            deadline_ms=lambda: 1 << 60,
         )
         listener: Any = SimpleNamespace(on_committed=on_committed, on_cut=lambda end: None)
         driver = ReadyLoop(raft, store, lambda message: None, lambda: None, listener, failed.append)
@@ -85,16 +90,24 @@ def test_d7_a_commit_is_not_noted_before_what_it_replaces_is_cut() -> None:
 
 
 def test_d2_a_node_that_cannot_apply_what_is_committed_sends_nothing_more() -> None:
-    """The disk of the topic index fails while a commit is told: what the same call wanted to send stays unsent."""
+    """The disk of the topic index fails while a commit is told: what the same call wanted to send
+    stays unsent."""
     sent, failed = [], []
 
     async def story() -> None:
         raft: Any = SimpleNamespace(deadline_ms=lambda: 1 << 60)
-        listener: Any = SimpleNamespace(on_committed=lambda index: driver.fail(StorageError("the disk failed")))
+        listener: Any = SimpleNamespace(
+            on_committed=lambda index: driver.fail(StorageError("the disk failed"))
+        )
         store: Any = SimpleNamespace()
         driver = ReadyLoop(raft, store, sent.append, lambda: None, listener, failed.append)
-        beat = HeartBeatRequest(group="g", local_id=NodeId("n0"), remote_id=NodeId("n1"), term=Term(1),
-                                leader_id=NodeId("n0"))  # fmt: skip
+        beat = HeartBeatRequest(
+            group="g",
+            local_id=NodeId("n0"),
+            remote_id=NodeId("n1"),
+            term=Term(1),
+            leader_id=NodeId("n0"),
+        )
         driver.carry_out(Ready(committed=Index(3), messages=(beat,)))
         await driver.stop()
 

@@ -11,7 +11,12 @@ from elections import SLOW_VOTES
 
 from dledger.client import AsyncClient
 from dledger.net import FrameLimits, Handlers, connect
-from dledger.protocol.messages.client import AppendRequest, FetchResponse, StatusRequest, TransferRequest
+from dledger.protocol.messages.client import (
+    AppendRequest,
+    FetchResponse,
+    StatusRequest,
+    TransferRequest,
+)
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 from dledger.protocol.messages.peer import HeartBeatRequest
@@ -60,14 +65,22 @@ GARBAGE = {
     "http": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     "zeros": bytes(1000),
     "a request before hello": b"".join(encode(StatusRequest(), 1)),
-    "a flipped bit": bytes([b ^ (1 if at == 26 else 0) for at, b in enumerate(b"".join(encode(HelloRequest(), 1)))]),
-    "an answer": b"".join([*encode(HelloRequest(), 1), *encode(FetchResponse(code=Code.SUCCESS), 2)]),
+    "a flipped bit": bytes(
+        [b ^ (1 if at == 26 else 0) for at, b in enumerate(b"".join(encode(HelloRequest(), 1)))]
+    ),
+    "an answer": b"".join(
+        [*encode(HelloRequest(), 1), *encode(FetchResponse(code=Code.SUCCESS), 2)]
+    ),
     "a peer's message from a client": b"".join(
         [
             *encode(HelloRequest(), 1),
             *encode(
                 HeartBeatRequest(
-                    group="test", local_id=NodeId("n1"), remote_id=NodeId("n0"), term=Term(99), leader_id=NodeId("n1")
+                    group="test",
+                    local_id=NodeId("n1"),
+                    remote_id=NodeId("n0"),
+                    term=Term(99),
+                    leader_id=NodeId("n1"),
                 )
             ),
         ]
@@ -125,7 +138,13 @@ def test_a_hello_of_the_release_before_is_told_both_releases(play: Callable[...,
     async def story(group: Any) -> None:
         [frame] = FrameReader(FrameLimits()).feed(await talk(group.nodes["n0"].port, old))
         code, text, name, node_id = unpack(frame.header)
-        assert (frame.kind, frame.request_id, code, name, node_id) == (2, 7, Code.UNSUPPORTED, "test", "n0")
+        assert (frame.kind, frame.request_id, code, name, node_id) == (
+            2,
+            7,
+            Code.UNSUPPORTED,
+            "test",
+            "n0",
+        )
         assert f"dledger {RELEASE}" in text
         assert "dledger 0.1.0" in text
         assert "upgrade the older one" in text
@@ -170,7 +189,9 @@ def test_members_come_and_go_while_clients_have_all_places(play: Callable[..., N
     play(story, 3, max_connections=2)
 
 
-def test_a_client_that_was_closed_as_idle_goes_on_without_an_error(play: Callable[..., None]) -> None:
+def test_a_client_that_was_closed_as_idle_goes_on_without_an_error(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         leader = await group.leader()
         async with AsyncClient(f"127.0.0.1:{leader.port}") as client:
@@ -216,14 +237,18 @@ def test_a_transfer_that_cannot_be_says_why(play: Callable[..., None]) -> None:
         stranger = await client.ask(TransferRequest(to=NodeId("n9")))
         assert (stranger.code, "n9" in stranger.message) == (Code.UNKNOWN_MEMBER, True)
         follower = await group.follower()
-        refused = await (await group.client(follower)).ask(TransferRequest(to=follower.node.node_id))
+        refused = await (await group.client(follower)).ask(
+            TransferRequest(to=follower.node.node_id)
+        )
         assert refused.code is Code.NOT_LEADER
         assert refused.leader_id == (await group.leader()).node.node_id
 
     play(story)
 
 
-def test_a_node_that_closes_its_port_does_not_take_its_peers_for_lost(play: Callable[..., None]) -> None:
+def test_a_node_that_closes_its_port_does_not_take_its_peers_for_lost(
+    play: Callable[..., None],
+) -> None:
     """It hangs up on them itself: no reason to begin an election on its way out."""
 
     async def story(group: Any) -> None:

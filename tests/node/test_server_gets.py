@@ -1,4 +1,5 @@
-"""Gets beside everything else that a node does: what they show is committed, and what they say of a queue is so."""
+"""Gets beside everything else that a node does: what they show is committed, and what they say of a
+queue is so."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def message(text: str, queue_id: int = 0) -> Message:
     return Message("orders", text.encode(), "KEYS\x01key", queue_id)
 
 
-def get(client: Any, at: int, queue_id: int = 0, *, stale: bool = False) -> asyncio.Future[tuple[Any, bytes]]:
+def get(
+    client: Any, at: int, queue_id: int = 0, *, stale: bool = False
+) -> asyncio.Future[tuple[Any, bytes]]:
     """Ask; the future has answer and payload."""
     asked: asyncio.Future[tuple[Any, bytes]] = client.start(
         GetMessageRequest(topic="orders", queue_id=queue_id, queue_offset=at, stale=stale)
@@ -67,9 +70,12 @@ def places(node: Any, first: int) -> list[int]:
     return [entry.pos + HEADER_SIZE for entry in node.store.read(first, 1 << 30)]
 
 
-def test_a_message_that_was_replaced_is_not_shown_while_its_cut_waits_for_the_disk(play: Play) -> None:
-    """The deposed leader follows again and knows what is committed now; a sync that takes long is under way, so its
-    files still hold what it wrote alone, at the very place of a message that is acknowledged."""
+def test_a_message_that_was_replaced_is_not_shown_while_its_cut_waits_for_the_disk(
+    play: Play,
+) -> None:
+    """The deposed leader follows again and knows what is committed now; a sync that takes long is
+    under way, so its files still hold what it wrote alone, at the very place of a message that is
+    acknowledged."""
 
     async def story(group: Any) -> None:
         client = await group.client()
@@ -86,7 +92,8 @@ def test_a_message_that_was_replaced_is_not_shown_while_its_cut_waits_for_the_di
         replaced = places(old, end + 1)[1]
         new = await group.leader(but=str(old.node.node_id))
         client = await group.client(new)
-        room = replaced - HEADER_SIZE - new.raft.end.end_pos  # behind the first entries of all who have led meanwhile
+        # behind the first entries of all who have led meanwhile
+        room = replaced - HEADER_SIZE - new.raft.end.end_pos
         await put(client, message("a" * (room - HEADER_SIZE - len(encode_message(message(""))))))
         (place,) = (await put(client, message("acknowledged now!!"))).physical_offsets
         assert place == replaced
@@ -104,9 +111,15 @@ def test_a_message_that_was_replaced_is_not_shown_while_its_cut_waits_for_the_di
                 QueryMessageRequest(topic="orders", key="key", stale=True),
             ]
             answers = [await asker.start(question) for question in questions]
-        shown = [one.body for answer, payload in answers if answer.code is Code.SUCCESS for one in split(payload)]
+        shown = [
+            one.body
+            for answer, payload in answers
+            if answer.code is Code.SUCCESS
+            for one in split(payload)
+        ]
         assert set(shown) <= {b"base"}
-        await group.until(lambda: old.store.end.position.index >= acknowledged)  # it may be applied before
+        # it may be applied before
+        await group.until(lambda: old.store.end.position.index >= acknowledged)
         await group.agree()
         found, payload = await asker.start(questions[0])
         assert (found.code, decode_message(payload).body) == (Code.SUCCESS, b"acknowledged now!!")
@@ -115,7 +128,8 @@ def test_a_message_that_was_replaced_is_not_shown_while_its_cut_waits_for_the_di
 
 
 def test_a_consumer_of_an_empty_queue_is_not_led_past_its_first_message(play: Play) -> None:
-    """The question waits for the thread of the files, and the queue's first message is acknowledged meanwhile."""
+    """The question waits for the thread of the files, and the queue's first message is acknowledged
+    meanwhile."""
 
     async def story(group: Any) -> None:
         client = await group.client()
@@ -145,7 +159,9 @@ def test_a_node_whose_queues_lag_says_so_and_leads_nobody_past_what_is_kept(play
         await put(client, *[message(str(n)) for n in range(5)])
         await group.agree()
         assert (await get(asker, 0, stale=True))[0].code is Code.BEHIND
-        assert (await get(asker, 0, 9, stale=True))[0].status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
+        assert (await get(asker, 0, 9, stale=True))[
+            0
+        ].status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
         reput._busy = False
         reput.committed(node.raft.committed_index)
         await group.until(lambda: reput.dispatched_index == node.raft.end_index)
@@ -162,7 +178,9 @@ def test_a_node_whose_queues_lag_says_so_and_leads_nobody_past_what_is_kept(play
     play(story, commit_log="rocketmq", **SLOW_VOTES)
 
 
-def test_a_message_of_a_queue_that_is_not_applied_yet_is_not_taken_for_one_that_is_gone(play: Play) -> None:
+def test_a_message_of_a_queue_that_is_not_applied_yet_is_not_taken_for_one_that_is_gone(
+    play: Play,
+) -> None:
     """After a restart queues and index may be ahead of what the node knows to be committed."""
 
     async def story(group: Any) -> None:
@@ -192,8 +210,11 @@ def test_a_message_of_a_queue_that_is_not_applied_yet_is_not_taken_for_one_that_
     play(story, commit_log="rocketmq", **SLOW_VOTES)
 
 
-def test_a_node_whose_catalog_is_ahead_of_its_log_shows_nothing_of_what_the_log_still_has(play: Play) -> None:
-    """It lost its catalog and has the leader's, whose entries are not here yet; in their places are its own ones."""
+def test_a_node_whose_catalog_is_ahead_of_its_log_shows_nothing_of_what_the_log_still_has(
+    play: Play,
+) -> None:
+    """It lost its catalog and has the leader's, whose entries are not here yet; in their places are
+    its own ones."""
 
     async def story(group: Any) -> None:
         client = await group.client()
@@ -206,7 +227,9 @@ def test_a_node_whose_catalog_is_ahead_of_its_log_shows_nothing_of_what_the_log_
         links = {node: node.driver._send for node in group.nodes.values()}
         cut_off(old, group)
         end = old.raft.end_index
-        asker.start(PutMessageRequest(timeout_ms=100), encode_message(message("never acknowledged")))
+        asker.start(
+            PutMessageRequest(timeout_ms=100), encode_message(message("never acknowledged"))
+        )
         await group.until(lambda: old.store.end.position.index == end + 1)
         (place,) = places(old, end + 1)
         name = str(old.node.node_id)
@@ -219,9 +242,14 @@ def test_a_node_whose_catalog_is_ahead_of_its_log_shows_nothing_of_what_the_log_
         step = RaftNode.step
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(  # its log does not come
-                RaftNode, "step", lambda raft, message, now_ms: IDLE
-                if isinstance(message, PushEntryRequest) and raft.node_id == name else step(raft, message, now_ms),
-            )  # fmt: skip
+                RaftNode,
+                "step",
+                lambda raft, message, now_ms: (
+                    IDLE
+                    if isinstance(message, PushEntryRequest) and raft.node_id == name
+                    else step(raft, message, now_ms)
+                ),
+            )
             await group.start(name)
             node = group.nodes[NodeId(name)]
             await group.until(lambda: node._restarting is not None)

@@ -30,14 +30,18 @@ def test_a_stage_that_timed_out_is_dropped(play: Callable[..., None]) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
         topic = await client.create("t")
-        stage = (await client.execute(OpenStage(writer_id="w", sequence=0, label="a", timeout_ms=1))).result["stage_id"]
+        stage = (
+            await client.execute(OpenStage(writer_id="w", sequence=0, label="a", timeout_ms=1))
+        ).result["stage_id"]
         assert (await client.append(body(topic, producer_id=stage, flags=Flag.STAGED))).code in {
             Code.SUCCESS,
             Code.UNKNOWN_STAGE,
         }
         leader = await group.leader()
         await group.until(lambda: leader.catalog.next_expiry_ms() is None)
-        commit = CommitTransaction(writer_id="w", sequence=0, stages=(StageSum(stage_id=stage, batches=1, records=1),))
+        commit = CommitTransaction(
+            writer_id="w", sequence=0, stages=(StageSum(stage_id=stage, batches=1, records=1),)
+        )
         assert (await client.execute(commit)).code is not Code.SUCCESS
         await group.agree()
         assert len({node.catalog.digest() for node in group.nodes.values()}) == 1
@@ -45,7 +49,9 @@ def test_a_stage_that_timed_out_is_dropped(play: Callable[..., None]) -> None:
     play(story)
 
 
-def test_retention_moves_begin_offsets_on_all_nodes_and_survives_a_restart(play: Callable[..., None]) -> None:
+def test_retention_moves_begin_offsets_on_all_nodes_and_survives_a_restart(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
         topic = await client.create("t")
@@ -118,7 +124,8 @@ def test_a_full_disk_deletes_nothing_that_is_not_expired(play: Callable[..., Non
 def test_d12_a_checkpoint_for_which_there_is_no_room_is_made_later_and_the_node_goes_on(
     play: Callable[..., None], part: str, due: dict[str, int]
 ) -> None:
-    """The log's files are allocated ahead, so there may be room for entries, and none for what is made of them."""
+    """The log's files are allocated ahead, so there may be room for entries, and none for what is
+    made of them."""
 
     async def story(group: Any) -> None:
         client = await group.client()
@@ -169,7 +176,8 @@ def test_checkpoints_follow_the_log(play: Callable[..., None]) -> None:
             for _ in range(30):
                 await client.append(body(topic, bytes(10_000)))
             await group.until(lambda before=before: node.checkpoints.index != before)
-        await group.until(lambda: len(list((group.folder / "n0" / "snapshot").iterdir())) == 2)  # one may be on its way
+        # one may be on its way
+        await group.until(lambda: len(list((group.folder / "n0" / "snapshot").iterdir())) == 2)
 
     play(story, 1, **SMALL)
 

@@ -29,7 +29,9 @@ GROUP = GroupConfig(group="test", members=MEMBERS, segment_bytes=16 << 20, index
 def node(tmp_path: Path, files: dict[str, str]) -> NodeServer:
     full: Any = {"disk_warn_ratio": 1.0, "disk_full_ratio": 1.0}
     config = NodeConfig(node_id=NodeId("n0"), directory=tmp_path / "n0", **full, **files)
-    return NodeServer(GROUP, config, lambda: {NodeId("n0"): "127.0.0.1:1", NodeId("n1"): "127.0.0.1:1"})
+    return NodeServer(
+        GROUP, config, lambda: {NodeId("n0"): "127.0.0.1:1", NodeId("n1"): "127.0.0.1:1"}
+    )
 
 
 async def hello(port: int, files: dict[str, str], node_id: str) -> Any:
@@ -38,7 +40,9 @@ async def hello(port: int, files: dict[str, str], node_id: str) -> Any:
         on_frame=lambda connection, request_id, message, payload: answer.set_result(message),
         on_close=lambda connection, error: None,
     )
-    context = client_context(tls_files(**{name.removeprefix("tls_"): path for name, path in files.items()}))
+    context = client_context(
+        tls_files(**{name.removeprefix("tls_"): path for name, path in files.items()})
+    )
     connection = await connect(f"127.0.0.1:{port}", handlers, FrameLimits(), 5, tls=context)
     connection.send(HelloRequest(group="test", node_id=node_id), 1)
     found = await asyncio.wait_for(answer, 20)
@@ -76,20 +80,31 @@ def test_a_member_is_who_its_certificate_says(
     run(story())
 
 
-def test_a_node_that_its_certificate_does_not_name_is_not_talked_to(tmp_path: Path, issue: Issue) -> None:
-    """Another member's certificate, and a name that it takes for its own: the address is not enough."""
+def test_a_node_that_its_certificate_does_not_name_is_not_talked_to(
+    tmp_path: Path, issue: Issue
+) -> None:
+    """Another member's certificate, and a name that it takes for its own: the address is not
+    enough."""
     authority = trustme.CA()
     files = issue(authority=authority, nodes=("n0",))
-    context = client_context(tls_files(**{name.removeprefix("tls_"): path for name, path in files.items()}))
+    context = client_context(
+        tls_files(**{name.removeprefix("tls_"): path for name, path in files.items()})
+    )
 
     async def story() -> None:
         server = node(tmp_path, issue(authority=authority, nodes=("n0",)))
         await server.start()
-        server.gate._node = server.node = NodeConfig(node_id=NodeId("n1"), directory=tmp_path)  # it lies
+        # it lies
+        server.gate._node = server.node = NodeConfig(node_id=NodeId("n1"), directory=tmp_path)
         try:
             with pytest.raises(AccessDenied, match="says that it is node n1"):
                 await asyncio.to_thread(
-                    BlockingConnection, f"127.0.0.1:{server.port}", Greeting(Introduction()), FrameLimits(), 10, context
+                    BlockingConnection,
+                    f"127.0.0.1:{server.port}",
+                    Greeting(Introduction()),
+                    FrameLimits(),
+                    10,
+                    context,
                 )
         finally:
             await server.stop()
@@ -103,7 +118,10 @@ def test_a_node_without_a_certificate_of_its_own_does_not_start(
 ) -> None:
     async def story() -> None:
         files = issue(nodes=nodes)
-        said = f"{files['tls_certificate']!r} is .*not for node n0.*openssl req -new -key .*URI:dledger://node/n0"
+        said = (
+            f"{files['tls_certificate']!r} is .*not for node n0.*openssl req -new -key "
+            f".*URI:dledger://node/n0"
+        )
         with pytest.raises(ConfigError, match=said):
             await node(tmp_path, files).start()
 
@@ -112,7 +130,11 @@ def test_a_node_without_a_certificate_of_its_own_does_not_start(
 
 
 def test_only_uris_of_nodes_name_nodes() -> None:
-    names = (("DNS", "dledger://node/n1"), ("URI", "dledger://client/alice"), ("URI", "http://node/n2"),
-             ("URI", "dledger://node/n3"))  # fmt: skip
+    names = (
+        ("DNS", "dledger://node/n1"),
+        ("URI", "dledger://client/alice"),
+        ("URI", "http://node/n2"),
+        ("URI", "dledger://node/n3"),
+    )
     assert nodes_of({"subjectAltName": names}) == {"n3"}
     assert nodes_of({}) == nodes_of(None) == set()

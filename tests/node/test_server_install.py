@@ -1,4 +1,5 @@
-"""A member that needs entries which retention has deleted everywhere: it takes over the leader's state and goes on."""
+"""A member that needs entries which retention has deleted everywhere: it takes over the leader's
+state and goes on."""
 
 from __future__ import annotations
 
@@ -54,7 +55,9 @@ def test_a_wiped_member_behind_retention_takes_over_the_state_and_counts_again_w
         assert not node.raft.is_admitted, "state does not admit"
         assert "takes over the catalog as of entry" in caplog.text
 
-        assert (await (await group.client()).ask(AdmitRequest(node_id=NodeId(name)))).code is Code.SUCCESS
+        assert (
+            await (await group.client()).ask(AdmitRequest(node_id=NodeId(name)))
+        ).code is Code.SUCCESS
         await group.until(lambda: node.raft.is_admitted)
         await group.kill(next(n for n in group.nodes if n not in {name, leader.node.node_id}))
         await write(group, 60, 70)
@@ -84,8 +87,8 @@ def damage(directory: Path, number: int) -> None:
 def test_damage_that_no_member_has_a_copy_of_goes_and_the_rest_of_the_log_stays(
     play: Callable[..., None], caplog: pytest.LogCaptureFixture, applied: bool
 ) -> None:
-    """A damaged entry that is applied needs no catalog; one that is not needs the state that comes of it. What the
-    node has behind the damage, and has acknowledged, stays in either case."""
+    """A damaged entry that is applied needs no catalog; one that is not needs the state that comes
+    of it. What the node has behind the damage, and has acknowledged, stays in either case."""
     caplog.set_level(logging.WARNING, "dledger")
 
     async def story(group: Any) -> None:
@@ -132,7 +135,8 @@ def test_damage_that_no_member_has_a_copy_of_goes_and_the_rest_of_the_log_stays(
 def test_a_node_whose_catalog_is_ahead_of_its_log_serves_nothing_and_survives_a_kill(
     play: Callable[..., None],
 ) -> None:
-    """Its admission stands in the catalog that it takes over; the records that this tells of are still to come."""
+    """Its admission stands in the catalog that it takes over; the records that this tells of are
+    still to come."""
 
     async def story(group: Any) -> None:
         name, topic = await wiped(group)
@@ -142,7 +146,9 @@ def test_a_node_whose_catalog_is_ahead_of_its_log_serves_nothing_and_survives_a_
             await group.start(name)
             incarnation = group.nodes[name].store.membership.incarnation
             await group.until(lambda: leader.raft.heard.get(NodeId(name)) == incarnation)
-            assert (await (await group.client()).ask(AdmitRequest(node_id=NodeId(name)))).code is Code.SUCCESS
+            assert (
+                await (await group.client()).ask(AdmitRequest(node_id=NodeId(name)))
+            ).code is Code.SUCCESS
         node, old = group.nodes[name], group.nodes[name].raft
         await group.until(lambda: node._restarting is not None)
         await awake(node)
@@ -151,7 +157,9 @@ def test_a_node_whose_catalog_is_ahead_of_its_log_serves_nothing_and_survives_a_
         assert node.catalog.members[name] == node.store.membership.incarnation == incarnation
         assert node.raft.committed_index < node.catalog.applied_index
         assert node.raft.is_admitted
-        answer, _ = await (await group.client(node)).fetch(topic, node.catalog.begin_offset(topic, 0))
+        answer, _ = await (await group.client(node)).fetch(
+            topic, node.catalog.begin_offset(topic, 0)
+        )
         assert answer.code is Code.BEHIND
         await group.kill(name)
         await group.start(name)
@@ -163,8 +171,12 @@ def test_a_node_whose_catalog_is_ahead_of_its_log_serves_nothing_and_survives_a_
     play(story, **SMALL)
 
 
-@pytest.mark.parametrize("part", ["snapshot", "data"], ids=["while it comes", "when it is taken over"])
-def test_a_full_disk_gives_the_state_up_and_keeps_the_node(play: Callable[..., None], part: str) -> None:
+@pytest.mark.parametrize(
+    "part", ["snapshot", "data"], ids=["while it comes", "when it is taken over"]
+)
+def test_a_full_disk_gives_the_state_up_and_keeps_the_node(
+    play: Callable[..., None], part: str
+) -> None:
     async def story(group: Any) -> None:
         topic = await write(group, 0, 60)
         await trimmed(group)
@@ -195,7 +207,9 @@ def test_a_full_disk_gives_the_state_up_and_keeps_the_node(play: Callable[..., N
     play(story, disks=MemoryDisk, **SMALL)
 
 
-def test_only_a_leader_whose_catalog_has_what_is_gone_gives_its_state(play: Callable[..., None]) -> None:
+def test_only_a_leader_whose_catalog_has_what_is_gone_gives_its_state(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         await write(group, 0, 3)
         await group.agree()
@@ -206,10 +220,14 @@ def test_only_a_leader_whose_catalog_has_what_is_gone_gives_its_state(play: Call
             node.states.images._send = said.append
             node.states.images.serve(
                 SnapshotRequest(
-                    group="test", local_id=NodeId("n2"), remote_id=node.node.node_id, last_included_index=Index(index),
-                    offset=offset, max_bytes=100,
+                    group="test",
+                    local_id=NodeId("n2"),
+                    remote_id=node.node.node_id,
+                    last_included_index=Index(index),
+                    offset=offset,
+                    max_bytes=100,
                 )
-            )  # fmt: skip
+            )
 
         ask(follower, -1)
         assert said.pop().code is Code.NOT_LEADER
@@ -218,7 +236,9 @@ def test_only_a_leader_whose_catalog_has_what_is_gone_gives_its_state(play: Call
         assert said.pop().code is Code.LEADER_NOT_READY
         leader.catalog.applied_index = applied
         ask(leader, 2)
-        assert said.pop().code is Code.INDEX_LESS_THAN_LOCAL_BEGIN, "an image that nobody has begun with"
+        assert said.pop().code is Code.INDEX_LESS_THAN_LOCAL_BEGIN, (
+            "an image that nobody has begun with"
+        )
         assert leader.states.floor is None
         ask(leader, -1)
         await group.until(lambda: said)
@@ -235,12 +255,18 @@ def test_only_a_leader_whose_catalog_has_what_is_gone_gives_its_state(play: Call
 
 def asked_by(node: Any, index: int = -1, offset: int = 0, max_bytes: int = 100) -> SnapshotRequest:
     return SnapshotRequest(
-        group="test", local_id=node.node.node_id, remote_id=node.node.node_id, last_included_index=Index(index),
-        offset=offset, max_bytes=max_bytes,
-    )  # fmt: skip
+        group="test",
+        local_id=node.node.node_id,
+        remote_id=node.node.node_id,
+        last_included_index=Index(index),
+        offset=offset,
+        max_bytes=max_bytes,
+    )
 
 
-def test_a_piece_of_a_state_is_never_larger_than_a_frame_may_be_whoever_asks(play: Callable[..., None]) -> None:
+def test_a_piece_of_a_state_is_never_larger_than_a_frame_may_be_whoever_asks(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         await write(group, 0, 3)
         node = await group.leader()
@@ -258,7 +284,9 @@ def test_a_piece_of_a_state_is_never_larger_than_a_frame_may_be_whoever_asks(pla
     play(story, 1, **SMALL)
 
 
-def test_a_state_is_kept_as_long_as_its_pieces_are_asked_for_and_no_longer(play: Callable[..., None]) -> None:
+def test_a_state_is_kept_as_long_as_its_pieces_are_asked_for_and_no_longer(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         await write(group, 0, 3)
         node = await group.leader()
@@ -339,9 +367,11 @@ def unpacked(data: bytes, step: int = 777) -> Unpacker:
     return unpacker
 
 
-def test_an_image_that_is_cut_too_long_or_changed_anywhere_is_refused(play: Callable[..., None]) -> None:
-    """What of it is not rows has checksums of its own. Rows have them where they are read and on their way, and how
-    many there are, and where they end, has to fit the catalog."""
+def test_an_image_that_is_cut_too_long_or_changed_anywhere_is_refused(
+    play: Callable[..., None],
+) -> None:
+    """What of it is not rows has checksums of its own. Rows have them where they are read and on
+    their way, and how many there are, and where they end, has to fit the catalog."""
 
     async def story(group: Any) -> None:
         await write(group, 0, 25)

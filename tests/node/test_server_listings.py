@@ -39,7 +39,12 @@ def test_lag_is_told_in_rows_bytes_and_seconds(play: Callable[..., None]) -> Non
             await client.commit_offsets("g", {"t": {0: 10, 1: 0}})
             behind, idle = await client.lag("g")
             sizes = {p.partition: p.bytes for p in await client.partitions()}
-            assert (behind.rows, behind.bytes, behind.offset, behind.end_offset) == (10, sizes[0] // 2, 10, 20)
+            assert (behind.rows, behind.bytes, behind.offset, behind.end_offset) == (
+                10,
+                sizes[0] // 2,
+                10,
+                20,
+            )
             assert 40 <= behind.seconds < 50
             assert behind.committed_ms > 0
             assert (idle.rows, idle.bytes, idle.seconds) == (0, 0, 0.0)
@@ -52,7 +57,9 @@ def test_lag_is_told_in_rows_bytes_and_seconds(play: Callable[..., None]) -> Non
     play(story)
 
 
-def test_commits_tell_who_wrote_what_where_and_entries_what_the_log_holds(play: Callable[..., None]) -> None:
+def test_commits_tell_who_wrote_what_where_and_entries_what_the_log_holds(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         await group.leader()
         async with AsyncClient(bootstrap(group)) as client:
@@ -73,7 +80,12 @@ def test_commits_tell_who_wrote_what_where_and_entries_what_the_log_holds(play: 
             assert at[first.index].command == "CommitTransaction"
             assert "spark/q" in at[first.index].fields
             data = [(e.kind, e.topic, e.offset, e.records) for e in entries if e.records]
-            assert data == [("data", "a", 0, 1), ("staged", "a", 1, 3), ("staged", "b", 0, 2), ("staged", "a", 4, 4)]
+            assert data == [
+                ("data", "a", 0, 1),
+                ("staged", "a", 1, 3),
+                ("staged", "b", 0, 2),
+                ("staged", "a", 4, 4),
+            ]
             assert await client.entries(2, 4) == entries[2:4]
             assert await client.entries(len(entries)) == []
             assert isinstance(entries[0], EntryState)
@@ -93,7 +105,9 @@ def test_a_long_log_is_listed_page_by_page(play: Callable[..., None]) -> None:
             for sequence in range(250):
                 await transaction(client, "w", sequence, t=1)
             assert [one.sequence for one in await client.commits()] == list(range(250))
-            assert [one.index for one in await client.entries()] == list(range(group.nodes["n0"].raft.end_index + 1))
+            assert [one.index for one in await client.entries()] == list(
+                range(group.nodes["n0"].raft.end_index + 1)
+            )
 
     play(story, 1)
 
@@ -118,7 +132,9 @@ def test_a_group_holds_retention_back_with_a_warning_until_it_lets_go(
             assert status["holds"][0]["group"] == "slow"
             assert "dledger groups slow --release" in caplog.text
             await client.hold_retention("slow", False)
-            await group.until(lambda: all(node.store.begin_index > 0 for node in group.nodes.values()))
+            await group.until(
+                lambda: all(node.store.begin_index > 0 for node in group.nodes.values())
+            )
             (one,) = await client.lag("slow")
             assert one.begin_offset > one.offset == 0
             assert (await bare.offsets("t", OffsetKind.BEGIN)).offsets["t"][0] > 0

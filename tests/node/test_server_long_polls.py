@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from dledger.node.handlers import parked_requests as long_polls
-from dledger.node.handlers.parked_requests import MOST_COST, POLL_COST, TURN_ANSWERS, LongPoll, LongPolls
+from dledger.node.handlers.parked_requests import (
+    MOST_COST,
+    POLL_COST,
+    TURN_ANSWERS,
+    LongPoll,
+    LongPolls,
+)
 
 COST = POLL_COST + 2
 """Of one that names a partition."""
@@ -82,8 +88,13 @@ class Node:
         self.served: list[Any] = []
         self.given_up: list[Any] = []
 
-    def hold(self, connection: Any, *wants: tuple[int, int], wait_ms: int = 1000, size: int = 0) -> None:
-        serve, give_up = lambda: self.served.append(connection), lambda: self.given_up.append(connection)
+    def hold(
+        self, connection: Any, *wants: tuple[int, int], wait_ms: int = 1000, size: int = 0
+    ) -> None:
+        serve, give_up = (
+            lambda: self.served.append(connection),
+            lambda: self.given_up.append(connection),
+        )
         self.polls.hold(LongPoll(connection, wants, serve, give_up, size), wait_ms)
 
     def append(self, key: int = KEY) -> None:
@@ -113,7 +124,9 @@ def small(node: Node, monkeypatch: pytest.MonkeyPatch) -> Node:
     return node
 
 
-def test_who_waits_is_served_when_its_record_is_there_and_given_up_when_the_time_is_over(node: Node) -> None:
+def test_who_waits_is_served_when_its_record_is_there_and_given_up_when_the_time_is_over(
+    node: Node,
+) -> None:
     node.hold("a", (KEY, 0))
     node.hold("b", (KEY, 5))
     node.hold("c", (KEY + 1, 0))
@@ -128,7 +141,9 @@ def test_who_waits_is_served_when_its_record_is_there_and_given_up_when_the_time
     assert (node.served, node.given_up) == (["a"], ["b", "c"])
 
 
-def test_who_waits_for_several_partitions_is_served_once_by_the_first_that_grows_or_goes(node: Node) -> None:
+def test_who_waits_for_several_partitions_is_served_once_by_the_first_that_grows_or_goes(
+    node: Node,
+) -> None:
     node.hold("two", (KEY, 3), (KEY + 1, 0))
     node.hold("gone", (KEY, 9))
     node.hold("other", (KEY + (1 << 32), 0))
@@ -151,7 +166,9 @@ def test_who_waits_for_anything_is_served_by_anything(node: Node) -> None:
     assert (node.served, len(node.polls)) == (["any"], 0)
 
 
-def test_one_client_may_hold_as_much_as_there_is_room_for_and_loses_its_oldest_to_others(small: Node) -> None:
+def test_one_client_may_hold_as_much_as_there_is_room_for_and_loses_its_oldest_to_others(
+    small: Node,
+) -> None:
     for _ in range(64):
         small.hold("many", (KEY, 0))
     assert len(small.polls) == 64

@@ -61,7 +61,8 @@ def test_a_member_that_lost_the_end_of_its_log_is_no_voter_and_says_so_until_it_
         await group.agree()
         assert not lossy.raft.is_admitted
         leader = await group.leader()
-        # The entries are there again by the leader's pushes, and still it counts for nothing: with it no quorum is one.
+        # The entries are there again by the leader's pushes, and still it counts for nothing: with
+        # it no quorum is one.
         other = next(name for name in ("n0", "n1") if name != leader.node.node_id)
         await group.kill(other)
         answer = await (await group.client(leader)).append(body(topic), timeout_ms=500)

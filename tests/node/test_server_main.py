@@ -34,11 +34,16 @@ def nodes(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
         process.communicate()
 
 
-def start(nodes: list[subprocess.Popen[str]], path: Path, settings: str = "{}") -> subprocess.Popen[str]:
+def start(
+    nodes: list[subprocess.Popen[str]], path: Path, settings: str = "{}"
+) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(path), settings],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ,
+    )
     nodes.append(process)
     return process
 

@@ -1,4 +1,5 @@
-"""Who is a member, on real files and sockets: wrong lists, groups of one name, stores from before there were ids."""
+"""Who is a member, on real files and sockets: wrong lists, groups of one name, stores from before
+there were ids."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def names(count: int) -> tuple[NodeId, ...]:
 
 
 def test_nodes_that_are_told_another_list_than_their_files_have_do_not_start(play: Play) -> None:
-    """Two of five with a list of three elected each other and acknowledged what the other three replaced."""
+    """Two of five with a list of three elected each other and acknowledged what the other three
+    replaced."""
 
     async def story(group: Any) -> None:
         client = await group.client()
@@ -67,7 +69,9 @@ def test_nodes_that_are_told_another_list_than_their_files_have_do_not_start(pla
     play(story, 5)
 
 
-def test_a_first_start_with_a_wrong_list_leaves_nothing_that_refuses_the_right_one(play: Play) -> None:
+def test_a_first_start_with_a_wrong_list_leaves_nothing_that_refuses_the_right_one(
+    play: Play,
+) -> None:
     async def story(group: Any) -> None:
         right = group.config
         group.config = replace(right, members=names(2))
@@ -99,13 +103,17 @@ def test_a_list_that_grew_is_refused_too(play: Play) -> None:
     play(story)
 
 
-def test_a_peer_of_another_list_or_group_is_refused_by_name_and_stands_in_the_status(play: Play) -> None:
+def test_a_peer_of_another_list_or_group_is_refused_by_name_and_stands_in_the_status(
+    play: Play,
+) -> None:
     async def story(group: Any) -> None:
         node = await group.leader()
         await group.agree()
         own = node.gate.introduction()
         other = next(name for name in group.config.members if name != node.node.node_id)
-        as_peer = HelloRequest(group="test", node_id=other, group_id=own.group_id, members=own.members)
+        as_peer = HelloRequest(
+            group="test", node_id=other, group_id=own.group_id, members=own.members
+        )
         for request, words in (
             (replace(as_peer, members=("n0", "n1", "n2", "n3")), ["n0, n1, n2, n3", "n0, n1, n2"]),
             (replace(as_peer, group_id="feed"), ["feed", own.group_id]),
@@ -126,7 +134,9 @@ def test_a_peer_of_another_list_or_group_is_refused_by_name_and_stands_in_the_st
     play(story)
 
 
-def test_a_leader_of_another_group_at_a_members_address_is_not_followed(play: Play, tmp_path: Path) -> None:
+def test_a_leader_of_another_group_at_a_members_address_is_not_followed(
+    play: Play, tmp_path: Path
+) -> None:
     """Group A's n1 dies, and its address goes to n1 of a new group of the same name."""
 
     async def story(group: Any) -> None:
@@ -173,7 +183,9 @@ def test_stores_from_before_ids_are_read_and_their_group_gets_one_when_all_are_t
         await group.start("n0", "n1")
         client = await group.client()
         assert (await client.fetch(1, 7))[1] == [body(1, b"record %d" % n) for n in range(7, 20)]
-        assert (await client.append(body(1, b"on"))).base_offset == 20, "a majority goes on as it is"
+        assert (await client.append(body(1, b"on"))).base_offset == 20, (
+            "a majority goes on as it is"
+        )
         assert ids(group) == {""}
         await group.start("n2")
         await group.until(lambda: "" not in ids(group))
@@ -215,19 +227,23 @@ NEW_N0 = 4711
 
 
 def with_admission(group: Any) -> Change:
-    """The logs of the old n1 and n2 end with an uncommitted ``Admit`` of n0, and another entry, as the old release left
-    them: it kept no record of what it had not applied."""
+    """The logs of the old n1 and n2 end with an uncommitted ``Admit`` of n0, and another entry, as
+    the old release left them: it kept no record of what it had not applied."""
     entries: list[Entry] = []
     for name in ("n2", "n1"):
         store = open_store(group.config, group.make(name).node, RealDisk())
-        members = {str(node): incarnation for node, incarnation in store.membership.bound} | {"n0": NEW_N0}
+        members = {str(node): incarnation for node, incarnation in store.membership.bound} | {
+            "n0": NEW_N0
+        }
         admit = encode_header(BodyHeader(BodyKind.COMMAND)) + encode_command(
             Admit(node_id="n0", members=members, after=-1)
         )
         if not entries:
             entries = store.read(Index(0), 1 << 20)
             end, term = store.end, store.end.position.term
-            entries += stamp_all(end, term, MAGIC_NORMAL, (admit, body(1, b"behind it")), group.config.segment_bytes)
+            entries += stamp_all(
+                end, term, MAGIC_NORMAL, (admit, body(1, b"behind it")), group.config.segment_bytes
+            )
         store.append(entries[store.end.position.index + 1 :])
         store.close()
         assert not store.membership.changes
@@ -237,7 +253,8 @@ def with_admission(group: Any) -> Change:
 def test_an_uncommitted_admission_in_the_log_of_an_old_release_is_in_force_after_the_upgrade(
     play: Play, tmp_path: Path
 ) -> None:
-    """Without a record of it, the former n0 would count, and elect n2 beside a leader of n1 and the new n0."""
+    """Without a record of it, the former n0 would count, and elect n2 beside a leader of n1 and the
+    new n0."""
 
     async def story(group: Any) -> None:
         unpacked(tmp_path, "three", group.folder)
@@ -246,7 +263,9 @@ def test_an_uncommitted_admission_in_the_log_of_an_old_release_is_in_force_after
             await group.start("n2")
             node = group.nodes[NodeId("n2")]
             assert node.raft.change == change
-            assert node.store.membership.changes == (change,), "on the disk, before anybody is heard"
+            assert node.store.membership.changes == (change,), (
+                "on the disk, before anybody is heard"
+            )
             await group.kill("n2")
 
     play(story, start=False, **OLD_SIZES)
@@ -268,12 +287,16 @@ def test_a_damaged_entry_that_may_be_an_old_releases_admission_is_repaired_befor
         assert node.raft.change is None
         await group.start("n1")
         await group.until(lambda: not node.repairs.runs)
-        await group.until(lambda: node.raft.change == change or node.raft.membership.of("n0") == NEW_N0)
+        await group.until(
+            lambda: node.raft.change == change or node.raft.membership.of("n0") == NEW_N0
+        )
 
     play(story, start=False, **OLD_SIZES)
 
 
-def test_a_members_file_of_another_group_keeps_a_node_from_its_own(play: Play, tmp_path: Path) -> None:
+def test_a_members_file_of_another_group_keeps_a_node_from_its_own(
+    play: Play, tmp_path: Path
+) -> None:
     """Somebody has copied it: nothing that the other members say is heard, and they say why."""
 
     async def story(group: Any) -> None:

@@ -1,4 +1,5 @@
-"""A node that starts from an older checkpoint than the one by which retention dropped rows of the topic index."""
+"""A node that starts from an older checkpoint than the one by which retention dropped rows of the
+topic index."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ WHEN_ASKED = {"checkpoint_bytes": 64 << 20, "checkpoint_entries": 1_000_000}
 
 
 def staged(topic: int, stage: int, number: int) -> bytes:
-    header = BodyHeader(BodyKind.DATA, topic, 0, 1, producer_id=stage, sequence=number, flags=Flag.STAGED)
+    header = BodyHeader(
+        BodyKind.DATA, topic, 0, 1, producer_id=stage, sequence=number, flags=Flag.STAGED
+    )
     return encode_header(header) + payload(number)
 
 
@@ -41,21 +44,25 @@ def first_row(node: Any, topic: int) -> int:
 def test_start_from_the_older_checkpoint_goes_on_where_rows_were_dropped_that_it_does_not_know_yet(
     play: Callable[..., None], monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
-    """Retention goes by the older checkpoint; but a transaction's rows, which come with its COMMIT, go with its
-    batches, and those may lie in front of that checkpoint."""
+    """Retention goes by the older checkpoint; but a transaction's rows, which come with its COMMIT,
+    go with its batches, and those may lie in front of that checkpoint."""
     monkeypatch.setattr(tables, "CHUNK_ROWS", 4)
 
     async def story(group: Any) -> None:
         client, (node,) = await group.client(), group.nodes.values()
         topic = await write(group, 0, 20)
-        stage = (await client.execute(OpenStage(writer_id="w", sequence=0, label="", timeout_ms=600_000))).result
+        stage = (
+            await client.execute(OpenStage(writer_id="w", sequence=0, label="", timeout_ms=600_000))
+        ).result
         number = stage["stage_id"]
         for at in range(3):
             assert (await client.append(staged(topic, number, at))).code is Code.SUCCESS
         await write(group, 20, 60)
         older = await save(group, node)
         known = node.catalog.partitions[topic << 32].rows
-        commit = CommitTransaction(writer_id="w", sequence=0, stages=(StageSum(stage_id=number, batches=3, records=3),))
+        commit = CommitTransaction(
+            writer_id="w", sequence=0, stages=(StageSum(stage_id=number, batches=3, records=3),)
+        )
         assert (await client.execute(commit)).result["offsets"] == {"t": {0: (60, 63)}}
         for at in range(60, 90):
             assert (await client.append(body(topic, payload(at)))).code is Code.SUCCESS

@@ -12,8 +12,11 @@ from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 FOR_EVER_MS = 3_600_000
 
 
-def test_a_killed_leader_is_replaced_without_waiting_for_an_election_time(play: Callable[..., None]) -> None:
-    """Its followers see its connections end; with such an election time nothing else could tell them."""
+def test_a_killed_leader_is_replaced_without_waiting_for_an_election_time(
+    play: Callable[..., None],
+) -> None:
+    """Its followers see its connections end; with such an election time nothing else could tell
+    them."""
 
     async def story(group: Any) -> None:
         old = await group.leader()
@@ -28,7 +31,9 @@ def test_a_killed_leader_is_replaced_without_waiting_for_an_election_time(play: 
     play(story, election_ms=FOR_EVER_MS)
 
 
-def test_a_node_that_comes_back_hears_its_leader_without_waiting_for_a_heartbeat(play: Callable[..., None]) -> None:
+def test_a_node_that_comes_back_hears_its_leader_without_waiting_for_a_heartbeat(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         follower = await group.follower()
         name = follower.node.node_id
@@ -38,12 +43,16 @@ def test_a_node_that_comes_back_hears_its_leader_without_waiting_for_a_heartbeat
         await client.create("t")
         await group.start(name)
         await group.until(lambda: group.nodes[name].raft.leader_id == leader.node.node_id)
-        await group.until(lambda: group.nodes[name].catalog.applied_index == leader.catalog.applied_index)
+        await group.until(
+            lambda: group.nodes[name].catalog.applied_index == leader.catalog.applied_index
+        )
 
     play(story, heartbeat_ms=FOR_EVER_MS // 3, election_ms=FOR_EVER_MS, push_timeout_ms=FOR_EVER_MS)
 
 
-def test_an_old_connection_of_a_leader_that_has_a_new_one_may_end(play: Callable[..., None]) -> None:
+def test_an_old_connection_of_a_leader_that_has_a_new_one_may_end(
+    play: Callable[..., None],
+) -> None:
     """A link is opened anew before the other side hears that the old one is dead."""
 
     async def story(group: Any) -> None:

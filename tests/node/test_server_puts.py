@@ -1,4 +1,5 @@
-"""DLedgerCommitLog's puts: each message an entry that knows its own place, acknowledged when a quorum has it."""
+"""DLedgerCommitLog's puts: each message an entry that knows its own place, acknowledged when a
+quorum has it."""
 
 from __future__ import annotations
 
@@ -32,14 +33,23 @@ Play = Callable[..., None]
 QUEUE_OFFSET_AT, PHYSICAL_OFFSET_AT = 20, 28
 
 
-def message(text: str = "hello", topic: str = "orders", queue_id: int = 0, **fields: Any) -> Message:
+def message(
+    text: str = "hello", topic: str = "orders", queue_id: int = 0, **fields: Any
+) -> Message:
     """One as a client sends it: its places are guesses."""
-    guesses = {"queue_offset": 77, "physical_offset": 99, "store_timestamp": 1, "store_host": Host.of("9.9.9.9", 9)}
+    guesses = {
+        "queue_offset": 77,
+        "physical_offset": 99,
+        "store_timestamp": 1,
+        "store_host": Host.of("9.9.9.9", 9),
+    }
     return Message(topic, text.encode(), queue_id=queue_id, **{**guesses, **fields})
 
 
 async def put(client: Any, *messages: Message) -> Any:
-    return await client.ask(PutMessageRequest(timeout_ms=20_000), b"".join(map(encode_message, messages)))
+    return await client.ask(
+        PutMessageRequest(timeout_ms=20_000), b"".join(map(encode_message, messages))
+    )
 
 
 async def view(client: Any, offset: int, *, stale: bool = False) -> tuple[Any, bytes]:
@@ -69,9 +79,13 @@ def test_a_message_is_stored_as_it_came_but_for_its_places(play: Play) -> None:
         (offset,) = answer.physical_offsets
         own = Host.of("127.0.0.1", leader.port)
         expected = replace(
-            sent, queue_offset=0, physical_offset=offset, store_timestamp=answer.store_timestamp, store_host=own,
+            sent,
+            queue_offset=0,
+            physical_offset=offset,
+            store_timestamp=answer.store_timestamp,
+            store_host=own,
             body_crc=decode_message(encode_message(sent)).body_crc,
-        )  # fmt: skip
+        )
         await group.agree()
         for node in group.nodes.values():
             assert stored(node) == [expected]
@@ -85,7 +99,9 @@ def test_queue_offsets_count_each_topic_and_queue_on_its_own(play: Play) -> None
     async def story(group: Any) -> None:
         client = await group.client()
         places = [("a", 0), ("a", 1), ("a", 0), ("b", 0), ("a", 1), ("a", 0)]
-        answer = await put(client, *[message(topic=topic, queue_id=queue) for topic, queue in places])
+        answer = await put(
+            client, *[message(topic=topic, queue_id=queue) for topic, queue in places]
+        )
         assert answer.queue_offsets == (0, 0, 1, 0, 1, 2)
         assert (await put(client, message(topic="b"))).queue_offsets == (1,)
 
@@ -95,7 +111,13 @@ def test_queue_offsets_count_each_topic_and_queue_on_its_own(play: Play) -> None
 def test_prepared_and_rolled_back_messages_take_no_queue_offset(play: Play) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
-        kinds = [Transaction.NONE, Transaction.PREPARED, Transaction.ROLLBACK, Transaction.COMMIT, Transaction.NONE]
+        kinds = [
+            Transaction.NONE,
+            Transaction.PREPARED,
+            Transaction.ROLLBACK,
+            Transaction.COMMIT,
+            Transaction.NONE,
+        ]
         answer = await put(client, *[message(sys_flag=int(kind)) for kind in kinds])
         assert answer.queue_offsets == (0, 0, 0, 1, 2)
         await group.agree()
@@ -107,7 +129,10 @@ def test_prepared_and_rolled_back_messages_take_no_queue_offset(play: Play) -> N
 def test_messages_of_one_request_lie_side_by_side_and_in_order(play: Play) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
-        one, other = [message(f"one {n}") for n in range(50)], [message(f"other {n}") for n in range(50)]
+        one, other = (
+            [message(f"one {n}") for n in range(50)],
+            [message(f"other {n}") for n in range(50)],
+        )
         waiting = [
             client.start(PutMessageRequest(timeout_ms=20_000), b"".join(map(encode_message, part)))
             for part in (one, other)
@@ -124,7 +149,8 @@ def test_messages_of_one_request_lie_side_by_side_and_in_order(play: Play) -> No
 
 
 def test_a_message_that_does_not_fit_a_file_lies_in_the_next_one(play: Play) -> None:
-    """DLedger's padding, magic -1 and size, fills the file; the position in the message is that behind the border."""
+    """DLedger's padding, magic -1 and size, fills the file; the position in the message is that
+    behind the border."""
 
     async def story(group: Any) -> None:
         client = await group.client()
@@ -237,7 +263,8 @@ def test_store_times_never_go_back(play: Play) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
         leader = await group.leader()
-        leader.catalog.queues.store_ms = 4_000_000_000_000  # a leader before had a clock that is ahead
+        # a leader before had a clock that is ahead
+        leader.catalog.queues.store_ms = 4_000_000_000_000
         answer = await put(client, message())
         assert answer.store_timestamp == 4_000_000_000_000
 
@@ -274,7 +301,9 @@ def test_only_a_place_where_a_message_begins_is_one(play: Play) -> None:
         inner = encode_message(message("inner"))
         body_at = first + size + HEADER_SIZE + 88
         place = body_at + HEADER_SIZE
-        inner = inner[:PHYSICAL_OFFSET_AT] + struct.pack(">q", place) + inner[PHYSICAL_OFFSET_AT + 8 :]
+        inner = (
+            inner[:PHYSICAL_OFFSET_AT] + struct.pack(">q", place) + inner[PHYSICAL_OFFSET_AT + 8 :]
+        )
         header = HEADER.pack(1, HEADER_SIZE + len(inner), 1, 1, body_at, 0, 0, 0, len(inner))
         outer = replace(message(), body=header + inner)
         (offset,) = (await put(client, outer)).physical_offsets
@@ -304,7 +333,9 @@ FLIPPED[90] ^= 1
         (encode_message(message()) * (MAX_PUT_MESSAGES + 1), "4,096 at most"),
     ],
 )
-def test_what_is_no_message_is_refused_and_writes_nothing(play: Play, payload: bytes, words: str) -> None:
+def test_what_is_no_message_is_refused_and_writes_nothing(
+    play: Play, payload: bytes, words: str
+) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
         leader = await group.leader()
@@ -323,7 +354,10 @@ def test_a_message_over_the_limit_is_refused(play: Play) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
         answer = await put(client, message("x" * (1 << 20)))
-        assert (answer.code, answer.status) == (Code.RECORD_TOO_LARGE, PutMessageStatus.MESSAGE_ILLEGAL)
+        assert (answer.code, answer.status) == (
+            Code.RECORD_TOO_LARGE,
+            PutMessageStatus.MESSAGE_ILLEGAL,
+        )
         assert (await put(client, message())).code is Code.SUCCESS
 
     play(story, 1, commit_log="rocketmq")
@@ -380,8 +414,14 @@ def test_the_client_puts_and_views(play: Play) -> None:
     async def story(group: Any) -> None:
         leader = await group.leader()
         async with AsyncClient(f"127.0.0.1:{leader.port}") as client:
-            result = await client.put_message("orders", b"hello", queue_id=2, tags="red", keys=["k1", "k2"])
-            assert (result.status, result.queue_id, result.queue_offset) == (PutMessageStatus.PUT_OK, 2, 0)
+            result = await client.put_message(
+                "orders", b"hello", queue_id=2, tags="red", keys=["k1", "k2"]
+            )
+            assert (result.status, result.queue_id, result.queue_offset) == (
+                PutMessageStatus.PUT_OK,
+                2,
+                0,
+            )
             found = await client.view_message(result.message_id)
             assert (found.topic, found.body, found.queue_id) == ("orders", b"hello", 2)
             properties = found.property_map()
@@ -393,7 +433,8 @@ def test_the_client_puts_and_views(play: Play) -> None:
             more = await client.put_messages([message(topic="more")] * (MAX_PUT_MESSAGES + 5))
             assert [one.queue_offset for one in more] == list(range(MAX_PUT_MESSAGES + 5))
 
-    play(story, commit_log="rocketmq", election_ms=10_000)  # a starved loop takes long for so many messages
+    # a starved loop takes long for so many messages
+    play(story, commit_log="rocketmq", election_ms=10_000)
 
 
 @pytest.mark.parametrize(
@@ -416,7 +457,13 @@ def test_the_status_of_a_put_is_that_of_the_original(code: Code, status: PutMess
 
 @pytest.mark.parametrize(
     ("address", "host"),
-    [("10.1.2.3:99", "10.1.2.3:99"), ("broker.example:99", "0.0.0.0:99"), ("[fd00::1]:99", "0.0.0.0:99")],
+    [
+        ("10.1.2.3:99", "10.1.2.3:99"),
+        ("broker.example:99", "0.0.0.0:99"),
+        ("[fd00::1]:99", "0.0.0.0:99"),
+    ],
 )
-def test_the_store_host_is_the_nodes_address_where_a_message_has_room_for_it(address: str, host: str) -> None:
+def test_the_store_host_is_the_nodes_address_where_a_message_has_room_for_it(
+    address: str, host: str
+) -> None:
     assert str(store_host(address)) == host

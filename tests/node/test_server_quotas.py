@@ -1,4 +1,5 @@
-"""What the leader refuses before it writes: commands that cannot be, and more than the group may have in all."""
+"""What the leader refuses before it writes: commands that cannot be, and more than the group may
+have in all."""
 
 from __future__ import annotations
 
@@ -34,17 +35,33 @@ def topic(name: str, partitions: int = 1, **more: Any) -> CreateTopic:
 WRONG: list[tuple[Command, Code, str]] = [
     (topic("no/name"), Code.MALFORMED, "topic 'no/name'"),
     (topic("many", 10_001), Code.MALFORMED, "1 to 10000 partitions"),
-    (CreateTopic(name="t", log_id="another", partitions=5), Code.TOPIC_EXISTS, "exists with 1 partitions"),
+    (
+        CreateTopic(name="t", log_id="another", partitions=5),
+        Code.TOPIC_EXISTS,
+        "exists with 1 partitions",
+    ),
     (topic("other", settings={"typo": "x"}), Code.MALFORMED, "no setting 'typo'"),
     (DeleteTopic(name="none"), Code.UNKNOWN_TOPIC, "no topic 'none'"),
     (AddPartitions(name="none", partitions=2), Code.UNKNOWN_TOPIC, "no topic 'none'"),
     (AddPartitions(name="t", partitions=0), Code.MALFORMED, "has 1 partitions"),
     (InitProducer(producer_name="p" * 100_000), Code.MALFORMED, "producer"),
     (CommitOffsets(consumer_group="g" * 100_000, offsets={}), Code.MALFORMED, "consumer group"),
-    (CommitProgress(consumer_group="g", offsets={"none": {0: 0}}), Code.UNKNOWN_TOPIC, "no topic 'none'"),
-    (CommitOffsets(consumer_group="g", offsets={"t": {7: 0}}), Code.UNKNOWN_TOPIC, "partitions 0 to 0"),
+    (
+        CommitProgress(consumer_group="g", offsets={"none": {0: 0}}),
+        Code.UNKNOWN_TOPIC,
+        "no topic 'none'",
+    ),
+    (
+        CommitOffsets(consumer_group="g", offsets={"t": {7: 0}}),
+        Code.UNKNOWN_TOPIC,
+        "partitions 0 to 0",
+    ),
     (HoldRetention(consumer_group="../g", hold=True), Code.MALFORMED, "consumer group"),
-    (OpenStage(writer_id="w" * 2000, sequence=0, label="", timeout_ms=1), Code.MALFORMED, "writer id"),
+    (
+        OpenStage(writer_id="w" * 2000, sequence=0, label="", timeout_ms=1),
+        Code.MALFORMED,
+        "writer id",
+    ),
     (CommitTransaction(writer_id="", sequence=0), Code.MALFORMED, "writer id"),
 ]
 
@@ -69,15 +86,21 @@ def test_commands_that_will_be_refused_are_not_written_and_have_the_answer_that_
     play(story, 1)
 
 
-def test_a_refusal_by_state_waits_for_what_is_under_way_to_change_it(play: Callable[..., None]) -> None:
-    """A topic that is being created may be deleted, grown and read by a group in the same breath."""
+def test_a_refusal_by_state_waits_for_what_is_under_way_to_change_it(
+    play: Callable[..., None],
+) -> None:
+    """A topic that is being created may be deleted, grown and read by a group in the same
+    breath."""
 
     async def story(group: Any) -> None:
         client = await group.client()
         commands = [
-            topic("t"), AddPartitions(name="t", partitions=3), CommitOffsets(consumer_group="g", offsets={"t": {2: 0}}),
-            DeleteTopic(name="t"), topic("t2"),
-        ]  # fmt: skip
+            topic("t"),
+            AddPartitions(name="t", partitions=3),
+            CommitOffsets(consumer_group="g", offsets={"t": {2: 0}}),
+            DeleteTopic(name="t"),
+            topic("t2"),
+        ]
         answers = [client.start(ExecuteRequest(command=command)) for command in commands]
         assert [(await answer)[0].code for answer in answers] == [Code.SUCCESS] * 5
 
@@ -89,7 +112,11 @@ def test_a_refusal_by_state_waits_for_what_is_under_way_to_change_it(play: Calla
     [
         ("max_topics", 3, [topic(f"t{number}") for number in range(8)]),
         ("max_partitions", 20, [topic(f"t{number}", 5) for number in range(8)]),
-        ("max_consumer_groups", 3, [HoldRetention(consumer_group=f"g{number}", hold=True) for number in range(8)]),
+        (
+            "max_consumer_groups",
+            3,
+            [HoldRetention(consumer_group=f"g{number}", hold=True) for number in range(8)],
+        ),
         ("max_producers", 3, [InitProducer(producer_name=f"p{number}") for number in range(8)]),
         ("max_catalog_bytes", 20_000, [topic(f"t{number}", 10) for number in range(8)]),
     ],
@@ -97,11 +124,14 @@ def test_a_refusal_by_state_waits_for_what_is_under_way_to_change_it(play: Calla
 def test_what_is_over_a_limit_is_refused_with_its_setting_even_when_all_comes_at_once(
     play: Callable[..., None], setting: str, limit: int, commands: list[Command]
 ) -> None:
-    """What is proposed and not applied yet counts: no flood slips through between two applied entries."""
+    """What is proposed and not applied yet counts: no flood slips through between two applied
+    entries."""
 
     async def story(group: Any) -> None:
         client = await group.client()
-        answers = [client.start(ExecuteRequest(command=command, timeout_ms=1)) for command in commands]
+        answers = [
+            client.start(ExecuteRequest(command=command, timeout_ms=1)) for command in commands
+        ]
         results = [(await answer)[0] for answer in answers]
         refused = [result for result in results if result.code is Code.LIMIT_REACHED]
         assert all(setting in result.message for result in refused)

@@ -1,4 +1,5 @@
-"""Reads: committed and applied, from any replica, never other bytes than those that were written."""
+"""Reads: committed and applied, from any replica, never other bytes than those that were
+written."""
 
 from __future__ import annotations
 
@@ -35,10 +36,17 @@ from dledger.records.body.header import BodyHeader, BodyKind, Flag, encode_heade
 
 
 def body(topic_id: int, payload: bytes = b"payload", count: int = 1, **fields: Any) -> bytes:
-    return encode_header(BodyHeader(BodyKind.DATA, topic_id, fields.pop("partition", 0), count, **fields)) + payload
+    return (
+        encode_header(
+            BodyHeader(BodyKind.DATA, topic_id, fields.pop("partition", 0), count, **fields)
+        )
+        + payload
+    )
 
 
-def test_a_fetch_brings_the_bodies_byte_for_byte_from_any_replica(play: Callable[..., None]) -> None:
+def test_a_fetch_brings_the_bodies_byte_for_byte_from_any_replica(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
         topic = await client.create("t")
@@ -57,7 +65,9 @@ def test_a_fetch_brings_the_bodies_byte_for_byte_from_any_replica(play: Callable
     play(story)
 
 
-def test_a_fetch_of_entries_that_left_the_cache_reads_them_from_the_disk(play: Callable[..., None]) -> None:
+def test_a_fetch_of_entries_that_left_the_cache_reads_them_from_the_disk(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
         topic = await client.create("t")
@@ -72,7 +82,9 @@ def test_a_fetch_of_entries_that_left_the_cache_reads_them_from_the_disk(play: C
     play(story, cache_bytes=200_000)
 
 
-def test_a_fetch_stops_at_the_asked_bytes_but_brings_at_least_one_batch(play: Callable[..., None]) -> None:
+def test_a_fetch_stops_at_the_asked_bytes_but_brings_at_least_one_batch(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
         topic = await client.create("t")
@@ -125,7 +137,9 @@ def test_a_long_poll_is_answered_when_a_transaction_is_committed_or_its_topic_go
             wanted = OffsetsRequest(topics=("t",), newer_than={"t": {0: 0}}, wait_ms=60_000)
         waiting = reader.start(wanted)
         await group.until(lambda: len(node.polls))
-        stage = (await client.execute(OpenStage(writer_id="w", sequence=0, label="a", timeout_ms=60_000))).result
+        stage = (
+            await client.execute(OpenStage(writer_id="w", sequence=0, label="a", timeout_ms=60_000))
+        ).result
         number = stage["stage_id"]
         await client.append(body(topic, producer_id=number, flags=Flag.STAGED))
         assert len(node.polls) == 1
@@ -192,7 +206,9 @@ def test_an_offset_that_is_not_there_yet_is_behind(play: Callable[..., None]) ->
     play(story, 1)
 
 
-def test_a_replica_that_is_behind_waits_for_what_the_asker_knows_of(play: Callable[..., None]) -> None:
+def test_a_replica_that_is_behind_waits_for_what_the_asker_knows_of(
+    play: Callable[..., None],
+) -> None:
     """The topic and its record reach this replica only after it was asked for them."""
 
     async def story(group: Any) -> None:
@@ -235,7 +251,9 @@ def test_offsets_have_begin_end_and_time(play: Callable[..., None]) -> None:
         topic = await client.create("t", partitions=2)
         await client.append(body(topic, count=3, first_time_us=1000, last_time_us=1000))
         await client.append(body(topic, count=3, first_time_us=2000, last_time_us=2000))
-        await client.append(body(topic, count=1, partition=1, first_time_us=1500, last_time_us=1500))
+        await client.append(
+            body(topic, count=1, partition=1, first_time_us=1500, last_time_us=1500)
+        )
         assert (await client.offsets("t", OffsetKind.BEGIN)).offsets == {"t": {0: 0, 1: 0}}
         assert (await client.offsets("t", OffsetKind.END)).offsets == {"t": {0: 6, 1: 1}}
         edges = await client.offsets("t", OffsetKind.EDGES)
@@ -262,7 +280,8 @@ def test_d8_a_follower_tells_only_stale_offsets(play: Callable[..., None]) -> No
 
 
 def test_d8_a_deposed_leader_serves_no_linearizable_read(play: Callable[..., None]) -> None:
-    """It is cut off, does not know that another one was elected, and must not answer from its old state."""
+    """It is cut off, does not know that another one was elected, and must not answer from its old
+    state."""
 
     async def story(group: Any) -> None:
         client = await group.client()
@@ -299,7 +318,8 @@ def test_d8_what_is_not_committed_is_never_served(play: Callable[..., None]) -> 
 
 
 def test_d8_a_commit_applies_nothing_behind_it(play: Callable[..., None]) -> None:
-    """The acknowledgements of the first append arrive when the second is in the leader's log already."""
+    """The acknowledgements of the first append arrive when the second is in the leader's log
+    already."""
 
     async def story(group: Any) -> None:
         client, reader = await group.client(), await group.client()
@@ -309,11 +329,15 @@ def test_d8_a_commit_applies_nothing_behind_it(play: Callable[..., None]) -> Non
         step, send, held = leader.driver.step, leader.driver._send, []
         leader.driver.step = held.append
         first = client.start(AppendRequest(timeout_ms=60_000), body(topic, b"first"))
-        await group.until(lambda: all(node.raft.durable_index == 2 for node in group.nodes.values()))
+        await group.until(
+            lambda: all(node.raft.durable_index == 2 for node in group.nodes.values())
+        )
         leader.driver._send = lambda message: None
         second = client.start(AppendRequest(timeout_ms=60_000), body(topic, b"second"))
         await group.until(lambda: leader.raft.durable_index == 3)
-        await group.until(lambda: len([m for m in held if isinstance(m, PushEntryResponse) and m.index == 2]) == 2)
+        await group.until(
+            lambda: len([m for m in held if isinstance(m, PushEntryResponse) and m.index == 2]) == 2
+        )
         for message in held:
             step(message)
         assert (await first)[0].code is Code.SUCCESS
@@ -327,7 +351,8 @@ def test_d8_a_commit_applies_nothing_behind_it(play: Callable[..., None]) -> Non
 
 
 def test_d13_a_new_leader_reads_only_after_the_noop_of_its_term(play: Callable[..., None]) -> None:
-    """Everything acknowledged by the leader before is seen by the first linearizable read of the next one."""
+    """Everything acknowledged by the leader before is seen by the first linearizable read of the
+    next one."""
 
     async def story(group: Any) -> None:
         client = await group.client()
@@ -383,7 +408,11 @@ def test_a_split_cuts_ranges_at_batches(play: Callable[..., None]) -> None:
         for topic in topics:
             for _ in range(10):
                 await client.append(body(topic, bytes(1000), count=5))
-        spans = [span(topics[0], 0, 50), span(topics[1], 20, 30), span(topics[1], 0, 50, max_pieces=1)]
+        spans = [
+            span(topics[0], 0, 50),
+            span(topics[1], 20, 30),
+            span(topics[1], 0, 50, max_pieces=1),
+        ]
         answer = await client.ask(SplitRequest(spans=tuple(spans)))
         assert answer.code is Code.SUCCESS
         first, second, third = answer.cuts
@@ -392,14 +421,24 @@ def test_a_split_cuts_ranges_at_batches(play: Callable[..., None]) -> None:
         assert 3 <= len(first) <= 5
         assert second == ((30, 2 * 1064),)
         assert len(third) == 1
-        for refused, code in ((span(topics[0], 0, 51), Code.BEHIND), (span(9, 0, 1), Code.UNKNOWN_TOPIC)):
+        for refused, code in (
+            (span(topics[0], 0, 51), Code.BEHIND),
+            (span(9, 0, 1), Code.UNKNOWN_TOPIC),
+        ):
             assert (await client.ask(SplitRequest(spans=(spans[0], refused)))).code is code
 
     play(story, 1)
 
 
 def span(topic_id: int, start: int, end: int, **more: int) -> SplitSpan:
-    return SplitSpan(topic_id=topic_id, partition=0, start_offset=start, end_offset=end, target_bytes=3000, **more)
+    return SplitSpan(
+        topic_id=topic_id,
+        partition=0,
+        start_offset=start,
+        end_offset=end,
+        target_bytes=3000,
+        **more,
+    )
 
 
 def test_a_full_answer_to_a_split_still_has_a_piece_of_every_span(
@@ -433,7 +472,8 @@ def test_a_damaged_entry_is_never_served(play: Callable[..., None]) -> None:
         answer, found = await client.fetch(topic, 2, max_bytes=1)
         assert (answer.code, found) == (Code.CORRUPT_ENTRY, [])
         assert (await client.fetch(topic, 3, max_bytes=1))[1] == [bodies[3]]
-        sound = next(node for node in group.nodes.values() if node is not leader)  # which may lead by now
+        # which may lead by now
+        sound = next(node for node in group.nodes.values() if node is not leader)
         reader = await group.client(sound)
         assert (await reader.fetch(topic, 2, max_bytes=1))[1] == [bodies[2]]
 
@@ -452,9 +492,13 @@ def test_metadata_names_leader_members_topics_and_limits(play: Callable[..., Non
             assert answer.code is Code.SUCCESS
             assert (answer.leader_id, answer.node_id) == (leader.node.node_id, node.node.node_id)
             assert answer.peers == {str(name): address for name, address in group.addresses.items()}
-            assert [(info.name, info.topic_id, info.partitions) for info in answer.topics] == [("t", topic, 2)]
+            assert [(info.name, info.topic_id, info.partitions) for info in answer.topics] == [
+                ("t", topic, 2)
+            ]
             assert answer.max_body_bytes == group.config.max_body_bytes
-            assert [info.name for info in (await asker.ask(MetadataRequest(all_topics=True))).topics] == ["t"]
+            assert [
+                info.name for info in (await asker.ask(MetadataRequest(all_topics=True))).topics
+            ] == ["t"]
             assert (await asker.ask(MetadataRequest())).topics == ()
 
     play(story)
@@ -502,7 +546,9 @@ def cut_off(node: Any, group: Any) -> None:
     for other in group.nodes.values():
         if other is not node:
             send = other.driver._send
-            other.driver._send = lambda message, send=send: None if message.remote_id == name else send(message)
+            other.driver._send = lambda message, send=send: (
+                None if message.remote_id == name else send(message)
+            )
 
 
 def flip(path: Any, needle: bytes) -> None:

@@ -1,4 +1,5 @@
-"""Damage on one node's disk: found, fetched from the others, written back; until then neither served nor led by."""
+"""Damage on one node's disk: found, fetched from the others, written back; until then neither
+served nor led by."""
 
 from __future__ import annotations
 
@@ -74,8 +75,11 @@ def expected(topic: int, numbers: Iterable[int]) -> list[bytes]:
     return [body(topic, payload(number)) for number in numbers]
 
 
-def test_a_damaged_node_starts_repairs_itself_and_has_its_log_in_full_length(play: Callable[..., None]) -> None:
-    """Damage that opening the store finds: no checkpoint was written, so all is scanned and applied again."""
+def test_a_damaged_node_starts_repairs_itself_and_has_its_log_in_full_length(
+    play: Callable[..., None],
+) -> None:
+    """Damage that opening the store finds: no checkpoint was written, so all is scanned and applied
+    again."""
 
     async def story(group: Any) -> None:
         topic = await fill(group, 20)
@@ -98,14 +102,18 @@ def test_a_damaged_node_starts_repairs_itself_and_has_its_log_in_full_length(pla
     play(story)
 
 
-def test_the_scrub_finds_damage_that_nobody_has_read_and_it_is_repaired(play: Callable[..., None]) -> None:
+def test_the_scrub_finds_damage_that_nobody_has_read_and_it_is_repaired(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         topic = await fill(group, 200)
         node = await group.follower()
         damage(node.node.directory, 50, 51, 52, 120)
         await group.until(lambda: node.repairs.repaired == 4)
         assert not faulty(node)
-        await group.until(lambda: node.scrubber.status()["last_pass_ms"] and not node.scrubber.status()["found"])
+        await group.until(
+            lambda: node.scrubber.status()["last_pass_ms"] and not node.scrubber.status()["found"]
+        )
         assert await read_all(group, node, topic, 200) == expected(topic, range(200))
 
     play(story, scrub_bytes_per_s=1 << 30, scrub_pause_ms=10, cache_bytes=1000)
@@ -144,8 +152,8 @@ def test_a_leader_that_finds_damage_hands_over(play: Callable[..., None]) -> Non
 def test_a_damaged_node_alone_with_an_empty_one_votes_for_nobody_shorter_and_does_not_lead(
     play: Callable[..., None],
 ) -> None:
-    """B8, CTRL: the only living node with all that was acknowledged is damaged. Nobody may lead before it is sound, and
-    the one that misses acknowledged entries never."""
+    """B8, CTRL: the only living node with all that was acknowledged is damaged. Nobody may lead
+    before it is sound, and the one that misses acknowledged entries never."""
 
     async def story(group: Any) -> None:
         client = await group.client()
@@ -184,7 +192,15 @@ def with_a_tail_of_its_own(group: Any, name: str, count: int) -> None:
     store = open_store(group.config, group.make(name).node)
     entries, end = [], store.end
     for number in range(count):
-        entries.append(stamp(end, end.position.term, MAGIC_NORMAL, b"mine %d" % number, group.config.segment_bytes))
+        entries.append(
+            stamp(
+                end,
+                end.position.term,
+                MAGIC_NORMAL,
+                b"mine %d" % number,
+                group.config.segment_bytes,
+            )
+        )
         end = LogEnd.after(entries[-1])
     store.append(entries)
     store.close()
@@ -194,7 +210,8 @@ def with_a_tail_of_its_own(group: Any, name: str, count: int) -> None:
 def test_D4_a_node_that_has_to_cut_behind_a_damaged_entry_has_it_repaired_first(
     play: Callable[..., None], also_the_tail: bool
 ) -> None:
-    """The entry may have been acknowledged, so it may not go. The tail behind it is nobody else's."""
+    """The entry may have been acknowledged, so it may not go. The tail behind it is nobody
+    else's."""
 
     async def story(group: Any) -> None:
         topic = await fill(group, 20)
@@ -223,8 +240,11 @@ def test_D4_a_node_that_has_to_cut_behind_a_damaged_entry_has_it_repaired_first(
     play(story, scrub_bytes_per_s=0)
 
 
-def test_B8_an_entry_that_nobody_knows_to_be_committed_is_repaired_too(play: Callable[..., None]) -> None:
-    """The node that has most may not lead before it is sound, and nobody can commit anything before somebody leads."""
+def test_B8_an_entry_that_nobody_knows_to_be_committed_is_repaired_too(
+    play: Callable[..., None],
+) -> None:
+    """The node that has most may not lead before it is sound, and nobody can commit anything before
+    somebody leads."""
 
     async def story(group: Any) -> None:
         await fill(group, 20)
@@ -254,7 +274,9 @@ def spoil(directory: Path, body: bytes) -> None:
             path.write_bytes(data)
 
 
-def test_the_catalog_waits_in_front_of_a_damaged_entry_and_goes_on_when_it_is_sound(play: Callable[..., None]) -> None:
+def test_the_catalog_waits_in_front_of_a_damaged_entry_and_goes_on_when_it_is_sound(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         topic = await fill(group, 20)
         victim = (await group.follower()).node.node_id
@@ -278,7 +300,9 @@ def test_the_catalog_waits_in_front_of_a_damaged_entry_and_goes_on_when_it_is_so
     play(story, scrub_bytes_per_s=0, cache_bytes=1000)
 
 
-def test_an_entry_that_could_not_be_read_once_is_read_again_when_nobody_has_a_copy(play: Callable[..., None]) -> None:
+def test_an_entry_that_could_not_be_read_once_is_read_again_when_nobody_has_a_copy(
+    play: Callable[..., None],
+) -> None:
     """B11. It may be one that only this node has, and that it has to lead with."""
 
     async def story(group: Any) -> None:
@@ -289,9 +313,13 @@ def test_an_entry_that_could_not_be_read_once_is_read_again_when_nobody_has_a_co
         def nobody_has_it(request: Any) -> None:
             asked.append(request)
             answer = RepairResponse(
-                group=request.group, local_id=request.remote_id, remote_id=request.local_id, first=request.first,
-                last=request.last, code=Code.INDEX_OUT_OF_RANGE,
-            )  # fmt: skip
+                group=request.group,
+                local_id=request.remote_id,
+                remote_id=request.local_id,
+                first=request.first,
+                last=request.last,
+                code=Code.INDEX_OUT_OF_RANGE,
+            )
             asyncio.get_running_loop().call_soon(node.repairs.on_message, answer)
 
         node.repairs._send = nobody_has_it
@@ -345,7 +373,9 @@ def test_damage_that_retention_takes_is_damage_no_more(play: Callable[..., None]
     play(story, retention_bytes=512 * KIB, **sizes)
 
 
-def test_damage_that_everybody_has_is_reported_by_offset_and_never_served(play: Callable[..., None]) -> None:
+def test_damage_that_everybody_has_is_reported_by_offset_and_never_served(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         topic = await fill(group, 20)
         for name in list(group.nodes):
@@ -357,7 +387,9 @@ def test_damage_that_everybody_has_is_reported_by_offset_and_never_served(play: 
             answer, bodies = await (await group.client(node)).fetch(topic, 5, end_offset=6)
             assert answer.code is Code.CORRUPT_ENTRY
             assert bodies == []
-        await group.until(lambda: all(faulty(node) and "no copy" in faulty(node)[0]["state"] for node in nodes))
+        await group.until(
+            lambda: all(faulty(node) and "no copy" in faulty(node)[0]["state"] for node in nodes)
+        )
         for node in nodes:
             assert faulty(node)[0]["records"] == ["t/0 offsets 5 to 5"]
             answer, bodies = await (await group.client(node)).fetch(topic, 6)
@@ -389,12 +421,25 @@ def test_a_false_copy_is_not_taken(play: Callable[..., None]) -> None:
     async def story(group: Any) -> None:
         topic = await fill(group, 20)
         node = await group.follower()
-        liar = next(n for n in group.nodes.values() if n is not node and n.raft.role is not Role.LEADER)
+        liar = next(
+            n for n in group.nodes.values() if n is not node and n.raft.role is not Role.LEADER
+        )
         real = liar.store.read
 
         def read_false(begin: Any, *rest: Any) -> Any:
-            return [e.__class__(begin, e.term, e.magic, e.pos, e.chain_crc, e.body_crc, e.header, b"lie" + e.body[3:])
-                    for e in real(begin, *rest)]  # fmt: skip
+            return [
+                e.__class__(
+                    begin,
+                    e.term,
+                    e.magic,
+                    e.pos,
+                    e.chain_crc,
+                    e.body_crc,
+                    e.header,
+                    b"lie" + e.body[3:],
+                )
+                for e in real(begin, *rest)
+            ]
 
         liar.store.read = read_false
         damage(node.node.directory, 7)

@@ -1,4 +1,5 @@
-"""Consume queues and index of a group's nodes: made of what is committed, whole after any end of a node."""
+"""Consume queues and index of a group's nodes: made of what is committed, whole after any end of a
+node."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ Play = Callable[..., None]
 
 def message(number: int, topic: str = "orders", queue_id: int = 0, **fields: Any) -> Message:
     text = f"KEYS\x01k{number} all\x02TAGS\x01t{number % 3}\x02UNIQ_KEY\x01u{number}"
-    return Message(topic, f"body {number}".encode(), fields.pop("properties", text), queue_id, **fields)
+    return Message(
+        topic, f"body {number}".encode(), fields.pop("properties", text), queue_id, **fields
+    )
 
 
 async def get(
@@ -63,11 +66,14 @@ async def dispatched(group: Any) -> None:
     """Wait until every node has put all that is committed."""
     await group.agree()
     end = (await group.leader()).raft.end_index
-    await group.until(lambda: {n.application.reput.dispatched_index for n in group.nodes.values()} == {end})
+    await group.until(
+        lambda: {n.application.reput.dispatched_index for n in group.nodes.values()} == {end}
+    )
 
 
 def check(node: Any) -> int:
-    """Queues and index of a node have what its log has, and nothing else; how many messages that is."""
+    """Queues and index of a node have what its log has, and nothing else; how many messages that
+    is."""
     files = node.application.reput.files
     expected: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
     keys = 0
@@ -78,7 +84,9 @@ def check(node: Any) -> int:
         if found.transaction in (Transaction.NONE, Transaction.COMMIT):
             units = expected.setdefault((found.topic, found.queue_id), [])
             assert found.queue_offset == len(units)
-            units.append((entry.pos + 48, len(entry.body), tags_code(found.property_map().get("TAGS"))))
+            units.append(
+                (entry.pos + 48, len(entry.body), tags_code(found.property_map().get("TAGS")))
+            )
         if found.transaction is not Transaction.ROLLBACK:
             for key in keys_of(found.property_map()):
                 keys += 1
@@ -90,9 +98,9 @@ def check(node: Any) -> int:
             units = queue.units(0, queue.max_offset)
             real[key] = [(unit.physical_offset, unit.size, unit.tags_code) for unit in units]
     assert real == expected
-    assert sum(len(files.index.lookup(topic, "all")) for topic in {topic for topic, _ in expected}) == sum(
-        map(len, expected.values())
-    )
+    assert sum(
+        len(files.index.lookup(topic, "all")) for topic in {topic for topic, _ in expected}
+    ) == sum(map(len, expected.values()))
     return sum(map(len, expected.values()))
 
 
@@ -100,7 +108,9 @@ def test_committed_messages_are_in_the_queues_and_the_index_of_every_node(play: 
     async def story(group: Any) -> None:
         client = await group.client()
         for first in range(0, 60, 10):
-            await put(client, *[message(first + n, topic=f"t{n % 2}", queue_id=n % 3) for n in range(10)])
+            await put(
+                client, *[message(first + n, topic=f"t{n % 2}", queue_id=n % 3) for n in range(10)]
+            )
         await dispatched(group)
         assert [check(node) for node in group.nodes.values()] == [60, 60, 60]
 
@@ -126,16 +136,24 @@ def test_a_get_says_where_to_go_on(play: Play) -> None:
         assert (await get(client, 5))[0].status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
         await put(client, *[message(n) for n in range(10)])
         cases = [
-            (0, GetMessageStatus.FOUND, 4, 4), (8, GetMessageStatus.FOUND, 2, 10),
-            (10, GetMessageStatus.OFFSET_OVERFLOW_ONE, 0, 10), (11, GetMessageStatus.OFFSET_OVERFLOW_BADLY, 0, 10),
+            (0, GetMessageStatus.FOUND, 4, 4),
+            (8, GetMessageStatus.FOUND, 2, 10),
+            (10, GetMessageStatus.OFFSET_OVERFLOW_ONE, 0, 10),
+            (11, GetMessageStatus.OFFSET_OVERFLOW_BADLY, 0, 10),
             (-1, GetMessageStatus.OFFSET_TOO_SMALL, 0, 0),
-        ]  # fmt: skip
+        ]
         for at, status, count, following in cases:
             answer, found = await get(client, at, max_messages=4)
-            assert (answer.status, len(found), answer.next_begin_offset) == (status, count, following), at
+            assert (answer.status, len(found), answer.next_begin_offset) == (
+                status,
+                count,
+                following,
+            ), at
             assert (answer.min_offset, answer.max_offset) == (0, 10)
         assert len((await get(client, 0, max_bytes=1))[1]) == 1
-        assert (await get(client, 0, queue_id=9))[0].status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
+        assert (await get(client, 0, queue_id=9))[
+            0
+        ].status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
 
     play(story, 1, commit_log="rocketmq")
 
@@ -145,7 +163,13 @@ def test_a_key_is_looked_up_in_the_messages_themselves(play: Play) -> None:
 
     async def story(group: Any) -> None:
         client = await group.client()
-        await put(client, *[message(n, properties=f"KEYS\x01{key}") for n, key in enumerate(("Aa", "BB", "Aa x"))])
+        await put(
+            client,
+            *[
+                message(n, properties=f"KEYS\x01{key}")
+                for n, key in enumerate(("Aa", "BB", "Aa x"))
+            ],
+        )
         assert await query(client, "Aa") == [2, 0]
         assert await query(client, "BB") == [1]
         assert await query(client, "Aa", max_messages=1) == [2]
@@ -316,11 +340,19 @@ def add_dirty_units(root: Path) -> None:
 @pytest.mark.parametrize(
     "spoil",
     [
-        spoil_nothing, lose_a_queue, lose_all_queues, lose_the_index, take_a_key, lose_the_mark, damage_the_mark,
-        tear_a_queue, shorten_a_queue, add_dirty_units,
+        spoil_nothing,
+        lose_a_queue,
+        lose_all_queues,
+        lose_the_index,
+        take_a_key,
+        lose_the_mark,
+        damage_the_mark,
+        tear_a_queue,
+        shorten_a_queue,
+        add_dirty_units,
     ],
     ids=lambda spoil: spoil.__name__,
-)  # fmt: skip
+)
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
 def test_queues_that_are_not_what_they_should_be_are_made_again(
     play: Play, spoil: Callable[[Path], None], clean: bool
@@ -353,7 +385,8 @@ def test_queues_that_are_not_what_they_should_be_are_made_again(
 
 
 def test_queues_that_are_ahead_of_the_log_are_cut_to_it(play: Play) -> None:
-    """A power cut may leave more of them than of the log; the same entries come again from the leader."""
+    """A power cut may leave more of them than of the log; the same entries come again from the
+    leader."""
 
     async def story(group: Any) -> None:
         client = await group.client()
@@ -447,7 +480,8 @@ def test_what_waits_for_the_thread_when_the_node_fails_is_not_dispatched(play: P
             await put(client, message(1))
             await group.until(lambda: node.application.reput._busy)
             node.driver.fail(StorageError("the disk failed"))
-        await asyncio.wrap_future(node.application.reput._thread.submit(lambda: None))  # the thread has come to its end
+        # the thread has come to its end
+        await asyncio.wrap_future(node.application.reput._thread.submit(lambda: None))
         assert files.next_index == before
 
     play(story, commit_log="rocketmq")
@@ -474,7 +508,8 @@ def test_a_question_waits_for_the_queues_but_not_for_ever(play: Play) -> None:
 
 
 async def kept(client: Any) -> int:
-    """The first offset of a queue that has lost some of its 60 messages, which has all from there on."""
+    """The first offset of a queue that has lost some of its 60 messages, which has all from there
+    on."""
     answer, found = await get(client, 0)
     while answer.status is GetMessageStatus.OFFSET_TOO_SMALL:  # and may lose more meanwhile
         assert answer.next_begin_offset == answer.min_offset > 0
@@ -488,16 +523,24 @@ def test_retention_takes_queues_and_index_along(play: Play) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
         for number in range(60):
-            await put(client, Message("orders", bytes(5000), f"UNIQ_KEY\x01u{number}"), message(number, topic="small"))
+            await put(
+                client,
+                Message("orders", bytes(5000), f"UNIQ_KEY\x01u{number}"),
+                message(number, topic="small"),
+            )
         (node,) = group.nodes.values()
         await dispatched(group)
         number = 60
-        while not node.store.begin_index:  # two snapshots are kept, and what is behind the older one
+        # two snapshots are kept, and what is behind the older one
+        while not node.store.begin_index:
             answer = await put(client, message(number, topic="small"))
             end = node.store.index_at(answer.physical_offsets[0] - 48)
-            await group.until(lambda end=end: node.house.checkpoint() is not None or node.checkpoints.index >= end)
+            await group.until(
+                lambda end=end: node.house.checkpoint() is not None or node.checkpoints.index >= end
+            )
             await group.until(lambda end=end: node.checkpoints.index >= end)
-            await node.house._retain()  # now, and not after so many more messages that those of orders are gone too
+            # now, and not after so many more messages that those of orders are gone too
+            await node.house._retain()
             number += 1
         await put(client, message(number, topic="small"))
         await group.until(lambda: node.application.reput._begin_index == node.store.begin_index)
@@ -511,8 +554,15 @@ def test_retention_takes_queues_and_index_along(play: Play) -> None:
         answer = await put(client, Message("orders", b"on"))
         assert answer.queue_offsets == (60,)
 
-    play(story, 1, commit_log="rocketmq", segment_bytes=65_536, max_body_bytes=32_768, retention_bytes=131_072,
-         checkpoint_entries=30)  # fmt: skip
+    play(
+        story,
+        1,
+        commit_log="rocketmq",
+        segment_bytes=65_536,
+        max_body_bytes=32_768,
+        retention_bytes=131_072,
+        checkpoint_entries=30,
+    )
 
 
 def test_the_client_gets_and_queries(play: Play) -> None:
@@ -523,7 +573,11 @@ def test_the_client_gets_and_queries(play: Play) -> None:
                 await client.put_message("orders", b"%d" % number, queue_id=1, keys=f"k{number}")
             found = await client.get_message("orders", 1, 2)
             assert [m.body for m in found.messages] == [b"2", b"3", b"4"]
-            assert (found.status, found.next_begin_offset, found.max_offset) == (GetMessageStatus.FOUND, 5, 5)
+            assert (found.status, found.next_begin_offset, found.max_offset) == (
+                GetMessageStatus.FOUND,
+                5,
+                5,
+            )
             assert [m.body for m in await client.query_message("orders", "k3")] == [b"3"]
             now = found.messages[-1].store_timestamp
             assert await client.query_message("orders", "k3", begin=now + 60_000) == []
@@ -555,7 +609,8 @@ def test_the_directory_of_a_node_is_a_rocketmq_store_to_read(play: Play) -> None
 
 
 def test_a_member_that_takes_over_a_state_has_queues_from_where_its_log_begins(play: Play) -> None:
-    """Its disk is new and the oldest messages are gone everywhere: the queue offsets come with the catalog."""
+    """Its disk is new and the oldest messages are gone everywhere: the queue offsets come with the
+    catalog."""
 
     async def story(group: Any) -> None:
         client = await group.client()
@@ -578,14 +633,25 @@ def test_a_member_that_takes_over_a_state_has_queues_from_where_its_log_begins(p
         answer, found = await get(other, answer.min_offset, stale=True, max_messages=100)
         assert [m.queue_offset for m in found] == list(range(answer.min_offset, 60))
         answer, _ = await get(other, 0, topic="once", stale=True)
-        assert (answer.status, answer.min_offset, answer.max_offset) == (GetMessageStatus.OFFSET_TOO_SMALL, 1, 1)
+        assert (answer.status, answer.min_offset, answer.max_offset) == (
+            GetMessageStatus.OFFSET_TOO_SMALL,
+            1,
+            1,
+        )
 
-        assert (await (await group.client()).ask(AdmitRequest(node_id=NodeId(name)))).code is Code.SUCCESS
+        assert (
+            await (await group.client()).ask(AdmitRequest(node_id=NodeId(name)))
+        ).code is Code.SUCCESS
         await group.until(lambda: node.raft.is_admitted)
         client = await group.client(await group.hand_over(name))
         answer = await put(client, message(1, topic="once"), Message("orders", b"on"))
         assert answer.queue_offsets == (1, 60)
         await dispatched(group)
-        assert len({len(n.application.reput.files.queues.next_offsets()) for n in group.nodes.values()}) == 1
+        assert (
+            len(
+                {len(n.application.reput.files.queues.next_offsets()) for n in group.nodes.values()}
+            )
+            == 1
+        )
 
     play(story, commit_log="rocketmq", **SMALL)

@@ -22,13 +22,22 @@ def body(topic_id: int, payload: bytes = b"payload", count: int = 1, **fields: A
 
 
 @pytest.mark.parametrize("graceful", [True, False])
-def test_a_restarted_group_has_its_offsets_producers_and_groups(play: Callable[..., None], graceful: bool) -> None:
+def test_a_restarted_group_has_its_offsets_producers_and_groups(
+    play: Callable[..., None], graceful: bool
+) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
         topic = await client.create("t")
         session = (await client.execute(InitProducer(producer_name="p"))).result
         bodies = [
-            body(topic, b"%d" % n, 2, producer_id=session["producer_id"], producer_epoch=session["epoch"], sequence=n)
+            body(
+                topic,
+                b"%d" % n,
+                2,
+                producer_id=session["producer_id"],
+                producer_epoch=session["epoch"],
+                sequence=n,
+            )
             for n in range(10)
         ]
         for data in bodies:
@@ -47,7 +56,9 @@ def test_a_restarted_group_has_its_offsets_producers_and_groups(play: Callable[.
     play(story)
 
 
-def test_a_kill_of_all_nodes_in_mid_write_loses_nothing_that_was_acknowledged(play: Callable[..., None]) -> None:
+def test_a_kill_of_all_nodes_in_mid_write_loses_nothing_that_was_acknowledged(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
         topic = await client.create("t")
@@ -56,7 +67,9 @@ def test_a_kill_of_all_nodes_in_mid_write_loses_nothing_that_was_acknowledged(pl
         await group.until(lambda: sum(future.done() for future in futures) >= 50)
         for name in list(group.nodes):
             await group.kill(name)
-        acknowledged = [n for n, future in enumerate(futures) if future.done() and not future.exception()]
+        acknowledged = [
+            n for n, future in enumerate(futures) if future.done() and not future.exception()
+        ]
         await group.start()
         client = await group.client()
         end = (await client.offsets("t")).offsets["t"][0]
@@ -69,7 +82,9 @@ def test_a_kill_of_all_nodes_in_mid_write_loses_nothing_that_was_acknowledged(pl
     play(story)
 
 
-def test_a_graceful_stop_saves_the_catalog_so_that_nothing_is_replayed(play: Callable[..., None]) -> None:
+def test_a_graceful_stop_saves_the_catalog_so_that_nothing_is_replayed(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
         topic = await client.create("t")
@@ -89,7 +104,9 @@ def test_a_graceful_stop_saves_the_catalog_so_that_nothing_is_replayed(play: Cal
     play(story, 1)
 
 
-def test_a_snapshot_and_the_entries_behind_it_give_the_same_catalog(play: Callable[..., None]) -> None:
+def test_a_snapshot_and_the_entries_behind_it_give_the_same_catalog(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
         topic = await client.create("t")
@@ -168,7 +185,9 @@ def test_a_node_with_an_empty_directory_gets_everything(play: Callable[..., None
         group.folder.joinpath("n2").rename(group.folder / "gone")
         await group.start("n2")
         await group.agree()
-        assert (await (await group.client(group.nodes["n2"])).fetch(topic, 29))[1] == [body(topic, b"29")]
+        assert (await (await group.client(group.nodes["n2"])).fetch(topic, 29))[1] == [
+            body(topic, b"29")
+        ]
 
     play(story)
 
@@ -207,7 +226,9 @@ def test_a_port_in_use_is_refused_and_the_directory_is_let_go(play: Callable[...
     play(story)
 
 
-def test_a_node_that_cannot_read_a_committed_entry_stops_and_says_which(play: Callable[..., None]) -> None:
+def test_a_node_that_cannot_read_a_committed_entry_stops_and_says_which(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
         topic = await client.create("t")
@@ -225,7 +246,9 @@ def test_a_node_that_cannot_read_a_committed_entry_stops_and_says_which(play: Ca
     play(story, 1)
 
 
-def test_a_graceful_stop_hands_leadership_over_without_an_election_timeout(play: Callable[..., None]) -> None:
+def test_a_graceful_stop_hands_leadership_over_without_an_election_timeout(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
         await client.create("t")

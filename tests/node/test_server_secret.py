@@ -52,7 +52,9 @@ class Visitor:
 
     async def open(self, port: int) -> Visitor:
         handlers = Handlers(
-            on_frame=lambda connection, request_id, message, payload: self.answers.put_nowait(message),
+            on_frame=lambda connection, request_id, message, payload: self.answers.put_nowait(
+                message
+            ),
             on_close=lambda connection, error: self.closed.set(),
         )
         self.connection = await connect(f"127.0.0.1:{port}", handlers, FrameLimits(), 5)
@@ -65,7 +67,9 @@ class Visitor:
         return answer
 
 
-async def visit(port: int, hello: HelloRequest, prove: Callable[[HelloResponse], bytes]) -> HelloResponse:
+async def visit(
+    port: int, hello: HelloRequest, prove: Callable[[HelloResponse], bytes]
+) -> HelloResponse:
     """Say hello and prove what is asked for; the node's last word."""
     visitor = await Visitor().open(port)
     answer = await visitor.ask(hello)
@@ -92,7 +96,11 @@ def test_a_stranger_who_says_that_he_is_a_member_moves_no_term(
     play: Callable[..., None], secret: str, other_secret: str
 ) -> None:
     beat = HeartBeatRequest(
-        group="test", local_id=NodeId("n1"), remote_id=NodeId("n0"), term=Term(500), leader_id=NodeId("n1")
+        group="test",
+        local_id=NodeId("n1"),
+        remote_id=NodeId("n0"),
+        term=Term(500),
+        leader_id=NodeId("n1"),
     )
 
     async def story(group: Any) -> None:
@@ -133,18 +141,25 @@ def test_a_proof_of_a_client_or_for_another_connection_makes_no_member(
 
         as_client = HelloRequest(group="test", nonce=PEER.nonce)
         assert (await visit(port, PEER, sound)).code is Code.SUCCESS
-        for prove in (lambda answer: seen[0], lambda answer: good.proof(Side.OPENS, as_client, answer)):
+        for prove in (
+            lambda answer: seen[0],
+            lambda answer: good.proof(Side.OPENS, as_client, answer),
+        ):
             assert (await visit(port, PEER, prove)).code is Code.ACCESS_DENIED
 
     play(story, secret_file=secret)
 
 
-def test_a_node_proves_the_secret_before_a_member_does(play: Callable[..., None], secret: str) -> None:
+def test_a_node_proves_the_secret_before_a_member_does(
+    play: Callable[..., None], secret: str
+) -> None:
     async def story(group: Any) -> None:
         visitor = await Visitor().open(group.nodes["n0"].port)
         answer = await visitor.ask(PEER)
         assert key(secret).is_proof(answer.proof, Side.ACCEPTS, PEER, answer)
-        assert answer.nonce != (await (await Visitor().open(group.nodes["n0"].port)).ask(PEER)).nonce
+        assert (
+            answer.nonce != (await (await Visitor().open(group.nodes["n0"].port)).ask(PEER)).nonce
+        )
 
     play(story, secret_file=secret)
 
@@ -160,7 +175,9 @@ def test_clients_prove_only_where_they_are_asked_to(play: Callable[..., None], s
             await asyncio.wait_for(client.closed.wait(), 20)
             hello = HelloRequest(nonce=b"c" * 16)
             good = key(secret)
-            assert (await visit(node.port, hello, lambda a: good.proof(Side.OPENS, hello, a))).code is Code.SUCCESS
+            assert (
+                await visit(node.port, hello, lambda a: good.proof(Side.OPENS, hello, a))
+            ).code is Code.SUCCESS
             assert (await visit(node.port, hello, lambda a: b"")).code is Code.ACCESS_DENIED
             assert (await visit(node.port, hello, lambda a: bytes(32))).code is Code.ACCESS_DENIED
 
@@ -190,7 +207,9 @@ def test_a_group_that_came_before_secrets_gets_one_by_a_rolling_restart(
         await group.until(lambda: not leader.peers.shut_out())
         assert (await (await group.client()).execute(EnforceSecret())).code is Code.SUCCESS
         await group.agree()
-        await group.until(lambda: all(node.gate.status()["required"] for node in group.nodes.values()))
+        await group.until(
+            lambda: all(node.gate.status()["required"] for node in group.nodes.values())
+        )
         await group.stop("n0", "n1", "n2")
         await group.start("n0", secret_file=secret)
         port = group.nodes["n0"].port
@@ -204,7 +223,8 @@ def test_a_group_that_came_before_secrets_gets_one_by_a_rolling_restart(
 
 
 async def own_command(group: Any) -> None:
-    """Let the leader write the entry, whoever is there; a release before this one did so for anybody."""
+    """Let the leader write the entry, whoever is there; a release before this one did so for
+    anybody."""
     leader = await group.leader()
     leader.writes.execute(None, 0, ExecuteRequest(command=EnforceSecret()))
     await group.until(lambda: leader.catalog.secret_enforced)
@@ -243,7 +263,9 @@ def test_the_leader_does_not_shut_out_a_member_that_has_not_proved_the_secret_or
         await group.stop("n0")
         await group.until(lambda: not leader.peers.connected()["n0"])
         repeat = await (await group.client()).execute(EnforceSecret())
-        assert repeat.code is Code.SUCCESS, "who asks again because the answer was lost is told that it is so"
+        assert repeat.code is Code.SUCCESS, (
+            "who asks again because the answer was lost is told that it is so"
+        )
 
     play(story)
 
@@ -251,15 +273,20 @@ def test_the_leader_does_not_shut_out_a_member_that_has_not_proved_the_secret_or
 def test_each_sign_that_a_member_proves_no_secret_speaks_against_enforcing_it(
     play: Callable[..., None], secret: str
 ) -> None:
-    """It proves nothing where this node has called it, or has come itself and was taken without a proof."""
+    """It proves nothing where this node has called it, or has come itself and was taken without a
+    proof."""
 
     async def story(group: Any) -> None:
         gate = (await group.leader()).gate
         other = NodeId("n1" if gate._node.node_id == "n0" else "n0")
         assert gate.shut_out({other}, {other}) == ""
-        assert gate.shut_out({other}, set()).startswith(f"{other} (proves no secret) would be shut out for ever")
+        assert gate.shut_out({other}, set()).startswith(
+            f"{other} (proves no secret) would be shut out for ever"
+        )
         gate.unproved[other] = "0.1.0"
-        assert gate.shut_out({other}, {other}).startswith(f"{other} (proves no secret) would be shut out for ever")
+        assert gate.shut_out({other}, {other}).startswith(
+            f"{other} (proves no secret) would be shut out for ever"
+        )
 
     play(story, 2, secret_file=secret)
 
@@ -306,7 +333,8 @@ def test_a_member_that_takes_over_the_leaders_state_asks_for_proofs_from_then_on
 
 
 def test_what_cannot_be_kept_is_not_answered(play: Callable[..., None], secret: str) -> None:
-    """A node that took members without a proof again after its next start would undo what the group was told."""
+    """A node that took members without a proof again after its next start would undo what the group
+    was told."""
 
     async def story(group: Any) -> None:
         await group.stop("n0")
@@ -323,7 +351,9 @@ def test_what_cannot_be_kept_is_not_answered(play: Callable[..., None], secret: 
     play(story, 1)
 
 
-def test_a_new_store_asks_for_proofs_before_it_has_heard_from_its_group(play: Callable[..., None], secret: str) -> None:
+def test_a_new_store_asks_for_proofs_before_it_has_heard_from_its_group(
+    play: Callable[..., None], secret: str
+) -> None:
     async def story(group: Any) -> None:
         await group.start("n0")
         last = await visit(group.nodes["n0"].port, STRANGER, lambda answer: b"")
@@ -358,14 +388,20 @@ AWAY = {**HERE, NodeId("n2"): "10.1.2.3:7003"}
 
 def test_nodes_on_one_machine_find_the_users_secret(tmp_path: Path, user_directory: Path) -> None:
     assert with_secret(config(tmp_path), HERE).secret_file == str(user_directory / "secret")
-    assert with_secret(config(tmp_path), {NodeId("n0"): "10.1.2.3:1"}).secret_file == ""  # has no peers
+    # has no peers
+    assert with_secret(config(tmp_path), {NodeId("n0"): "10.1.2.3:1"}).secret_file == ""
 
 
 @pytest.mark.parametrize(("fields", "addresses"), [({}, AWAY), ({"host": "0.0.0.0"}, HERE)])
 def test_a_new_node_that_others_can_reach_wants_a_secret_or_certificates(
-    tmp_path: Path, fields: dict[str, Any], addresses: dict[NodeId, str], caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    fields: dict[str, Any],
+    addresses: dict[NodeId, str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with pytest.raises(ConfigError, match=r"(10\.1\.2\.3:7003|0\.0\.0\.0) is reached from other .*--secret-file"):
+    with pytest.raises(
+        ConfigError, match=r"(10\.1\.2\.3:7003|0\.0\.0\.0) is reached from other .*--secret-file"
+    ):
         with_secret(config(tmp_path, **fields), addresses)
     named = config(tmp_path, secret_file="/etc/secret", **fields)
     assert with_secret(named, addresses) is named

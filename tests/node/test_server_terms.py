@@ -1,4 +1,5 @@
-"""False terms of a sender that is taken for a member: refused, named, and undone on the nodes that have them."""
+"""False terms of a sender that is taken for a member: refused, named, and undone on the nodes that
+have them."""
 
 from __future__ import annotations
 
@@ -26,7 +27,11 @@ WIRE_MAX = (1 << 63) - 1
 
 def false_beat(group: str, to: str, of: str, term: int = WIRE_MAX) -> HeartBeatRequest:
     return HeartBeatRequest(
-        group=group, local_id=NodeId(of), remote_id=NodeId(to), term=Term(term), leader_id=NodeId(of)
+        group=group,
+        local_id=NodeId(of),
+        remote_id=NodeId(to),
+        term=Term(term),
+        leader_id=NodeId(of),
     )
 
 
@@ -89,7 +94,9 @@ def test_a_group_that_has_spent_its_terms_is_brought_back_by_the_command(
         assert (await spent.ask(StatusRequest())).status["term_is_spent"] is True
         assert sum("run 'dledger reset-term'" in one.getMessage() for one in caplog.records) == 3
         await group.stop()
-        done = CliRunner().invoke(main, ["reset-term", *(str(group.folder / name) for name in ("n0", "n1", "n2"))])
+        done = CliRunner().invoke(
+            main, ["reset-term", *(str(group.folder / name) for name in ("n0", "n1", "n2"))]
+        )
         assert done.exit_code == 0, done.stderr
         assert f"n2 of group test ({group.folder / 'n2'}): term {WIRE_MAX} -> " in done.stdout
         await group.start()

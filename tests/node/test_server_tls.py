@@ -8,7 +8,9 @@ from typing import Any
 Play = Callable[..., None]
 
 
-def test_a_node_hears_the_status_of_another(play: Play, issue: Callable[..., dict[str, str]]) -> None:
+def test_a_node_hears_the_status_of_another(
+    play: Play, issue: Callable[..., dict[str, str]]
+) -> None:
     async def story(group: Any) -> None:
         leader = await group.leader()
         follower = await group.follower()

@@ -1,4 +1,5 @@
-"""What one request, or one client's many, may do in one turn of a node's loop: the others wait meanwhile."""
+"""What one request, or one client's many, may do in one turn of a node's loop: the others wait
+meanwhile."""
 
 from __future__ import annotations
 
@@ -16,13 +17,17 @@ from dledger.protocol.messages.hello import HelloRequest
 from tests.node.conftest import BareClient, body
 
 
-def test_commands_that_make_thousands_of_partitions_open_none_on_any_node(play: Callable[..., None]) -> None:
+def test_commands_that_make_thousands_of_partitions_open_none_on_any_node(
+    play: Callable[..., None],
+) -> None:
     """The limits let a group have 100,000 in all, and they may come in one read."""
 
     async def story(group: Any) -> None:
         client, nodes = await group.client(), list(group.nodes.values())
         requests = [
-            ExecuteRequest(command=CreateTopic(name=f"t{n}", log_id=f"log-of-t{n}", partitions=10_000))
+            ExecuteRequest(
+                command=CreateTopic(name=f"t{n}", log_id=f"log-of-t{n}", partitions=10_000)
+            )
             for n in range(5)
         ]
         for future in [client.start(request) for request in requests]:
@@ -34,16 +39,20 @@ def test_commands_that_make_thousands_of_partitions_open_none_on_any_node(play: 
     play(story)
 
 
-def test_commands_with_time_outs_are_counted_while_they_wait_and_no_longer(play: Callable[..., None]) -> None:
-    """Catalog time may step forward only while there are none, and a leader asks that for each command: it must not
-    look at all that wait each time."""
+def test_commands_with_time_outs_are_counted_while_they_wait_and_no_longer(
+    play: Callable[..., None],
+) -> None:
+    """Catalog time may step forward only while there are none, and a leader asks that for each
+    command: it must not look at all that wait each time."""
 
     async def story(group: Any) -> None:
         client, leader = await group.client(), await group.leader()
         assert (await client.execute(InitProducer(producer_name="first"))).code is Code.SUCCESS
         settled: list[bool] = []
         propose = leader.driver.propose
-        leader.driver.propose = lambda bodies: settled.append(leader.writes._nothing_timed_waits()) or propose(bodies)
+        leader.driver.propose = lambda bodies: (
+            settled.append(leader.writes._nothing_timed_waits()) or propose(bodies)
+        )
         assert (await client.execute(InitProducer(producer_name="p"))).code is Code.SUCCESS
         assert leader.writes._nothing_timed_waits()
         await client.create("t")
@@ -55,8 +64,11 @@ def test_commands_with_time_outs_are_counted_while_they_wait_and_no_longer(play:
     play(story, 1)
 
 
-def test_a_command_with_a_time_out_counts_until_it_is_applied_whoever_waits_for_it(play: Callable[..., None]) -> None:
-    """Its client may give up before a quorum has it. Catalog time that stepped forward then would end it too soon."""
+def test_a_command_with_a_time_out_counts_until_it_is_applied_whoever_waits_for_it(
+    play: Callable[..., None],
+) -> None:
+    """Its client may give up before a quorum has it. Catalog time that stepped forward then would
+    end it too soon."""
 
     async def story(group: Any) -> None:
         client, leader = await group.client(), await group.leader()
@@ -81,14 +93,21 @@ def test_a_command_with_a_time_out_counts_until_it_is_applied_whoever_waits_for_
     play(story, 1)
 
 
-def test_a_flood_of_commands_is_carried_out_a_few_at_a_time_and_in_order(play: Callable[..., None]) -> None:
+def test_a_flood_of_commands_is_carried_out_a_few_at_a_time_and_in_order(
+    play: Callable[..., None],
+) -> None:
     async def story(group: Any) -> None:
         client, leader = await group.client(), await group.leader()
         most: list[int] = []
         propose = leader.driver.propose
-        leader.driver.propose = lambda bodies: most.append(leader.writes.commands) or propose(bodies)
+        leader.driver.propose = lambda bodies: (
+            most.append(leader.writes.commands) or propose(bodies)
+        )
         leader.front._company.is_alone = lambda *_: False
-        flood = [client.start(ExecuteRequest(command=InitProducer(producer_name=f"p{n}"))) for n in range(100)]
+        flood = [
+            client.start(ExecuteRequest(command=InitProducer(producer_name=f"p{n}")))
+            for n in range(100)
+        ]
         answers = [(await one)[0] for one in flood]
         assert {one.code for one in answers} == {Code.SUCCESS}
         ids = [one.result["producer_id"] for one in answers]
@@ -99,8 +118,11 @@ def test_a_flood_of_commands_is_carried_out_a_few_at_a_time_and_in_order(play: C
     play(story)
 
 
-def test_one_client_alone_waits_for_no_turn_and_one_with_company_does(play: Callable[..., None]) -> None:
-    """A pace for everybody would be a limit for sound clients: the tasks of a job begin transactions by commands."""
+def test_one_client_alone_waits_for_no_turn_and_one_with_company_does(
+    play: Callable[..., None],
+) -> None:
+    """A pace for everybody would be a limit for sound clients: the tasks of a job begin
+    transactions by commands."""
 
     async def story(group: Any) -> None:
         client, other, leader = await group.client(), await group.client(), await group.leader()
@@ -108,8 +130,13 @@ def test_one_client_alone_waits_for_no_turn_and_one_with_company_does(play: Call
         company, waited = leader.front._company, []
         company._lasts_s = -1.0
         on_wait = leader.front._commands._on_wait
-        leader.front._commands._on_wait = lambda connection: waited.append(connection) or on_wait(connection)
-        for answer in [client.start(ExecuteRequest(command=InitProducer(producer_name=f"p{n}"))) for n in range(64)]:
+        leader.front._commands._on_wait = lambda connection: (
+            waited.append(connection) or on_wait(connection)
+        )
+        for answer in [
+            client.start(ExecuteRequest(command=InitProducer(producer_name=f"p{n}")))
+            for n in range(64)
+        ]:
             assert (await answer)[0].code is Code.SUCCESS
         assert waited == []
         company._lasts_s = 1e9
@@ -117,14 +144,19 @@ def test_one_client_alone_waits_for_no_turn_and_one_with_company_does(play: Call
         appending = company.last
         assert (await client.offsets("t")).code is Code.SUCCESS
         assert company.last is not appending
-        for answer in [client.start(ExecuteRequest(command=InitProducer(producer_name=f"q{n}"))) for n in range(64)]:
+        for answer in [
+            client.start(ExecuteRequest(command=InitProducer(producer_name=f"q{n}")))
+            for n in range(64)
+        ]:
             assert (await answer)[0].code is Code.SUCCESS
         assert set(waited) == {company.last}
 
     play(story, 1)
 
 
-def test_a_client_that_waits_for_its_turn_is_read_no_further_and_others_are(play: Callable[..., None]) -> None:
+def test_a_client_that_waits_for_its_turn_is_read_no_further_and_others_are(
+    play: Callable[..., None],
+) -> None:
     """Not even when the budget of bytes lets everybody go on."""
 
     async def story(group: Any) -> None:

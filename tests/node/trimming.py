@@ -12,9 +12,12 @@ from dledger.types import NodeId
 
 KIB = 1 << 10
 SMALL = {
-    "segment_bytes": 64 * KIB, "max_body_bytes": 32 * KIB, "checkpoint_bytes": 100 * KIB,
-    "retention_bytes": 192 * KIB, "cache_bytes": 16 * KIB,
-}  # fmt: skip
+    "segment_bytes": 64 * KIB,
+    "max_body_bytes": 32 * KIB,
+    "checkpoint_bytes": 100 * KIB,
+    "retention_bytes": 192 * KIB,
+    "cache_bytes": 16 * KIB,
+}
 
 
 def body(topic_id: int, payload: bytes = b"payload") -> bytes:
@@ -37,10 +40,12 @@ async def write(group: Any, first: int, last: int) -> int:
 
 
 async def checkpointed(group: Any, *names: str) -> None:
-    """These nodes, or all, save their catalogs until the older of the two that each keeps has all that is in the log.
+    """These nodes, or all, save their catalogs until the older of the two that each keeps has all
+    that is in the log.
 
-    What is behind the older one never goes, and a catalog is saved as the log grows: how many were saved while a test
-    wrote depends on how fast the disk is, and none is saved when nothing is written any more.
+    What is behind the older one never goes, and a catalog is saved as the log grows: how many were
+    saved while a test wrote depends on how fast the disk is, and none is saved when nothing is
+    written any more.
     """
     nodes = [group.nodes[NodeId(name)] for name in names or group.nodes]
     for _ in range(2):  # with one more entry each, as there has to be something new
@@ -52,7 +57,8 @@ async def checkpointed(group: Any, *names: str) -> None:
 
 
 def has_saved(node: Any, index: int) -> bool:
-    """Whether a node's catalog is saved up to this entry; else it is being saved, or will be when asked again."""
+    """Whether a node's catalog is saved up to this entry; else it is being saved, or will be when
+    asked again."""
     node.house.checkpoint()
     return bool(node.checkpoints.index >= index)
 
@@ -67,8 +73,12 @@ async def trimmed(group: Any, *names: str) -> None:
 async def equal(group: Any) -> None:
     """Wait until all nodes have and have applied the same, and see that it came to the same."""
     await group.agree()
-    await group.until(lambda: len({node.raft.committed_index for node in group.nodes.values()}) == 1)
-    await group.until(lambda: all(n.raft.durable_index >= n.raft.committed_index for n in group.nodes.values()))
+    await group.until(
+        lambda: len({node.raft.committed_index for node in group.nodes.values()}) == 1
+    )
+    await group.until(
+        lambda: all(n.raft.durable_index >= n.raft.committed_index for n in group.nodes.values())
+    )
     await awake(*group.nodes.values())
     assert len({node.catalog.digest() for node in group.nodes.values()}) == 1
 
@@ -93,4 +103,6 @@ async def read_all(group: Any, node: Any, topic: int) -> list[bytes]:
 
 
 def expected(node: Any, topic: int, count: int) -> list[bytes]:
-    return [body(topic, payload(number)) for number in range(node.catalog.begin_offset(topic, 0), count)]
+    return [
+        body(topic, payload(number)) for number in range(node.catalog.begin_offset(topic, 0), count)
+    ]

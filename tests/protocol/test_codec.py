@@ -38,8 +38,16 @@ from dledger.types import Index, NodeId, Position, Term
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 PLAIN = st.recursive(
-    st.none() | st.booleans() | INT64 | st.text(max_size=5) | st.binary(max_size=5) | st.floats(allow_nan=False),
-    lambda inner: st.lists(inner, max_size=3).map(tuple) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | INT64
+    | st.text(max_size=5)
+    | st.binary(max_size=5)
+    | st.floats(allow_nan=False),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 
@@ -65,8 +73,12 @@ def values(annotation: Any) -> st.SearchStrategy[Any]:
     if annotation is FetchedBatch:
         u32 = st.integers(0, 2**32 - 1)
         return st.builds(FetchedBatch, base_offset=INT64, count=u32, size=u32, crc=u32)
-    simple = {int: INT64, str: st.text(max_size=20), bool: st.booleans(),
-              bytes: st.binary(max_size=40)}  # fmt: skip
+    simple = {
+        int: INT64,
+        str: st.text(max_size=20),
+        bool: st.booleans(),
+        bytes: st.binary(max_size=40),
+    }
     if annotation in simple:
         return simple[annotation]
     if isinstance(annotation, type) and issubclass(annotation, IntEnum):
@@ -109,10 +121,12 @@ def test_message_comes_back_as_it_was(cls: type[Any], data: st.DataObject) -> No
     assert found.request_id == 77
     back = decode(found.kind, found.header, found.payload)
     if isinstance(message, PushEntryRequest | RepairResponse):
-        assert [(e.index, e.term, e.magic, e.pos, e.chain_crc, e.body_crc) for e in back.entries] == [
-            (e.index, e.term, e.magic, e.pos, e.chain_crc, e.body_crc) for e in message.entries
+        assert [
+            (e.index, e.term, e.magic, e.pos, e.chain_crc, e.body_crc) for e in back.entries
+        ] == [(e.index, e.term, e.magic, e.pos, e.chain_crc, e.body_crc) for e in message.entries]
+        assert [bytes(e.header) + bytes(e.body) for e in back.entries] == [
+            e.header + e.body for e in message.entries
         ]
-        assert [bytes(e.header) + bytes(e.body) for e in back.entries] == [e.header + e.body for e in message.entries]
         assert type(message) is RepairResponse or str(back) == str(message)
         return
     assert back == message
@@ -129,8 +143,14 @@ def test_command_comes_back_as_it_was(cls: type[Any], data: st.DataObject) -> No
 
 
 @settings(max_examples=300, deadline=None)
-@given(kind=st.sampled_from(sorted(MESSAGES)), header=st.binary(max_size=200), payload=st.binary(max_size=100))
-def test_garbage_is_a_protocol_error_and_nothing_else(kind: int, header: bytes, payload: bytes) -> None:
+@given(
+    kind=st.sampled_from(sorted(MESSAGES)),
+    header=st.binary(max_size=200),
+    payload=st.binary(max_size=100),
+)
+def test_garbage_is_a_protocol_error_and_nothing_else(
+    kind: int, header: bytes, payload: bytes
+) -> None:
     with contextlib.suppress(ProtocolError):
         assert isinstance(decode(kind, header, payload), MESSAGES[kind])
     with contextlib.suppress(ProtocolError):
@@ -146,7 +166,8 @@ def test_one_field_of_a_wrong_type_is_named(kind: int, data: st.DataObject) -> N
         return
     message = data.draw(messages(cls))
     raw = list(msgpack.unpackb(raw_header(message), strict_map_key=False))
-    at = data.draw(st.integers(0, len(raw) - 1))  # a hello leaves away the fields at its end that have their defaults
+    # a hello leaves away the fields at its end that have their defaults
+    at = data.draw(st.integers(0, len(raw) - 1))
     raw[at] = None
     with pytest.raises(ProtocolError, match=f"{cls.__name__}.{names[at]}"):
         decode(kind, msgpack.packb(raw), b"")
@@ -195,7 +216,11 @@ def test_header_cut_at_any_byte_is_refused(message: Any) -> None:
         (ExecuteRequest, [[2, 5], 1], "ExecuteRequest.command: DeleteTopic.name: int where str"),
         (ExecuteRequest, [[8, "g", {"t": {"0": 5}}, 0], 1], "CommitOffsets.offsets: str where int"),
         (StatusResponse, [200, {5: 1}], "StatusResponse.status: int where str"),
-        (HeartBeatRequest, ["g", "n0", "n1", -2, "n0", 0, 0], "HeartBeatRequest.term: -2 is not -1 or above"),
+        (
+            HeartBeatRequest,
+            ["g", "n0", "n1", -2, "n0", 0, 0],
+            "HeartBeatRequest.term: -2 is not -1 or above",
+        ),
     ],
 )
 def test_wrong_field_is_named(cls: type[Any], raw: Any, says: str) -> None:
@@ -220,7 +245,8 @@ def test_unknown_kind_is_refused() -> None:
         b"\x81\x01" * 5_000,  # nested maps
         b"\xdd\x00\x0f\xff\xff" * 1000,  # arrays that each claim a million values
         b"\xdf\x00\x0f\xff\xff" * 1000,
-        b"\xdd\x00\x00\x80\x00" * 8000,  # each claims no more than the header has bytes, but together 250 MB
+        # each claims no more than the header has bytes, but together 250 MB
+        b"\xdd\x00\x00\x80\x00" * 8000,
         b"\x91\xdd\xff\xff\xff\xff" + b"\x01" * 3000,
         b"\xdc\xff\xff" * 400,  # short enough not to be walked over
         b"\xc6\xff\xff\xff\xff",
@@ -271,9 +297,14 @@ def test_payload_where_none_belongs_is_refused() -> None:
 def push(*bodies: bytes) -> PushEntryRequest:
     n0, n1 = NodeId("n0"), NodeId("n1")
     return PushEntryRequest(
-        group="g", local_id=n0, remote_id=n1, term=Term(2), leader_id=n0, type=PushType.APPEND,
+        group="g",
+        local_id=n0,
+        remote_id=n1,
+        term=Term(2),
+        leader_id=n0,
+        type=PushType.APPEND,
         entries=entries(list(bodies)),
-    )  # fmt: skip
+    )
 
 
 def test_pushed_entries_must_agree_with_their_sizes() -> None:
@@ -302,7 +333,9 @@ def test_pushed_entries_must_agree_with_their_sizes() -> None:
         AppendRequest(timeout_ms=object()),  # type: ignore[arg-type]
         MetadataRequest(topics=("\ud800",)),
         ExecuteRequest(command="nothing"),  # type: ignore[arg-type]
-        FetchResponse(code=Code.SUCCESS, batches=(FetchedBatch(base_offset=0, count=-1, size=0, crc=0),)),
+        FetchResponse(
+            code=Code.SUCCESS, batches=(FetchedBatch(base_offset=0, count=-1, size=0, crc=0),)
+        ),
         "no message",
     ],
     ids=str,
@@ -324,24 +357,76 @@ def test_command_that_cannot_be_stored_is_refused() -> None:
 def test_numbers_of_messages_and_commands_do_not_move() -> None:
     """They are in stored logs and in other versions' programs."""
     assert {cls.__name__: kind for kind, cls in MESSAGES.items()} == {
-        "HelloRequest": 1, "HelloResponse": 2, "HelloProof": 3,
-        "VoteRequest": 16, "VoteResponse": 17, "HeartBeatRequest": 18, "HeartBeatResponse": 19,
-        "PushEntryRequest": 20, "PushEntryResponse": 21, "LeadershipTransferRequest": 22,
-        "LeadershipTransferResponse": 23, "RepairRequest": 24, "RepairResponse": 25, "MemberRequest": 26,
-        "MemberResponse": 27, "SnapshotRequest": 28, "SnapshotResponse": 29,
-        "MetadataRequest": 32, "MetadataResponse": 33, "AppendRequest": 34, "AppendResponse": 35,
-        "ExecuteRequest": 36, "ExecuteResponse": 37, "FetchRequest": 38, "FetchResponse": 39, "OffsetsRequest": 40,
-        "OffsetsResponse": 41, "SplitRequest": 52, "SplitResponse": 53, "GroupRequest": 44, "GroupResponse": 45,
-        "StatusRequest": 46, "StatusResponse": 47,
-        "TransferRequest": 48, "TransferResponse": 49, "AdmitRequest": 50, "AdmitResponse": 51,
-        "SchemasRequest": 54, "SchemasResponse": 55,
-        "ListRequest": 56, "ListResponse": 57,
-        "PutMessageRequest": 58, "PutMessageResponse": 59, "ViewMessageRequest": 60, "ViewMessageResponse": 61,
-        "GetMessageRequest": 62, "GetMessageResponse": 63, "QueryMessageRequest": 64, "QueryMessageResponse": 65,
-    }  # fmt: skip
-    assert encode_command(CreateTopic(name="t", log_id="x", partitions=2)) == b"\x96\x01\xa1t\xa1x\x02\x80\xc2"
+        "HelloRequest": 1,
+        "HelloResponse": 2,
+        "HelloProof": 3,
+        "VoteRequest": 16,
+        "VoteResponse": 17,
+        "HeartBeatRequest": 18,
+        "HeartBeatResponse": 19,
+        "PushEntryRequest": 20,
+        "PushEntryResponse": 21,
+        "LeadershipTransferRequest": 22,
+        "LeadershipTransferResponse": 23,
+        "RepairRequest": 24,
+        "RepairResponse": 25,
+        "MemberRequest": 26,
+        "MemberResponse": 27,
+        "SnapshotRequest": 28,
+        "SnapshotResponse": 29,
+        "MetadataRequest": 32,
+        "MetadataResponse": 33,
+        "AppendRequest": 34,
+        "AppendResponse": 35,
+        "ExecuteRequest": 36,
+        "ExecuteResponse": 37,
+        "FetchRequest": 38,
+        "FetchResponse": 39,
+        "OffsetsRequest": 40,
+        "OffsetsResponse": 41,
+        "SplitRequest": 52,
+        "SplitResponse": 53,
+        "GroupRequest": 44,
+        "GroupResponse": 45,
+        "StatusRequest": 46,
+        "StatusResponse": 47,
+        "TransferRequest": 48,
+        "TransferResponse": 49,
+        "AdmitRequest": 50,
+        "AdmitResponse": 51,
+        "SchemasRequest": 54,
+        "SchemasResponse": 55,
+        "ListRequest": 56,
+        "ListResponse": 57,
+        "PutMessageRequest": 58,
+        "PutMessageResponse": 59,
+        "ViewMessageRequest": 60,
+        "ViewMessageResponse": 61,
+        "GetMessageRequest": 62,
+        "GetMessageResponse": 63,
+        "QueryMessageRequest": 64,
+        "QueryMessageResponse": 65,
+    }
+    assert (
+        encode_command(CreateTopic(name="t", log_id="x", partitions=2))
+        == b"\x96\x01\xa1t\xa1x\x02\x80\xc2"
+    )
     assert [cls.__name__ for _, cls in sorted(COMMANDS.items())] == [
-        "CreateTopic", "DeleteTopic", "InitProducer", "OpenStage", "CommitTransaction", "AbortTransaction", "Expire",
-        "CommitOffsets", "Admit", "AddPartitions", "CommitProgress", "HoldRetention",
-        "EvolveSchema", "DeleteGroup", "AdoptCommitLog", "EnforceSecret", "CommitWrite",
-    ]  # fmt: skip
+        "CreateTopic",
+        "DeleteTopic",
+        "InitProducer",
+        "OpenStage",
+        "CommitTransaction",
+        "AbortTransaction",
+        "Expire",
+        "CommitOffsets",
+        "Admit",
+        "AddPartitions",
+        "CommitProgress",
+        "HoldRetention",
+        "EvolveSchema",
+        "DeleteGroup",
+        "AdoptCommitLog",
+        "EnforceSecret",
+        "CommitWrite",
+    ]

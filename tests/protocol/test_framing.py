@@ -27,7 +27,9 @@ def frames(*sizes: int) -> tuple[bytes, list[bytes]]:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    sizes=st.lists(st.sampled_from([0, 1, 100, LARGE - 1, LARGE, LARGE + 5, 200_000]), min_size=1, max_size=4),
+    sizes=st.lists(
+        st.sampled_from([0, 1, 100, LARGE - 1, LARGE, LARGE + 5, 200_000]), min_size=1, max_size=4
+    ),
     cuts=st.lists(st.integers(0, 900_000), max_size=6),
 )
 def test_frames_come_out_whole_however_they_are_cut(sizes: list[int], cuts: list[int]) -> None:
@@ -42,7 +44,8 @@ def test_frames_come_out_whole_however_they_are_cut(sizes: list[int], cuts: list
 
 
 def receive(data: bytes, edges: list[int]) -> list[Frame]:
-    """As a connection does it: into a buffer behind what is left over, or straight into a large payload."""
+    """As a connection does it: into a buffer behind what is left over, or straight into a large
+    payload."""
     reader, found = FrameReader(FrameLimits()), list[Frame]()
     buffer = memoryview(bytearray(2 * len(data)))
     for start, stop in itertools.pairwise(edges):
@@ -64,11 +67,15 @@ def receive(data: bytes, edges: list[int]) -> list[Frame]:
 
 @settings(max_examples=100, deadline=None)
 @given(
-    sizes=st.lists(st.sampled_from([0, 1, 100, LARGE - 1, LARGE, LARGE + 5, 200_000]), min_size=1, max_size=4),
+    sizes=st.lists(
+        st.sampled_from([0, 1, 100, LARGE - 1, LARGE, LARGE + 5, 200_000]), min_size=1, max_size=4
+    ),
     near=st.lists(st.integers(-2, PREFIX_SIZE + 4), max_size=6),
     cuts=st.lists(st.integers(0, 900_000), max_size=3),
 )
-def test_frames_are_received_whole_however_they_are_cut(sizes: list[int], near: list[int], cuts: list[int]) -> None:
+def test_frames_are_received_whole_however_they_are_cut(
+    sizes: list[int], near: list[int], cuts: list[int]
+) -> None:
     """Cuts within and near the heads of frames above all."""
     data, payloads = frames(*sizes)
     begins = [frames(*sizes[:n])[0] for n in range(len(sizes))]
@@ -126,7 +133,8 @@ def test_large_payload_is_received_into_its_own_buffer() -> None:
 
 @pytest.mark.parametrize("at", range(PREFIX_SIZE + 2))
 def test_any_flipped_bit_of_prefix_or_header_is_noticed(at: int) -> None:
-    """Or the frame is never whole, when a length grew within the limits; what is there never comes out."""
+    """Or the frame is never whole, when a length grew within the limits; what is there never comes
+    out."""
     data = bytearray(b"".join(encode(HelloRequest(group="g"), 1)))
     for bit in range(8):
         flipped = bytearray(data)
@@ -138,9 +146,12 @@ def test_any_flipped_bit_of_prefix_or_header_is_noticed(at: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("header_len", "payload_len"), [(1 << 20 | 1, 0), (0xFFFFFFFF, 0), (0, (64 << 20) + 1), (0, 0xFFFFFFFF)]
+    ("header_len", "payload_len"),
+    [(1 << 20 | 1, 0), (0xFFFFFFFF, 0), (0, (64 << 20) + 1), (0, 0xFFFFFFFF)],
 )
-def test_oversized_lengths_are_refused_before_anything_is_allocated(header_len: int, payload_len: int) -> None:
+def test_oversized_lengths_are_refused_before_anything_is_allocated(
+    header_len: int, payload_len: int
+) -> None:
     prefix = PREFIX.pack(b"DL", 1, 0, 34, 0, 1, header_len, payload_len, 0)
     tracemalloc.start()
     try:

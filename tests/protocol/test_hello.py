@@ -8,7 +8,12 @@ import pytest
 
 from dledger.errors import ProtocolError
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.hello import PROTOCOL_VERSION, HelloProof, HelloRequest, HelloResponse
+from dledger.protocol.messages.hello import (
+    PROTOCOL_VERSION,
+    HelloProof,
+    HelloRequest,
+    HelloResponse,
+)
 from dledger.protocol.wire import decode, encode
 from dledger.protocol.wire.framing import PREFIX_SIZE
 from dledger.protocol.wire.msgpack import pack, unpack
@@ -35,15 +40,22 @@ def test_an_answer_without_what_protocol_1_does_not_know_has_its_four_fields() -
     "message",
     [
         HelloRequest(),
-        HelloRequest(group="g", node_id="n1", release="0.2.0", group_id="id", members=("n0", "n1"),
-                     ancestors=(("a", 5), ("b", -1)), nonce=b"12"),
+        HelloRequest(
+            group="g",
+            node_id="n1",
+            release="0.2.0",
+            group_id="id",
+            members=("n0", "n1"),
+            ancestors=(("a", 5), ("b", -1)),
+            nonce=b"12",
+        ),
         HelloRequest(nonce=b"x"),
         HelloResponse(code=Code.SUCCESS, members=("n0",)),
         HelloResponse(code=Code.SUCCESS, release="1", nonce=b"n", proof=b"p", proof_wanted=True),
         HelloProof(proof=b"x"),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_what_is_said_is_heard(message: Any) -> None:
     kind = {HelloRequest: 1, HelloResponse: 2, HelloProof: 3}[type(message)]
     assert decode(kind, header(message)) == message

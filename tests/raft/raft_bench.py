@@ -1,4 +1,5 @@
-"""One node on a bench: its log as a list of terms, messages made in a word, its answers looked at one by one."""
+"""One node on a bench: its log as a list of terms, messages made in a word, its answers looked at
+one by one."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def config(count: int = 3, **settings: Any) -> GroupConfig:
 
 
 def log_of(*terms: int, body: bytes = b"x") -> list[Entry]:
-    """A log whose entries have these terms, one each from index 0 on; equal beginnings are equal byte for byte."""
+    """A log whose entries have these terms, one each from index 0 on; equal beginnings are equal
+    byte for byte."""
     entries: list[Entry] = []
     end = LogEnd()
     for term in terms:
@@ -62,68 +64,132 @@ def node_with(
     dice: int = 0,
     cache_bytes: int = 1 << 20,
 ) -> RaftNode:
-    """A freshly started node at time 0 with such a log on disk; ``term`` is the last one's unless given."""
+    """A freshly started node at time 0 with such a log on disk; ``term`` is the last one's unless
+    given."""
     now = Term(max((*terms, -1)) if term is None else term)
     hard_state = HardState(now, voted_for, Index(committed))
     log = summary_of(log_of(*terms), committed)
-    return RaftNode(group or config(), me, hard_state, log, lambda n: min(dice, n - 1), 0, cache_bytes)
+    return RaftNode(
+        group or config(), me, hard_state, log, lambda n: min(dice, n - 1), 0, cache_bytes
+    )
 
 
 def vote(
-    term: int, end: tuple[int, int] = (-1, -1), of: NodeId = N1, to: NodeId = N0, *, pre: bool = False,
-    transfer: bool = False, group: str = "default",
+    term: int,
+    end: tuple[int, int] = (-1, -1),
+    of: NodeId = N1,
+    to: NodeId = N0,
+    *,
+    pre: bool = False,
+    transfer: bool = False,
+    group: str = "default",
 ) -> VoteRequest:
     """``end`` is (term, index)."""
     return VoteRequest(
-        group=group, local_id=of, remote_id=to, term=Term(term), ledger_end=Position(Term(end[0]), Index(end[1])),
-        pre_vote=pre, transfer=transfer,
+        group=group,
+        local_id=of,
+        remote_id=to,
+        term=Term(term),
+        ledger_end=Position(Term(end[0]), Index(end[1])),
+        pre_vote=pre,
+        transfer=transfer,
     )
 
 
 def answer(request: VoteRequest, result: VoteResult, term: int | None = None) -> VoteResponse:
     return VoteResponse(
-        group=request.group, local_id=request.remote_id, remote_id=request.local_id,
-        term=request.term if term is None else Term(term), request_term=request.term, result=result,
+        group=request.group,
+        local_id=request.remote_id,
+        remote_id=request.local_id,
+        term=request.term if term is None else Term(term),
+        request_term=request.term,
+        result=result,
         pre_vote=request.pre_vote,
     )
 
 
 def beat(
-    term: int, of: NodeId = N1, to: NodeId = N0, leader: NodeId | None = None, round_: int = 1, group: str = "default"
+    term: int,
+    of: NodeId = N1,
+    to: NodeId = N0,
+    leader: NodeId | None = None,
+    round_: int = 1,
+    group: str = "default",
 ) -> HeartBeatRequest:
     return HeartBeatRequest(
-        group=group, local_id=of, remote_id=to, term=Term(term), leader_id=leader or of, round=round_
+        group=group,
+        local_id=of,
+        remote_id=to,
+        term=Term(term),
+        leader_id=leader or of,
+        round=round_,
     )
 
 
-def beat_answer(node: RaftNode, of: NodeId, round_: int, code: Code = Code.SUCCESS, term: int | None = None) -> Any:
+def beat_answer(
+    node: RaftNode, of: NodeId, round_: int, code: Code = Code.SUCCESS, term: int | None = None
+) -> Any:
     return HeartBeatResponse(
-        group="default", local_id=of, remote_id=node.node_id, term=node.term if term is None else Term(term),
-        code=code, round=round_, durable_index=node.watermarks.get(of, Index(-1)),
+        group="default",
+        local_id=of,
+        remote_id=node.node_id,
+        term=node.term if term is None else Term(term),
+        code=code,
+        round=round_,
+        durable_index=node.watermarks.get(of, Index(-1)),
     )
 
 
 def push(
-    kind: PushType, term: int, previous: tuple[int, int] = (-1, -1), entries: Sequence[Entry] = (), commit: int = -1,
-    of: NodeId = N1, to: NodeId = N0, leader: NodeId | None = None, group: str = "default",
+    kind: PushType,
+    term: int,
+    previous: tuple[int, int] = (-1, -1),
+    entries: Sequence[Entry] = (),
+    commit: int = -1,
+    of: NodeId = N1,
+    to: NodeId = N0,
+    leader: NodeId | None = None,
+    group: str = "default",
 ) -> PushEntryRequest:
     """``previous`` is (term, index)."""
     return PushEntryRequest(
-        group=group, local_id=of, remote_id=to, term=Term(term), leader_id=leader or of, type=kind,
-        previous=Position(Term(previous[0]), Index(previous[1])) if previous != (-1, -1) else NOWHERE,
-        commit_index=Index(commit), entries=tuple(entries),
+        group=group,
+        local_id=of,
+        remote_id=to,
+        term=Term(term),
+        leader_id=leader or of,
+        type=kind,
+        previous=Position(Term(previous[0]), Index(previous[1]))
+        if previous != (-1, -1)
+        else NOWHERE,
+        commit_index=Index(commit),
+        entries=tuple(entries),
     )
 
 
 def pushed(
-    node: RaftNode, of: NodeId, kind: PushType, index: int, code: Code = Code.SUCCESS, end: int | None = None,
-    x: tuple[int, int] = (NO_TERM, NO_INDEX), term: int | None = None,
+    node: RaftNode,
+    of: NodeId,
+    kind: PushType,
+    index: int,
+    code: Code = Code.SUCCESS,
+    end: int | None = None,
+    x: tuple[int, int] = (NO_TERM, NO_INDEX),
+    term: int | None = None,
 ) -> PushEntryResponse:
     """A follower's answer to the leader ``node``; ``x`` is (x_term, x_index)."""
     return PushEntryResponse(
-        group="default", local_id=of, remote_id=node.node_id, term=node.term if term is None else Term(term),
-        type=kind, code=code, index=Index(index), begin_index=Index(0), end_index=Index(index if end is None else end),
-        x_term=Term(x[0]), x_index=Index(x[1]),
+        group="default",
+        local_id=of,
+        remote_id=node.node_id,
+        term=node.term if term is None else Term(term),
+        type=kind,
+        code=code,
+        index=Index(index),
+        begin_index=Index(0),
+        end_index=Index(index if end is None else end),
+        x_term=Term(x[0]),
+        x_index=Index(x[1]),
     )
 
 
@@ -134,7 +200,11 @@ def heard(node: RaftNode, message: Any, now_ms: int = 0) -> Ready:
 
 def take_over(of: NodeId, term: int, index: int, to: NodeId = N0) -> LeadershipTransferRequest:
     return LeadershipTransferRequest(
-        group="default", local_id=of, remote_id=to, term=Term(term), take_leadership_index=Index(index)
+        group="default",
+        local_id=of,
+        remote_id=to,
+        term=Term(term),
+        take_leadership_index=Index(index),
     )
 
 
@@ -159,7 +229,8 @@ def asked(node: RaftNode) -> tuple[Ready, list[VoteRequest], int]:
 
 
 def lead(node: RaftNode, voter: NodeId = N1) -> tuple[Ready, int]:
-    """Elect the node with the votes of one other and return the effects of its becoming leader, and the time."""
+    """Elect the node with the votes of one other and return the effects of its becoming leader, and
+    the time."""
     _, requests, now_ms = asked(node)
     ready = Ready()
     for _ in range(2):

@@ -1,7 +1,8 @@
 """A group of nodes in one process, with a clock, a network and disks that obey a seed.
 
-Chaos: messages are lost, doubled, delayed and so reordered; links are cut; connections end and open again for no
-reason; syncs are slow; nodes crash between any two effects, lose what was not synced (any part of it), and come back.
+Chaos: messages are lost, doubled, delayed and so reordered; links are cut; connections end and open
+again for no reason; syncs are slow; nodes crash between any two effects, lose what was not synced
+(any part of it), and come back.
 
 Checked after every step (facts of Raft's paper, figure 3, and of DLedger made safe):
 - election safety: one leader a term;
@@ -75,7 +76,9 @@ class SimDisk:
         for entry in entries:
             previous = self.entries[-1] if self.entries else None
             assert entry.index == len(self.entries), f"{entry} written at {len(self.entries)}"
-            assert chain_is_sound(entry, previous.chain_crc if previous else 0), f"{entry} breaks the chain"
+            assert chain_is_sound(entry, previous.chain_crc if previous else 0), (
+                f"{entry} breaks the chain"
+            )
             self.entries.append(entry)
 
     def truncate(self, after: Index) -> None:
@@ -156,7 +159,8 @@ class World:
         self._order = 0
         self._votes: dict[tuple[Term, NodeId, int], NodeId] = {}
         self._disks: list[tuple[NodeId, SimDisk]] = []
-        """Of machines that were replaced, and of those in their places: what each acknowledged was durable."""
+        """Of machines that were replaced, and of those in their places: what each acknowledged was
+        durable."""
         self._contents: dict[tuple[Index, Term], int] = {}
         self._promised = NO_INDEX
         self._read_floor: dict[int, Index] = {}
@@ -172,8 +176,15 @@ class World:
         state.is_syncing = False
         state.disk.durable = len(state.disk.entries)  # recovery rewrites and syncs the tail (D15)
         state.node = RaftNode(
-            self.config, member, state.disk.hard_state, state.disk.summary(), self.random.randrange, self.now_ms,
-            self.cache_bytes, state.disk.membership, change_of,
+            self.config,
+            member,
+            state.disk.hard_state,
+            state.disk.summary(),
+            self.random.randrange,
+            self.now_ms,
+            self.cache_bytes,
+            state.disk.membership,
+            change_of,
         )
         self._wake(member)
         for other in self.config.members:
@@ -181,8 +192,8 @@ class World:
             self._tell(member, other, is_lost=False)
 
     def crash(self, member: NodeId, *, is_noticed: bool = True) -> None:
-        """Kill a process; of what was not synced any first part survives. ``is_noticed``: the others see its
-        connections end, as they do unless the whole machine has gone."""
+        """Kill a process; of what was not synced any first part survives. ``is_noticed``: the
+        others see its connections end, as they do unless the whole machine has gone."""
         state, disk = self.members[member], self.members[member].disk
         state.node = None
         state.life += 1
@@ -203,8 +214,11 @@ class World:
 
     def _tell(self, member: NodeId, peer: NodeId, *, is_lost: bool) -> None:
         """A node hears of the connection with ``peer``, if there can be one."""
+
         def tell(node: RaftNode) -> Ready:
-            return node.peer_lost(peer, self.now_ms) if is_lost else node.peer_found(peer, self.now_ms)
+            return (
+                node.peer_lost(peer, self.now_ms) if is_lost else node.peer_found(peer, self.now_ms)
+            )
 
         if member != peer and (is_lost or (peer, member) not in self.cuts):
             self.after(self.random.randint(0, 2), lambda: self.call(member, tell))
@@ -228,7 +242,11 @@ class World:
     @property
     def leader(self) -> NodeId | None:
         """The living leader of the highest term."""
-        leading = [(m.node.term, name) for name, m in self.members.items() if m.node and m.node.role is Role.LEADER]
+        leading = [
+            (m.node.term, name)
+            for name, m in self.members.items()
+            if m.node and m.node.role is Role.LEADER
+        ]
         return max(leading)[1] if leading else None
 
     def call(self, member: NodeId, call: Callable[[RaftNode], Ready]) -> None:
@@ -240,7 +258,10 @@ class World:
             self._carry_out(member, call(state.node))
         except Crash:
             self.crash(member)
-            self.after(self.random.randint(50, 3000), lambda: self.start(member) if state.node is None else None)
+            self.after(
+                self.random.randint(50, 3000),
+                lambda: self.start(member) if state.node is None else None,
+            )
             return
         self._wake(member)
         self.check(member)
@@ -252,18 +273,23 @@ class World:
         return True
 
     def admit(self, leader: NodeId, member: NodeId) -> Index | None:
-        """Have the incarnation of ``member`` that answered ``leader`` admitted, as `server.admission` does; the entry,
-        or None when it may not be now."""
+        """Have the incarnation of ``member`` that answered ``leader`` admitted, as
+        `server.admission` does; the entry, or None when it may not be now."""
         node = self.node(leader)
         incarnation = node.heard.get(member)
         if node.change is not None or not self.is_open(leader) or incarnation is None:
             return None
         if node.membership.of(member) == incarnation:
             return None
-        return node.end_index if self.propose(leader, admit_body(member, incarnation, node.membership.index)) else None
+        return (
+            node.end_index
+            if self.propose(leader, admit_body(member, incarnation, node.membership.index))
+            else None
+        )
 
     def replace(self, member: NodeId, incarnation: int) -> SimDisk:
-        """The machine dies and another one with an empty disk takes its place; the disk of the former."""
+        """The machine dies and another one with an empty disk takes its place; the disk of the
+        former."""
         if self.members[member].node is not None:
             self.crash(member)
         before = self.members[member].disk
@@ -326,8 +352,11 @@ class World:
         for name, member in self.members.items():
             node = member.node
             lines.append(
-                f"{name} {node.role.name} t{node.term} end {node.end.position} durable {node.durable_index} "
-                f"committed {node.committed_index}" if node else f"{name} down"
+                f"{name} {node.role.name} t{node.term} end {node.end.position} durable "
+                f"{node.durable_index} "
+                f"committed {node.committed_index}"
+                if node
+                else f"{name} down"
             )
         return "\n".join(lines)
 
@@ -381,10 +410,14 @@ class World:
                 entries.append(entry)
                 size += entry.size
             life = state.life
-            self.after(self.random.randint(0, 3), lambda load=load, entries=tuple(entries), life=life: (
-                self.call(member, lambda node: node.loaded(load.peer, entries, self.now_ms))
-                if self.members[member].life == life else None
-            ))
+            self.after(
+                self.random.randint(0, 3),
+                lambda load=load, entries=tuple(entries), life=life: (
+                    self.call(member, lambda node: node.loaded(load.peer, entries, self.now_ms))
+                    if self.members[member].life == life
+                    else None
+                ),
+            )
 
     def _may_crash(self) -> None:
         if self.random.random() < self.chaos.crash:
@@ -419,7 +452,11 @@ class World:
         deadline_ms = node.deadline_ms()
 
         def tick() -> None:
-            if state.life == life and state.node is not None and state.node.deadline_ms() <= self.now_ms:
+            if (
+                state.life == life
+                and state.node is not None
+                and state.node.deadline_ms() <= self.now_ms
+            ):
                 self.call(member, lambda node: node.tick(self.now_ms))
 
         if state.woken != (deadline_ms, life):
@@ -441,7 +478,9 @@ class World:
             delay_ms = self.random.randint(0, chaos.delay_ms)
             if self.random.random() < chaos.long_delay:
                 delay_ms += self.random.randint(0, 3000)
-            self.after(delay_ms, lambda: self.call(receiver, lambda node: node.step(message, self.now_ms)))
+            self.after(
+                delay_ms, lambda: self.call(receiver, lambda node: node.step(message, self.now_ms))
+            )
 
     # ---- checks
 
@@ -455,7 +494,9 @@ class World:
             self.leaders[node.term] = member
             if self.committed:
                 last = Index(len(self.committed) - 1)
-                assert node.term_at(last) == self.committed[last][0], f"{member} leads without entry {last}"
+                assert node.term_at(last) == self.committed[last][0], (
+                    f"{member} leads without entry {last}"
+                )
 
     def _check_message(self, sender: NodeId, message: PeerMessage) -> None:
         disk = self.members[sender].disk
@@ -464,17 +505,25 @@ class World:
             return
         if not is_pre and not isinstance(message, VoteResponse):
             assert message.term <= disk.hard_state.term, "sent before the term was saved"
-        if isinstance(message, VoteResponse) and message.result is VoteResult.ACCEPT and not message.pre_vote:
+        if (
+            isinstance(message, VoteResponse)
+            and message.result is VoteResult.ACCEPT
+            and not message.pre_vote
+        ):
             assert disk.hard_state.voted_for == message.remote_id, "vote sent before it was saved"
             voter = (message.request_term, sender, message.incarnation)
             first = self._votes.setdefault(voter, message.remote_id)
-            assert first == message.remote_id, f"{sender} voted twice in term {message.request_term}"
+            assert first == message.remote_id, (
+                f"{sender} voted twice in term {message.request_term}"
+            )
         if isinstance(message, VoteRequest) and not message.pre_vote:
             first = self._votes.setdefault((message.term, sender, message.incarnation), sender)
             assert first == sender, f"{sender} voted twice in term {message.term}"
         is_ack = isinstance(message, PushEntryResponse) and message.type is PushType.APPEND
         if is_ack and message.code is Code.SUCCESS:
-            assert message.index < disk.durable, f"{sender} acknowledged {message.index} before it was durable (D1)"
+            assert message.index < disk.durable, (
+                f"{sender} acknowledged {message.index} before it was durable (D1)"
+            )
 
     def _note_contents(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
@@ -487,10 +536,14 @@ class World:
         for entry in entries[len(self.committed) : index + 1]:
             disks = [*self._disks, *((name, state.disk) for name, state in self.members.items())]
             holders = {
-                name for name, disk in disks
-                if disk.durable > entry.index and disk.entries[entry.index].chain_crc == entry.chain_crc
+                name
+                for name, disk in disks
+                if disk.durable > entry.index
+                and disk.entries[entry.index].chain_crc == entry.chain_crc
             }
             assert len(holders) >= quorum, f"{entry} is committed on {holders}"
             self.committed.append((entry.term, entry.chain_crc))
         for entry in entries[max(0, index - 20) : index + 1]:
-            assert self.committed[entry.index] == (entry.term, entry.chain_crc), f"{entry} was committed otherwise"
+            assert self.committed[entry.index] == (entry.term, entry.chain_crc), (
+                f"{entry} was committed otherwise"
+            )

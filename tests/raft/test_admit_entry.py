@@ -1,4 +1,5 @@
-"""An `Admit` takes effect in two steps: in the log the former incarnation ends, by the commit the new one begins."""
+"""An `Admit` takes effect in two steps: in the log the former incarnation ends, by the commit the
+new one begins."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from raft_bench import (
     sent,
     summary_of,
     vote,
-)  # fmt: skip
+)
 from raft_harness import SimDisk, World, admit_body, change_of
 
 from dledger.protocol.messages.codes import Code
@@ -52,7 +53,8 @@ def group(count: int = 3) -> World:
 
 
 def replaced(world: World) -> tuple[NodeId, NodeId, NodeId, SimDisk]:
-    """Leader, another follower, and a member whose machine was replaced and has caught up; with its former disk."""
+    """Leader, another follower, and a member whose machine was replaced and has caught up; with its
+    former disk."""
     leader = world.elect()
     late, other = [m for m in world.config.members if m != leader][:2]
     assert world.propose(leader, b"a")
@@ -63,8 +65,11 @@ def replaced(world: World) -> tuple[NodeId, NodeId, NodeId, SimDisk]:
     return leader, late, other, before
 
 
-def admitted_where_late_does_not_know(world: World) -> tuple[NodeId, NodeId, NodeId, SimDisk, Index]:
-    """Leader and ``late`` commit the entry; ``late`` is cut off before it hears so; the new one applies it."""
+def admitted_where_late_does_not_know(
+    world: World,
+) -> tuple[NodeId, NodeId, NodeId, SimDisk, Index]:
+    """Leader and ``late`` commit the entry; ``late`` is cut off before it hears so; the new one
+    applies it."""
     leader, late, other, before = replaced(world)
     index = world.admit(leader, other)
     assert index is not None
@@ -183,13 +188,22 @@ ADMIT = admit_body(N2, NEW, -1)
 CHANGE = Change(Position(Term(1), Index(1)), NO_INDEX, N2, NEW)
 
 
-def follower(entries: list[Entry], committed: int = -1, changes: tuple[Change, ...] = (), **summary) -> RaftNode:
+def follower(
+    entries: list[Entry], committed: int = -1, changes: tuple[Change, ...] = (), **summary
+) -> RaftNode:
     log = replace(summary_of(entries, committed), **summary)
     term = max((entry.term for entry in entries), default=Term(1))
     return RaftNode(
-        config(), N0, HardState(term, None, Index(committed)), log, lambda n: 0, 0, 1 << 20,
-        Membership(100, NO_INDEX, FOUNDED, changes, **GROUP), change_of,
-    )  # fmt: skip
+        config(),
+        N0,
+        HardState(term, None, Index(committed)),
+        log,
+        lambda n: 0,
+        0,
+        1 << 20,
+        Membership(100, NO_INDEX, FOUNDED, changes, **GROUP),
+        change_of,
+    )
 
 
 def test_the_record_is_given_out_with_the_entry_and_before_it_is_written():
@@ -198,11 +212,15 @@ def test_the_record_is_given_out_with_the_entry_and_before_it_is_written():
     entries = entries_with(ADMIT, after=entries_with(b"a"))
     ready = heard(node, push(PushType.APPEND, 1, (1, 0), entries))
     assert ready.append == tuple(entries)
-    assert ready.membership == Membership(100, NO_INDEX, FOUNDED, (CHANGE,), **GROUP), "saved before it is written"
+    assert ready.membership == Membership(100, NO_INDEX, FOUNDED, (CHANGE,), **GROUP), (
+        "saved before it is written"
+    )
     assert node.change == CHANGE
 
 
-@pytest.mark.parametrize("crashed", ["before the entry", "with the entry", "with another one in its place"])
+@pytest.mark.parametrize(
+    "crashed", ["before the entry", "with the entry", "with another one in its place"]
+)
 def test_a_restart_knows_the_change_whose_entry_the_log_holds(crashed):
     bodies = {"before the entry": [b"a"], "with the entry": [b"a", ADMIT]}.get(crashed, [b"a"])
     entries = entries_with(*bodies)
@@ -213,7 +231,8 @@ def test_a_restart_knows_the_change_whose_entry_the_log_holds(crashed):
 
 
 def test_a_cut_that_a_crash_undid_leaves_the_change_in_force():
-    """The new leader's record is saved before its cut is carried out: the entry may be there again."""
+    """The new leader's record is saved before its cut is carried out: the entry may be there
+    again."""
     node = follower(entries_with(b"a", ADMIT), changes=(CHANGE,))
     follow(node, 2)
     other = entries_with(b"x", admit_body(N1, 901, -1), term=2, after=entries_with(b"a"))
@@ -230,7 +249,9 @@ def test_a_cut_that_a_crash_undid_leaves_the_change_in_force():
 
 
 def test_a_change_whose_entry_is_damaged_is_in_force_until_the_entry_is_known():
-    other = entries_with(b"a", b"b", term=1) + entries_with(b"c", term=3, after=entries_with(b"a", b"b"))
+    other = entries_with(b"a", b"b", term=1) + entries_with(
+        b"c", term=3, after=entries_with(b"a", b"b")
+    )
     change = Change(Position(Term(2), Index(1)), NO_INDEX, N2, NEW)
     node = follower(other, changes=(change,), faulty=((Index(1), Index(1)),))
     assert node.change == change
@@ -255,7 +276,9 @@ def test_a_commit_binds_the_change_and_forgets_the_record():
     node = follower(entries_with(b"a", ADMIT), changes=(CHANGE,))
     follow(node, 1)
     ready = heard(node, push(PushType.COMPARE, 1, (1, 1), commit=1))
-    assert ready.membership == Membership(100, Index(1), (*FOUNDED[:2], (N2, NEW)), (), Term(1), **GROUP)
+    assert ready.membership == Membership(
+        100, Index(1), (*FOUNDED[:2], (N2, NEW)), (), Term(1), **GROUP
+    )
     assert node.change is None
 
 
@@ -289,9 +312,16 @@ def test_a_vote_is_given_to_neither_while_the_change_is_pending(who, incarnation
 def test_a_node_that_the_change_replaces_is_not_admitted_any_more():
     log = summary_of(entries_with(b"a", ADMIT))
     node = RaftNode(
-        config(), N2, HardState(Term(1)), log, lambda n: 0, 0, 1 << 20,
-        Membership(102, NO_INDEX, FOUNDED, (CHANGE,), **GROUP), change_of,
-    )  # fmt: skip
+        config(),
+        N2,
+        HardState(Term(1)),
+        log,
+        lambda n: 0,
+        0,
+        1 << 20,
+        Membership(102, NO_INDEX, FOUNDED, (CHANGE,), **GROUP),
+        change_of,
+    )
     assert not node.is_admitted
 
 
@@ -300,9 +330,18 @@ def test_a_candidate_asks_whether_its_change_is_committed_and_takes_the_term_of_
     request = only(node.tick(0), MemberRequest, N2)
     assert request.change == CHANGE.position
     answer = MemberResponse(
-        group="default", local_id=N2, remote_id=N0, term=Term(7), incarnation=NEW, asked=100, nonce=request.nonce,
-        index=Index(1), bound={"n0": 100, "n1": 101, "n2": NEW}, change=CHANGE.position, is_committed=True,
-    )  # fmt: skip
+        group="default",
+        local_id=N2,
+        remote_id=N0,
+        term=Term(7),
+        incarnation=NEW,
+        asked=100,
+        nonce=request.nonce,
+        index=Index(1),
+        bound={"n0": 100, "n1": 101, "n2": NEW},
+        change=CHANGE.position,
+        is_committed=True,
+    )
     heard(node, answer)
     assert (node.term, node.committed_index, node.change) == (7, 1, None)
     assert node.membership.of(N2) == NEW
@@ -313,33 +352,63 @@ def test_an_answer_on_another_entry_says_nothing():
     node = follower(entries_with(b"a", ADMIT), changes=(CHANGE,))
     request = only(node.tick(0), MemberRequest, N2)
     answer = MemberResponse(
-        group="default", local_id=N2, remote_id=N0, term=Term(1), incarnation=NEW, asked=100, nonce=request.nonce,
-        change=Position(Term(2), Index(1)), is_committed=True,
-    )  # fmt: skip
+        group="default",
+        local_id=N2,
+        remote_id=N0,
+        term=Term(1),
+        incarnation=NEW,
+        asked=100,
+        nonce=request.nonce,
+        change=Position(Term(2), Index(1)),
+        is_committed=True,
+    )
     heard(node, answer)
     assert node.change == CHANGE
 
 
-@pytest.mark.parametrize(("position", "expected"), [((1, 1), True), ((2, 1), False), ((1, 2), False), ((-1, -1), 0)])
+@pytest.mark.parametrize(
+    ("position", "expected"), [((1, 1), True), ((2, 1), False), ((1, 2), False), ((-1, -1), 0)]
+)
 def test_only_a_committed_entry_of_that_term_is_said_to_be_committed(position, expected):
     node = follower(entries_with(b"a", ADMIT, b"c"), committed=1)
     request = MemberRequest(
-        group="default", local_id=N1, remote_id=N0, term=Term(1), incarnation=101, nonce=3,
+        group="default",
+        local_id=N1,
+        remote_id=N0,
+        term=Term(1),
+        incarnation=101,
+        nonce=3,
         change=Position(Term(position[0]), Index(position[1])),
-    )  # fmt: skip
+    )
     assert only(heard(node, request), MemberResponse).is_committed == expected
 
 
 def test_who_is_told_of_its_admission_takes_the_term_of_the_teller():
-    """It would else vote in a term from before the commit, where another quorum may have elected somebody."""
+    """It would else vote in a term from before the commit, where another quorum may have elected
+    somebody."""
     node = RaftNode(
-        config(), N2, HardState(Term(2)), summary_of(log_of(1)), lambda n: 0, 0, 1 << 20, Membership(NEW), change_of
+        config(),
+        N2,
+        HardState(Term(2)),
+        summary_of(log_of(1)),
+        lambda n: 0,
+        0,
+        1 << 20,
+        Membership(NEW),
+        change_of,
     )
     request = only(node.tick(0), MemberRequest, N0)
     answer = MemberResponse(
-        group="default", local_id=N0, remote_id=N2, term=Term(5), incarnation=100, asked=NEW, nonce=request.nonce,
-        index=Index(1), bound={"n0": 100, "n1": 101, "n2": NEW},
-    )  # fmt: skip
+        group="default",
+        local_id=N0,
+        remote_id=N2,
+        term=Term(5),
+        incarnation=100,
+        asked=NEW,
+        nonce=request.nonce,
+        index=Index(1),
+        bound={"n0": 100, "n1": 101, "n2": NEW},
+    )
     ready = heard(node, answer)
     assert node.is_admitted
     assert ready.hard_state is not None
@@ -360,12 +429,21 @@ def test_a_leader_knows_when_a_quorum_knows():
 
 def leader_of_five() -> tuple[RaftNode, int]:
     node = RaftNode(
-        config(5), N0, HardState(Term(0)), summary_of(log_of(0)), lambda n: 0, 0, 1 << 20, change_of=change_of
+        config(5),
+        N0,
+        HardState(Term(0)),
+        summary_of(log_of(0)),
+        lambda n: 0,
+        0,
+        1 << 20,
+        change_of=change_of,
     )
     _, requests, now_ms = asked(node)
     for _ in range(2):
         for request in requests:
-            requests = sent(node.step(answer(request, VoteResult.ACCEPT), now_ms), VoteRequest) or requests
+            requests = (
+                sent(node.step(answer(request, VoteResult.ACCEPT), now_ms), VoteRequest) or requests
+            )
     assert node.role is Role.LEADER
     return node, now_ms
 
@@ -383,7 +461,9 @@ def test_what_the_replaced_one_answered_before_serves_no_read_after():
     node.step(beat_answer(node, N4, round_), now_ms)
     node.propose([admit_body(N4, NEW, -1)], now_ms)
     assert node.step(beat_answer(node, N1, round_), now_ms).reads == ()
-    assert node.step(beat_answer(node, N2, round_), now_ms).reads == (ReadDone(5, Code.SUCCESS, noop),)
+    assert node.step(beat_answer(node, N2, round_), now_ms).reads == (
+        ReadDone(5, Code.SUCCESS, noop),
+    )
 
 
 def test_what_the_replaced_one_acknowledged_before_commits_nothing_after():
@@ -401,7 +481,8 @@ def test_what_the_replaced_one_acknowledged_before_commits_nothing_after():
 
 
 def test_a_found_disk_of_before_does_not_vote_for_who_lacks_the_admission():
-    """Five members, the entry is on three: the former machine and one that lacks it get no third vote."""
+    """Five members, the entry is on three: the former machine and one that lacks it get no third
+    vote."""
     world = group(5)
     leader = world.elect()
     a, b, lacking, other = [m for m in world.config.members if m != leader]

@@ -1,4 +1,5 @@
-"""Where this core deviates from DLedger, to be safe: one test and more for each rule D1 to D15 that it has a part in.
+"""Where this core deviates from DLedger, to be safe: one test and more for each rule D1 to D15 that
+it has a part in.
 
 Each fails when its rule is taken out.
 """
@@ -44,7 +45,12 @@ from dledger.protocol.messages.peer import (
 from dledger.raft import Finished, SafetyViolation
 from dledger.types import Index, Role
 
-APPEND, COMPARE, TRUNCATE, COMMIT = PushType.APPEND, PushType.COMPARE, PushType.TRUNCATE, PushType.COMMIT
+APPEND, COMPARE, TRUNCATE, COMMIT = (
+    PushType.APPEND,
+    PushType.COMPARE,
+    PushType.TRUNCATE,
+    PushType.COMMIT,
+)
 
 
 def following(*terms, term=5, **more):
@@ -59,7 +65,9 @@ def test_d1_a_follower_acknowledges_only_what_is_durable():
     assert ready.append
     assert not sent(ready, PushEntryResponse)
     again = node.step(push(APPEND, 5, entries=log_of(5, 5)), 0)
-    assert only(again, PushEntryResponse).index == -1, "asked again, it says what is durable: nothing"
+    assert only(again, PushEntryResponse).index == -1, (
+        "asked again, it says what is durable: nothing"
+    )
     assert only(node.persisted(ready.append[0].position, 0), PushEntryResponse).index == 0
 
 
@@ -91,7 +99,8 @@ def test_d1_a_lone_node_commits_only_what_its_disk_has():
 
 
 def test_d2_a_disk_that_never_reports_success_is_never_counted():
-    """A failed sync is not told to the core in any other way: nothing it holds is acknowledged or committed by it."""
+    """A failed sync is not told to the core in any other way: nothing it holds is acknowledged or
+    committed by it."""
     world = World(3, seed=1, chaos=Chaos(sync_ms=1_000_000_000))
     world.run(30_000)
     assert world.committed == []
@@ -115,7 +124,11 @@ def test_d2_after_a_storage_error_of_the_protocol_the_node_does_nothing_more():
 
 def test_d3_a_body_or_header_that_was_damaged_on_the_way_is_not_written():
     good = log_of(0, 5)[1]
-    for bad in (replace(good, body=b"y"), replace(good, header=bytes(48)), replace(good, chain_crc=1)):
+    for bad in (
+        replace(good, body=b"y"),
+        replace(good, header=bytes(48)),
+        replace(good, chain_crc=1),
+    ):
         node = following(0)
         assert node.step(push(APPEND, 5, (0, 0), [bad]), 0).append == ()
         assert node.step(push(APPEND, 5, (0, 0), [good]), 0).append == (good,)
@@ -157,8 +170,13 @@ def test_d5_a_candidate_saves_its_term_and_own_vote_before_it_asks():
     _, requests, now_ms = asked(node)
     ready = node.step(
         VoteResponse(
-            group="default", local_id=N1, remote_id=N0, term=requests[0].term, request_term=requests[0].term,
-            result=VoteResult.ACCEPT, pre_vote=True,
+            group="default",
+            local_id=N1,
+            remote_id=N0,
+            term=requests[0].term,
+            request_term=requests[0].term,
+            result=VoteResult.ACCEPT,
+            pre_vote=True,
         ),
         now_ms,
     )
@@ -168,7 +186,10 @@ def test_d5_a_candidate_saves_its_term_and_own_vote_before_it_asks():
 
 def test_d5_a_vote_is_not_given_again_after_a_restart():
     node = node_with(0, term=3, voted_for=N2)
-    assert only(node.step(vote(3, (9, 9), of=N1), 0), VoteResponse).result is VoteResult.REJECT_ALREADY_VOTED
+    assert (
+        only(node.step(vote(3, (9, 9), of=N1), 0), VoteResponse).result
+        is VoteResult.REJECT_ALREADY_VOTED
+    )
 
 
 @pytest.mark.parametrize("kind", list(PushType))
@@ -181,7 +202,9 @@ def test_d6_a_push_of_an_earlier_term_is_answered_expired_term_and_does_nothing(
 
 @pytest.mark.parametrize("kind", list(PushType))
 def test_d6_a_push_of_another_group_member_or_leader_does_nothing(kind):
-    previous, entries = ((0, 0), log_of(0, 5)[1:]) if kind is TRUNCATE else ((1, 1), log_of(0, 1, 5)[2:])
+    previous, entries = (
+        ((0, 0), log_of(0, 5)[1:]) if kind is TRUNCATE else ((1, 1), log_of(0, 1, 5)[2:])
+    )
     for stray in (
         push(kind, 5, previous, entries, commit=1, group="other"),
         push(kind, 5, previous, entries, commit=1, to=N2),
@@ -190,7 +213,12 @@ def test_d6_a_push_of_another_group_member_or_leader_does_nothing(kind):
     ):
         node = following(0, 1, term=5)
         ready = node.step(stray, 0)
-        assert (ready.append, ready.truncate_to, ready.committed, node.end_index) == ((), None, None, 1)
+        assert (ready.append, ready.truncate_to, ready.committed, node.end_index) == (
+            (),
+            None,
+            None,
+            1,
+        )
 
 
 @pytest.mark.parametrize("kind", [COMPARE, TRUNCATE, APPEND])
@@ -252,7 +280,18 @@ def test_d9_an_append_that_timed_out_may_still_commit():
 
 def test_d10_the_core_reads_no_clock_and_rolls_no_dice():
     """Time and dice are arguments, so wall time that jumps cannot matter."""
-    forbidden = {"time", "datetime", "random", "secrets", "uuid", "os", "asyncio", "threading", "socket", "logging"}
+    forbidden = {
+        "time",
+        "datetime",
+        "random",
+        "secrets",
+        "uuid",
+        "os",
+        "asyncio",
+        "threading",
+        "socket",
+        "logging",
+    }
     for path in Path(dledger.raft.__file__).parent.rglob("*.py"):
         for item in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in item.names] if isinstance(item, ast.Import) else []
@@ -362,7 +401,8 @@ def test_d15_what_a_node_starts_with_counts_from_the_start_because_recovery_made
 
 
 def test_d15_a_sync_from_before_a_cut_says_nothing_about_what_was_written_again():
-    """The same entry, cut and come again while one slow sync was under way: that sync may not have had it."""
+    """The same entry, cut and come again while one slow sync was under way: that sync may not have
+    had it."""
     node = following(0, 1, term=5)
     generation = node.generation
     first = push(TRUNCATE, 5, (0, 0), log_of(0, 5)[1:])

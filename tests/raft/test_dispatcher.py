@@ -10,7 +10,12 @@ from dledger.protocol.messages.peer import PushEntryRequest, PushType
 from dledger.raft.roles.entry_dispatcher import COMMIT_DELAY_MS, MAX_IN_FLIGHT
 from dledger.types import Index, Role
 
-APPEND, COMPARE, TRUNCATE, COMMIT = PushType.APPEND, PushType.COMPARE, PushType.TRUNCATE, PushType.COMMIT
+APPEND, COMPARE, TRUNCATE, COMMIT = (
+    PushType.APPEND,
+    PushType.COMPARE,
+    PushType.TRUNCATE,
+    PushType.COMMIT,
+)
 INSTALL = PushType.INSTALL_SNAPSHOT
 
 
@@ -30,11 +35,15 @@ def matched(*terms, **more):
 
 
 def pushes(ready, to=N1):
-    return [(m.type, m.previous.index, [e.index for e in m.entries]) for m in sent(ready, PushEntryRequest, to)]
+    return [
+        (m.type, m.previous.index, [e.index for e in m.entries])
+        for m in sent(ready, PushEntryRequest, to)
+    ]
 
 
 def alive(node, now_ms):
-    """Time passes up to ``now_ms``, both followers answer every heartbeat; the last tick's effects."""
+    """Time passes up to ``now_ms``, both followers answer every heartbeat; the last tick's
+    effects."""
     while True:
         at = min(now_ms, node.deadline_ms())
         ready = node.tick(at)
@@ -74,7 +83,9 @@ def test_the_way_back_goes_over_whole_terms():
 
 def test_the_way_back_ends_at_the_last_entry_of_a_common_term():
     node, now_ms = leading(1, 1, 1, 4, 4, 5, 5)
-    ready = node.step(pushed(node, N1, COMPARE, 6, Code.INCONSISTENT_STATE, end=9, x=(4, 3)), now_ms)
+    ready = node.step(
+        pushed(node, N1, COMPARE, 6, Code.INCONSISTENT_STATE, end=9, x=(4, 3)), now_ms
+    )
     assert pushes(ready) == [(COMPARE, 4, [])]
 
 
@@ -188,7 +199,10 @@ def test_loaded_entries_that_are_not_this_logs_are_not_sent():
     now_ms += 1000
     assert [load.begin_index for load in alive(node, now_ms).load] == [1], "read again"
     assert pushes(node.loaded(N2, log_of(0, 0, 1)[1:], now_ms)) == []
-    assert pushes(node.loaded(N1, log_of(0, 0, 1)[1:], now_ms)) == [(APPEND, 0, [1, 2]), (APPEND, 2, [3])]
+    assert pushes(node.loaded(N1, log_of(0, 0, 1)[1:], now_ms)) == [
+        (APPEND, 0, [1, 2]),
+        (APPEND, 2, [3]),
+    ]
 
 
 def test_entries_that_cannot_be_read_are_tried_again_later():
@@ -214,13 +228,17 @@ def test_a_commit_is_told_soon_to_an_idle_follower_and_with_the_next_append_to_a
     assert pushes(ready) == [], "an append may come and carry it"
     assert node.deadline_ms() == now_ms + COMMIT_DELAY_MS
     ready = node.tick(now_ms + COMMIT_DELAY_MS)
-    assert [(m.type, m.commit_index, m.previous.index) for m in sent(ready, PushEntryRequest, N1)] == [(COMMIT, 1, 1)]
+    assert [
+        (m.type, m.commit_index, m.previous.index) for m in sent(ready, PushEntryRequest, N1)
+    ] == [(COMMIT, 1, 1)]
     node.propose([b"a"], now_ms)
     second = node.propose([b"b"], now_ms)
     node.persisted(second.append[-1].position, now_ms)
     ready = node.step(pushed(node, N1, APPEND, 2), now_ms)
     assert ready.committed == 2
-    assert pushes(ready) == [], "another push is in flight: its commit index comes with the next one"
+    assert pushes(ready) == [], (
+        "another push is in flight: its commit index comes with the next one"
+    )
     third = node.propose([b"c"], now_ms)
     assert only(third, PushEntryRequest, N1).commit_index == 2
 
@@ -253,10 +271,15 @@ def test_a_follower_with_a_full_disk_is_left_alone_for_a_while():
 
 
 def behind(end=0):
-    """A leader whose log begins at entry 2, and what it does about a follower that ends at ``end``."""
+    """A leader whose log begins at entry 2, and what it does about a follower that ends at
+    ``end``."""
     node, now_ms = leading(0, 0, 0, committed=2)
     node.forget(Index(2))
-    return node, now_ms, node.step(pushed(node, N1, COMPARE, 2, Code.INCONSISTENT_STATE, end=end), now_ms)
+    return (
+        node,
+        now_ms,
+        node.step(pushed(node, N1, COMPARE, 2, Code.INCONSISTENT_STATE, end=end), now_ms),
+    )
 
 
 @pytest.mark.parametrize("end", [-1, 0])
@@ -278,7 +301,8 @@ def test_a_follower_that_ends_right_before_the_kept_entries_needs_no_state():
 
 
 def test_a_follower_that_has_taken_over_the_state_goes_on_behind_its_first_entry():
-    """Saying so counts for no commit: that is what the APPEND answers are for, and they speak of what is durable."""
+    """Saying so counts for no commit: that is what the APPEND answers are for, and they speak of
+    what is durable."""
     node, now_ms, _ = behind()
     ready = node.step(pushed(node, N1, INSTALL, 2), now_ms)
     assert pushes(ready) == [(COMPARE, 2, [])]
@@ -295,7 +319,9 @@ def test_retention_that_goes_on_meanwhile_offers_a_later_first_entry():
     node.forget(Index(3))
     assert pushes(alive(node, now_ms + 1000)) == [(INSTALL, 3, [])]
     ready = node.step(pushed(node, N1, INSTALL, 2), now_ms + 1000)
-    assert pushes(ready) == [(COMPARE, 2, [])], "what comes before the kept entries is known by its term"
+    assert pushes(ready) == [(COMPARE, 2, [])], (
+        "what comes before the kept entries is known by its term"
+    )
 
 
 def test_a_first_entry_that_is_not_committed_is_not_offered():

@@ -1,4 +1,5 @@
-"""Votes in DLedger's words: the table of answers, the order of outcomes, and what pre-votes protect."""
+"""Votes in DLedger's words: the table of answers, the order of outcomes, and what pre-votes
+protect."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ def result_of(node, request, now_ms=0):
     ids=str,
 )
 def test_a_node_of_term_2_that_has_entries_up_to_1_of_term_1_answers(request_, result):
-    """The log is looked at before the term, as in DLedger, so a shorter log never makes anybody take up a term."""
+    """The log is looked at before the term, as in DLedger, so a shorter log never makes anybody
+    take up a term."""
     assert result_of(node_with(0, 1, term=2), request_) is result
 
 
@@ -65,7 +67,9 @@ def test_a_vote_is_saved_with_its_answer_and_given_once():
     ready = node.step(vote(2, (1, 1), of=N1), 0)
     assert (ready.hard_state.term, ready.hard_state.voted_for) == (2, N1)
     assert result_of(node, vote(2, (5, 9), of=N2)) is VoteResult.REJECT_ALREADY_VOTED
-    assert result_of(node, vote(2, (1, 1), of=N1)) is ACCEPT, "the same candidate asks again when an answer was lost"
+    assert result_of(node, vote(2, (1, 1), of=N1)) is ACCEPT, (
+        "the same candidate asks again when an answer was lost"
+    )
 
 
 def test_a_vote_survives_a_restart():
@@ -93,7 +97,10 @@ def test_a_follower_of_a_known_leader_says_so():
 def test_a_living_leader_is_not_voted_away_however_high_the_term(pre):
     node = node_with(0, term=2)
     follow(node, 2, N1, now_ms=100)
-    assert result_of(node, vote(9, (0, 0), of=N2, pre=pre), 1099) is VoteResult.REJECT_ALREADY_HAS_LEADER
+    assert (
+        result_of(node, vote(9, (0, 0), of=N2, pre=pre), 1099)
+        is VoteResult.REJECT_ALREADY_HAS_LEADER
+    )
     assert node.term == 2
     assert node.leader_id == N1
 
@@ -107,10 +114,14 @@ def test_a_silent_leader_protects_nobody():
 def test_a_leader_is_not_voted_away_unless_it_asked_for_that():
     node = node_with(0)
     _, now_ms = lead(node)
-    assert result_of(node, vote(9, (9, 9), pre=True), now_ms) is VoteResult.REJECT_ALREADY_HAS_LEADER
+    assert (
+        result_of(node, vote(9, (9, 9), pre=True), now_ms) is VoteResult.REJECT_ALREADY_HAS_LEADER
+    )
     assert result_of(node, vote(9, (9, 9)), now_ms) is VoteResult.REJECT_ALREADY_HAS_LEADER
     assert node.role is Role.LEADER
-    assert result_of(node, vote(9, (9, 9), transfer=True), now_ms) is VoteResult.REJECT_TERM_NOT_READY
+    assert (
+        result_of(node, vote(9, (9, 9), transfer=True), now_ms) is VoteResult.REJECT_TERM_NOT_READY
+    )
     assert node.role is Role.CANDIDATE
 
 
@@ -137,7 +148,10 @@ def test_a_voter_compares_by_what_is_durable():
     assert node.end_index == 1
     assert result_of(node, vote(2, (0, 0), of=N2, pre=True), 5000) is ACCEPT
     node.persisted(node.end.position, 5000)
-    assert result_of(node, vote(2, (0, 0), of=N2, pre=True), 5000) is VoteResult.REJECT_EXPIRED_LEDGER_TERM
+    assert (
+        result_of(node, vote(2, (0, 0), of=N2, pre=True), 5000)
+        is VoteResult.REJECT_EXPIRED_LEDGER_TERM
+    )
 
 
 def tally(*answers, asked=5, own=True):
@@ -154,26 +168,43 @@ def tally(*answers, asked=5, own=True):
         ((ACCEPT, SILENT), VoteOutcome.PASSED),
         ((SILENT, SILENT), VoteOutcome.WAIT_TO_REVOTE),
         ((VoteResult.REJECT_TERM_NOT_READY, SILENT), VoteOutcome.REVOTE_IMMEDIATELY),
-        ((VoteResult.REJECT_ALREADY_VOTED, VoteResult.REJECT_ALREADY_VOTED), VoteOutcome.WAIT_TO_VOTE_NEXT),
-        ((VoteResult.REJECT_TAKING_LEADERSHIP, VoteResult.REJECT_ALREADY_VOTED), VoteOutcome.WAIT_TO_VOTE_NEXT),
-        ((VoteResult.REJECT_SMALL_LEDGER_END_INDEX, VoteResult.REJECT_EXPIRED_LEDGER_TERM), VoteOutcome.WAIT_TO_REVOTE),
+        (
+            (VoteResult.REJECT_ALREADY_VOTED, VoteResult.REJECT_ALREADY_VOTED),
+            VoteOutcome.WAIT_TO_VOTE_NEXT,
+        ),
+        (
+            (VoteResult.REJECT_TAKING_LEADERSHIP, VoteResult.REJECT_ALREADY_VOTED),
+            VoteOutcome.WAIT_TO_VOTE_NEXT,
+        ),
+        (
+            (VoteResult.REJECT_SMALL_LEDGER_END_INDEX, VoteResult.REJECT_EXPIRED_LEDGER_TERM),
+            VoteOutcome.WAIT_TO_REVOTE,
+        ),
         ((VoteResult.REJECT_ALREADY_HAS_LEADER, ACCEPT), VoteOutcome.WAIT_TO_REVOTE),
         (((VoteResult.REJECT_EXPIRED_VOTE_TERM, Term(9)), ACCEPT), VoteOutcome.WAIT_TO_VOTE_NEXT),
-        (((VoteResult.REJECT_TERM_SMALL_THAN_LEDGER, Term(9)), SILENT), VoteOutcome.WAIT_TO_VOTE_NEXT),
-        (((VoteResult.REJECT_EXPIRED_VOTE_TERM, Term(9)), VoteResult.REJECT_ALREADY_HAS_LEADER),
-         VoteOutcome.WAIT_TO_VOTE_NEXT),
+        (
+            ((VoteResult.REJECT_TERM_SMALL_THAN_LEDGER, Term(9)), SILENT),
+            VoteOutcome.WAIT_TO_VOTE_NEXT,
+        ),
+        (
+            ((VoteResult.REJECT_EXPIRED_VOTE_TERM, Term(9)), VoteResult.REJECT_ALREADY_HAS_LEADER),
+            VoteOutcome.WAIT_TO_VOTE_NEXT,
+        ),
         ((ACCEPT, VoteResult.REJECT_TERM_NOT_READY), VoteOutcome.PASSED),
     ],
 )
 def test_the_outcome_of_a_round_is_decided_in_dledgers_order(answers, outcome):
-    """A higher term first, then a known leader, too few answers, too many bigger logs, acceptance, not ready."""
+    """A higher term first, then a known leader, too few answers, too many bigger logs, acceptance,
+    not ready."""
     assert tally(*answers).outcome(quorum=2) is outcome
 
 
 def test_a_round_is_open_while_answers_can_still_matter():
     assert not tally(SILENT, SILENT).is_decided(2, 3)
     assert not tally(VoteResult.REJECT_ALREADY_VOTED, SILENT).is_decided(2, 3)
-    assert tally(VoteResult.REJECT_ALREADY_VOTED, VoteResult.REJECT_SMALL_LEDGER_END_INDEX).is_decided(2, 3)
+    assert tally(
+        VoteResult.REJECT_ALREADY_VOTED, VoteResult.REJECT_SMALL_LEDGER_END_INDEX
+    ).is_decided(2, 3)
     assert tally(ACCEPT, SILENT).is_decided(2, 3)
 
 
@@ -204,7 +235,9 @@ def test_a_candidate_asks_the_ones_that_were_not_ready_again_at_once():
     node = node_with(0, term=4)
     _, requests, now_ms = asked(node)
     ready = node.step(answer(requests[0], ACCEPT), now_ms)
-    ready = node.step(answer(sent(ready, VoteRequest)[0], VoteResult.REJECT_TERM_NOT_READY, term=4), now_ms)
+    ready = node.step(
+        answer(sent(ready, VoteRequest)[0], VoteResult.REJECT_TERM_NOT_READY, term=4), now_ms
+    )
     again = sent(ready, VoteRequest)
     assert [(r.remote_id, r.term, r.pre_vote) for r in again] == [(N1, 5, False), (N2, 5, False)]
     node.step(answer(again[0], ACCEPT), now_ms)
@@ -221,8 +254,9 @@ def test_a_higher_term_in_an_answer_is_taken_up():
 
 
 def test_a_term_in_which_a_voter_has_voted_already_is_not_asked_for_again():
-    """Two of three live: one has the longer log, the other one voted for itself in a later term before it was heard of.
-    Nobody but the first can win, and not before it has learned of that term."""
+    """Two of three live: one has the longer log, the other one voted for itself in a later term
+    before it was heard of. Nobody but the first can win, and not before it has learned of that
+    term."""
     node = node_with(1, 1, term=1)
     other = node_with(1, term=2, voted_for=N1, me=N1)
     asked_terms = []
@@ -284,7 +318,9 @@ def test_a_lost_term_is_not_asked_for_again_but_an_unanswered_one_is():
     ready = node.step(answer(requests[0], ACCEPT), now_ms)
     assert sent(ready, VoteRequest)[0].term == 5
     _, requests, now_ms = asked(node)
-    assert (requests[0].term, requests[0].pre_vote) == (5, True), "nobody answered: the same term again"
+    assert (requests[0].term, requests[0].pre_vote) == (5, True), (
+        "nobody answered: the same term again"
+    )
     for request in requests:
         node.step(answer(request, VoteResult.REJECT_ALREADY_VOTED), now_ms)
     _, requests, _ = asked(node)
@@ -292,7 +328,8 @@ def test_a_lost_term_is_not_asked_for_again_but_an_unanswered_one_is():
 
 
 def test_a_term_that_a_node_led_or_was_restarted_in_is_never_its_own_again():
-    """Its entries of that term may be lost or be elsewhere: a second log of the same term would contradict them."""
+    """Its entries of that term may be lost or be elsewhere: a second log of the same term would
+    contradict them."""
     node = node_with(0, term=4)
     _, now_ms = lead(node)
     node.step(vote(6, (9, 9), transfer=True), now_ms)
@@ -331,7 +368,8 @@ def test_a_candidate_with_a_full_disk_lets_others_go_first():
 
 
 def test_a_node_that_does_not_know_where_its_log_ends_in_the_file_asks_for_no_votes():
-    """It cut behind an entry that it does not hold in memory; as a leader it could not place the next one."""
+    """It cut behind an entry that it does not hold in memory; as a leader it could not place the
+    next one."""
     node = node_with(0, 1, 1, term=5)
     follow(node, 5)
     node.set_writable(False, 0)

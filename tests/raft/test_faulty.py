@@ -1,4 +1,5 @@
-"""A node that knows of damaged entries on its disk: it votes with its whole log, and does not lead (CTRL, FAST'18)."""
+"""A node that knows of damaged entries on its disk: it votes with its whole log, and does not lead
+(CTRL, FAST'18)."""
 
 from __future__ import annotations
 
@@ -104,9 +105,12 @@ def test_B8_a_leader_that_finds_damage_hands_over_as_soon_as_somebody_is_near():
 
 
 @pytest.mark.parametrize("living", [(N1, N2), (N1,)])
-def test_B8_a_leader_whose_damage_nobody_can_mend_and_all_wait_for_leaves_it_to_a_quorum_that_lacks_it(living):
-    """Else nothing is ever committed again. A quorum that can elect one of its own has to be there, for this node does
-    not vote for a shorter log; while it is not, this one goes on and serves what it can."""
+def test_B8_a_leader_with_damage_nobody_can_mend_yields_to_a_quorum(
+    living,
+):
+    """Else nothing is ever committed again. A quorum that can elect one of its own has to be there,
+    for this node does not vote for a shorter log; while it is not, this one goes on and serves what
+    it can."""
     node = node_with(0, 0, 0, 0)
     _, now_ms = lead(node)
     node.set_faulty(((Index(2), Index(2)),), now_ms)
@@ -168,7 +172,8 @@ def test_a_repaired_entry_brings_its_true_term(term):
 
 
 def test_B8_a_group_whose_most_complete_node_is_damaged_waits_for_it():
-    """n2 alone has what was acknowledged, but damaged; n1 lacks it. Neither may lead before n2 is repaired."""
+    """n2 alone has what was acknowledged, but damaged; n1 lacks it. Neither may lead before n2 is
+    repaired."""
     world = World(3, seed=5)
     leader = world.elect()
     damaged_one, behind = [NodeId(m) for m in world.config.members if m != leader]

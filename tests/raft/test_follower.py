@@ -13,7 +13,12 @@ from dledger.protocol.messages.peer import PushEntryResponse, PushType
 from dledger.raft import SafetyViolation
 from dledger.types import Index, Role, Term
 
-APPEND, COMPARE, TRUNCATE, COMMIT = PushType.APPEND, PushType.COMPARE, PushType.TRUNCATE, PushType.COMMIT
+APPEND, COMPARE, TRUNCATE, COMMIT = (
+    PushType.APPEND,
+    PushType.COMPARE,
+    PushType.TRUNCATE,
+    PushType.COMMIT,
+)
 
 
 def following(*terms, term=5, **more):
@@ -63,7 +68,12 @@ def test_an_append_never_cuts():
     node = following(0, 1, 1)
     ready = node.step(push(APPEND, 5, (0, 0), log_of(0, 2, 2)[1:]), 0)
     response = only(ready, PushEntryResponse)
-    assert (response.code, response.index, response.x_term, response.x_index) == (Code.INCONSISTENT_STATE, 1, 1, 1)
+    assert (response.code, response.index, response.x_term, response.x_index) == (
+        Code.INCONSISTENT_STATE,
+        1,
+        1,
+        1,
+    )
     assert ready.truncate_to is None
     assert node.end_index == 2
 
@@ -71,7 +81,12 @@ def test_an_append_never_cuts():
 def test_compare_tells_the_term_and_its_first_index_for_a_quick_way_back():
     node = following(0, 2, 2, 2)
     response = reply(node, push(COMPARE, 5, (4, 3)))
-    assert (response.code, response.index, response.x_term, response.x_index) == (Code.INCONSISTENT_STATE, 3, 2, 1)
+    assert (response.code, response.index, response.x_term, response.x_index) == (
+        Code.INCONSISTENT_STATE,
+        3,
+        2,
+        1,
+    )
     response = reply(node, push(COMPARE, 5, (4, 9)))
     assert (response.code, response.end_index, response.x_term) == (Code.INCONSISTENT_STATE, 3, -1)
 
@@ -81,7 +96,9 @@ def test_a_compare_that_matches_is_followed_by_the_watermark():
     node = following(0, 2, 2)
     compared, acknowledged = sent(node.step(push(COMPARE, 5, (2, 1)), 0), PushEntryResponse)
     assert (compared.type, compared.code, compared.index) == (COMPARE, Code.SUCCESS, 1)
-    assert (acknowledged.type, acknowledged.index) == (APPEND, 1), "not 2: that one may be another leader's"
+    assert (acknowledged.type, acknowledged.index) == (APPEND, 1), (
+        "not 2: that one may be another leader's"
+    )
 
 
 def test_truncate_cuts_what_differs_and_takes_the_entry_it_shows():
@@ -94,7 +111,8 @@ def test_truncate_cuts_what_differs_and_takes_the_entry_it_shows():
 
 
 def test_a_late_truncate_cuts_nothing_that_was_written_since():
-    """The same leader sent it twice: when the copy comes, its cut was made and the place was filled, acknowledged."""
+    """The same leader sent it twice: when the copy comes, its cut was made and the place was
+    filled, acknowledged."""
     node = following(0, 1, 1)
     order = push(TRUNCATE, 5, (0, 0), log_of(0, 5)[1:])
     node.step(order, 0)
@@ -128,7 +146,9 @@ def test_a_commit_index_is_followed_only_as_far_as_the_log_is_known_to_match():
     node = following(0, 1, 1)
     assert node.step(push(COMMIT, 5, commit=2), 0).committed is None
     assert node.step(push(COMPARE, 5, (1, 1), commit=2), 0).committed == 1
-    assert node.step(push(COMMIT, 5, (1, 2), commit=2), 0).committed == 2, "a COMMIT shows what it commits"
+    assert node.step(push(COMMIT, 5, (1, 2), commit=2), 0).committed == 2, (
+        "a COMMIT shows what it commits"
+    )
 
 
 def test_a_commit_index_never_goes_back():

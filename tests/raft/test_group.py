@@ -23,7 +23,14 @@ DRAWN = "0123456789abcdef" * 2
 
 def node_of(membership: Membership, *, me: NodeId = N1, group: str = "default") -> RaftNode:
     return RaftNode(
-        config(group=group), me, HardState(Term(0)), summary_of(log_of(0)), lambda n: 5 % n, 0, 1 << 20, membership
+        config(group=group),
+        me,
+        HardState(Term(0)),
+        summary_of(log_of(0)),
+        lambda n: 5 % n,
+        0,
+        1 << 20,
+        membership,
     )
 
 
@@ -33,7 +40,9 @@ def member(group_id: str = "A", me: NodeId = N1) -> RaftNode:
 
 
 def group(count: int = 3, **more) -> World:
-    return World(count, disks=[SimDisk(membership=Membership(100 + n)) for n in range(count)], **more)
+    return World(
+        count, disks=[SimDisk(membership=Membership(100 + n)) for n in range(count)], **more
+    )
 
 
 def ids(world: World) -> set[str]:
@@ -48,19 +57,33 @@ SAID = [
 
 
 @pytest.mark.parametrize("message", SAID, ids=lambda message: type(message).__name__)
-@pytest.mark.parametrize("tag", ["default", *(group_tag("default", MEMBERS, drawn) for drawn in ("A", "", None))])
+@pytest.mark.parametrize(
+    "tag", ["default", *(group_tag("default", MEMBERS, drawn) for drawn in ("A", "", None))]
+)
 def test_a_node_that_knows_of_no_founding_hears_no_leader_and_no_candidate(message, tag):
-    """A leader of another group of the same name may take its address for a member's, and a stranger its own tag."""
+    """A leader of another group of the same name may take its address for a member's, and a
+    stranger its own tag."""
     node = node_of(Membership(101))
     before = node.hard_state
     node.step(replace(message, group=tag), 0)
-    assert (node.hard_state, node.leader_id, node.end_index, node.role) == (before, None, 0, Role.CANDIDATE)
+    assert (node.hard_state, node.leader_id, node.end_index, node.role) == (
+        before,
+        None,
+        0,
+        Role.CANDIDATE,
+    )
 
 
 @pytest.mark.parametrize("message", SAID, ids=lambda message: type(message).__name__)
 @pytest.mark.parametrize(
     "tag",
-    ["default", *(group_tag("default", *of) for of in ((MEMBERS, "B"), (MEMBERS, ""), ((*MEMBERS, "n3"), "A")))],
+    [
+        "default",
+        *(
+            group_tag("default", *of)
+            for of in ((MEMBERS, "B"), (MEMBERS, ""), ((*MEMBERS, "n3"), "A"))
+        ),
+    ],
 )
 def test_a_member_hears_neither_another_group_of_its_name_nor_another_list(message, tag):
     node = member()
@@ -110,9 +133,16 @@ def test_an_emptied_member_joins_the_group_that_answers_its_own_question():
     node = node_of(Membership(555))
     request = only(node.tick(0), MemberRequest, N0)
     answer = MemberResponse(
-        group=group_tag("default", MEMBERS, "A"), local_id=N0, remote_id=N1, term=Term(0), incarnation=100, asked=555,
-        nonce=request.nonce, bound={str(name): drawn for name, drawn in FOUNDED}, group_id="A",
-    )  # fmt: skip
+        group=group_tag("default", MEMBERS, "A"),
+        local_id=N0,
+        remote_id=N1,
+        term=Term(0),
+        incarnation=100,
+        asked=555,
+        nonce=request.nonce,
+        bound={str(name): drawn for name, drawn in FOUNDED},
+        group_id="A",
+    )
     assert node.step(replace(answer, nonce=request.nonce + 1), 0).membership is None
     ready = node.step(answer, 0)
     assert ready.membership == Membership(555, group_id="A", members=MEMBERS)
@@ -129,15 +159,22 @@ def test_a_founder_that_lost_its_disk_and_has_joined_founds_nothing():
     requests = {request.remote_id: request for request in sent(node.tick(0), MemberRequest)}
     for of, incarnation in ((N1, 901), (N2, 902)):
         answer = MemberResponse(
-            group="default", local_id=of, remote_id=N0, term=Term(-1), incarnation=incarnation, asked=555,
-            nonce=requests[of].nonce, is_empty=True,
-        )  # fmt: skip
+            group="default",
+            local_id=of,
+            remote_id=N0,
+            term=Term(-1),
+            incarnation=incarnation,
+            asked=555,
+            nonce=requests[of].nonce,
+            is_empty=True,
+        )
         node.step(answer, 0)
     assert not node.membership.founded
 
 
 def old_disks(count: int = 3) -> list[SimDisk]:
-    """As they were before there were ids: one committed entry, and a founding that names incarnations alone."""
+    """As they were before there were ids: one committed entry, and a founding that names
+    incarnations alone."""
     world = group(count)
     leader = world.elect()
     assert world.propose(leader, b"a")
@@ -165,7 +202,12 @@ def test_a_group_from_before_ids_goes_on_without_one_until_all_of_its_members_ha
 
 @pytest.mark.parametrize("seed", range(20))
 def test_that_id_is_one_through_lost_and_late_messages_and_crashes(seed):
-    world = World(3, seed=seed, disks=old_disks(), chaos=Chaos(loss=0.2, double=0.2, long_delay=0.1, crash=0.01))
+    world = World(
+        3,
+        seed=seed,
+        disks=old_disks(),
+        chaos=Chaos(loss=0.2, double=0.2, long_delay=0.1, crash=0.01),
+    )
     world.run(5_000)
     world.chaos = Chaos()
     for name, state in world.members.items():
@@ -187,35 +229,51 @@ def test_an_emptied_member_of_a_group_without_an_id_gets_everything_too():
     world.run_until(lambda: "" not in ids(world))
 
 
-def test_an_id_of_a_founder_that_was_lost_is_not_taken_by_who_told_the_next_one_that_it_knows_none():
+def test_a_lost_founders_id_is_not_taken_by_a_member_that_knew_none():
     node = member("")
-    question = MemberRequest(group=node.tag, local_id=N0, remote_id=N1, term=Term(0), incarnation=200, nonce=1)
+    question = MemberRequest(
+        group=node.tag, local_id=N0, remote_id=N1, term=Term(0), incarnation=200, nonce=1
+    )
     node.step(question, 0)
     nonce = sent(node.tick(0), MemberRequest)[0].nonce
     late = MemberResponse(
-        group=group_tag("default", MEMBERS, "A"), local_id=N0, remote_id=N1, term=Term(0), incarnation=100, asked=101,
-        nonce=nonce, bound={str(name): drawn for name, drawn in FOUNDED}, group_id="A",
-    )  # fmt: skip
+        group=group_tag("default", MEMBERS, "A"),
+        local_id=N0,
+        remote_id=N1,
+        term=Term(0),
+        incarnation=100,
+        asked=101,
+        nonce=nonce,
+        bound={str(name): drawn for name, drawn in FOUNDED},
+        group_id="A",
+    )
     node.step(late, 0)
     assert node.membership.group_id == ""
-    node.step(replace(late, incarnation=200, group_id="B", group=group_tag("default", MEMBERS, "B")), 0)
+    node.step(
+        replace(late, incarnation=200, group_id="B", group=group_tag("default", MEMBERS, "B")), 0
+    )
     assert node.membership.group_id == "B"
 
 
-
-@pytest.mark.parametrize("known", [
-    Membership(101, NO_INDEX, FOUNDED, members=(N0, N1)),
-    Membership(101, NO_INDEX, (*FOUNDED, (NodeId("n3"), 103), (NodeId("n4"), 104))),
-    Membership(101, group_id="A", members=(*MEMBERS, NodeId("n3"))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "known",
+    [
+        Membership(101, NO_INDEX, FOUNDED, members=(N0, N1)),
+        Membership(101, NO_INDEX, (*FOUNDED, (NodeId("n3"), 103), (NodeId("n4"), 104))),
+        Membership(101, group_id="A", members=(*MEMBERS, NodeId("n3"))),
+    ],
+)
 def test_a_record_of_other_members_is_refused_with_both_lists(known):
-    with pytest.raises(ConfigError, match=r"n0, n1.* but it was told that they are n0, n1, n2") as caught:
+    with pytest.raises(
+        ConfigError, match=r"n0, n1.* but it was told that they are n0, n1, n2"
+    ) as caught:
         node_of(known)
     assert "docs/operations.md" in str(caught.value)
 
 
-def test_a_record_of_before_that_lacks_a_member_which_does_not_count_is_taken_and_the_list_is_not_recorded_yet():
-    """The list may be a wrong one: only an id, which all members of one list agree on, brings it on the record."""
+def test_an_older_record_without_a_member_that_does_not_count_is_taken():
+    """The list may be a wrong one: only an id, which all members of one list agree on, brings it on
+    the record."""
     node = node_of(Membership(101, Index(3), FOUNDED[:2]))
     assert node.membership.members == ()
     question = sent(node.tick(0), MemberRequest)[0]
@@ -224,13 +282,21 @@ def test_a_record_of_before_that_lacks_a_member_which_does_not_count_is_taken_an
     assert node_of(Membership(101, NO_INDEX, FOUNDED)).membership.members == MEMBERS
 
 
-def answer_to(question: MemberRequest, members, *, of: NodeId = N0, bound=FOUNDED) -> MemberResponse:
+def answer_to(
+    question: MemberRequest, members, *, of: NodeId = N0, bound=FOUNDED
+) -> MemberResponse:
     """Of a member of group A that was founded with ``members``."""
     return MemberResponse(
-        group=group_tag("default", members, "A"), local_id=of, remote_id=question.local_id, term=Term(0),
-        incarnation=dict(bound)[of], asked=question.incarnation, nonce=question.nonce,
-        bound={str(name): drawn for name, drawn in bound}, group_id="A",
-    )  # fmt: skip
+        group=group_tag("default", members, "A"),
+        local_id=of,
+        remote_id=question.local_id,
+        term=Term(0),
+        incarnation=dict(bound)[of],
+        asked=question.incarnation,
+        nonce=question.nonce,
+        bound={str(name): drawn for name, drawn in bound},
+        group_id="A",
+    )
 
 
 def test_a_first_start_with_a_wrong_list_records_nothing_and_the_right_one_is_taken_after_it():
@@ -248,15 +314,23 @@ def test_a_first_start_with_a_wrong_list_records_nothing_and_the_right_one_is_ta
 
 def test_a_group_is_not_founded_with_a_list_that_a_member_does_not_have():
     """n0 was told two members, n1 three."""
-    founder = RaftNode(config(2), N0, HardState(), summary_of([]), lambda n: 5 % n, 0, 1 << 20, Membership(100))
+    founder = RaftNode(
+        config(2), N0, HardState(), summary_of([]), lambda n: 5 % n, 0, 1 << 20, Membership(100)
+    )
     other = node_of(Membership(101))
     question = only(founder.tick(0), MemberRequest, N1)
     for answer in sent(other.step(question, 0), MemberResponse):
         founder.step(answer, 0)
     answer = MemberResponse(
-        group=other.tag, local_id=N1, remote_id=N0, term=Term(-1), incarnation=101, asked=100, nonce=question.nonce,
+        group=other.tag,
+        local_id=N1,
+        remote_id=N0,
+        term=Term(-1),
+        incarnation=101,
+        asked=100,
+        nonce=question.nonce,
         is_empty=True,
-    )  # fmt: skip
+    )
     founder.step(answer, 0)
     assert not founder.membership.founded
     assert founder.strangers[N1].tag == other.tag

@@ -1,4 +1,5 @@
-"""Which incarnation of a member counts (B26, B27, B30): the first start by itself, and afterwards only by admission."""
+"""Which incarnation of a member counts (B26, B27, B30): the first start by itself, and afterwards
+only by admission."""
 
 from __future__ import annotations
 
@@ -11,14 +12,21 @@ from raft_harness import Chaos, SimDisk, World
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HardState
 from dledger.protocol.messages.membership import Membership
-from dledger.protocol.messages.peer import HeartBeatResponse, MemberRequest, MemberResponse, VoteRequest
+from dledger.protocol.messages.peer import (
+    HeartBeatResponse,
+    MemberRequest,
+    MemberResponse,
+    VoteRequest,
+)
 from dledger.raft import RaftNode
 from dledger.types import Index, NodeId, Role, Term
 
 
 def group(count: int = 3, **more) -> World:
     """New directories, each with its incarnation."""
-    return World(count, disks=[SimDisk(membership=Membership(100 + n)) for n in range(count)], **more)
+    return World(
+        count, disks=[SimDisk(membership=Membership(100 + n)) for n in range(count)], **more
+    )
 
 
 def wipe(world: World, member: NodeId, incarnation: int = 900) -> None:
@@ -36,7 +44,8 @@ def known(world: World, member: NodeId) -> dict[NodeId, int]:
 
 
 def admit(world: World, member: NodeId) -> None:
-    """What `server.admission` does: an entry, and whoever applies it counts the new incarnation from then on."""
+    """What `server.admission` does: an entry, and whoever applies it counts the new incarnation
+    from then on."""
     leader = world.elect()
     world.run_until(lambda: member in world.node(leader).heard)
     bound = dict(world.node(leader).membership.bound) | {member: world.node(leader).heard[member]}
@@ -65,7 +74,8 @@ def test_a_new_group_founds_itself_and_everybody_remembers_who_belongs_to_it(cou
 
 
 def test_a_new_group_waits_for_its_last_member_once():
-    """Two of three may be what is left of a group of which the third knows more; who is new cannot tell."""
+    """Two of three may be what is left of a group of which the third knows more; who is new cannot
+    tell."""
     world = group()
     world.crash(N2)
     world.run(20_000)
@@ -93,7 +103,8 @@ def test_a_group_is_founded_through_lost_doubled_late_messages_and_crashes(seed)
 
 
 def test_B27_a_voter_that_lost_its_disk_elects_nobody():
-    """n_late misses what the leader and n_wiped acknowledged; with the wiped node's vote it would lead without it."""
+    """n_late misses what the leader and n_wiped acknowledged; with the wiped node's vote it would
+    lead without it."""
     world = group()
     leader = world.elect()
     late, wiped = [m for m in world.config.members if m != leader]
@@ -222,9 +233,15 @@ def test_B30_a_late_answer_to_an_earlier_beat_is_no_loss():
     node = world.node(leader)
     for round_ in range(0, 3):
         late = HeartBeatResponse(
-            group=node.tag, local_id=follower, remote_id=leader, term=node.term, code=Code.SUCCESS, round=round_,
-            incarnation=dict(node.membership.bound)[follower], durable_index=Index(-1),
-        )  # fmt: skip
+            group=node.tag,
+            local_id=follower,
+            remote_id=leader,
+            term=node.term,
+            code=Code.SUCCESS,
+            round=round_,
+            incarnation=dict(node.membership.bound)[follower],
+            durable_index=Index(-1),
+        )
         world.call(leader, lambda node, late=late: node.step(late, world.now_ms))
     settled_with(world, leader, b"b")
     assert node.acknowledged_by(follower) == node.end_index
@@ -232,7 +249,8 @@ def test_B30_a_late_answer_to_an_earlier_beat_is_no_loss():
 
 
 def test_B30_an_answer_to_the_beat_just_before_the_one_that_checks_is_no_loss():
-    """It left the follower before all that the leader had noted was acknowledged, and overtook nothing but time."""
+    """It left the follower before all that the leader had noted was acknowledged, and overtook
+    nothing but time."""
     world = group()
     leader = world.elect()
     follower = next(m for m in world.config.members if m != leader)
@@ -244,9 +262,15 @@ def test_B30_an_answer_to_the_beat_just_before_the_one_that_checks_is_no_loss():
     had = watched.check_watermark
     for round_, is_lost in ((watched.check_round - 1, False), (watched.check_round, True)):
         answer = HeartBeatResponse(
-            group=node.tag, local_id=follower, remote_id=leader, term=node.term, code=Code.SUCCESS, round=round_,
-            incarnation=dict(node.membership.bound)[follower], durable_index=Index(had - 1),
-        )  # fmt: skip
+            group=node.tag,
+            local_id=follower,
+            remote_id=leader,
+            term=node.term,
+            code=Code.SUCCESS,
+            round=round_,
+            incarnation=dict(node.membership.bound)[follower],
+            durable_index=Index(had - 1),
+        )
         world.call(leader, lambda node, answer=answer: node.step(answer, world.now_ms))
         assert any("follower_lost_data" in fact for _, fact in world.facts) is is_lost
 
@@ -255,15 +279,33 @@ def lone(me: NodeId = N1, incarnation: int = 101, *terms: int, bound=()) -> Raft
     """A node of a group of three that is not founded yet."""
     hard_state = HardState(Term(max((*terms, -1))))
     membership = Membership(incarnation, Index(-1), bound)
-    return RaftNode(config(), me, hard_state, summary_of(log_of(*terms)), lambda n: 7 % n, 0, 1 << 20, membership)
+    return RaftNode(
+        config(),
+        me,
+        hard_state,
+        summary_of(log_of(*terms)),
+        lambda n: 7 % n,
+        0,
+        1 << 20,
+        membership,
+    )
 
 
-def told(node: RaftNode, of: NodeId, bound: dict[str, int], incarnation: int, nonce: int = 7, **more) -> MemberResponse:
+def told(
+    node: RaftNode, of: NodeId, bound: dict[str, int], incarnation: int, nonce: int = 7, **more
+) -> MemberResponse:
     return MemberResponse(
-        group=node.tag, group_id=more.pop("group_id", "A" if bound else ""), local_id=of, remote_id=node.node_id,
-        term=Term(-1), incarnation=incarnation,
-        asked=more.pop("asked", node.membership.incarnation), nonce=nonce, bound=bound, **more,
-    )  # fmt: skip
+        group=node.tag,
+        group_id=more.pop("group_id", "A" if bound else ""),
+        local_id=of,
+        remote_id=node.node_id,
+        term=Term(-1),
+        incarnation=incarnation,
+        asked=more.pop("asked", node.membership.incarnation),
+        nonce=nonce,
+        bound=bound,
+        **more,
+    )
 
 
 FOUNDING = {"n0": 100, "n1": 101, "n2": 102}
@@ -290,7 +332,9 @@ def test_a_member_that_is_reached_anew_is_asked_at_once():
 def test_a_node_that_the_founding_does_not_know_is_not_admitted_and_does_not_found():
     node = lone(N0, 555)
     ready = node.step(told(node, N2, FOUNDING, 102), 0)
-    assert ready.membership == Membership(555, group_id="A", members=(N0, N1, N2)), "it hears that group"
+    assert ready.membership == Membership(555, group_id="A", members=(N0, N1, N2)), (
+        "it hears that group"
+    )
     assert any(fact.event == "not_admitted" for fact in ready.facts)
     node.step(told(node, N1, {}, 101, is_empty=True), 0)
     assert not node.membership.founded

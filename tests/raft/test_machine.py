@@ -1,4 +1,5 @@
-"""Who may say what: groups, members, terms and leaders of every message; heartbeats; losing the quorum."""
+"""Who may say what: groups, members, terms and leaders of every message; heartbeats; losing the
+quorum."""
 
 from __future__ import annotations
 
@@ -25,7 +26,12 @@ from raft_bench import (
 
 from dledger.errors import ConfigError, NotLeader
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.peer import HeartBeatRequest, HeartBeatResponse, PushEntryResponse, PushType
+from dledger.protocol.messages.peer import (
+    HeartBeatRequest,
+    HeartBeatResponse,
+    PushEntryResponse,
+    PushType,
+)
 from dledger.raft import IDLE, RoleChange
 from dledger.types import NodeId, Role
 
@@ -94,8 +100,14 @@ def test_a_push_of_an_old_term_or_another_leader_changes_nothing(kind):
     for request, code in (
         (push(kind, 4, (0, 0), log_of(0, 4)[1:], commit=1), Code.EXPIRED_TERM),
         (push(kind, 5, (0, 0), log_of(0, 5)[1:], commit=1, of=N2), Code.INCONSISTENT_LEADER),
-        (push(kind, 5, (0, 0), log_of(0, 5)[1:], commit=1, of=N2, leader=N1), Code.INCONSISTENT_LEADER),
-        (push(kind, 9, (0, 0), log_of(0, 5)[1:], commit=1, leader=NodeId("n9")), Code.UNKNOWN_MEMBER),
+        (
+            push(kind, 5, (0, 0), log_of(0, 5)[1:], commit=1, of=N2, leader=N1),
+            Code.INCONSISTENT_LEADER,
+        ),
+        (
+            push(kind, 9, (0, 0), log_of(0, 5)[1:], commit=1, leader=NodeId("n9")),
+            Code.UNKNOWN_MEMBER,
+        ),
     ):
         response = only(node.step(request, 0), PushEntryResponse)
         assert (response.code, response.term) == (code, 5)
@@ -165,7 +177,9 @@ def test_a_leader_that_no_quorum_answers_steps_down_in_its_term():
         finished += node.tick(at).finished
         if node.role is not Role.LEADER:
             break
-    assert now_ms + config().election_ms <= at <= now_ms + config().election_ms + config().heartbeat_ms
+    assert (
+        now_ms + config().election_ms <= at <= now_ms + config().election_ms + config().heartbeat_ms
+    )
     assert (node.term, node.leader_id) == (1, None)
     assert [f.code for f in finished] == [Code.EXPIRED_TERM]
     with pytest.raises(NotLeader):

@@ -35,15 +35,23 @@ LEADER_OF_FIGURE_7 = (1, 1, 1, 4, 4, 5, 5, 6, 6, 6)
 @pytest.mark.parametrize("cache_bytes", [100, 1 << 20])
 def test_figure_7_every_followers_log_becomes_the_leaders(terms, cache_bytes):
     world = World(
-        3, seed=1, cache_bytes=cache_bytes,
-        disks=[disk(*LEADER_OF_FIGURE_7, term=7), disk(*LEADER_OF_FIGURE_7, term=7), disk(*terms, term=7)],
+        3,
+        seed=1,
+        cache_bytes=cache_bytes,
+        disks=[
+            disk(*LEADER_OF_FIGURE_7, term=7),
+            disk(*LEADER_OF_FIGURE_7, term=7),
+            disk(*terms, term=7),
+        ],
     )
     world.isolate(NodeId("n2"))
     leader = world.elect()
     world.heal()
     world.propose(leader, b"new")
     world.run_until(world.settled)
-    logs = [[(e.term, e.chain_crc) for e in member.disk.entries] for member in world.members.values()]
+    logs = [
+        [(e.term, e.chain_crc) for e in member.disk.entries] for member in world.members.values()
+    ]
     assert logs[0] == logs[1] == logs[2]
     assert [term for term, _ in logs[0][:10]] == list(LEADER_OF_FIGURE_7)
 
@@ -59,9 +67,16 @@ def test_the_election_restriction_keeps_a_node_without_committed_entries_from_le
 
 
 def test_figure_8_an_old_entry_on_a_majority_is_overwritten_and_was_never_committed():
-    """S1 of term 2 left an entry on three of five; S5 of term 3 has another in its place, and may still win."""
+    """S1 of term 2 left an entry on three of five; S5 of term 3 has another in its place, and may
+    still win."""
     n0, n1, n2, n3, n4 = (NodeId(f"n{i}") for i in range(5))
-    disks = [disk(1, 2, term=4), disk(1, 2, term=4), disk(1, 2, term=4), disk(1, term=4), disk(1, 3, term=4)]
+    disks = [
+        disk(1, 2, term=4),
+        disk(1, 2, term=4),
+        disk(1, 2, term=4),
+        disk(1, term=4),
+        disk(1, 3, term=4),
+    ]
     world = World(5, seed=4, disks=disks)
     for dead in (n0, n1):
         world.crash(dead)
@@ -121,7 +136,9 @@ def test_all_nodes_lose_power_at_once_and_come_back_with_all_that_was_acknowledg
         for number in range(20):
             world.propose(leader, b"%d" % number)
             world.run(3)
-        acknowledged = max((f.last for _, f in world.finished if f.code is Code.SUCCESS), default=-1)
+        acknowledged = max(
+            (f.last for _, f in world.finished if f.code is Code.SUCCESS), default=-1
+        )
         for member in world.config.members:
             world.crash(member)
         for member in world.config.members:
@@ -175,7 +192,8 @@ def test_a_full_window_whose_answers_were_all_lost_moves_on_after_healing():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_chain_of_links_still_has_one_leader(seed):
-    """n0 - n1 - n2, with n0 and n2 cut from one another: whoever leads, there is one, and terms do not run away."""
+    """n0 - n1 - n2, with n0 and n2 cut from one another: whoever leads, there is one, and terms do
+    not run away."""
     world = World(3, seed)
     world.cut(NodeId("n0"), NodeId("n2"))
     world.run(60_000)

@@ -1,12 +1,15 @@
-"""Every way in which links can be cut: all 64 directed graphs on three nodes, all 1,024 undirected ones on five.
+"""Every way in which links can be cut: all 64 directed graphs on three nodes, all 1,024 undirected
+ones on five.
 
-What is promised: if some node has two-way links with a majority (itself counted), then within ten election times there
-is a leader that commits, and it stays; a leader that has such links when others are cut is not disturbed at all; and
-whatever the graph, terms hardly grow. Plain Raft promises no more: where the logs differ before the cut, a node in the
-middle whose own log is too short cannot be elected, and those with longer logs reach too few.
+What is promised: if some node has two-way links with a majority (itself counted), then within ten
+election times there is a leader that commits, and it stays; a leader that has such links when
+others are cut is not disturbed at all; and whatever the graph, terms hardly grow. Plain Raft
+promises no more: where the logs differ before the cut, a node in the middle whose own log is too
+short cannot be elected, and those with longer logs reach too few.
 
 The suite takes all graphs on three nodes and every eleventh on five, and looks on for ten seconds;
-``DLEDGER_MATRIX=all`` takes all of both and looks on for a minute each (it needs some minutes itself).
+``DLEDGER_MATRIX=all`` takes all of both and looks on for a minute each (it needs some minutes
+itself).
 """
 
 from __future__ import annotations
@@ -43,7 +46,8 @@ def keep_appending(world: World) -> None:
 
 
 def cut_world(count: int, links: set[Link], seed: int, *, noticed: bool) -> World:
-    """A group in good order, whose links are then reduced to these; ``noticed``: as connections that end."""
+    """A group in good order, whose links are then reduced to these; ``noticed``: as connections
+    that end."""
     world = World(count, seed, heartbeat_ms=200, election_ms=ELECTION_MS)
     world.propose(world.elect(), b"before")
     world.run(1000)
@@ -54,8 +58,8 @@ def cut_world(count: int, links: set[Link], seed: int, *, noticed: bool) -> Worl
 
 
 def check_graph(count: int, links: set[Link], seed: int, *, noticed: bool, busy: bool) -> None:
-    """Run one graph. In a busy group whoever is cut off soon has a log that is too short to be elected; in an idle one
-    only the voters' loyalty to a living leader keeps it from that."""
+    """Run one graph. In a busy group whoever is cut off soon has a log that is too short to be
+    elected; in an idle one only the voters' loyalty to a living leader keeps it from that."""
     world = cut_world(count, links, seed, noticed=noticed)
     before = max(world.leaders)
     if busy:
@@ -91,11 +95,18 @@ def test_three_nodes_go_on_wherever_a_majority_can_talk(noticed, busy):
                 raise
 
 
-@pytest.mark.parametrize(("noticed", "busy"), [(False, False), (True, True)], ids=["silent, idle", "noticed, busy"])
+@pytest.mark.parametrize(
+    ("noticed", "busy"), [(False, False), (True, True)], ids=["silent, idle", "noticed, busy"]
+)
 def test_five_nodes_go_on_wherever_a_majority_can_talk(noticed, busy):
     every = list(combinations(members(5), 2))
     for number in range(5 * noticed % SHARE, 1024, SHARE):
-        links = {link for bit, pair in enumerate(every) if number >> bit & 1 for link in (pair, pair[::-1])}
+        links = {
+            link
+            for bit, pair in enumerate(every)
+            if number >> bit & 1
+            for link in (pair, pair[::-1])
+        }
         try:
             check_graph(5, links, number, noticed=noticed, busy=busy)
         except BaseException as error:

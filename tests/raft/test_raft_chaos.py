@@ -1,4 +1,5 @@
-"""Seeded worlds: every promise of `raft_harness` after every step, then progress once the world is well again.
+"""Seeded worlds: every promise of `raft_harness` after every step, then progress once the world is
+well again.
 
 A failure names its seed; ``run_world(seed)`` repeats it.
 """
@@ -28,7 +29,8 @@ def chaos_of(dice: random.Random) -> Chaos:
 
 
 def keep_busy(world: World, dice: random.Random) -> None:
-    """A client that appends, reads and now and then moves leadership, sometimes on the wrong node."""
+    """A client that appends, reads and now and then moves leadership, sometimes on the wrong
+    node."""
     member = dice.choice(world.config.members) if dice.random() < 0.2 else world.leader
     if member is not None and world.members[member].node is not None:
         world.propose(member, *[b"v%d" % dice.randrange(1000)] * dice.choice([1, 1, 3, 10]))
@@ -60,7 +62,10 @@ def run_world(seed: int) -> World:
     dice = random.Random(f"world {seed}")
     preferred = dice.choice([(), (), ("n0",)])
     world = World(
-        dice.choice([3, 3, 3, 5, 2, 4]), seed, chaos_of(dice), cache_bytes=dice.choice([100, 500, 4000]),
+        dice.choice([3, 3, 3, 5, 2, 4]),
+        seed,
+        chaos_of(dice),
+        cache_bytes=dice.choice([100, 500, 4000]),
         preferred_leaders=preferred,
     )
     keep_busy(world, dice)

@@ -102,7 +102,9 @@ def test_a_leader_takes_no_state_over():
 def installed(*, end: int = 7, committed: int = 7) -> RaftNode:
     """A node whose log consists of one entry, as a state that was taken over leaves it."""
     entries = log_of(*[0] * end, 4)
-    log = LogSummary(Index(end), LogEnd.after(entries[-1]), ((Term(4), Index(end)),), Index(committed))
+    log = LogSummary(
+        Index(end), LogEnd.after(entries[-1]), ((Term(4), Index(end)),), Index(committed)
+    )
     node = RaftNode(config(), NodeId("n0"), HardState(Term(5)), log, lambda n: 0, 0)
     follow(node, 5)
     return node
@@ -110,7 +112,10 @@ def installed(*, end: int = 7, committed: int = 7) -> RaftNode:
 
 def test_a_node_with_a_state_goes_on_behind_its_first_entry():
     node = installed()
-    assert only(node.step(push(INSTALL, 5, (4, 7), commit=9), 0), PushEntryResponse).code is Code.SUCCESS
+    assert (
+        only(node.step(push(INSTALL, 5, (4, 7), commit=9), 0), PushEntryResponse).code
+        is Code.SUCCESS
+    )
     ready = node.step(push(COMPARE, 5, (4, 7), commit=9), 0)
     watermarks = [m.index for m in ready.messages if m.type is APPEND]
     assert watermarks == [7], "its first entry is durable, and with it all before it"
@@ -123,6 +128,9 @@ def test_a_node_with_a_state_goes_on_behind_its_first_entry():
 def test_a_node_with_a_state_votes_by_the_term_of_its_entry():
     """A log that ended at a mere place would say yes to whoever is shorter."""
     node = installed()
-    refusals = {(3, 9): VoteResult.REJECT_EXPIRED_LEDGER_TERM, (4, 6): VoteResult.REJECT_SMALL_LEDGER_END_INDEX}
+    refusals = {
+        (3, 9): VoteResult.REJECT_EXPIRED_LEDGER_TERM,
+        (4, 6): VoteResult.REJECT_SMALL_LEDGER_END_INDEX,
+    }
     for end, result in refusals.items():
         assert only(node.step(vote(9, end), 10_000), VoteResponse).result is result

@@ -26,7 +26,14 @@ def test_terms_are_known_for_every_entry_and_for_the_place_before_the_first():
     log = filled(0, 0, 2, 2, 5)
     assert [log.term_at(Index(i)) for i in range(-1, 6)] == [-1, 0, 0, 2, 2, 5, None]
     assert log.first_index_of_term_at(Index(3)) == 2
-    assert [log.last_index_at_most(Term(t), Index(4)) for t in (-1, 0, 1, 2, 4, 5)] == [-1, 1, 1, 3, 3, 4]
+    assert [log.last_index_at_most(Term(t), Index(4)) for t in (-1, 0, 1, 2, 4, 5)] == [
+        -1,
+        1,
+        1,
+        3,
+        3,
+        4,
+    ]
     assert log.holds(Position(Term(2), Index(3)))
     assert not log.holds(Position(Term(5), Index(3)))
     assert log.holds(NOWHERE)
@@ -154,7 +161,9 @@ def test_a_slice_has_at_least_one_entry_and_otherwise_no_more_than_its_bytes():
     assert len(log.slice(Index(1), 3 * size - 1)) == 2
     assert len(log.slice(Index(2), 1)) == 1
     assert len(log.slice(Index(3), 1000 * size)) == 7
-    assert log.slice(Index(3), 1000 * size) is log.slice(Index(3), 1000 * size), "encoded once for all followers"
+    assert log.slice(Index(3), 1000 * size) is log.slice(Index(3), 1000 * size), (
+        "encoded once for all followers"
+    )
 
 
 def test_retention_leaves_what_is_needed_to_go_on():
@@ -162,7 +171,9 @@ def test_retention_leaves_what_is_needed_to_go_on():
     log.forget(Index(3))
     log.check()
     assert log.begin_index == 3
-    assert [log.term_at(Index(i)) for i in range(1, 5)] == [None, 2, 2, 5], "the one before the first is known"
+    assert [log.term_at(Index(i)) for i in range(1, 5)] == [None, 2, 2, 5], (
+        "the one before the first is known"
+    )
     assert log.holds(Position(Term(9), Index(0))), "what is gone was committed"
     assert log.cached(Index(2), Index(4)) is None
     assert log.cached(Index(3), Index(5)) is not None

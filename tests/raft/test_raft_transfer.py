@@ -62,7 +62,9 @@ def test_a_transferee_that_lacks_the_last_entry_is_not_told():
     node.propose([b"x"], now_ms)
     assert not sent(node.transfer(N1, now_ms), LeadershipTransferRequest)
     ready = node.step(pushed(node, N1, PushType.APPEND, 2), now_ms)
-    assert not sent(ready, LeadershipTransferRequest), "it is on one disk only, so who waits for it would not be told"
+    assert not sent(ready, LeadershipTransferRequest), (
+        "it is on one disk only, so who waits for it would not be told"
+    )
     ready = node.persisted(Position(Term(1), Index(2)), now_ms)
     assert only(ready, LeadershipTransferRequest).take_leadership_index == 2
 
@@ -99,11 +101,14 @@ def test_another_winner_ends_the_transfer_too():
     node, now_ms = leading()
     node.transfer(N1, now_ms)
     node.step(beat(2, of=N2), now_ms)
-    assert node.step(beat(2, of=N2), now_ms).transfer == TransferDone(N1, Code.TAKE_LEADERSHIP_FAILED)
+    assert node.step(beat(2, of=N2), now_ms).transfer == TransferDone(
+        N1, Code.TAKE_LEADERSHIP_FAILED
+    )
 
 
 def test_the_old_leader_that_wins_again_says_that_the_transfer_came_to_nothing():
-    """The transferee is in the new term and is not elected there; nobody else would ever answer who asked for it."""
+    """The transferee is in the new term and is not elected there; nobody else would ever answer who
+    asked for it."""
     node, now_ms = leading()
     node.transfer(N1, now_ms)
     node.step(vote(2, (1, 1), of=N1, transfer=True), now_ms)
@@ -115,7 +120,9 @@ def test_the_old_leader_that_wins_again_says_that_the_transfer_came_to_nothing()
 
 def test_transfers_that_cannot_be_are_refused_with_a_reason():
     node, now_ms = leading(group=config(max_transfer_lag=5))
-    assert node.transfer(NodeId("n9"), now_ms).transfer == TransferDone(NodeId("n9"), Code.UNKNOWN_MEMBER)
+    assert node.transfer(NodeId("n9"), now_ms).transfer == TransferDone(
+        NodeId("n9"), Code.UNKNOWN_MEMBER
+    )
     assert node.transfer(N0, now_ms).transfer == TransferDone(N0, Code.SUCCESS)
     node.propose([b"x"] * 10, now_ms)
     assert node.transfer(N2, now_ms).transfer == TransferDone(N2, Code.FALL_BEHIND_TOO_MUCH)
@@ -147,7 +154,9 @@ def test_a_transferee_asks_for_real_votes_at_once_saying_why():
     follow(node, 5, N1)
     ready = node.step(take_over(N1, 5, 0), 10)
     assert only(ready, LeadershipTransferResponse).code is Code.SUCCESS
-    assert [(r.term, r.pre_vote, r.transfer) for r in sent(ready, VoteRequest)] == [(6, False, True)] * 2
+    assert [(r.term, r.pre_vote, r.transfer) for r in sent(ready, VoteRequest)] == [
+        (6, False, True)
+    ] * 2
     assert ready.hard_state.term == 6
 
 

@@ -31,7 +31,9 @@ def test_a_read_begins_a_round_at_once_and_is_done_when_a_quorum_answered_it():
     [round_] = rounds(ready)
     assert ready.reads == ()
     assert node.step(beat_answer(node, N1, round_ - 1), now_ms).reads == (), "asked before the read"
-    assert node.step(beat_answer(node, N2, round_), now_ms).reads == (ReadDone(7, Code.SUCCESS, Index(1)),)
+    assert node.step(beat_answer(node, N2, round_), now_ms).reads == (
+        ReadDone(7, Code.SUCCESS, Index(1)),
+    )
 
 
 def test_the_index_is_what_was_committed_when_it_was_asked():
@@ -40,7 +42,9 @@ def test_the_index_is_what_was_committed_when_it_was_asked():
     ready = node.propose([b"x"], now_ms)
     node.persisted(ready.append[-1].position, now_ms)
     assert node.step(pushed(node, N1, PushType.APPEND, 2), now_ms).committed == 2
-    assert node.step(beat_answer(node, N1, round_), now_ms).reads == (ReadDone(7, Code.SUCCESS, Index(1)),)
+    assert node.step(beat_answer(node, N1, round_), now_ms).reads == (
+        ReadDone(7, Code.SUCCESS, Index(1)),
+    )
 
 
 def test_a_read_waits_for_the_noop_of_the_term():
@@ -63,7 +67,11 @@ def test_reads_that_come_while_a_round_is_open_share_the_next_one():
     ready = node.step(beat_answer(node, N1, first), now_ms)
     assert [done.token for done in ready.reads] == [1]
     [second] = rounds(ready)
-    assert [done.token for done in node.step(beat_answer(node, N2, second), now_ms).reads] == [2, 3, 4]
+    assert [done.token for done in node.step(beat_answer(node, N2, second), now_ms).reads] == [
+        2,
+        3,
+        4,
+    ]
 
 
 def test_a_lost_round_is_made_up_for_by_the_next_heartbeat():

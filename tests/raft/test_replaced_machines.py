@@ -1,7 +1,9 @@
-"""Seeded worlds in which machines die, are replaced and admitted, and come back with the disks that they had.
+"""Seeded worlds in which machines die, are replaced and admitted, and come back with the disks that
+they had.
 
-One disk of the members is lost at a time, as P1 allows: the next machine dies when the others have all that is
-committed. A machine that was replaced may come back at any time, in the place of the one that replaced it.
+One disk of the members is lost at a time, as P1 allows: the next machine dies when the others have
+all that is committed. A machine that was replaced may come back at any time, in the place of the
+one that replaced it.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ class Machines:
         self.replaced: NodeId | None = None
         """Its machine was replaced last."""
         self.away: SimDisk | None = None
-        """The disk that is not in the member's place: the former one, or the new one while the former is back."""
+        """The disk that is not in the member's place: the former one, or the new one while the
+        former is back."""
         self.is_back = False
 
     def go_on(self) -> None:
@@ -63,11 +66,17 @@ class Machines:
         if leader is None:
             return False
         node, disk = world.node(leader), world.members[self.replaced].disk
-        return node.membership.of(self.replaced) == disk.membership.incarnation and node.is_known(node.membership.index)
+        return node.membership.of(self.replaced) == disk.membership.incarnation and node.is_known(
+            node.membership.index
+        )
 
     def _admit(self) -> None:
         world, leader = self.world, self.world.leader
-        if leader is not None and self.replaced is not None and world.admit(leader, self.replaced) is not None:
+        if (
+            leader is not None
+            and self.replaced is not None
+            and world.admit(leader, self.replaced) is not None
+        ):
             world.counts["admissions"] += 1
 
     def _replace(self) -> None:
@@ -77,7 +86,11 @@ class Machines:
         founded = all(disk.membership.founded for disk in others)
         if founded and all(disk.durable >= len(world.committed) for disk in others):
             self.drawn += 1
-            self.replaced, self.away, self.is_back = member, world.replace(member, self.drawn), False
+            self.replaced, self.away, self.is_back = (
+                member,
+                world.replace(member, self.drawn),
+                False,
+            )
             world.counts["machines replaced"] += 1
 
 

@@ -1,4 +1,5 @@
-"""A leader whose connection ends is given up soon, and a leader that lives is not disturbed by that."""
+"""A leader whose connection ends is given up soon, and a leader that lives is not disturbed by
+that."""
 
 from __future__ import annotations
 
@@ -49,13 +50,16 @@ def test_a_follower_whose_leader_is_gone_asks_for_votes_soon():
     node = orphan()
     assert 100 + STEP_MS // 2 <= node.deadline_ms() <= 100 + STEP_MS
     requests = sent(node.tick(node.deadline_ms()), VoteRequest)
-    assert [(r.term, r.pre_vote) for r in requests] == [(6, True)] * 2, "a pre-vote, which changes nothing"
+    assert [(r.term, r.pre_vote) for r in requests] == [(6, True)] * 2, (
+        "a pre-vote, which changes nothing"
+    )
     assert (node.role, node.term) == (Role.CANDIDATE, 5)
 
 
 @pytest.mark.parametrize("preferred", [(), (N2,), (N1, N2)])
 def test_followers_of_a_leader_that_is_gone_take_turns(preferred):
-    """The latest moment of one is before the earliest of the next, and preferred leaders come first."""
+    """The latest moment of one is before the earliest of the next, and preferred leaders come
+    first."""
     group = config(5, preferred_leaders=preferred)
     turns = {}
     for me in (m for m in group.members if m != N1):
@@ -82,7 +86,9 @@ def test_a_second_loss_in_the_same_silence_does_not_put_the_turn_off():
     assert node.deadline_ms() == turn_ms
 
 
-@pytest.mark.parametrize("sign", [beat(5, of=N1), push(PushType.COMPARE, 5, (0, 0), of=N1)], ids=["beat", "push"])
+@pytest.mark.parametrize(
+    "sign", [beat(5, of=N1), push(PushType.COMPARE, 5, (0, 0), of=N1)], ids=["beat", "push"]
+)
 def test_a_leader_heard_on_a_new_connection_has_its_whole_time_again(sign):
     node = orphan()
     node.step(sign, 140)
@@ -93,9 +99,13 @@ def test_a_leader_heard_on_a_new_connection_has_its_whole_time_again(sign):
 
 
 def test_a_leader_that_is_gone_does_not_keep_others_from_being_elected():
-    """Both voters saw its connection end: nobody has to wait until the old leader could have lost its patience."""
+    """Both voters saw its connection end: nobody has to wait until the old leader could have lost
+    its patience."""
     node = orphan()
-    assert only(node.step(vote(6, (0, 0), of=N2, pre=True), 101), VoteResponse).result is VoteResult.ACCEPT
+    assert (
+        only(node.step(vote(6, (0, 0), of=N2, pre=True), 101), VoteResponse).result
+        is VoteResult.ACCEPT
+    )
     node.step(vote(6, (0, 0), of=N2), 102)
     assert only(node.step(vote(6, (0, 0), of=N2), 103), VoteResponse).result is VoteResult.ACCEPT
 
@@ -107,7 +117,9 @@ def test_a_follower_that_still_has_its_leader_refuses_whoever_lost_it():
     for pre in (True, False):
         refused = only(node.step(vote(6, (0, 0), of=N2, pre=pre), 150), VoteResponse)
         assert refused.result is VoteResult.REJECT_ALREADY_HAS_LEADER
-    assert node.deadline_ms() >= 100 + config().election_ms, "the loss of another follower is nothing"
+    assert node.deadline_ms() >= 100 + config().election_ms, (
+        "the loss of another follower is nothing"
+    )
 
 
 def test_a_follower_without_its_leader_names_nobody():
@@ -124,7 +136,8 @@ def test_a_follower_without_its_leader_names_nobody():
 
 
 def test_whoever_lost_the_leader_and_was_refused_asks_once_more_soon_and_then_waits():
-    """The voter may be about to see the same; if not, the leader lives and this node only lost its connection."""
+    """The voter may be about to see the same; if not, the leader lives and this node only lost its
+    connection."""
     node = orphan()
     waits = []
     for _ in range(3):
@@ -149,7 +162,10 @@ def test_a_follower_with_a_full_disk_leaves_the_turn_to_others():
     follow(node, 5, N1, 100)
     node.peer_lost(N1, 100)
     assert node.deadline_ms() >= 100 + config().election_ms
-    assert only(node.step(vote(6, (0, 0), of=N2, pre=True), 101), VoteResponse).result is VoteResult.ACCEPT
+    assert (
+        only(node.step(vote(6, (0, 0), of=N2, pre=True), 101), VoteResponse).result
+        is VoteResult.ACCEPT
+    )
 
 
 def test_a_leader_and_a_candidate_wait_for_nobody_and_lose_nobody():
@@ -164,7 +180,8 @@ def test_a_leader_and_a_candidate_wait_for_nobody_and_lose_nobody():
 
 
 def test_a_leader_greets_a_peer_that_is_back_and_asks_again_what_it_has():
-    """The heartbeat comes before anybody there loses patience; the question does not wait for push_timeout_ms."""
+    """The heartbeat comes before anybody there loses patience; the question does not wait for
+    push_timeout_ms."""
     node = node_with(0)
     ready, now_ms = lead(node)
     node.persisted(ready.append[-1].position, now_ms)
@@ -265,7 +282,8 @@ def test_a_leader_that_a_minority_loses_again_and_again_is_not_disturbed(count):
 
 
 def test_a_leader_whose_connections_all_break_once_and_are_back_at_once_goes_on():
-    """The half step before the first turn is for that, and the greeting with which the leader comes back."""
+    """The half step before the first turn is for that, and the greeting with which the leader comes
+    back."""
     stayed = 0
     for seed in range(20):
         world = World(3, seed, chaos=Chaos(delay_ms=1))
@@ -274,10 +292,16 @@ def test_a_leader_whose_connections_all_break_once_and_are_back_at_once_goes_on(
         term = world.node(leader).term
         for member in world.config.members:
             if member != leader:
-                world.call(member, lambda node, world=world, leader=leader: node.peer_lost(leader, world.now_ms))
-                world.after(25, lambda world=world, leader=leader, member=member: world.call(
-                    leader, lambda node: node.peer_found(member, world.now_ms)
-                ))
+                world.call(
+                    member,
+                    lambda node, world=world, leader=leader: node.peer_lost(leader, world.now_ms),
+                )
+                world.after(
+                    25,
+                    lambda world=world, leader=leader, member=member: world.call(
+                        leader, lambda node: node.peer_found(member, world.now_ms)
+                    ),
+                )
         world.run(3000)
         stayed += world.leader == leader and world.node(leader).term == term
     assert stayed == 20

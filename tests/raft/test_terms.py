@@ -1,4 +1,5 @@
-"""How far a term may jump, and where terms end: no message can take away the terms that elections need."""
+"""How far a term may jump, and where terms end: no message can take away the terms that elections
+need."""
 
 from __future__ import annotations
 
@@ -22,7 +23,13 @@ from raft_bench import (
     vote,
 )
 
-from dledger.protocol.messages.peer import LeadershipTransferResponse, MemberRequest, PushType, VoteRequest, VoteResult
+from dledger.protocol.messages.peer import (
+    LeadershipTransferResponse,
+    MemberRequest,
+    PushType,
+    VoteRequest,
+    VoteResult,
+)
 from dledger.raft.raft_node import RaftNode
 from dledger.types import MAX_TERM, TERM_JUMP, Position, Role, Term
 
@@ -34,7 +41,8 @@ def state(node: RaftNode) -> tuple[object, ...]:
 
 
 def absurd_messages(term: int):
-    """One message of each kind that says ``term``, to a node that leads term 5 or follows its leader."""
+    """One message of each kind that says ``term``, to a node that leads term 5 or follows its
+    leader."""
     bench = node_with(5, term=5)
     yield vote(term, end=(5, 9))
     yield vote(term, end=(5, 9), pre=True)
@@ -47,9 +55,15 @@ def absurd_messages(term: int):
     yield pushed(bench, N1, PushType.APPEND, 0, term=term)
     yield take_over(N1, term, 0)
     yield LeadershipTransferResponse(
-        group="default", local_id=N1, remote_id=N0, term=Term(term), code=beat_answer(bench, N1, 1).code
+        group="default",
+        local_id=N1,
+        remote_id=N0,
+        term=Term(term),
+        code=beat_answer(bench, N1, 1).code,
     )
-    yield MemberRequest(group="default", local_id=N1, remote_id=N0, term=Term(term), incarnation=0, nonce=1)
+    yield MemberRequest(
+        group="default", local_id=N1, remote_id=N0, term=Term(term), incarnation=0, nonce=1
+    )
 
 
 @pytest.mark.parametrize("term", [5 + TERM_JUMP + 1, MAX_TERM, MAX_TERM + 1, WIRE_MAX])
@@ -99,12 +113,18 @@ def test_a_state_whose_log_begins_in_a_later_term_than_ones_own_is_not_taken_ove
     follow(node, 5)
     ready = node.step(push(PushType.INSTALL_SNAPSHOT, 5, previous=(6, 50), commit=50), 0)
     assert ready.install is None
-    assert node.install_mode(Position(Term(6), ready.install.first.index if ready.install else node.end_index)) is None
+    assert (
+        node.install_mode(
+            Position(Term(6), ready.install.first.index if ready.install else node.end_index)
+        )
+        is None
+    )
 
 
 @pytest.mark.parametrize("term", [MAX_TERM, WIRE_MAX])
 def test_a_node_whose_term_is_spent_asks_for_no_votes_and_says_so(term):
-    """A later term would have no room on the wire, so no election can be held: only `dledger reset-term` helps."""
+    """A later term would have no room on the wire, so no election can be held: only `dledger
+    reset-term` helps."""
     node = node_with(5, term=term)
     facts, requests = [], []
     for _ in range(50):

@@ -39,7 +39,9 @@ PAIR = [{"key": "a", "value": b"1"}]
     ],
     ids=str,
 )
-def test_values_of_any_binary_like_form_become_one_binary_column(values: Any, expected: list[bytes | None]) -> None:
+def test_values_of_any_binary_like_form_become_one_binary_column(
+    values: Any, expected: list[bytes | None]
+) -> None:
     column = binary_column("value", values)
     assert column.type == pa.binary()
     column.validate(full=True)
@@ -47,7 +49,9 @@ def test_values_of_any_binary_like_form_become_one_binary_column(values: Any, ex
 
 
 @pytest.mark.parametrize(
-    "values", ["text", ["text"], ["text", None], [1], 5, pa.array([1]), [memoryview(array("q", [1, 2]))]], ids=str
+    "values",
+    ["text", ["text"], ["text", None], [1], 5, pa.array([1]), [memoryview(array("q", [1, 2]))]],
+    ids=str,
 )
 def test_values_that_are_no_bytes_are_refused(values: Any) -> None:
     with pytest.raises(ConfigError, match="value"):
@@ -62,7 +66,10 @@ def test_values_that_are_no_bytes_are_refused(values: Any) -> None:
         ([[("a", b"1")], None], [PAIR, None]),
         ([[], [("a", None)]], [[], [{"key": "a", "value": None}]]),
         (pa.array([[("a", b"1")], None], pa.map_(pa.string(), pa.binary())), [PAIR, None]),
-        (pa.array([None, [("a", b"1")], []], pa.map_(pa.string(), pa.binary())).slice(1), [PAIR, []]),
+        (
+            pa.array([None, [("a", b"1")], []], pa.map_(pa.string(), pa.binary())).slice(1),
+            [PAIR, []],
+        ),
         (pa.array([PAIR, None], pa.large_list(HEADERS.value_type)), [PAIR, None]),
     ],
     ids=str,
@@ -71,7 +78,9 @@ def test_headers_are_pairs_for_all_or_for_each_or_arrow(headers: Any, expected: 
     column = make_records([b"x", b"y"], headers=headers).column("headers")
     column.validate(full=True)
     assert column.type == HEADERS
-    assert [pairs if pairs is None else [dict(pair) for pair in pairs] for pairs in column.to_pylist()] == expected
+    assert [
+        pairs if pairs is None else [dict(pair) for pair in pairs] for pairs in column.to_pylist()
+    ] == expected
 
 
 @pytest.mark.parametrize("headers", [[[("a",)]], [[(1, b"x")]], [5], pa.array([1, 2])], ids=str)
@@ -102,7 +111,9 @@ AT_US = 1_704_164_645_000_006
     ],
     ids=str,
 )
-def test_times_are_microseconds_or_datetimes_or_arrow(times: Any, expected: list[int | None]) -> None:
+def test_times_are_microseconds_or_datetimes_or_arrow(
+    times: Any, expected: list[int | None]
+) -> None:
     column = make_records([b"x", b"y"], timestamps=times).column("timestamp")
     column.validate(full=True)
     assert column.type == TIMESTAMP
@@ -115,14 +126,18 @@ def test_times_that_are_none_are_refused(times: Any) -> None:
         make_records([b"x", b"y"], timestamps=times)
 
 
-@pytest.mark.parametrize("extra", [{"keys": [b"k"]}, {"keys": b"k"}, {"headers": [None]}, {"timestamps": [1, 2, 3]}])
+@pytest.mark.parametrize(
+    "extra", [{"keys": [b"k"]}, {"keys": b"k"}, {"headers": [None]}, {"timestamps": [1, 2, 3]}]
+)
 def test_columns_of_different_lengths_are_refused(extra: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="2 values"):
         make_records([b"x", b"y"], **extra)
 
 
 def test_columns_come_in_the_records_order_and_types_whatever_they_were() -> None:
-    batch = pa.record_batch({"value": ["v"], "timestamp": pa.array([5], pa.timestamp("ms")), "key": ["k"]})
+    batch = pa.record_batch(
+        {"value": ["v"], "timestamp": pa.array([5], pa.timestamp("ms")), "key": ["k"]}
+    )
     records = as_records(batch)
     assert records.schema.names == ["timestamp", "key", "value"]
     assert records.schema.types == [TIMESTAMP, pa.binary(), pa.binary()]

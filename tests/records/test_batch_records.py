@@ -1,4 +1,5 @@
-"""Records to bodies and back: nothing lost, nothing that was not there, nothing that a slice leaves out."""
+"""Records to bodies and back: nothing lost, nothing that was not there, nothing that a slice leaves
+out."""
 
 from __future__ import annotations
 
@@ -29,16 +30,27 @@ NOW = 1_700_000_000_000_000
 BYTES = st.one_of(st.none(), st.binary(max_size=12))
 PAIRS = st.lists(st.tuples(st.text(max_size=5), BYTES), max_size=3)
 RECORDS = st.lists(
-    st.tuples(st.one_of(st.none(), st.integers(-(10**15), 10**15)), BYTES, BYTES, st.one_of(st.none(), PAIRS)),
+    st.tuples(
+        st.one_of(st.none(), st.integers(-(10**15), 10**15)),
+        BYTES,
+        BYTES,
+        st.one_of(st.none(), PAIRS),
+    ),
     min_size=1,
     max_size=30,
 )
 """(time, key, value, headers)"""
-U32, U64, I64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1), st.integers(-(2**63), 2**63 - 1)
+U32, U64, I64 = (
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 2**64 - 1),
+    st.integers(-(2**63), 2**63 - 1),
+)
 
 
 def encoded(batch: pa.RecordBatch, **settings: Any) -> bytes:
-    header, payload = encode_batch(batch, **{"topic_id": 1, "partition": 0, "now_us": NOW, **settings})
+    header, payload = encode_batch(
+        batch, **{"topic_id": 1, "partition": 0, "now_us": NOW, **settings}
+    )
     return header + payload.to_pybytes()
 
 
@@ -49,7 +61,10 @@ def as_batch(records: list[Any]) -> pa.RecordBatch:
             pa.array(times, TIMESTAMP),
             pa.array(keys, pa.binary()),
             pa.array(values, pa.binary()),
-            pa.array([h if h is None else [{"key": k, "value": v} for k, v in h] for h in headers], HEADERS),
+            pa.array(
+                [h if h is None else [{"key": k, "value": v} for k, v in h] for h in headers],
+                HEADERS,
+            ),
         ],
         schema=RECORD_SCHEMA,
     )
@@ -62,13 +77,28 @@ def rows(batch: pa.RecordBatch) -> list[Any]:
         for pairs in batch.column("headers").to_pylist()
     ]
     times = batch.column("timestamp").cast(pa.int64()).to_pylist()
-    return list(zip(times, batch.column("key").to_pylist(), batch.column("value").to_pylist(), headers, strict=True))
+    return list(
+        zip(
+            times,
+            batch.column("key").to_pylist(),
+            batch.column("value").to_pylist(),
+            headers,
+            strict=True,
+        )
+    )
 
 
 @settings(deadline=None)
-@given(records=RECORDS, cut=st.tuples(st.integers(0, 30), st.integers(1, 30)), codec=st.sampled_from(Codec))
-def test_records_come_back_as_they_went_in(records: list[Any], cut: tuple[int, int], codec: Codec) -> None:
-    """Any columns, any slice of them, any compression; records without a time get the time of writing."""
+@given(
+    records=RECORDS,
+    cut=st.tuples(st.integers(0, 30), st.integers(1, 30)),
+    codec=st.sampled_from(Codec),
+)
+def test_records_come_back_as_they_went_in(
+    records: list[Any], cut: tuple[int, int], codec: Codec
+) -> None:
+    """Any columns, any slice of them, any compression; records without a time get the time of
+    writing."""
     start = min(cut[0], len(records) - 1)
     records_cut = records[start : start + cut[1]]
     header, batch = decode_batch(encoded(as_batch(records).slice(start, cut[1]), codec=codec))
@@ -76,15 +106,29 @@ def test_records_come_back_as_they_went_in(records: list[Any], cut: tuple[int, i
     expected = [(NOW if time is None else time, *rest) for time, *rest in records_cut]
     assert rows(batch) == expected
     times = [time for time, *_ in expected]
-    assert (header.count, header.first_time_us, header.last_time_us) == (len(expected), min(times), max(times))
-    assert bool(header.flags & Flag.HAS_KEYS) == any(key is not None for _, key, _, _ in records_cut)
-    assert bool(header.flags & Flag.HAS_HEADERS) == any(headers is not None for *_, headers in records_cut)
+    assert (header.count, header.first_time_us, header.last_time_us) == (
+        len(expected),
+        min(times),
+        max(times),
+    )
+    assert bool(header.flags & Flag.HAS_KEYS) == any(
+        key is not None for _, key, _, _ in records_cut
+    )
+    assert bool(header.flags & Flag.HAS_HEADERS) == any(
+        headers is not None for *_, headers in records_cut
+    )
     assert bool(header.flags & Flag.HAS_TIMES) == (len(set(times)) > 1)
 
 
 def test_header_carries_what_the_catalog_needs() -> None:
     body = encoded(
-        make_records([b"x", None]), topic_id=7, partition=3, producer_id=1 << 60, epoch=4, sequence=9, staged=True
+        make_records([b"x", None]),
+        topic_id=7,
+        partition=3,
+        producer_id=1 << 60,
+        epoch=4,
+        sequence=9,
+        staged=True,
     )
     assert decode_header(body) == BodyHeader(
         BodyKind.DATA, 7, 3, 2, NOW, NOW, 1 << 60, 4, 9, Codec.NONE, Flag.STAGED, 0
@@ -93,10 +137,21 @@ def test_header_carries_what_the_catalog_needs() -> None:
 
 @given(
     st.builds(
-        BodyHeader, st.sampled_from(BodyKind), U32, U32, U32, I64, I64, U64, U32, U64, st.sampled_from(Codec),
-        st.sampled_from([Flag(flags) for flags in range(16)]), U32,
+        BodyHeader,
+        st.sampled_from(BodyKind),
+        U32,
+        U32,
+        U32,
+        I64,
+        I64,
+        U64,
+        U32,
+        U64,
+        st.sampled_from(Codec),
+        st.sampled_from([Flag(flags) for flags in range(16)]),
+        U32,
     )
-)  # fmt: skip
+)
 def test_any_header_comes_back_as_it_went_in(header: BodyHeader) -> None:
     assert decode_header(encode_header(header)) == header
 
@@ -114,9 +169,13 @@ def test_header_that_nobody_writes_is_refused(at: int, value: int) -> None:
 
 
 def test_slice_is_stored_without_what_it_leaves_out() -> None:
-    whole = make_records([b"v" * 1000] * 1000, keys=[b"k" * 100] * 1000, headers=[("h", b"x" * 100)])
+    whole = make_records(
+        [b"v" * 1000] * 1000, keys=[b"k" * 100] * 1000, headers=[("h", b"x" * 100)]
+    )
     assert len(encoded(whole.slice(500, 2))) < 2 * 1300 + 1100
-    assert rows(decode_batch(encoded(whole.slice(999, 1)))[1]) == [(NOW, b"k" * 100, b"v" * 1000, [("h", b"x" * 100)])]
+    assert rows(decode_batch(encoded(whole.slice(999, 1)))[1]) == [
+        (NOW, b"k" * 100, b"v" * 1000, [("h", b"x" * 100)])
+    ]
 
 
 def test_decoded_values_lie_in_the_body_itself() -> None:
@@ -148,9 +207,13 @@ def test_compressed_bytes_that_declare_too_much_are_refused_before_they_are_unpa
         decode_batch(body)
 
 
-def test_buffers_that_declare_too_much_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_buffers_that_declare_too_much_together_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Each of them is below the limit; a reader unpacks all."""
-    keyed = pa.record_batch({"key": pa.array([b"key" * 100] * 1000), "value": pa.array([b"abc" * 100] * 1000)})
+    keyed = pa.record_batch(
+        {"key": pa.array([b"key" * 100] * 1000), "value": pa.array([b"abc" * 100] * 1000)}
+    )
     payload = encoded(keyed, codec=Codec.ZSTD)[BODY_HEADER_SIZE:]
     check_sizes(payload, Codec.ZSTD)
     monkeypatch.setattr("dledger.records.body.unpacked_size.MAX_DECODED_BYTES", 500_000)
@@ -169,7 +232,9 @@ def test_compression_that_the_header_does_not_name_is_refused(codec: Codec) -> N
         decode_batch(body)
 
 
-def test_batch_too_large_to_be_unpacked_again_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_too_large_to_be_unpacked_again_is_not_packed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("dledger.records.body.records.MAX_DECODED_BYTES", 1000)
     batch = make_records([b"x" * 100] * 20)
     with pytest.raises(RecordTooLarge):
@@ -186,9 +251,10 @@ def test_count_that_is_not_the_payloads_is_refused() -> None:
 
 @settings(deadline=None, max_examples=300)
 @given(
-    codec=st.sampled_from(Codec), damage=st.lists(st.tuples(st.integers(0, 2500), st.integers(0, 255)), max_size=8),
+    codec=st.sampled_from(Codec),
+    damage=st.lists(st.tuples(st.integers(0, 2500), st.integers(0, 255)), max_size=8),
     cut=st.one_of(st.none(), st.integers(0, 2500)),
-)  # fmt: skip
+)
 def test_damaged_body_is_refused_or_read_but_never_ends_the_process(
     codec: Codec, damage: list[tuple[int, int]], cut: int | None
 ) -> None:
@@ -220,7 +286,9 @@ def test_garbage_behind_a_header_is_refused(garbage: bytes) -> None:
         decode_batch(garbage[:BODY_HEADER_SIZE])
 
 
-@pytest.mark.parametrize("header", [BodyHeader(BodyKind.COMMAND), BodyHeader(BodyKind.DATA, schema_version=1)])
+@pytest.mark.parametrize(
+    "header", [BodyHeader(BodyKind.COMMAND), BodyHeader(BodyKind.DATA, schema_version=1)]
+)
 def test_body_of_another_kind_is_no_batch(header: BodyHeader) -> None:
     with pytest.raises(ProtocolError):
         decode_batch(encode_header(header) + bytes(64))
@@ -231,8 +299,15 @@ def test_batch_without_records_is_refused() -> None:
         encoded(make_records([]))
 
 
-@given(base=st.integers(0, 2**62), count=st.integers(1, 50), start=st.integers(-5, 60), length=st.integers(-5, 60))
-def test_offsets_follow_from_the_base_and_the_range_cuts(base: int, count: int, start: int, length: int) -> None:
+@given(
+    base=st.integers(0, 2**62),
+    count=st.integers(1, 50),
+    start=st.integers(-5, 60),
+    length=st.integers(-5, 60),
+)
+def test_offsets_follow_from_the_base_and_the_range_cuts(
+    base: int, count: int, start: int, length: int
+) -> None:
     records = decode_batch(encoded(make_records([b"%d" % i for i in range(count)])))[1]
     read = with_offsets(records, base, base + start, base + start + length)
     expected = [i for i in range(count) if start <= i < start + length]

@@ -29,16 +29,26 @@ def body_size(batch: pa.RecordBatch, codec: Codec) -> int:
 
 @settings(deadline=None)
 @given(
-    sizes=SIZES, room=st.integers(800, 3000), codec=st.sampled_from(Codec), full=st.booleans(), start=st.integers(0, 9)
+    sizes=SIZES,
+    room=st.integers(800, 3000),
+    codec=st.sampled_from(Codec),
+    full=st.booleans(),
+    start=st.integers(0, 9),
 )
 def test_pieces_hold_all_records_in_order_and_fit(
     sizes: list[int], room: int, codec: Codec, full: bool, start: int
 ) -> None:
     count = len(sizes)
-    columns = {"keys": [b"k"] * count, "headers": [("h", b"x")], "timestamps": list(range(count))} if full else {}
+    columns = (
+        {"keys": [b"k"] * count, "headers": [("h", b"x")], "timestamps": list(range(count))}
+        if full
+        else {}
+    )
     whole = records(sizes, **columns).slice(min(start, count))
     pieces = split_batch(whole, OVERHEAD + room)
-    assert [v for piece in pieces for v in piece.column("value").to_pylist()] == whole.column("value").to_pylist()
+    assert [v for piece in pieces for v in piece.column("value").to_pylist()] == whole.column(
+        "value"
+    ).to_pylist()
     assert all(body_size(piece, codec) <= OVERHEAD + room for piece in pieces)
     sums = [piece.nbytes for piece in pieces]
     assert all(a + b > room - 20 for a, b in pairwise(sums)), "neighbours that fit into one are one"
@@ -65,7 +75,9 @@ def test_limit_without_room_for_any_record_is_refused() -> None:
     parts=st.lists(st.tuples(SIZES, st.sampled_from(["", "keys", "timestamps"])), max_size=8),
     room=st.integers(0, 9000),
 )
-def test_small_batches_are_put_together_in_order(parts: list[tuple[list[int], str]], room: int) -> None:
+def test_small_batches_are_put_together_in_order(
+    parts: list[tuple[list[int], str]], room: int
+) -> None:
     """Also when only some have keys or times."""
     batches = []
     for sizes, column in parts:
@@ -79,7 +91,11 @@ def test_small_batches_are_put_together_in_order(parts: list[tuple[list[int], st
         return [
             row
             for batch in some
-            for row in (batch.column(name).to_pylist() if name in batch.schema.names else [None] * batch.num_rows)
+            for row in (
+                batch.column(name).to_pylist()
+                if name in batch.schema.names
+                else [None] * batch.num_rows
+            )
         ]
 
     for name in ("value", "key", "timestamp"):
@@ -89,7 +105,8 @@ def test_small_batches_are_put_together_in_order(parts: list[tuple[list[int], st
 
 
 def test_each_body_is_filled_up_to_the_limit_and_not_over_it() -> None:
-    """Also the ones behind the first: what a body really needs beside its columns is less than is left for it."""
+    """Also the ones behind the first: what a body really needs beside its columns is less than is
+    left for it."""
     batch = records([3000])
     merged = coalesce([batch] * 7, OVERHEAD + 2 * batch.nbytes)
     assert [piece.num_rows for piece in merged] == [2, 2, 2, 1]

@@ -20,8 +20,15 @@ def array(element: Any, nulls: bool = True) -> dict[str, Any]:
 
 def test_columns_come_back_from_their_text_which_is_the_same_for_the_same_columns() -> None:
     inner = {"type": "struct", "fields": [field("x", "decimal(38,10)", False, comment="é")]}
-    pairs = {"type": "map", "keyType": "string", "valueType": array(inner), "valueContainsNull": False}
-    columns = build([field("id", "long", False), field("m", pairs), field("at", "timestamp")], "id", "at")
+    pairs = {
+        "type": "map",
+        "keyType": "string",
+        "valueType": array(inner),
+        "valueContainsNull": False,
+    }
+    columns = build(
+        [field("id", "long", False), field("m", pairs), field("at", "timestamp")], "id", "at"
+    )
     again = Columns.parse(columns.text)
     assert again == columns
     assert again.text == columns.text
@@ -36,33 +43,57 @@ def test_a_column_of_nothing_may_always_be_null(kind: Any) -> None:
     assert isinstance(kind, str) or one.type.nulls  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(("kind", "named"), [
-    ("interval year to month", "'c' is interval year to month.*CAST"),
-    ("interval", "'c' is interval,"),
-    ("variant", "'c' is variant"),
-    ("geometry(4326)", "'c' is geometry"),
-    ("decimal(39,0)", "'c' is decimal"),
-    ({"type": "udt", "class": "x"}, "'c' is a udt type"),
-    (array({"type": "struct", "fields": [field("deep", "interval month")]}), r"'c\[\]\.deep' is interval month"),
-    ({"type": "struct", "fields": [field("a", "long"), field("A", "long")]}, r"'c\.a' and 'c\.A' have one name"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [
+        ("interval year to month", "'c' is interval year to month.*CAST"),
+        ("interval", "'c' is interval,"),
+        ("variant", "'c' is variant"),
+        ("geometry(4326)", "'c' is geometry"),
+        ("decimal(39,0)", "'c' is decimal"),
+        ({"type": "udt", "class": "x"}, "'c' is a udt type"),
+        (
+            array({"type": "struct", "fields": [field("deep", "interval month")]}),
+            r"'c\[\]\.deep' is interval month",
+        ),
+        (
+            {"type": "struct", "fields": [field("a", "long"), field("A", "long")]},
+            r"'c\.a' and 'c\.A' have one name",
+        ),
+    ],
+)
 def test_what_cannot_be_carried_is_named_with_the_way_out(kind: Any, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         build([field("c", kind)])
 
 
-@pytest.mark.parametrize(("key", "time", "message"), [
-    ("nobody", "", "key column 'nobody' is none of the columns, a, d, t"),
-    ("d", "", "key column 'd' is double.*CAST"),
-    ("", "a", "time column 'a' is bigint.*CAST"),
-])  # fmt: skip
-def test_a_key_or_time_column_that_cannot_be_one_is_refused(key: str, time: str, message: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "time", "message"),
+    [
+        ("nobody", "", "key column 'nobody' is none of the columns, a, d, t"),
+        ("d", "", "key column 'd' is double.*CAST"),
+        ("", "a", "time column 'a' is bigint.*CAST"),
+    ],
+)
+def test_a_key_or_time_column_that_cannot_be_one_is_refused(
+    key: str, time: str, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         build([field("a", "long"), field("d", "double"), field("t", "timestamp")], key, time)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"fields": []}', '{"fields": [1]}', '{"fields": [{"name": "a"}]}',
-                                  '{"fields": [{"name": "a", "type": {}, "nullable": true}]}'])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"fields": []}',
+        '{"fields": [1]}',
+        '{"fields": [{"name": "a"}]}',
+        '{"fields": [{"name": "a", "type": {}, "nullable": true}]}',
+    ],
+)
 def test_text_that_is_no_schema_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         Columns.parse(text)

@@ -1,4 +1,5 @@
-"""Digests of rows: the same for the same rows in any order and any split, another one for any other rows."""
+"""Digests of rows: the same for the same rows in any order and any split, another one for any other
+rows."""
 
 from __future__ import annotations
 
@@ -38,8 +39,14 @@ TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "interval": (pa.duration("us"), [dt.timedelta(1), dt.timedelta(2), None]),
     "void": (pa.null(), [None]),
     "list": (pa.list_(pa.int32()), [[], [1], [1, 2], [2, 1], [None], [0], None]),
-    "list of lists": (pa.list_(pa.list_(pa.string())), [[], [[]], [[], []], [["a"], []], [[], ["a"]], None]),
-    "map": (pa.map_(pa.string(), pa.int32()), [[], [("a", 1)], [("a", 2)], [("b", 1)], [("a", 1), ("b", 2)], None]),
+    "list of lists": (
+        pa.list_(pa.list_(pa.string())),
+        [[], [[]], [[], []], [["a"], []], [[], ["a"]], None],
+    ),
+    "map": (
+        pa.map_(pa.string(), pa.int32()),
+        [[], [("a", 1)], [("a", 2)], [("b", 1)], [("a", 1), ("b", 2)], None],
+    ),
     "struct": (
         pa.struct([("a", pa.int32()), ("b", pa.int32())]),
         [{"a": 1, "b": 2}, {"a": 2, "b": 1}, {"a": None, "b": 1}, {"a": None, "b": None}, None],
@@ -76,7 +83,9 @@ def test_order_and_split_do_not_count(name: str) -> None:
     kind, values = TYPES[name]
     rows = frame(kind, values * 3)
     pieces = [rows.slice(at, 2) for at in range(0, rows.num_rows, 2)]
-    assert functools.reduce(operator.add, map(sum_rows, pieces)) == RowsSum(rows.num_rows, digest(rows))
+    assert functools.reduce(operator.add, map(sum_rows, pieces)) == RowsSum(
+        rows.num_rows, digest(rows)
+    )
     assert digest(frame(kind, values[::-1] * 3)) == digest(rows)
 
 
@@ -87,10 +96,15 @@ def test_a_row_more_or_less_counts_also_when_it_stands_there_already(name: str) 
 
 
 def test_what_lies_under_a_null_does_not_count() -> None:
-    for kind, values in ((pa.int32(), ([1, 2], [3, 2])), (pa.binary(), ([b"one", b"2"], [b"", b"2"]))):
+    for kind, values in (
+        (pa.int32(), ([1, 2], [3, 2])),
+        (pa.binary(), ([b"one", b"2"], [b"", b"2"])),
+    ):
         one, other = (pa.array(v, kind) for v in values)
         valid = pa.py_buffer(b"\x02")
-        nulls = [pa.Array.from_buffers(kind, 2, [valid, *array.buffers()[1:]]) for array in (one, other)]
+        nulls = [
+            pa.Array.from_buffers(kind, 2, [valid, *array.buffers()[1:]]) for array in (one, other)
+        ]
         assert [array.null_count for array in nulls] == [1, 1]
         assert len({digest(pa.RecordBatch.from_arrays([array], ["x"])) for array in nulls}) == 1
 
@@ -105,7 +119,9 @@ def test_names_count_and_the_order_of_columns_does_not() -> None:
 
 def test_columns_of_nulls_change_nothing() -> None:
     rows = frame(pa.int32(), [1, None], "a")
-    more = pa.RecordBatch.from_arrays([*rows.columns, pa.nulls(2, pa.string()), pa.nulls(2)], ["a", "b", "c"])
+    more = pa.RecordBatch.from_arrays(
+        [*rows.columns, pa.nulls(2, pa.string()), pa.nulls(2)], ["a", "b", "c"]
+    )
     assert digest(more) == digest(rows)
 
 
@@ -137,13 +153,16 @@ def _mix(value: int) -> int:
 
 
 def reference(value: bytes) -> int:
-    """The hash of one value's bytes, as the docstrings of the module say it, in plain arithmetic."""
+    """The hash of one value's bytes, as the docstrings of the module say it, in plain
+    arithmetic."""
     words = struct.unpack_from(f"<{len(value) // 8}Q", value)
     whole = len(words)
     sizes = [4096] * (whole // 4096) + [1 << bit for bit in range(11, -1, -1) if whole >> bit & 1]
     found, at = len(value), 0
     for size in sizes:
-        block = sum((word ^ word >> 32) * (_mix(i + 1) | 1) for i, word in enumerate(words[at : at + size]))
+        block = sum(
+            (word ^ word >> 32) * (_mix(i + 1) | 1) for i, word in enumerate(words[at : at + size])
+        )
         found = (found * BASE + block) & MASK
         at += size
     return (found * BASE + int.from_bytes(value[8 * at :], "little")) & MASK
@@ -168,12 +187,15 @@ LONG_VALUES = st.integers(0, 80_000).map(lambda size: bytes(at % 251 for at in r
 
 @given(st.lists(st.one_of(st.binary(max_size=200), LONG_VALUES), min_size=1, max_size=40))
 def test_hashes_of_bytes_are_those_of_plain_arithmetic(values: list[bytes]) -> None:
-    assert texts.hashes_of_bytes(pa.array(values, pa.binary())).tolist() == [reference(value) for value in values]
+    assert texts.hashes_of_bytes(pa.array(values, pa.binary())).tolist() == [
+        reference(value) for value in values
+    ]
 
 
 def test_digests_of_rows_are_those_of_plain_arithmetic() -> None:
     rows: list[dict[str, int | bytes | None]] = [
-        {"key": b"%d" % n if n % 3 else None, "value": b"v" * 100, "n": -n, "other": b"z" * n} for n in range(200)
+        {"key": b"%d" % n if n % 3 else None, "value": b"v" * 100, "n": -n, "other": b"z" * n}
+        for n in range(200)
     ]
     batch = pa.RecordBatch.from_pylist(rows)
     assert sum_rows(batch) == RowsSum(len(rows), reference_of_rows(rows))
@@ -184,25 +206,40 @@ def test_digests_of_rows_are_those_of_plain_arithmetic() -> None:
 def test_values_of_one_length_have_the_hashes_of_others(length: int) -> None:
     """They take another way."""
     values = [bytes((at * n + n) % 251 for at in range(length)) for n in range(50)]
-    alone, among_others = (texts.hashes_of_bytes(pa.array(some, pa.binary())) for some in (values, [*values, b"other"]))
+    alone, among_others = (
+        texts.hashes_of_bytes(pa.array(some, pa.binary())) for some in (values, [*values, b"other"])
+    )
     assert alone.tolist() == among_others.tolist()[:-1] == [reference(value) for value in values]
-    assert texts.hashes_of_bytes(pa.array(values, pa.binary()).slice(20, 9)).tolist() == alone.tolist()[20:29]
+    assert (
+        texts.hashes_of_bytes(pa.array(values, pa.binary()).slice(20, 9)).tolist()
+        == alone.tolist()[20:29]
+    )
 
 
 def test_two_changes_of_a_sign_are_seen() -> None:
-    """Of numbers that are packed into a value, or stand in two columns: a product alone would lose these bits."""
+    """Of numbers that are packed into a value, or stand in two columns: a product alone would lose
+    these bits."""
     packed = [struct.pack("<12d", *(sign * n for n in range(1, 13))) for sign in (1, -1)]
     packed += [struct.pack("<12d", *(n if n > 2 else -n for n in range(1, 13)))]
     assert len({digest(frame(pa.binary(), [value])) for value in packed}) == 3
-    rows = [pa.RecordBatch.from_pylist([{"x": x, "y": y}]) for x, y in ((1.0, 2.0), (-1.0, -2.0), (-1.0, 2.0))]
+    rows = [
+        pa.RecordBatch.from_pylist([{"x": x, "y": y}])
+        for x, y in ((1.0, 2.0), (-1.0, -2.0), (-1.0, 2.0))
+    ]
     assert len(set(map(digest, rows))) == 3
 
 
-@pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 15, 16, 63, 64, 65, 127, 128, 4095, 4096, 4097, 70_000])
+@pytest.mark.parametrize(
+    "length", [0, 1, 7, 8, 9, 15, 16, 63, 64, 65, 127, 128, 4095, 4096, 4097, 70_000]
+)
 def test_every_byte_of_a_value_counts(length: int) -> None:
     value = bytearray(length)
     seen = {digest(rows_of(bytes(value)))}
-    places = range(length) if length < 200 else (0, 63, 64, length // 2, length - 65, length - 64, length - 1)
+    places = (
+        range(length)
+        if length < 200
+        else (0, 63, 64, length // 2, length - 65, length - 64, length - 1)
+    )
     for place in places:
         for bit in (0, 7):
             value[place] ^= 1 << bit
@@ -212,7 +249,8 @@ def test_every_byte_of_a_value_counts(length: int) -> None:
 
 
 def test_the_digest_of_known_rows_never_changes() -> None:
-    """Digests are kept in groups: a release that finds another one would refuse every batch that is run again."""
+    """Digests are kept in groups: a release that finds another one would refuse every batch that is
+    run again."""
     rows = pa.RecordBatch.from_pydict(
         {
             "key": pa.array([b"k", None], pa.binary()),

@@ -1,4 +1,5 @@
-"""The compiled digest beside that of NumPy, and what it does with buffers that are not what is said of them."""
+"""The compiled digest beside that of NumPy, and what it does with buffers that are not what is said
+of them."""
 
 from __future__ import annotations
 
@@ -19,10 +20,30 @@ if mixing.native is None:
     pytest.skip("the extension could not be compiled here", allow_module_level=True)
 
 native: Any = mixing.native
-NUMBERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
-OTHERS = [pa.float32(), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("us"), pa.decimal128(20, 2)]
+NUMBERS = [
+    pa.int8(),
+    pa.int16(),
+    pa.int32(),
+    pa.int64(),
+    pa.uint8(),
+    pa.uint16(),
+    pa.uint32(),
+    pa.uint64(),
+]
+OTHERS = [
+    pa.float32(),
+    pa.float64(),
+    pa.bool_(),
+    pa.date32(),
+    pa.timestamp("us"),
+    pa.decimal128(20, 2),
+]
 TEXTS = [pa.string(), pa.binary(), pa.large_string(), pa.large_binary()]
-NESTED = [pa.list_(pa.string()), pa.map_(pa.string(), pa.int16()), pa.struct([("a", pa.int8()), ("b", pa.string())])]
+NESTED = [
+    pa.list_(pa.string()),
+    pa.map_(pa.string(), pa.int16()),
+    pa.struct([("a", pa.int8()), ("b", pa.string())]),
+]
 
 
 def value_of(kind: pa.DataType, chance: random.Random) -> Any:
@@ -34,7 +55,9 @@ def value_of(kind: pa.DataType, chance: random.Random) -> Any:
         high = low + 2**kind.bit_width - 1
         return chance.choice([low, high, chance.randint(low, high)])
     if kind in TEXTS:
-        text = "".join(map(chr, chance.choices(range(32, 127), k=chance.choice([0, 1, 7, 8, 9, 100, 300]))))
+        text = "".join(
+            map(chr, chance.choices(range(32, 127), k=chance.choice([0, 1, 7, 8, 9, 100, 300])))
+        )
         return text if "string" in str(kind) else text.encode()
     if pa.types.is_list(kind):
         return [value_of(kind.value_type, chance) for _ in range(chance.randrange(4))]
@@ -83,9 +106,17 @@ def test_the_extension_is_built_for_each_python_from_3_11_on() -> None:
         pytest.param([], 4, 0, 0, id="none"),
     ],
 )
-def test_offsets_that_lie_are_refused(bounds: list[int], width: int, first: int, words: int) -> None:
+def test_offsets_that_lie_are_refused(
+    bounds: list[int], width: int, first: int, words: int
+) -> None:
     with pytest.raises(ValueError, match="offset"):
-        native.hash_bytes(struct.pack(f"<{len(bounds)}i", *bounds), width, first, b"12345678", bytearray(8 * words))
+        native.hash_bytes(
+            struct.pack(f"<{len(bounds)}i", *bounds),
+            width,
+            first,
+            b"12345678",
+            bytearray(8 * words),
+        )
 
 
 def test_wide_offsets_that_lie_are_refused() -> None:
@@ -135,7 +166,13 @@ def test_words_at_odd_addresses_are_read_as_others() -> None:
     bounds, data = struct.pack("<4i", 0, 100, 100, 109), b"".join(values)
     found = [bytearray(24) for _ in range(8)]
     for shift, out in enumerate(found):
-        native.hash_bytes(memoryview(b"." * shift + bounds)[shift:], 4, 0, memoryview(b"." * shift + data)[shift:], out)
+        native.hash_bytes(
+            memoryview(b"." * shift + bounds)[shift:],
+            4,
+            0,
+            memoryview(b"." * shift + data)[shift:],
+            out,
+        )
     assert len(set(map(bytes, found))) == 1
 
 
@@ -148,10 +185,17 @@ def test_random_arguments_never_end_the_process() -> None:
         out = bytearray(chance.choice([0, 3, 8, 64]))
         try:
             if chance.random() < 0.5:
-                native.hash_bytes(texts[0], chance.choice([4, 8]), chance.choice(edges), texts[1], out)
+                native.hash_bytes(
+                    texts[0], chance.choice([4, 8]), chance.choice(edges), texts[1], out
+                )
             else:
-                kind, valid = chance.choice([1, -1, 2, -2, 4, -4, 8, -8]), chance.choice([None, texts[1]])
-                native.add_cells(out, texts[0], kind, chance.choice(edges), valid, chance.choice(edges), 1)
+                kind, valid = (
+                    chance.choice([1, -1, 2, -2, 4, -4, 8, -8]),
+                    chance.choice([None, texts[1]]),
+                )
+                native.add_cells(
+                    out, texts[0], kind, chance.choice(edges), valid, chance.choice(edges), 1
+                )
         except ValueError:
             refused += 1
     assert 0 < refused < 20_000

@@ -1,4 +1,5 @@
-"""Bodies of typed topics: there and back, their times and keys, and what keeps them apart from records."""
+"""Bodies of typed topics: there and back, their times and keys, and what keeps them apart from
+records."""
 
 from __future__ import annotations
 
@@ -11,10 +12,19 @@ from dledger.errors import CorruptEntry, ProtocolError
 from dledger.records.body.header import Codec
 from dledger.records.body.records import decode_batch, encode_batch, make_records
 from dledger.records.body.sizer import coalesce, split_batch
-from dledger.records.body.typed import arrow_schema, convert, decode_typed, key_bytes, record_times, stamped
+from dledger.records.body.typed import (
+    arrow_schema,
+    convert,
+    decode_typed,
+    key_bytes,
+    record_times,
+    stamped,
+)
 from dledger.records.columns.types import Array, Atom, Columns, Field, Map, Struct
 
-PLAIN = Columns((Field("id", Atom("integer")), Field("who", Struct((Field("name", Atom("string")),)))), key="id")
+PLAIN = Columns(
+    (Field("id", Atom("integer")), Field("who", Struct((Field("name", Atom("string")),)))), key="id"
+)
 TIMED = Columns((*PLAIN.fields, Field("at", Atom("timestamp"))), key="id", time="at")
 
 
@@ -57,7 +67,9 @@ def test_rows_of_a_slice_keep_their_own_arrays_and_maps_in_wider_columns() -> No
 
 
 def test_times_are_those_of_the_event_time_column_and_of_the_write_where_it_is_null() -> None:
-    header, columns, back = decode_typed(body(batch(TIMED, 1, at=[5, None, 9])), {1: TIMED}.__getitem__)
+    header, columns, back = decode_typed(
+        body(batch(TIMED, 1, at=[5, None, 9])), {1: TIMED}.__getitem__
+    )
     assert (header.first_time_us, header.last_time_us) == (5, 77)
     assert record_times(header, columns, back).cast(pa.int64()).to_pylist() == [5, 77, 9]
     header, columns, back = decode_typed(body(batch(PLAIN, 1)), {1: PLAIN}.__getitem__)
@@ -83,10 +95,18 @@ def test_a_body_of_other_columns_is_corrupt_and_not_misread() -> None:
 
 
 def test_batches_are_cut_and_put_together_within_their_version_only() -> None:
-    parts = [batch(PLAIN, 1), batch(PLAIN, 1), batch(PLAIN, 2), make_records([b"v"]), batch(TIMED, 3, at=[1, 2, 3])]
+    parts = [
+        batch(PLAIN, 1),
+        batch(PLAIN, 1),
+        batch(PLAIN, 2),
+        make_records([b"v"]),
+        batch(TIMED, 3, at=[1, 2, 3]),
+    ]
     together = list(coalesce(parts, 1 << 20))
     assert [part.num_rows for part in together] == [6, 3, 1, 3]
-    assert [part.schema.metadata for part in together] == [parts[i].schema.metadata for i in (0, 2, 3, 4)]
+    assert [part.schema.metadata for part in together] == [
+        parts[i].schema.metadata for i in (0, 2, 3, 4)
+    ]
     pieces = split_batch(batch(PLAIN, 1, 2000), 40_000)
     assert len(pieces) > 1
     assert pa.concat_batches(pieces).equals(batch(PLAIN, 1, 2000))

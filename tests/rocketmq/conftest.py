@@ -10,7 +10,13 @@ import pytest
 
 from dledger.protocol.messages.entry import HEADER
 from dledger.rocketmq.format.hosts import Host
-from dledger.rocketmq.format.message import Message, encode_blank, encode_dledger_blank, encode_message, message_size
+from dledger.rocketmq.format.message import (
+    Message,
+    encode_blank,
+    encode_dledger_blank,
+    encode_message,
+    message_size,
+)
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `parsers`: tests are no packages
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "rocketmq"
@@ -24,7 +30,8 @@ SIZES = {
     "indexfile.bin": 8440,
     "old_commitlog.bin": 65_536,
 }
-"""Bytes of the files as they were written; the copies here do without most of the zeros at their ends."""
+"""Bytes of the files as they were written; the copies here do without most of the zeros at their
+ends."""
 
 
 def golden_file(name: str) -> bytes:
@@ -38,8 +45,11 @@ def golden() -> Callable[[str], bytes]:
     return golden_file
 
 
-def make_log(messages: Iterable[Message], start: int = 0, size: int = 0, *, entries: bool = False) -> bytes:
-    """A commit log file that begins at ``start`` with these messages, closed by a blank where ``size`` asks for it."""
+def make_log(
+    messages: Iterable[Message], start: int = 0, size: int = 0, *, entries: bool = False
+) -> bytes:
+    """A commit log file that begins at ``start`` with these messages, closed by a blank where
+    ``size`` asks for it."""
     log = b""
     for index, message in enumerate(messages):
         pos = start + len(log)
@@ -60,13 +70,30 @@ def log() -> Callable[..., bytes]:
 
 @pytest.fixture(scope="session")
 def some() -> list[Message]:
-    """Five messages: both versions, IPv4 and IPv6, with and without a body, properties and a tag."""
+    """Five messages: both versions, IPv4 and IPv6, with and without a body, properties and a
+    tag."""
     v4, v6 = Host.of("10.1.2.3", 10911), Host.of("fd00::7", 40001)
     return [
-        Message("TopicA", b"hello world", "KEYS\x01k1 k2\x02UNIQ_KEY\x01C0A8\x02TAGS\x01tagA", queue_id=3,
-                queue_offset=7, born_timestamp=1_790_000_000_000, store_timestamp=1_790_000_000_001, store_host=v4),
+        Message(
+            "TopicA",
+            b"hello world",
+            "KEYS\x01k1 k2\x02UNIQ_KEY\x01C0A8\x02TAGS\x01tagA",
+            queue_id=3,
+            queue_offset=7,
+            born_timestamp=1_790_000_000_000,
+            store_timestamp=1_790_000_000_001,
+            store_host=v4,
+        ),
         Message("TopicB", b"", "", born_host=v6, store_host=v4),
-        Message("t" * 300, b"x" * 200, "TAGS\x01b\x02", version=2, born_host=v6, store_host=v6, flag=-5),
+        Message(
+            "t" * 300, b"x" * 200, "TAGS\x01b\x02", version=2, born_host=v6, store_host=v6, flag=-5
+        ),
         Message("größe", bytes(range(256)), "a\x01ü", reconsume_times=2, sys_flag=4, store_host=v4),
-        Message("TopicA", b"\0" * 40, "TAGS\x01polygenelubricants", prepared_transaction_offset=99, store_host=v4),
-    ]  # fmt: skip
+        Message(
+            "TopicA",
+            b"\0" * 40,
+            "TAGS\x01polygenelubricants",
+            prepared_transaction_offset=99,
+            store_host=v4,
+        ),
+    ]

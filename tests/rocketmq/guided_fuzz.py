@@ -1,7 +1,8 @@
-"""python tests/rocketmq/guided_fuzz.py INPUTS: the same parsers, with inputs that atheris makes to reach new branches.
+"""python tests/rocketmq/guided_fuzz.py INPUTS: the same parsers, with inputs that atheris makes to
+reach new branches.
 
-Each parser has a process of its own, because libFuzzer ends it; exit code 1 and the input's file name where one fails.
-``make fuzz`` installs atheris where there is a wheel of it.
+Each parser has a process of its own, because libFuzzer ends it; exit code 1 and the input's file
+name where one fails. ``make fuzz`` installs atheris where there is a wheel of it.
 """
 
 from __future__ import annotations
@@ -43,7 +44,13 @@ def all_parsers(inputs: int) -> int:
         for number, seed in enumerate(parsers.SEEDS):
             (corpus / str(number)).write_bytes(seed)
         for parser in parsers.PARSERS:
-            options = [f"-runs={each}", f"-max_len={MAX_BYTES}", f"-timeout={SLOW_S}", "-seed=1", str(corpus)]
+            options = [
+                f"-runs={each}",
+                f"-max_len={MAX_BYTES}",
+                f"-timeout={SLOW_S}",
+                "-seed=1",
+                str(corpus),
+            ]
             command = [sys.executable, __file__, parser.__name__, *options]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             words = done.stderr.splitlines()

@@ -1,5 +1,5 @@
-"""The parsers of RocketMQ's files, each with what must hold whatever the bytes are: an answer or a ``FormatError``, and
-what was read is written again as it was."""
+"""The parsers of RocketMQ's files, each with what must hold whatever the bytes are: an answer or a
+``FormatError``, and what was read is written again as it was."""
 
 from __future__ import annotations
 
@@ -21,7 +21,13 @@ from dledger.rocketmq.format.consume_queue_unit import (
 )
 from dledger.rocketmq.format.hosts import Host, OffsetId, UniqueId
 from dledger.rocketmq.format.index_file import IndexFile
-from dledger.rocketmq.format.message import Message, decode_message, encode_blank, encode_dledger_blank, encode_message
+from dledger.rocketmq.format.message import (
+    Message,
+    decode_message,
+    encode_blank,
+    encode_dledger_blank,
+    encode_message,
+)
 from dledger.rocketmq.format.producer_batch import BatchItem, decode_batch, encode_batch
 from dledger.rocketmq.format.properties import format_properties, parse_properties
 from dledger.rocketmq.format.scan import PieceKind, Scanner, scan
@@ -29,7 +35,11 @@ from dledger.rocketmq.format.scan import PieceKind, Scanner, scan
 START = 1 << 20
 SEEDS = [
     encode_message(Message("T", b"body", "TAGS\x01a", physical_offset=START)),
-    encode_message(Message("T" * 200, b"", version=2, physical_offset=START + 48, store_host=Host(b"\1" * 16, 1))),
+    encode_message(
+        Message(
+            "T" * 200, b"", version=2, physical_offset=START + 48, store_host=Host(b"\1" * 16, 1)
+        )
+    ),
     struct.pack(">iiqqqiIIi", 1, 48 + 92, 0, 1, START, 0, 0, 0, 92)
     + encode_message(Message("T", physical_offset=START + 48)),
     encode_batch([BatchItem(b"one", "a\x01b"), BatchItem(b"")]),
@@ -56,9 +66,16 @@ def fuzz_scan(data: bytes) -> None:
     for piece in pieces:
         if piece.kind in (PieceKind.MESSAGE, PieceKind.ENTRY):
             place = piece.message_offset
-            assert encode_message(decode_message(data, place - START)) == data[place - START : piece.end - START]
+            assert (
+                encode_message(decode_message(data, place - START))
+                == data[place - START : piece.end - START]
+            )
     found = Scanner(data, START).next_sound(START)
-    sound = [p for p in scan(data, START) if p.kind not in (PieceKind.DAMAGE, PieceKind.UNUSED, PieceKind.NOOP)]
+    sound = [
+        p
+        for p in scan(data, START)
+        if p.kind not in (PieceKind.DAMAGE, PieceKind.UNUSED, PieceKind.NOOP)
+    ]
     assert found == (sound[0] if sound else None)
 
 
@@ -66,17 +83,26 @@ def fuzz_columns(data: bytes) -> None:
     expected = list(scan(data, START))
     batches = list(column_batches(data, START))
     places = [n for b in batches if b.rows for n in b.rows.column("physical_offset").to_pylist()]
-    assert places == [p.message_offset for p in expected if p.kind in (PieceKind.MESSAGE, PieceKind.ENTRY)]
+    assert places == [
+        p.message_offset for p in expected if p.kind in (PieceKind.MESSAGE, PieceKind.ENTRY)
+    ]
 
 
 def fuzz_windows(data: bytes) -> None:
     """The same through small windows, in two ranges, as a file behind which the log goes on."""
     end, middle = START + len(data), START + len(data) // 2
     span = LogSpan(START, end, end, end)
-    for entries, whole in ((False, column_batches(data, START)), (True, entry_batches(data, START))):
+    for entries, whole in (
+        (False, column_batches(data, START)),
+        (True, entry_batches(data, START)),
+    ):
         column = "position" if entries else "physical_offset"
         reader = FileReader(
-            lambda at, n: data[at - START : at - START + n], span, entries=entries, columns=(column,), window=64
+            lambda at, n: data[at - START : at - START + n],
+            span,
+            entries=entries,
+            columns=(column,),
+            window=64,
         )
         found = [*reader.batches(START, middle), *reader.batches(middle, end)] if data else []
         places = [n for b in found if b.rows for n in b.rows.column(0).to_pylist()]
@@ -130,5 +156,7 @@ def fuzz_compression(data: bytes) -> None:
     assert len(unpack(body, kind, limit=1000)) <= max(1000, len(body))
 
 
-PARSERS = (fuzz_message, fuzz_scan, fuzz_columns, fuzz_windows, fuzz_batch, fuzz_queue, fuzz_index, fuzz_checkpoint,
-           fuzz_config, fuzz_properties, fuzz_ids, fuzz_compression)  # fmt: skip
+PARSERS = (
+    fuzz_message, fuzz_scan, fuzz_columns, fuzz_windows, fuzz_batch, fuzz_queue, fuzz_index,
+    fuzz_checkpoint, fuzz_config, fuzz_properties, fuzz_ids, fuzz_compression,
+)  # fmt: skip

@@ -1,4 +1,5 @@
-"""The append hook's quick way through messages of the common shape comes to the same as the codec does."""
+"""The append hook's quick way through messages of the common shape comes to the same as the codec
+does."""
 
 from __future__ import annotations
 
@@ -11,21 +12,40 @@ from hypothesis import strategies as st
 from dledger.errors import FormatError
 from dledger.rocketmq.format.append_hook import TOPIC, check_messages, read_stored, write_place
 from dledger.rocketmq.format.hosts import Host
-from dledger.rocketmq.format.message import Message, check_contents, decode_message, encode_message, lay_out
+from dledger.rocketmq.format.message import (
+    Message,
+    check_contents,
+    decode_message,
+    encode_message,
+    lay_out,
+)
 from dledger.rocketmq.format.properties import java_hash
 
 FOUR, SIX = Host.of("1.2.3.4", 5), Host.of("fd00::1", 6)
 SHAPES: list[dict[str, Any]] = [
-    {}, {"body": b""}, {"properties": ""}, {"topic": "t" * 127}, {"topic": "t" * 200, "version": 2}, {"version": 2},
-    {"born_host": SIX}, {"store_host": SIX}, {"born_host": SIX, "store_host": SIX, "version": 2}, {"sys_flag": 4},
-    {"sys_flag": 12}, {"sys_flag": 8}, {"queue_id": 7, "queue_offset": 9}, {"body": "é".encode() * 50},
-]  # fmt: skip
+    {},
+    {"body": b""},
+    {"properties": ""},
+    {"topic": "t" * 127},
+    {"topic": "t" * 200, "version": 2},
+    {"version": 2},
+    {"born_host": SIX},
+    {"store_host": SIX},
+    {"born_host": SIX, "store_host": SIX, "version": 2},
+    {"sys_flag": 4},
+    {"sys_flag": 12},
+    {"sys_flag": 8},
+    {"queue_id": 7, "queue_offset": 9},
+    {"body": "é".encode() * 50},
+]
 PLACE = 1000
 
 
 def message(**fields: Any) -> Message:
-    plain = {"topic": "orders", "body": b"hello", "properties": "KEYS\x01k", "physical_offset": PLACE,
-             "store_timestamp": 77, "born_host": FOUR, "store_host": FOUR}  # fmt: skip
+    plain = {
+        "topic": "orders", "body": b"hello", "properties": "KEYS\x01k", "physical_offset": PLACE,
+        "store_timestamp": 77, "born_host": FOUR, "store_host": FOUR,
+    }  # fmt: skip
     return Message(**{**plain, **fields})
 
 
@@ -44,8 +64,11 @@ def by_the_codec(data: bytes) -> tuple[Any, ...] | None:
 
 
 @settings(max_examples=1500, deadline=None)
-@given(st.sampled_from(SHAPES), st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=2),
-       st.integers(-3, 3))  # fmt: skip
+@given(
+    st.sampled_from(SHAPES),
+    st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=2),
+    st.integers(-3, 3),
+)
 def test_both_ways_agree_on_sound_and_on_damaged_messages(
     shape: dict[str, Any], changes: list[tuple[int, int]], more: int
 ) -> None:
@@ -55,11 +78,17 @@ def test_both_ways_agree_on_sound_and_on_damaged_messages(
     data = bytes(data[:more]) if more < 0 else bytes(data) + bytes(more)
     stored = read_stored(data, PLACE)
     expected = by_the_codec(data)
-    if expected is None and stored is not None:  # the codec also decodes properties, which no place depends on
+    # the codec also decodes properties, which no place depends on
+    if expected is None and stored is not None:
         with pytest.raises(FormatError, match="UTF-8"):
             decode_message(data, check=False)
     else:
-        known = stored and (stored.topic, stored.queue_id, stored.queue_offset, stored.store_timestamp)
+        known = stored and (
+            stored.topic,
+            stored.queue_id,
+            stored.queue_offset,
+            stored.store_timestamp,
+        )
         assert known == expected
     try:
         layout = lay_out(data, 0, len(data))
@@ -73,7 +102,12 @@ def test_both_ways_agree_on_sound_and_on_damaged_messages(
             check_messages(data, 10)
     else:
         (one,) = check_messages(data, 10)
-        assert (one.at, one.size, one.topic, one.queue_id) == (0, len(data), found.topic, found.queue_id)
+        assert (one.at, one.size, one.topic, one.queue_id) == (
+            0,
+            len(data),
+            found.topic,
+            found.queue_id,
+        )
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -87,8 +121,10 @@ def test_places_are_written_where_the_codec_reads_them(shape: dict[str, Any]) ->
     mapped = shape.get("store_host") is SIX
     assert found.store_host == Host.of("::ffff:9.8.7.6" if mapped else "9.8.7.6", 5)
     assert (found.topic, found.body, found.born_host) == (
-        decode_message(second).topic, decode_message(second).body, shape.get("born_host", FOUR),
-    )  # fmt: skip
+        decode_message(second).topic,
+        decode_message(second).body,
+        shape.get("born_host", FOUR),
+    )
     assert decode_message(view) == decode_message(first)
 
 

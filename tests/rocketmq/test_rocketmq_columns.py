@@ -22,18 +22,35 @@ from dledger.rocketmq.format.scan import PieceKind, ScannedPiece, Scanner, scan
 Log = Callable[..., bytes]
 START = 4096
 TEXT = st.text("ab\x01\x02ü", max_size=12)
-HOSTS = st.builds(Host, st.binary(min_size=4, max_size=4) | st.binary(min_size=16, max_size=16), st.integers(0, 65535))
+HOSTS = st.builds(
+    Host,
+    st.binary(min_size=4, max_size=4) | st.binary(min_size=16, max_size=16),
+    st.integers(0, 65535),
+)
 LONG = st.integers(-(1 << 63), (1 << 63) - 1)
 INT = st.integers(-(1 << 31), (1 << 31) - 1)
 MESSAGES = st.builds(
-    Message, topic=st.text("Tü%", max_size=5), body=st.binary(max_size=30), properties=TEXT, queue_id=INT,
-    queue_offset=LONG, flag=INT, sys_flag=INT.map(lambda n: n & ~1), born_timestamp=LONG,
-    born_host=HOSTS, store_timestamp=st.integers(0, 1 << 42), store_host=HOSTS, reconsume_times=INT,
-    prepared_transaction_offset=LONG, version=st.sampled_from([1, 2]),
-)  # fmt: skip
+    Message,
+    topic=st.text("Tü%", max_size=5),
+    body=st.binary(max_size=30),
+    properties=TEXT,
+    queue_id=INT,
+    queue_offset=LONG,
+    flag=INT,
+    sys_flag=INT.map(lambda n: n & ~1),
+    born_timestamp=LONG,
+    born_host=HOSTS,
+    store_timestamp=st.integers(0, 1 << 42),
+    store_host=HOSTS,
+    reconsume_times=INT,
+    prepared_transaction_offset=LONG,
+    version=st.sampled_from([1, 2]),
+)
 
 
-def rows_and_damage(data: bytes, start: int, **how: Any) -> tuple[list[dict[str, Any]], list[ScannedPiece]]:
+def rows_and_damage(
+    data: bytes, start: int, **how: Any
+) -> tuple[list[dict[str, Any]], list[ScannedPiece]]:
     rows: list[dict[str, Any]] = []
     damage: list[ScannedPiece] = []
     for batch in column_batches(data, start, **how):
@@ -47,27 +64,42 @@ def expected_row(data: bytes, start: int, piece: ScannedPiece) -> dict[str, Any]
     m = decode_message(data, piece.message_offset - start)
     properties = m.property_map()
     return {
-        "topic": m.topic, "queue_id": m.queue_id, "queue_offset": m.queue_offset,
-        "physical_offset": m.physical_offset, "message_id": str(m.offset_id), "unique_key": properties.get("UNIQ_KEY"),
-        "keys": properties.get("KEYS"), "tags": properties.get("TAGS"), "body": m.body,
-        "properties": sorted(properties.items()), "born_host": str(m.born_host), "store_host": str(m.store_host),
-        "flag": m.flag, "sys_flag": m.sys_flag, "transaction": m.transaction.name.lower(),
-        "reconsume_times": m.reconsume_times, "prepared_transaction_offset": m.prepared_transaction_offset,
-        "body_crc": m.body_crc, "stored_size": piece.end - piece.message_offset,
-    }  # fmt: skip
+        "topic": m.topic,
+        "queue_id": m.queue_id,
+        "queue_offset": m.queue_offset,
+        "physical_offset": m.physical_offset,
+        "message_id": str(m.offset_id),
+        "unique_key": properties.get("UNIQ_KEY"),
+        "keys": properties.get("KEYS"),
+        "tags": properties.get("TAGS"),
+        "body": m.body,
+        "properties": sorted(properties.items()),
+        "born_host": str(m.born_host),
+        "store_host": str(m.store_host),
+        "flag": m.flag,
+        "sys_flag": m.sys_flag,
+        "transaction": m.transaction.name.lower(),
+        "reconsume_times": m.reconsume_times,
+        "prepared_transaction_offset": m.prepared_transaction_offset,
+        "body_crc": m.body_crc,
+        "stored_size": piece.end - piece.message_offset,
+    }
 
 
 def assert_same(data: bytes, start: int, **how: Any) -> None:
     pieces = list(scan(data, start))
     rows, damage = rows_and_damage(data, start, **how)
     packed = {p.start for p in damage if "unpack" in p.reason or "compression" in p.reason}
-    assert [p for p in damage if p.start not in packed] == [p for p in pieces if p.kind is PieceKind.DAMAGE]
+    assert [p for p in damage if p.start not in packed] == [
+        p for p in pieces if p.kind is PieceKind.DAMAGE
+    ]
     messages = [p for p in pieces if p.kind in (PieceKind.MESSAGE, PieceKind.ENTRY)]
     assert len(rows) == len(messages)
     for row, piece in zip(rows, messages, strict=True):
         row["properties"] = sorted(row["properties"])
         expected = expected_row(data, start, piece)
-        if expected["sys_flag"] & 1:  # it says that its body is compressed, which the scan does not look at
+        # it says that its body is compressed, which the scan does not look at
+        if expected["sys_flag"] & 1:
             assert (row["body"] is None) == (piece.message_offset in packed)
             expected["body"] = row["body"]
         assert {name: row[name] for name in expected} == expected
@@ -83,7 +115,9 @@ def test_columns_of_a_sound_file_are_its_messages(
 
 
 @pytest.mark.parametrize("entries", [False, True])
-def test_columns_with_any_byte_changed_have_what_the_scan_has(log: Log, some: list[Message], entries: bool) -> None:
+def test_columns_with_any_byte_changed_have_what_the_scan_has(
+    log: Log, some: list[Message], entries: bool
+) -> None:
     whole = log(some, START, 2048, entries=entries)
     for at in range(0, len(whole.rstrip(b"\0")), 3):
         data = bytearray(whole)
@@ -119,11 +153,16 @@ def test_property_columns_with_very_many_names_keep_the_later_of_two() -> None:
     texts = ["\x02".join(f"n{i}\x01{i}" for i in range(100)) + "\x02n7\x01later"] * 2
     maps = PropertyColumns(pa.array(texts)).map().to_pylist()
     assert [(len(m), dict(m)["n7"]) for m in maps] == [(100, "later")] * 2
-    assert PropertyColumns(pa.array(["a\x011\x02a\x012", "a\x013"])).map().to_pylist() == [[("a", "2")], [("a", "3")]]
+    assert PropertyColumns(pa.array(["a\x011\x02a\x012", "a\x013"])).map().to_pylist() == [
+        [("a", "2")],
+        [("a", "3")],
+    ]
 
 
 @pytest.mark.parametrize("kind", [k for k in Compression if k is not Compression.NONE])
-def test_body_column_unpacks_what_was_compressed(log: Log, some: list[Message], kind: Compression) -> None:
+def test_body_column_unpacks_what_was_compressed(
+    log: Log, some: list[Message], kind: Compression
+) -> None:
     text = b"again and again " * 500
     packed = replace(some[0], body=compress(text, kind), sys_flag=compression_flags(kind))
     rows, damage = rows_and_damage(log([some[1], packed, some[0]]), 0, columns=["body"])
@@ -140,15 +179,20 @@ def test_body_that_does_not_unpack_is_null_and_reported(log: Log, some: list[Mes
 
 
 @pytest.mark.parametrize("entries", [False, True])
-def test_parts_of_a_file_together_have_each_message_once(log: Log, some: list[Message], entries: bool) -> None:
-    """Cut anywhere; each part looks for its first message by itself and stops where the next part begins."""
+def test_parts_of_a_file_together_have_each_message_once(
+    log: Log, some: list[Message], entries: bool
+) -> None:
+    """Cut anywhere; each part looks for its first message by itself and stops where the next part
+    begins."""
     data = log(some, START, 2048, entries=entries)
     whole, _ = rows_and_damage(data, START, columns=["physical_offset"])
     for cut in range(START + 1, START + len(data.rstrip(b"\0"))):
         parts, _ = rows_and_damage(data, START, columns=["physical_offset"], stop=cut)
         first = Scanner(data, START).next_sound(cut)
         if first is not None:
-            behind, _ = rows_and_damage(data[first.start - START :], first.start, columns=["physical_offset"])
+            behind, _ = rows_and_damage(
+                data[first.start - START :], first.start, columns=["physical_offset"]
+            )
             parts += behind
         assert parts == whole, cut
 
@@ -159,8 +203,11 @@ def test_columns_that_do_not_exist_are_refused_by_name() -> None:
 
 
 def test_time_outside_the_calendar_is_null(log: Log, some: list[Message]) -> None:
-    rows, _ = rows_and_damage(log([replace(some[0], born_timestamp=t) for t in (1 << 62, 253_402_300_800_000)]), 0,
-                              columns=["born_timestamp"])  # fmt: skip
+    rows, _ = rows_and_damage(
+        log([replace(some[0], born_timestamp=t) for t in (1 << 62, 253_402_300_800_000)]),
+        0,
+        columns=["born_timestamp"],
+    )
     assert rows == [{"born_timestamp": None}] * 2
 
 

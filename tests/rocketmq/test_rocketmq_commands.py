@@ -21,7 +21,9 @@ def log(*bodies: bytes | str) -> bytes:
     data, end = b"", LogEnd()
     for body in bodies:
         if isinstance(body, str):
-            body = encode_message(Message("orders", body.encode(), physical_offset=end.end_pos + HEADER_SIZE))
+            body = encode_message(
+                Message("orders", body.encode(), physical_offset=end.end_pos + HEADER_SIZE)
+            )
         entry = stamp(end, Term(1), MAGIC_NORMAL if body else MAGIC_NOOP, body, SEGMENT)
         data, end = data + entry.header + bytes(entry.body), LogEnd.after(entry)
     return data
@@ -41,10 +43,14 @@ def test_a_groups_own_commands_are_passed_between_messages() -> None:
     ]
     batches = list(column_batches(data, file_end=SEGMENT, columns=["body"]))
     assert not any(batch.damage for batch in batches)
-    assert [body for batch in batches if batch.rows for body in batch.rows.column(0).to_pylist()] == [b"one", b"two"]
+    assert [
+        body for batch in batches if batch.rows for body in batch.rows.column(0).to_pylist()
+    ] == [b"one", b"two"]
 
 
-@pytest.mark.parametrize("body", [DATA, COMMAND[:60], b"DX" + COMMAND[2:]], ids=["batch", "short", "other"])
+@pytest.mark.parametrize(
+    "body", [DATA, COMMAND[:60], b"DX" + COMMAND[2:]], ids=["batch", "short", "other"]
+)
 def test_what_else_is_no_message_is_damage(body: bytes) -> None:
     kinds = [piece.kind for piece in scan(log("one", body, "two"), file_end=SEGMENT)]
     assert kinds == [PieceKind.ENTRY, PieceKind.DAMAGE, PieceKind.ENTRY]

@@ -1,7 +1,8 @@
-"""Whatever the bytes are: an answer or a ``FormatError``, soon, and what was read is written again as it was.
+"""Whatever the bytes are: an answer or a ``FormatError``, soon, and what was read is written again
+as it was.
 
-``make fuzz`` runs these with many more inputs (``DLEDGER_FUZZ`` of them over all parsers together), and
-``guided_fuzz.py`` with as many that follow the parsers' branches.
+``make fuzz`` runs these with many more inputs (``DLEDGER_FUZZ`` of them over all parsers together),
+and ``guided_fuzz.py`` with as many that follow the parsers' branches.
 """
 
 from __future__ import annotations
@@ -21,8 +22,12 @@ from dledger.errors import FormatError
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
     """Sound pieces put together, then cut and changed at some places; or anything at all."""
-    data = bytearray(b"".join(draw(st.lists(st.sampled_from(SEEDS) | st.binary(max_size=40), max_size=4))))
-    for at, value in draw(st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), max_size=4)):
+    data = bytearray(
+        b"".join(draw(st.lists(st.sampled_from(SEEDS) | st.binary(max_size=40), max_size=4)))
+    )
+    for at, value in draw(
+        st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), max_size=4)
+    ):
         if data:
             data[at % len(data)] = value
     return bytes(data[draw(st.integers(0, 8)) :])

@@ -1,5 +1,5 @@
-"""Files that a RocketMQ 4.9.8 broker and DLedger 0.3.1.2 wrote: each part is what they put there, and writing it again
-gives the same bytes."""
+"""Files that a RocketMQ 4.9.8 broker and DLedger 0.3.1.2 wrote: each part is what they put there,
+and writing it again gives the same bytes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,18 @@ from dledger.rocketmq.format.properties import keys_of, tags_code
 from dledger.rocketmq.format.scan import PieceKind, scan
 
 Golden = Callable[[str], bytes]
-LOGS = [("dledger_data.bin", 0, 5), ("old_commitlog.bin", 0, 6), ("dledger_data_after_migration.bin", 65_536, 1)]
-CONFIGS = ["topics.json", "consumerOffset.json", "delayOffset.json", "subscriptionGroup.json", "consumerFilter.json"]
+LOGS = [
+    ("dledger_data.bin", 0, 5),
+    ("old_commitlog.bin", 0, 6),
+    ("dledger_data_after_migration.bin", 65_536, 1),
+]
+CONFIGS = [
+    "topics.json",
+    "consumerOffset.json",
+    "delayOffset.json",
+    "subscriptionGroup.json",
+    "consumerFilter.json",
+]
 
 
 def messages(data: bytes, start: int) -> dict[int, Message]:
@@ -50,7 +60,9 @@ def test_commit_log_of_a_broker_has_every_message_and_no_damage(
 
 
 @pytest.mark.parametrize(("name", "start", "count"), LOGS)
-def test_columns_of_a_broker_have_what_its_messages_have(golden: Golden, name: str, start: int, count: int) -> None:
+def test_columns_of_a_broker_have_what_its_messages_have(
+    golden: Golden, name: str, start: int, count: int
+) -> None:
     data = golden(name)
     rows: list[dict[str, Any]] = []
     for batch in column_batches(data, start):
@@ -59,13 +71,17 @@ def test_columns_of_a_broker_have_what_its_messages_have(golden: Golden, name: s
     assert [row["physical_offset"] for row in rows] == list(messages(data, start))
     for row, message in zip(rows, messages(data, start).values(), strict=True):
         assert (row["topic"], row["body"], dict(row["properties"])) == (
-            message.topic, message.body, message.property_map()
-        )  # fmt: skip
+            message.topic,
+            message.body,
+            message.property_map(),
+        )
         assert row["message_id"] == str(message.offset_id)
     assert len(rows) == count
 
 
-def test_blank_at_the_end_of_an_upgraded_commit_log_is_the_one_the_broker_wrote(golden: Golden) -> None:
+def test_blank_at_the_end_of_an_upgraded_commit_log_is_the_one_the_broker_wrote(
+    golden: Golden,
+) -> None:
     data = golden("old_commitlog.bin")
     assert data[1206:1214] == encode_blank(65_536 - 1206)
 
@@ -130,17 +146,26 @@ def test_configuration_comes_out_as_the_broker_wrote_it(golden: Golden, name: st
 FASTJSON = [
     ({"offsetTable": {}}, '{N>"offsetTable":{}N}'),
     ({"offsetTable": {1: 7, 18: 9, 3: 1}}, '{N>"offsetTable":{1:7,18:9,3:1N>}N}'),
-    ({"k": {0: {"x": 1}, 1: {5: 6}, "z": 1, 2: [1]}},
-     '{N>"k":{0:{N>>>"x":1N>>},1:{5:6N>>},N>>"z":1,2:[N>>>1N>>]N>}N}'),
-    ({"l": ["a", [1]], "el": [], "d": 1.5}, '{N>"l":[N>>"a",N>>[N>>>1N>>]N>],N>"el":[],N>"d":1.5N}'),
-    ({"s": "\u00e4\u2028\u007f\u0001/\"\\\u001f'\\u001f"},
-     '{N>"s":"\u00e4\\u2028\\u007F\\u0001/\\"\\\\\\u001F\'\\\\u001f"N}'),
-]  # fmt: skip
+    (
+        {"k": {0: {"x": 1}, 1: {5: 6}, "z": 1, 2: [1]}},
+        '{N>"k":{0:{N>>>"x":1N>>},1:{5:6N>>},N>>"z":1,2:[N>>>1N>>]N>}N}',
+    ),
+    (
+        {"l": ["a", [1]], "el": [], "d": 1.5},
+        '{N>"l":[N>>"a",N>>[N>>>1N>>]N>],N>"el":[],N>"d":1.5N}',
+    ),
+    (
+        {"s": "\u00e4\u2028\u007f\u0001/\"\\\u001f'\\u001f"},
+        '{N>"s":"\u00e4\\u2028\\u007F\\u0001/\\"\\\\\\u001F\'\\\\u001f"N}',
+    ),
+]
 """What fastjson 1.2.69 printed for these values, with N for a new line and > for a tab."""
 
 
 @pytest.mark.parametrize(("value", "printed"), FASTJSON)
-def test_configuration_has_the_line_breaks_and_escapes_of_fastjson(value: Any, printed: str) -> None:
+def test_configuration_has_the_line_breaks_and_escapes_of_fastjson(
+    value: Any, printed: str
+) -> None:
     assert encode_config(value).decode() == printed.replace("N", "\n").replace(">", "\t")
     assert decode_config(encode_config(value)) == value
 

@@ -1,4 +1,5 @@
-"""The HA protocol's two sides and the puts that wait for slaves: rules of RocketMQ 4.9, and peers that lie."""
+"""The HA protocol's two sides and the puts that wait for slaves: rules of RocketMQ 4.9, and peers
+that lie."""
 
 from __future__ import annotations
 
@@ -9,7 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.errors import ConfigError, ProtocolError, Unavailable
-from dledger.rocketmq.ha_protocol.group_transfer_service import BrokerRole, GroupTransferService, HAStatus
+from dledger.rocketmq.ha_protocol.group_transfer_service import (
+    BrokerRole,
+    GroupTransferService,
+    HAStatus,
+)
 from dledger.rocketmq.ha_protocol.ha_client import HAClient
 from dledger.rocketmq.ha_protocol.ha_connection import Frame, HAConnection
 from dledger.rocketmq.ha_protocol.messages import MOST_FRAME, HASettings
@@ -33,7 +38,7 @@ def connection(asked: int, max_offset: int = 5_000) -> HAConnection:
     return made
 
 
-# --- the slave ------------------------------------------------------------------------------------------------------
+# --- the slave ------------------------------------------------------------------------------------
 
 
 def pieces(client: HAClient, data: bytes, now: int = 0) -> list[tuple[int, bytes]]:
@@ -53,11 +58,20 @@ def test_slave_takes_log_bytes_between_headers_as_one_piece() -> None:
 
 def test_slave_splits_pieces_where_a_commit_log_file_ends() -> None:
     client = HAClient(FILE - 2, 0, SMALL)
-    assert pieces(client, frame(FILE - 2, b"ab") + frame(FILE, b"c")) == [(FILE - 2, b"ab"), (FILE, b"c")]
+    assert pieces(client, frame(FILE - 2, b"ab") + frame(FILE, b"c")) == [
+        (FILE - 2, b"ab"),
+        (FILE, b"c"),
+    ]
 
 
-@given(st.lists(st.integers(0, 300), max_size=12), st.lists(st.integers(1, 4_000), max_size=30), st.booleans())
-def test_slave_gets_the_same_log_however_its_bytes_are_split(sizes: list[int], cuts: list[int], fresh: bool) -> None:
+@given(
+    st.lists(st.integers(0, 300), max_size=12),
+    st.lists(st.integers(1, 4_000), max_size=30),
+    st.booleans(),
+)
+def test_slave_gets_the_same_log_however_its_bytes_are_split(
+    sizes: list[int], cuts: list[int], fresh: bool
+) -> None:
     start, stream, log = FILE * 3 if fresh else FILE * 3 + 17, b"", b""
     for size in sizes:
         at = start + len(log)
@@ -100,7 +114,9 @@ def test_slave_refuses_a_master_that_lies(own: int, sent: bytes, why: str) -> No
 
 
 @given(st.integers(0, 2**40), st.lists(st.binary(max_size=60), max_size=20))
-def test_slave_takes_any_bytes_or_refuses_them_and_keeps_at_most_a_header(own: int, chunks: list[bytes]) -> None:
+def test_slave_takes_any_bytes_or_refuses_them_and_keeps_at_most_a_header(
+    own: int, chunks: list[bytes]
+) -> None:
     client = HAClient(own, 0, SMALL)
     got = own
     try:
@@ -162,7 +178,7 @@ def test_slave_gives_a_silent_master_up_even_if_half_headers_trickle() -> None:
         client.check(24_000)
 
 
-# --- the master -----------------------------------------------------------------------------------------------------
+# --- the master -----------------------------------------------------------------------------------
 
 
 def test_master_is_mute_until_the_first_report() -> None:
@@ -184,7 +200,9 @@ def test_master_starts_where_the_slave_asks_even_inside_a_message() -> None:
 
 
 @given(st.integers(1, 6_000), st.integers(0, 6_000), st.integers(0, 3_000))
-def test_master_sends_batches_without_gap_that_keep_to_files(asked: int, more: int, room: int) -> None:
+def test_master_sends_batches_without_gap_that_keep_to_files(
+    asked: int, more: int, room: int
+) -> None:
     made = connection(asked, asked + more)
     sent = made.write_side.transfer(0, asked + more, room, 0)
     at = asked
@@ -214,7 +232,9 @@ def test_master_sends_heartbeats_only_to_a_slave_that_asks_for_what_is_deleted()
 def test_master_takes_the_last_whole_report() -> None:
     made = connection(1_000)
     made.write_side.transfer(0, 5_000, 1_000, 0)
-    assert made.read_side.receive(report(1_100) + report(1_300) + report(2_000)[:5], 5_000, 1) == 1_300
+    assert (
+        made.read_side.receive(report(1_100) + report(1_300) + report(2_000)[:5], 5_000, 1) == 1_300
+    )
     assert made.read_side.receive(report(2_000)[5:], 5_000, 1) == 2_000
     assert made.slave_ack_offset == 2_000
 
@@ -263,8 +283,13 @@ def test_master_gives_a_silent_slave_up() -> None:
         made.read_side.check(23_000)
 
 
-@given(st.lists(st.integers(1_000, 1_500), min_size=1, max_size=20), st.lists(st.integers(1, 20), max_size=40))
-def test_master_hears_the_same_however_reports_are_split(offsets: list[int], cuts: list[int]) -> None:
+@given(
+    st.lists(st.integers(1_000, 1_500), min_size=1, max_size=20),
+    st.lists(st.integers(1, 20), max_size=40),
+)
+def test_master_hears_the_same_however_reports_are_split(
+    offsets: list[int], cuts: list[int]
+) -> None:
     made = connection(1_000)
     made.write_side.transfer(0, 5_000, 500, 0)
     stream, at, last = b"".join(map(report, offsets)), 0, -1
@@ -276,11 +301,13 @@ def test_master_hears_the_same_however_reports_are_split(offsets: list[int], cut
     assert last == (offsets[-1] if offsets[-1] > 1_000 else -1)
 
 
-# --- puts that wait -------------------------------------------------------------------------------------------------
+# --- puts that wait -------------------------------------------------------------------------------
 
 
 def sync_master() -> GroupTransferService:
-    return GroupTransferService(BrokerRole.SYNC_MASTER, HASettings(slave_timeout=3_000, ha_slave_fallbehind_max=500))
+    return GroupTransferService(
+        BrokerRole.SYNC_MASTER, HASettings(slave_timeout=3_000, ha_slave_fallbehind_max=500)
+    )
 
 
 def test_put_on_a_sync_master_is_ok_once_one_slave_has_it() -> None:
@@ -318,18 +345,24 @@ def test_put_that_no_slave_acknowledges_ends_with_flush_slave_timeout() -> None:
 def test_put_without_a_slave_that_keeps_up_ends_at_once() -> None:
     service = sync_master()
     assert service.put_request(100, [], 0).status is HAStatus.SLAVE_NOT_AVAILABLE
-    assert service.put_request(499, [-1], 0).status is None  # connected, and has not reported yet: it waits
+    # connected, and has not reported yet: it waits
+    assert service.put_request(499, [-1], 0).status is None
     assert service.put_request(500, [-1], 0).status is HAStatus.SLAVE_NOT_AVAILABLE
     assert service.put_request(1_000, [501, 3], 0).status is None
     assert service.put_request(1_000, [500, 3], 0).status is HAStatus.SLAVE_NOT_AVAILABLE
 
 
 def test_put_waits_for_no_slave_on_an_async_master_or_where_the_message_says_so() -> None:
-    assert GroupTransferService(BrokerRole.ASYNC_MASTER).put_request(100, [], 0).status is HAStatus.PUT_OK
+    assert (
+        GroupTransferService(BrokerRole.ASYNC_MASTER).put_request(100, [], 0).status
+        is HAStatus.PUT_OK
+    )
     assert sync_master().put_request(100, [], 0, wait_store_msg_ok=False).status is HAStatus.PUT_OK
 
 
-@given(st.lists(st.tuples(st.sampled_from(["put", "ack", "later"]), st.integers(0, 400)), max_size=60))
+@given(
+    st.lists(st.tuples(st.sampled_from(["put", "ack", "later"]), st.integers(0, 400)), max_size=60)
+)
 def test_each_waiting_put_is_decided_once_and_rightly(steps: list[tuple[str, int]]) -> None:
     service, now, acknowledged = sync_master(), 0, 0
     waiting = []
@@ -345,7 +378,9 @@ def test_each_waiting_put_is_decided_once_and_rightly(steps: list[tuple[str, int
         elif step == "ack":
             acknowledged = max(acknowledged, number)
             decided = service.notify_transfer_some(number)
-            assert {id(r) for r in decided} == {id(r) for r in waiting if r.next_offset <= acknowledged}
+            assert {id(r) for r in decided} == {
+                id(r) for r in waiting if r.next_offset <= acknowledged
+            }
         else:
             now += number * 10
             decided = service.expire(now)

@@ -1,5 +1,5 @@
-"""Master and slaves together, over links that split, delay and cut: a slave's log is always the master's, and no put is
-said to be on a slave that has it not."""
+"""Master and slaves together, over links that split, delay and cut: a slave's log is always the
+master's, and no put is said to be on a slave that has it not."""
 
 from __future__ import annotations
 
@@ -78,7 +78,10 @@ class MasterAndSlaves(RuleBasedStateMachine):
         slave = self.slaves[which]
         slave.cut()
         slave.durable = len(slave.log)  # flushed first
-        slave.client, slave.connection = HAClient(slave.end, self.now, SMALL), HAConnection(self.now, SMALL)
+        slave.client, slave.connection = (
+            HAClient(slave.end, self.now, SMALL),
+            HAConnection(self.now, SMALL),
+        )
 
     @rule(which=which)
     def cut(self, which: int) -> None:
@@ -95,7 +98,9 @@ class MasterAndSlaves(RuleBasedStateMachine):
         slave = self.slaves[which]
         if slave.connection:
             for frame in slave.connection.write_side.transfer(0, self.end, room, self.now):
-                slave.down += frame.header() + bytes(map(byte_at, range(frame.offset, frame.offset + frame.size)))
+                slave.down += frame.header() + bytes(
+                    map(byte_at, range(frame.offset, frame.offset + frame.size))
+                )
 
     @rule(which=which, size=st.integers(1, 200))
     def receive(self, which: int, size: int) -> None:
@@ -130,7 +135,9 @@ class MasterAndSlaves(RuleBasedStateMachine):
             begin = slave.connection.write_side.begin
             for request in self.service.notify_transfer_some(acknowledged, begin):
                 assert request.status is HAStatus.PUT_OK
-                assert any(s.start < request.next_offset <= s.start + s.durable for s in self.slaves)
+                assert any(
+                    s.start < request.next_offset <= s.start + s.durable for s in self.slaves
+                )
 
     @rule(ms=st.sampled_from([10, 1_000, 5_000, 20_000]))
     def later(self, ms: int) -> None:
@@ -158,12 +165,15 @@ class MasterAndSlaves(RuleBasedStateMachine):
             self.flush(which, 1)
         slave = self.slaves[which]
         assert slave.end in (self.end, 0)
-        assert slave.end or not self.end % FILE  # an empty slave of a master whose last file is empty
+        # an empty slave of a master whose last file is empty
+        assert slave.end or not self.end % FILE
 
     @invariant()
     def every_slave_has_a_part_of_the_masters_log(self) -> None:
         for slave in self.slaves if hasattr(self, "slaves") else []:
-            assert slave.log == bytes(map(byte_at, range(slave.start, slave.start + len(slave.log))))
+            assert slave.log == bytes(
+                map(byte_at, range(slave.start, slave.start + len(slave.log)))
+            )
             assert slave.start % FILE == 0
             assert slave.end <= self.end
 

@@ -13,7 +13,9 @@ LETTERS = ("0", "9", "A", "f", " ", "~", "\x7f", "ß", "日", "😀")
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_hash_of_a_key_is_the_same_whatever_was_hashed_before(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hash_of_a_key_is_the_same_whatever_was_hashed_before(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(index_file, "MANY", 5)
     dice, hashes = Rng(seed), KeyHashes()
     begins = ["", "7F00000100002A139A5518B4", "größe-", "x" * 70]

@@ -21,9 +21,15 @@ from dledger.rocketmq.format.message import (
     message_size,
 )
 from dledger.rocketmq.format.producer_batch import BatchItem, decode_batch, encode_batch
-from dledger.rocketmq.format.properties import format_properties, java_hash, keys_of, parse_properties, tags_code
+from dledger.rocketmq.format.properties import (
+    format_properties,
+    java_hash,
+    keys_of,
+    parse_properties,
+    tags_code,
+)
 
-LOWEST = '\'"737='
+LOWEST = "'\"737="
 """Has, behind a "#", the lowest of all hashes."""
 
 
@@ -39,18 +45,30 @@ def test_message_of_any_kind_comes_back_as_it_was(some: list[Message]) -> None:
 @pytest.mark.parametrize("host", [Host.of("1.2.3.4", 5), Host.of("fd00::1", 5)])
 @pytest.mark.parametrize("flag", [-1, -(1 << 31), -587_190_240, (1 << 31) - 1])
 def test_bits_of_a_system_flag_that_nobody_knows_stay(flag: int, host: Host) -> None:
-    back = decode_message(encode_message(Message("t", sys_flag=flag, born_host=host, store_host=host)))
+    back = decode_message(
+        encode_message(Message("t", sys_flag=flag, born_host=host, store_host=host))
+    )
     assert back.sys_flag == (flag | 0x30 if host.is_v6 else flag & ~0x30)
 
 
 def test_message_with_nothing_in_it_has_91_bytes_and_12_more_for_each_ipv6_host() -> None:
     assert message_size(Message("")) == 91
-    assert message_size(Message("", born_host=Host(bytes(16), 0), store_host=Host(bytes(16), 0), version=2)) == 116
+    assert (
+        message_size(
+            Message("", born_host=Host(bytes(16), 0), store_host=Host(bytes(16), 0), version=2)
+        )
+        == 116
+    )
 
 
 @pytest.mark.parametrize(
     "message",
-    [Message("t" * 128), Message("t", b"x" * 4_194_305), Message("t", b"", "p" * 32_768), Message("t", version=3)],
+    [
+        Message("t" * 128),
+        Message("t", b"x" * 4_194_305),
+        Message("t", b"", "p" * 32_768),
+        Message("t", version=3),
+    ],
 )
 def test_message_over_a_limit_is_refused(message: Message) -> None:
     with pytest.raises(ValueError):
@@ -59,7 +77,12 @@ def test_message_over_a_limit_is_refused(message: Message) -> None:
 
 @pytest.mark.parametrize(
     ("flag", "state"),
-    [(0, Transaction.NONE), (4, Transaction.PREPARED), (8 | 1, Transaction.COMMIT), (12, Transaction.ROLLBACK)],
+    [
+        (0, Transaction.NONE),
+        (4, Transaction.PREPARED),
+        (8 | 1, Transaction.COMMIT),
+        (12, Transaction.ROLLBACK),
+    ],
 )
 def test_transaction_state_is_in_two_bits_of_the_flag(flag: int, state: Transaction) -> None:
     assert Message("t", sys_flag=flag).transaction is state
@@ -74,10 +97,12 @@ def test_damaged_body_can_be_had_without_the_check(some: list[Message]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "code"), [("polygenelubricants", -(1 << 31)), ("tagA", 0x3633E7), ("", 0), ("𝄞", 1_772_394)]
+    ("text", "code"),
+    [("polygenelubricants", -(1 << 31)), ("tagA", 0x3633E7), ("", 0), ("𝄞", 1_772_394)],
 )
 def test_hash_is_the_one_of_java(text: str, code: int) -> None:
-    """The first two stand in a broker's consume queue; the last has two UTF-16 units, D834 and DD1E."""
+    """The first two stand in a broker's consume queue; the last has two UTF-16 units, D834 and
+    DD1E."""
     assert java_hash(text) == code
     assert tags_code(text or None) == code
 
@@ -119,7 +144,11 @@ def test_ids_say_host_and_place() -> None:
 
 
 def test_producer_batch_comes_back_as_it_was() -> None:
-    items = [BatchItem(b"one", "KEYS\x01a", 7), BatchItem(b""), BatchItem(b"\0" * 100, "größe\x01x")]
+    items = [
+        BatchItem(b"one", "KEYS\x01a", 7),
+        BatchItem(b""),
+        BatchItem(b"\0" * 100, "größe\x01x"),
+    ]
     assert decode_batch(encode_batch(items)) == items
     with pytest.raises(FormatError, match="byte 31"):
         decode_batch(encode_batch(items[:1])[:-1] + b"x" + encode_batch(items[1:])[:21])
@@ -145,19 +174,31 @@ def test_body_compressed_in_a_way_nobody_knows_is_refused() -> None:
 
 
 def test_queue_that_begins_above_zero_has_fillers_that_are_no_messages() -> None:
-    data = encode_units([FILLER, FILLER, Unit(100, 91, 5), Unit(191, 91, 6), Unit(0, 0, 0), Unit(1, 1, 1)])
-    assert sound_units(data, first_offset=1000) == [(1002, Unit(100, 91, 5)), (1003, Unit(191, 91, 6))]
+    data = encode_units(
+        [FILLER, FILLER, Unit(100, 91, 5), Unit(191, 91, 6), Unit(0, 0, 0), Unit(1, 1, 1)]
+    )
+    assert sound_units(data, first_offset=1000) == [
+        (1002, Unit(100, 91, 5)),
+        (1003, Unit(191, 91, 6)),
+    ]
 
 
 def test_index_chains_have_the_newest_first_and_stop_when_the_file_is_full() -> None:
     index = IndexFile.empty(slots=1, units=4)
     times = (5_000, 7_500, 9_000)
-    assert [index.put("T", "k", 10 * n, t) for n, t in enumerate((*times, 9_001))] == [True, True, True, False]
+    assert [index.put("T", "k", 10 * n, t) for n, t in enumerate((*times, 9_001))] == [
+        True,
+        True,
+        True,
+        False,
+    ]
     assert (index.count, index.is_full, index.used_slots) == (4, True, 1)
     again = IndexFile(index.encode(), slots=1)
     assert again.lookup("T", "k") == [20, 10, 0]
     assert again.lookup("T", "k", begin=7_000, end=8_000) == [10]
-    assert again.lookup("T", "k", begin=7_400, end=8_000) == [10], "a file knows whole seconds, and this is within one"
+    assert again.lookup("T", "k", begin=7_400, end=8_000) == [10], (
+        "a file knows whole seconds, and this is within one"
+    )
     assert again.check() == []
 
 
@@ -186,7 +227,20 @@ def test_configuration_is_read_with_and_without_quotes_around_numbers(text: str)
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", '{"a"}', '{"a":}', "[1,]", '{"a":1}x', "{1.5:2}", "tru", '"\\ud800"', "[" * 1000, "\xff", "9" * 5000],
+    [
+        "",
+        "{",
+        '{"a"}',
+        '{"a":}',
+        "[1,]",
+        '{"a":1}x',
+        "{1.5:2}",
+        "tru",
+        '"\\ud800"',
+        "[" * 1000,
+        "\xff",
+        "9" * 5000,
+    ],
 )
 def test_configuration_that_is_none_is_refused_by_its_place(text: str) -> None:
     with pytest.raises(FormatError, match="configuration"):

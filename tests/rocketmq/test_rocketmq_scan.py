@@ -30,9 +30,15 @@ def laid_out(data: bytes, start: int = START) -> list[ScannedPiece]:
 
 
 @pytest.mark.parametrize("entries", [False, True])
-def test_scan_of_a_sound_file_has_messages_and_the_blank(log: Log, some: list[Message], entries: bool) -> None:
+def test_scan_of_a_sound_file_has_messages_and_the_blank(
+    log: Log, some: list[Message], entries: bool
+) -> None:
     pieces = laid_out(log(some, START, SIZE, entries=entries))
-    kinds = [PieceKind.ENTRY, PieceKind.DLEDGER_BLANK] if entries else [PieceKind.MESSAGE, PieceKind.BLANK]
+    kinds = (
+        [PieceKind.ENTRY, PieceKind.DLEDGER_BLANK]
+        if entries
+        else [PieceKind.MESSAGE, PieceKind.BLANK]
+    )
     assert [p.kind for p in pieces] == [kinds[0]] * len(some) + [kinds[1]]
 
 
@@ -41,8 +47,9 @@ def test_scan_of_a_sound_file_has_messages_and_the_blank(log: Log, some: list[Me
 def test_scan_with_any_bit_turned_keeps_every_other_message(
     log: Log, some: list[Message], entries: bool, bit: int
 ) -> None:
-    """Where the bit is in a part that no check covers, the message stays and is another one; else the damage is that
-    message and nothing else, or only the entry's header, if the fault is there and the message is whole."""
+    """Where the bit is in a part that no check covers, the message stays and is another one; else
+    the damage is that message and nothing else, or only the entry's header, if the fault is there
+    and the message is whole."""
     whole = log(some, START, SIZE, entries=entries)
     sound = laid_out(whole)
     used = sound[-1].start - START + 8
@@ -56,9 +63,13 @@ def test_scan_with_any_bit_turned_keeps_every_other_message(
         here = [p for p in pieces if p not in others]
         damage = spans(here, PieceKind.DAMAGE)
         if damage and hit.kind in MESSAGES:
-            within = START + at - hit.start  # at 40 is the entry's CRC of the body: set, it has to agree
+            # at 40 is the entry's CRC of the body: set, it has to agree
+            within = START + at - hit.start
             header_only = hit.kind is PieceKind.ENTRY and within < 48 and not 40 <= within < 44
-            assert damage == [(hit.start, hit.message_offset if header_only else hit.end)], (at, here)
+            assert damage == [(hit.start, hit.message_offset if header_only else hit.end)], (
+                at,
+                here,
+            )
             if damage == [(hit.start, hit.message_offset)]:
                 assert here[1:] == [ScannedPiece(PieceKind.MESSAGE, hit.message_offset, hit.end)]
         elif damage:
@@ -67,10 +78,22 @@ def test_scan_with_any_bit_turned_keeps_every_other_message(
             assert here == [hit]
 
 
-@pytest.mark.parametrize("part", ["size", "magic", "crc", "place", "body size", "body", "topic size"])
-def test_scan_refuses_a_message_with_another_value_in(log: Log, some: list[Message], part: str) -> None:
+@pytest.mark.parametrize(
+    "part", ["size", "magic", "crc", "place", "body size", "body", "topic size"]
+)
+def test_scan_refuses_a_message_with_another_value_in(
+    log: Log, some: list[Message], part: str
+) -> None:
     """Each rule that makes a message sound, broken on its own."""
-    at = {"size": 3, "magic": 4, "crc": 11, "place": 35, "body size": 87, "body": 90, "topic size": 88 + 11}[part]
+    at = {
+        "size": 3,
+        "magic": 4,
+        "crc": 11,
+        "place": 35,
+        "body size": 87,
+        "body": 90,
+        "topic size": 88 + 11,
+    }[part]
     data = bytearray(log(some[:1], START) + log(some[3:], START + len(encode_message(some[0]))))
     data[at] ^= 1
     pieces = laid_out(bytes(data))
@@ -86,13 +109,19 @@ def test_scan_refuses_topics_and_properties_that_are_no_text(log: Log, some: lis
     assert "topic is not UTF-8" in pieces[0].reason
 
 
-def test_scan_of_a_torn_tail_has_the_damage_up_to_the_last_byte_written(log: Log, some: list[Message]) -> None:
+def test_scan_of_a_torn_tail_has_the_damage_up_to_the_last_byte_written(
+    log: Log, some: list[Message]
+) -> None:
     whole = log(some, START)
     last = laid_out(whole)[-1]
     data = whole[: len(whole) - 60].ljust(SIZE, b"\0")
     pieces = laid_out(data)
     assert spans(pieces, *MESSAGES) == spans(laid_out(whole), *MESSAGES)[:-1]
-    written = len(whole) - 60 - (len(whole[: len(whole) - 60]) - len(whole[: len(whole) - 60].rstrip(b"\0")))
+    written = (
+        len(whole)
+        - 60
+        - (len(whole[: len(whole) - 60]) - len(whole[: len(whole) - 60].rstrip(b"\0")))
+    )
     assert spans(pieces, PieceKind.DAMAGE) == [(last.start, START + written)]
     assert pieces[-1].kind is PieceKind.UNUSED
 
@@ -109,13 +138,16 @@ def test_scan_goes_on_behind_a_hole_of_zeros(log: Log, some: list[Message]) -> N
 
 
 def test_scan_of_a_file_under_another_name_finds_no_message(log: Log, some: list[Message]) -> None:
-    """What lies elsewhere than it says is left over from another file: taking it would show messages twice."""
+    """What lies elsewhere than it says is left over from another file: taking it would show
+    messages twice."""
     pieces = laid_out(log(some, START, SIZE), 2 * START)
     assert not spans(pieces, *MESSAGES)
     assert "says that it lies at 4,096" in pieces[0].reason
 
 
-def test_scan_never_takes_a_message_out_of_the_body_of_another(log: Log, some: list[Message]) -> None:
+def test_scan_never_takes_a_message_out_of_the_body_of_another(
+    log: Log, some: list[Message]
+) -> None:
     inner = encode_message(some[0].moved(0)) + encode_message(some[3].moved(START + 1000))
     outer = Message("TopicA", inner)
     data = bytearray(log([outer, some[4]], START))
@@ -125,9 +157,14 @@ def test_scan_never_takes_a_message_out_of_the_body_of_another(log: Log, some: l
     assert spans(pieces, PieceKind.DAMAGE) == [(START, START + end)]
 
 
-def test_scan_takes_a_blank_only_when_it_reaches_to_the_end_of_the_file(log: Log, some: list[Message]) -> None:
+def test_scan_takes_a_blank_only_when_it_reaches_to_the_end_of_the_file(
+    log: Log, some: list[Message]
+) -> None:
     whole = log(some[:1], START)
-    for size, kind in ((SIZE - len(whole), PieceKind.BLANK), (SIZE - len(whole) - 1, PieceKind.DAMAGE)):
+    for size, kind in (
+        (SIZE - len(whole), PieceKind.BLANK),
+        (SIZE - len(whole) - 1, PieceKind.DAMAGE),
+    ):
         data = (whole + encode_blank(size)).ljust(SIZE, b"\0")
         assert laid_out(data)[1].kind is kind
 
@@ -140,7 +177,9 @@ def test_scan_of_stale_bytes_behind_a_blank_ignores_them(log: Log, some: list[Me
     assert [p.kind for p in laid_out(data[:SIZE])] == [PieceKind.MESSAGE, PieceKind.BLANK]
 
 
-def test_part_of_a_file_begins_at_the_next_message_from_any_byte(log: Log, some: list[Message]) -> None:
+def test_part_of_a_file_begins_at_the_next_message_from_any_byte(
+    log: Log, some: list[Message]
+) -> None:
     """So a file can be read in parts by many, and each message belongs to exactly one of them."""
     for entries in (False, True):
         data = log(some, START, SIZE, entries=entries)
@@ -177,7 +216,10 @@ def test_damaged_last_message_that_ends_with_zeros_is_damage_to_its_end(log: Log
     data = bytearray(message.ljust(SIZE, b"\0"))
     data[88] ^= 1
     pieces = laid_out(bytes(data))
-    assert [(p.kind, p.end - START) for p in pieces] == [(PieceKind.DAMAGE, len(message)), (PieceKind.UNUSED, SIZE)]
+    assert [(p.kind, p.end - START) for p in pieces] == [
+        (PieceKind.DAMAGE, len(message)),
+        (PieceKind.UNUSED, SIZE),
+    ]
 
 
 def test_entry_without_a_body_is_no_damage(log: Log, some: list[Message]) -> None:

@@ -1,4 +1,5 @@
-"""A file read through small windows, or in ranges, gives what it gives when it is read as a whole."""
+"""A file read through small windows, or in ranges, gives what it gives when it is read as a
+whole."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ WINDOWS = (64, 200, 517, 1 << 20)
 def of_file(
     data: bytes, *, begin: int = START, stop: int = 1 << 62, **how: Any
 ) -> tuple[list[int], list[ScannedPiece]]:
-    """Places of the messages, and the damage with what the end of the log has of it, as a reader finds them."""
+    """Places of the messages, and the damage with what the end of the log has of it, as a reader
+    finds them."""
 
     def read(offset: int, length: int) -> bytes:
         assert offset >= START
@@ -75,9 +77,14 @@ def test_any_window_gives_the_messages_of_the_whole_file(
 @example(changes=[], hole=(0, SIZE), cut=SIZE, window=64, entries=False)
 @example(changes=[(700, 1)], hole=(0, 0), cut=SIZE, window=64, entries=True)
 def test_any_window_finds_the_same_damage(
-    log: Log, some: list[Message], changes: list[tuple[int, int]], hole: tuple[int, int], cut: int, window: int,
+    log: Log,
+    some: list[Message],
+    changes: list[tuple[int, int]],
+    hole: tuple[int, int],
+    cut: int,
+    window: int,
     entries: bool,
-) -> None:  # fmt: skip
+) -> None:
     data = bytearray(log(some * 2, START, SIZE, entries=entries))
     for at, value in changes:
         data[at] = value
@@ -99,13 +106,18 @@ def test_ranges_give_every_message_and_all_damage_once(
     rows: list[int] = []
     damage: list[ScannedPiece] = []
     for begin, stop in itertools.pairwise([START, *sorted(cuts), START + SIZE]):
-        more_rows, more_damage = of_file(bytes(data), begin=begin, stop=stop, window=300, lookback=lookback)
+        more_rows, more_damage = of_file(
+            bytes(data), begin=begin, stop=stop, window=300, lookback=lookback
+        )
         rows, damage = rows + more_rows, damage + more_damage
     assert (rows, damage) == expected(bytes(data))
 
 
-def test_a_range_that_begins_inside_of_a_body_does_not_take_what_was_forged_there_for_a_message(log: Log) -> None:
-    """A producer knows where its message will lie, and can put one into its body that lies where it says."""
+def test_a_range_that_begins_inside_of_a_body_does_not_take_what_was_forged_there_for_a_message(
+    log: Log,
+) -> None:
+    """A producer knows where its message will lie, and can put one into its body that lies where it
+    says."""
     first = Message("TopicA", b"x" * 300)
     inner_at = START + len(encode_message(first)) + 88 + 20
     forged = encode_message(Message("Secret", b"forged", physical_offset=inner_at))
@@ -116,7 +128,9 @@ def test_a_range_that_begins_inside_of_a_body_does_not_take_what_was_forged_ther
     assert inner_at not in of_file(data, begin=inner_at - 5, lookback=150)[0]
 
 
-def test_a_size_that_lies_makes_nobody_read_to_the_end_of_the_file(log: Log, some: list[Message]) -> None:
+def test_a_size_that_lies_makes_nobody_read_to_the_end_of_the_file(
+    log: Log, some: list[Message]
+) -> None:
     data = bytearray(log(some, START, 1 << 20))
     struct.pack_into(">i", data, 0, 1 << 19)
     most = 0
@@ -132,7 +146,9 @@ def test_a_size_that_lies_makes_nobody_read_to_the_end_of_the_file(log: Log, som
     assert most <= 1024 + 4096
 
 
-def test_messages_of_other_topics_and_times_are_left_out_and_damage_is_not(log: Log, some: list[Message]) -> None:
+def test_messages_of_other_topics_and_times_are_left_out_and_damage_is_not(
+    log: Log, some: list[Message]
+) -> None:
     data = bytearray(log(some, START, SIZE))
     damaged = list(scan(data, START))[1]
     data[damaged.start - START + 60] ^= 1  # TopicB, which is not asked for
@@ -153,7 +169,12 @@ def test_messages_of_other_topics_and_times_are_left_out_and_damage_is_not(log: 
 def entry_log(bodies: list[bytes], size: int) -> bytes:
     data = b""
     for index, body in enumerate(bodies):
-        data += struct.pack(">iiqqqiIIi", 1, 48 + len(body), index, 3, START + len(data), 0, 0, 0, len(body)) + body
+        data += (
+            struct.pack(
+                ">iiqqqiIIi", 1, 48 + len(body), index, 3, START + len(data), 0, 0, 0, len(body)
+            )
+            + body
+        )
     return (data + struct.pack(">ii", -1, size - len(data))).ljust(size, b"\0")
 
 
@@ -179,7 +200,9 @@ def test_entries_with_any_bodies_are_the_same_through_any_window_and_in_any_rang
         rows, found = rows + more[0], found + more[1]
     assert (rows, found) == (places, damage)
     if not changes:
-        assert [b for batch in batches if batch.rows for b in batch.rows.column("body").to_pylist()] == bodies
+        assert [
+            b for batch in batches if batch.rows for b in batch.rows.column("body").to_pylist()
+        ] == bodies
         assert not damage
 
 
@@ -188,9 +211,18 @@ def test_entry_columns_are_the_header_and_the_body(log: Log) -> None:
     (batch, rest) = entry_batches(data, START)
     assert batch.rows is not None
     assert batch.rows.to_pylist() == [
-        {"entry_index": 7, "term": 5, "position": START, "size": 48, "magic": 2, "channel": 9,
-         "chain_crc": 0xFFFF_FFFF, "body_crc": 0, "body": b""}
-    ]  # fmt: skip
+        {
+            "entry_index": 7,
+            "term": 5,
+            "position": START,
+            "size": 48,
+            "magic": 2,
+            "channel": 9,
+            "chain_crc": 0xFFFF_FFFF,
+            "body_crc": 0,
+            "body": b"",
+        }
+    ]
     assert (rest.rows, rest.damage, rest.end) == (None, [], START + 200)
 
 
@@ -198,7 +230,9 @@ def test_an_entry_whose_body_does_not_match_its_crc_is_damage_and_the_next_one_s
     data = bytearray(entry_log([b"one", b"two"], 300))
     struct.pack_into(">I", data, 40, 12345)
     batches = list(entry_batches(data, START))
-    assert [p.reason for b in batches for p in b.damage] == ["entry 0: the body does not match the entry's CRC"]
+    assert [p.reason for b in batches for p in b.damage] == [
+        "entry 0: the body does not match the entry's CRC"
+    ]
     assert [b.rows.column("body").to_pylist() for b in batches if b.rows] == [[b"two"]]
 
 
@@ -228,7 +262,9 @@ def test_a_file_that_no_blank_closes_is_damaged_at_its_end_when_the_log_goes_on_
             found = []
             for begin, stop in ((START, cut), (cut, START + SIZE)):
                 span = LogSpan(START, START + len(data), START + SIZE, START + SIZE)
-                reader = FileReader(lambda offset, n, d=data: d[offset - START : offset - START + n], span)
+                reader = FileReader(
+                    lambda offset, n, d=data: d[offset - START : offset - START + n], span
+                )
                 found += [d for batch in reader.batches(begin, stop) for d in batch.damage]
             assert [(d.start, d.end) for d in found] == damage
 
@@ -236,7 +272,9 @@ def test_a_file_that_no_blank_closes_is_damaged_at_its_end_when_the_log_goes_on_
 def test_the_smallest_message_is_read_where_it_is_the_last_one(log: Log) -> None:
     data = log([Message("T", physical_offset=0)], START).ljust(SIZE, b"\0")
     assert of_file(data) == ([START], [])
-    reader = FileReader(lambda at, n: data[at - START : at - START + n], LogSpan(START, START + SIZE, START + SIZE))
+    reader = FileReader(
+        lambda at, n: data[at - START : at - START + n], LogSpan(START, START + SIZE, START + SIZE)
+    )
     assert reader.written_end(START) == START + 92
 
 
@@ -249,11 +287,20 @@ def test_damage_at_the_end_of_the_log_is_looked_at_twice(log: Log, some: list[Me
     reads = itertools.count()
 
     def read(offset: int, length: int) -> bytes:
-        return bytes((torn if not next(reads) else data).ljust(SIZE, b"\0")[offset - START : offset - START + length])
+        return bytes(
+            (torn if not next(reads) else data).ljust(SIZE, b"\0")[
+                offset - START : offset - START + length
+            ]
+        )
 
-    open_file, closed = LogSpan(START, START + SIZE, START + SIZE), LogSpan(START, START + SIZE, START + SIZE, START)
+    open_file, closed = (
+        LogSpan(START, START + SIZE, START + SIZE),
+        LogSpan(START, START + SIZE, START + SIZE, START),
+    )
     batches = list(FileReader(read, open_file).batches(START, START + SIZE))
     assert not [d for batch in batches for d in batch.damage]
     assert sum(batch.rows.num_rows for batch in batches if batch.rows) == len(some)
     reads = itertools.count()
-    assert [d for batch in FileReader(read, closed).batches(START, START + SIZE) for d in batch.damage]
+    assert [
+        d for batch in FileReader(read, closed).batches(START, START + SIZE) for d in batch.damage
+    ]

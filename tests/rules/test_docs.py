@@ -27,10 +27,11 @@ PROMISES = [f"P{n}" for n in range(1, 15)]
 KAFKA_OPTIONS = {
     "assign", "endingoffsets", "endingoffsetsbytimestamp", "endingtimestamp", "failondataloss",
     "fetchoffset.numretries", "fetchoffset.retryintervalms", "groupidprefix", "includeheaders",
-    "kafka.bootstrap.servers", "kafka.group.id", "kafkaconsumer.polltimeoutms", "maxoffsetspertrigger",
-    "maxrecordsperpartition", "maxtriggerdelay", "minoffsetspertrigger", "minpartitions", "startingoffsets",
-    "startingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy", "startingtimestamp", "subscribe",
-    "subscribepattern", "topic",
+    "kafka.bootstrap.servers", "kafka.group.id", "kafkaconsumer.polltimeoutms",
+    "maxoffsetspertrigger", "maxrecordsperpartition", "maxtriggerdelay", "minoffsetspertrigger",
+    "minpartitions", "startingoffsets", "startingoffsetsbytimestamp",
+    "startingoffsetsbytimestampstrategy", "startingtimestamp", "subscribe", "subscribepattern",
+    "topic",
 }  # fmt: skip
 """What the code of Spark's Kafka connector 4.2 looks for, in lower case."""
 
@@ -43,7 +44,9 @@ def table(text: str, header: str) -> list[list[str]]:
     for line in rest.splitlines()[1:]:
         if not line.startswith("|"):
             break
-        rows.append([cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]])
+        rows.append(
+            [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        )
     return rows
 
 
@@ -52,7 +55,9 @@ def names_of_all_tests() -> set[str]:
     found = set()
     for path in (TOP / "tests").rglob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith(
+                "test_"
+            ):
                 found.add(f"{path.relative_to(TOP).as_posix()}::{node.name}")
     return found
 
@@ -60,18 +65,29 @@ def names_of_all_tests() -> set[str]:
 def test_options_are_documented_as_they_are() -> None:
     """docs/options.md has the table of the code, row for row."""
     expected = [[f"`{o.name}`", o.default, o.where, o.meaning] for o in OPTIONS]
-    assert table((TOP / "docs" / "options.md").read_text(), "option | default | for | meaning") == expected
+    assert (
+        table((TOP / "docs" / "options.md").read_text(), "option | default | for | meaning")
+        == expected
+    )
 
 
-@pytest.mark.parametrize("config", [GroupConfig, NodeConfig, ClientConfig], ids=lambda c: c.__name__)
+@pytest.mark.parametrize(
+    "config", [GroupConfig, NodeConfig, ClientConfig], ids=lambda c: c.__name__
+)
 def test_settings_are_documented_with_their_defaults(config: type[Any]) -> None:
     """docs/operations.md has every setting, each with its default and a word on what it is."""
     text = (TOP / "docs" / "operations.md").read_text()
     headings = {GroupConfig: "a group", NodeConfig: "a node", ClientConfig: "a client"}
-    rows = table(text.split(f"## Settings of {headings[config]}\n")[1], "setting | default | meaning")
+    rows = table(
+        text.split(f"## Settings of {headings[config]}\n")[1], "setting | default | meaning"
+    )
     defaults = {f.name: f.default for f in fields(config)}
     shown = {
-        f"`{name}`": "" if value is MISSING else ", ".join(value) if isinstance(value, tuple) else str(value)
+        f"`{name}`": ""
+        if value is MISSING
+        else ", ".join(value)
+        if isinstance(value, tuple)
+        else str(value)
         for name, value in defaults.items()
     }
     assert {row[0]: row[1] for row in rows} == shown
@@ -79,11 +95,19 @@ def test_settings_are_documented_with_their_defaults(config: type[Any]) -> None:
 
 
 def test_every_setting_of_the_client_is_documented_as_an_option() -> None:
-    """docs/options.md has each by its name in Spark, which is an option, with the words of docs/operations.md."""
-    operations, options = ((TOP / "docs" / name).read_text() for name in ("operations.md", "options.md"))
-    of_client = table(operations.split("## Settings of a client\n")[1], "setting | default | meaning")
-    own = {"`compression`", "`idempotent`"}  # the one is an option without prefix, the other is no option
-    expected = [[f"`{spark_name(row[0].strip('`'))}`", *row[1:]] for row in of_client if row[0] not in own]
+    """docs/options.md has each by its name in Spark, which is an option, with the words of
+    docs/operations.md."""
+    operations, options = (
+        (TOP / "docs" / name).read_text() for name in ("operations.md", "options.md")
+    )
+    of_client = table(
+        operations.split("## Settings of a client\n")[1], "setting | default | meaning"
+    )
+    # the one is an option without prefix, the other is no option
+    own = {"`compression`", "`idempotent`"}
+    expected = [
+        [f"`{spark_name(row[0].strip('`'))}`", *row[1:]] for row in of_client if row[0] not in own
+    ]
     assert table(options, "option | default | meaning") == expected
     for name, default, _ in expected:
         assert parse_options({name.strip("`"): default or "/a/file"}).settings.client
@@ -106,10 +130,15 @@ def test_every_command_is_documented() -> None:
 def test_status_fields_are_documented() -> None:
     """Every value that a node's status has stands in docs/operations.md."""
     text = (TOP / "docs" / "operations.md").read_text()
-    documented = {name for row in table(text, "field | meaning") for name in re.findall(r"`(\w+)`", row[0])}
+    documented = {
+        name for row in table(text, "field | meaning") for name in re.findall(r"`(\w+)`", row[0])
+    }
     source = (TOP / "python" / "dledger" / "node" / "handlers" / "metadata.py").read_text()
-    function = next(n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef)
-                    and n.name == "status_values")  # fmt: skip
+    function = next(
+        n
+        for n in ast.walk(ast.parse(source))
+        if isinstance(n, ast.FunctionDef) and n.name == "status_values"
+    )
     returned = next(n for n in ast.walk(function) if isinstance(n, ast.Return)).value
     assert isinstance(returned, ast.Dict)
     given = {key.value for key in returned.keys if isinstance(key, ast.Constant)}
@@ -130,15 +159,21 @@ def test_every_promise_names_tests_that_exist() -> None:
 
 
 def test_every_code_is_defined() -> None:
-    """docs/glossary.md has each class of bugs, and says where the other codes are defined, from first to last."""
+    """docs/glossary.md has each class of bugs, and says where the other codes are defined, from
+    first to last."""
     glossary = (TOP / "docs" / "glossary.md").read_text()
     classes = [row[0] for row in table(glossary, "code | class | what must happen here")]
     assert classes == [f"B{n}" for n in range(1, 37)]
     letters = {"P": [int(name[1:]) for name in PROMISES]}
-    guarantees, invariants = (TOP / "docs" / "guarantees.md").read_text(), dledger.testing.invariants.__doc__ or ""
+    guarantees, invariants = (
+        (TOP / "docs" / "guarantees.md").read_text(),
+        dledger.testing.invariants.__doc__ or "",
+    )
     letters["D"] = [int(n) for n in re.findall(r"^\| D(\d+) \|", guarantees, flags=re.MULTILINE)]
     for letter in "IQW":
-        letters[letter] = [int(n) for n in re.findall(rf"^ ?{letter}(\d+) ", invariants, flags=re.MULTILINE)]
+        letters[letter] = [
+            int(n) for n in re.findall(rf"^ ?{letter}(\d+) ", invariants, flags=re.MULTILINE)
+        ]
     letters["B"] = [int(name[1:]) for name in classes]
     for letter, numbers in letters.items():
         assert numbers == list(range(1, len(numbers) + 1))
@@ -183,8 +218,11 @@ def test_changelog_has_the_form_that_it_names() -> None:
 
 
 def test_every_option_of_the_kafka_connector_is_the_same_or_is_refused_with_its_name_here() -> None:
-    """docs/from-kafka.md: those of version 4.2, and those of Kafka's clients that have a counterpart."""
-    rows = table((TOP / "docs" / "from-kafka.md").read_text(), "Kafka's option | here | what differs")
+    """docs/from-kafka.md: those of version 4.2, and those of Kafka's clients that have a
+    counterpart."""
+    rows = table(
+        (TOP / "docs" / "from-kafka.md").read_text(), "Kafka's option | here | what differs"
+    )
     here = {row[0].strip("`"): row[1].strip("`") for row in rows[:-1]}
     same = {name for name, meant in here.items() if meant == "the same"}
     assert same <= {option.name for option in OPTIONS}

@@ -13,9 +13,23 @@ from dledger.cli.main import main
 
 TOP = Path(__file__).resolve().parents[2]
 GROUP = ("bootstrap_servers", "leader", "nodes", "kill", "restart", "stop", "__enter__", "__exit__")
-CLIENT = ("create_topic", "delete_topic", "topics", "append", "append_batch", "producer", "transaction", "read",
-          "begin_offsets", "end_offsets", "offsets_for_times", "commit_offsets", "group", "status")  # fmt: skip
-USED = ("serve", "status", "topics", "append", "tail", "groups", "transfer", "verify", "dump", "bench")
+CLIENT = (
+    "create_topic", "delete_topic", "topics", "append", "append_batch", "producer", "transaction",
+    "read", "begin_offsets", "end_offsets", "offsets_for_times", "commit_offsets", "group",
+    "status",
+)  # fmt: skip
+USED = (
+    "serve",
+    "status",
+    "topics",
+    "append",
+    "tail",
+    "groups",
+    "transfer",
+    "verify",
+    "dump",
+    "bench",
+)
 
 
 def test_package_exports_exactly_its_public_names() -> None:
@@ -35,7 +49,9 @@ def test_embedded_group_has(name: str) -> None:
 def test_both_clients_have(name: str) -> None:
     """``AsyncClient`` has the same names as ``Client``, with the same parameters."""
     blocking, asynchronous = getattr(dledger.Client, name), getattr(dledger.AsyncClient, name)
-    assert list(inspect.signature(blocking).parameters) == list(inspect.signature(asynchronous).parameters)
+    assert list(inspect.signature(blocking).parameters) == list(
+        inspect.signature(asynchronous).parameters
+    )
 
 
 def test_client_and_group_take_the_documented_arguments() -> None:
@@ -57,8 +73,13 @@ def test_command_has_its_commands() -> None:
 
 
 def test_every_error_says_whether_it_is_definite() -> None:
-    """One root; each error is definite or not, retriable or not, and stands in the tree of the module's docstring."""
-    kinds = [k for k in vars(errors).values() if inspect.isclass(k) and issubclass(k, errors.DLedgerError)]
+    """One root; each error is definite or not, retriable or not, and stands in the tree of the
+    module's docstring."""
+    kinds = [
+        k
+        for k in vars(errors).values()
+        if inspect.isclass(k) and issubclass(k, errors.DLedgerError)
+    ]
     assert len(kinds) > 20
     for kind in kinds:
         assert isinstance(kind.definite, bool)

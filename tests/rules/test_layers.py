@@ -10,10 +10,21 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).resolve().parents[2]
-PURE = ("raft", "catalog", "protocol", "rocketmq/format", "rocketmq/columns", "rocketmq/ha_protocol")
-MODULES = sorted(p for package in PURE for p in (TOP / "python" / "dledger" / package).rglob("*.py"))
-FORBIDDEN_MODULES = {"time", "random", "uuid", "secrets", "threading", "asyncio", "socket", "weakref", "datetime",
-                     "os", "tempfile", "subprocess", "selectors"}  # fmt: skip
+PURE = (
+    "raft",
+    "catalog",
+    "protocol",
+    "rocketmq/format",
+    "rocketmq/columns",
+    "rocketmq/ha_protocol",
+)
+MODULES = sorted(
+    p for package in PURE for p in (TOP / "python" / "dledger" / package).rglob("*.py")
+)
+FORBIDDEN_MODULES = {
+    "time", "random", "uuid", "secrets", "threading", "asyncio", "socket", "weakref", "datetime",
+    "os", "tempfile", "subprocess", "selectors",
+}  # fmt: skip
 FORBIDDEN_CALLS = {"id", "open", "input", "print", "hash"}
 
 
@@ -22,13 +33,22 @@ def offences(source: str) -> list[str]:
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found += [f"line {node.lineno}: import {a.name}" for a in node.names
-                      if a.name.split(".")[0] in FORBIDDEN_MODULES]  # fmt: skip
-        elif isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] in (
-            FORBIDDEN_MODULES
+            found += [
+                f"line {node.lineno}: import {a.name}"
+                for a in node.names
+                if a.name.split(".")[0] in FORBIDDEN_MODULES
+            ]
+        elif (
+            isinstance(node, ast.ImportFrom)
+            and not node.level
+            and (node.module or "").split(".")[0] in (FORBIDDEN_MODULES)
         ):
             found.append(f"line {node.lineno}: from {node.module}")
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FORBIDDEN_CALLS:
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in FORBIDDEN_CALLS
+        ):
             found.append(f"line {node.lineno}: {node.func.id}()")
         elif isinstance(node, ast.FunctionDef) and node.name == "__del__":
             found.append(f"line {node.lineno}: __del__")
@@ -38,19 +58,23 @@ def offences(source: str) -> list[str]:
 
 
 def is_set(node: ast.expr) -> bool:
-    """Whether an expression is plainly a set: a display, a comprehension, set(...), or set algebra over one."""
+    """Whether an expression is plainly a set: a display, a comprehension, set(...), or set algebra
+    over one."""
     if isinstance(node, ast.Set | ast.SetComp):
         return True
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return node.func.id in {"set", "frozenset"}
-    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr | ast.BitAnd | ast.Sub | ast.BitXor) and (
-        is_set(node.left) or is_set(node.right)
+    return (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.BitOr | ast.BitAnd | ast.Sub | ast.BitXor)
+        and (is_set(node.left) or is_set(node.right))
     )
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(TOP).as_posix())
 def test_core_has_no_source_of_chance(path: Path) -> None:
-    """The same inputs give the same outputs, on every machine and at any hash seed: no clock, dice, thread, file."""
+    """The same inputs give the same outputs, on every machine and at any hash seed: no clock, dice,
+    thread, file."""
     assert offences(path.read_text()) == []
 
 
@@ -75,8 +99,16 @@ def test_the_search_for_chance_finds_it(text: str) -> None:
 
 def test_layers_hold() -> None:
     """Every contract of pyproject.toml, by import-linter, over the installed packages."""
-    script = "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"
-    done = subprocess.run([sys.executable, "-c", script, "--no-cache"], cwd=TOP, capture_output=True, text=True,
-                          check=False)  # fmt: skip
+    script = (
+        "import sys; from importlinter.cli import lint_imports_command; "
+        "sys.exit(lint_imports_command())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "--no-cache"],
+        cwd=TOP,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 broken" in done.stdout

@@ -13,7 +13,15 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).resolve().parents[2]
-SHIPPED = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "python", "datasource", "streaming")
+SHIPPED = (
+    "pyproject.toml",
+    "setup.py",
+    "README.md",
+    "LICENSE",
+    "python",
+    "datasource",
+    "streaming",
+)
 
 
 @pytest.fixture(scope="module")
@@ -22,21 +30,36 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     copy = tmp_path_factory.mktemp("copy")
     for name in SHIPPED:
         if (TOP / name).is_dir():
-            shutil.copytree(TOP / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+            shutil.copytree(
+                TOP / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+            )
         else:
             shutil.copy(TOP / name, copy / name)
-    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
-             "--wheel-dir", str(copy / "dist"), str(copy)]  # fmt: skip
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+        str(copy / "dist"),
+        str(copy),
+    ]
     done = subprocess.run(build, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return zipfile.ZipFile(next((copy / "dist").glob("*.whl")))
 
 
 def test_wheel_holds_every_module_of_the_checkout(wheel: zipfile.ZipFile) -> None:
-    """``datasource`` and ``streaming`` lie beside ``python`` in the checkout and inside ``dledger`` in the wheel."""
+    """``datasource`` and ``streaming`` lie beside ``python`` in the checkout and inside ``dledger``
+    in the wheel."""
     expected = {p.relative_to(TOP / "python").as_posix() for p in (TOP / "python").rglob("*.py")}
     for folder in ("datasource", "streaming"):
-        expected |= {f"dledger/{p.relative_to(TOP).as_posix()}" for p in (TOP / folder).rglob("*.py")}
+        expected |= {
+            f"dledger/{p.relative_to(TOP).as_posix()}" for p in (TOP / folder).rglob("*.py")
+        }
     packed = {n for n in wheel.namelist() if n.endswith(".py")}
     assert packed == expected
     assert {"dledger/py.typed", "pyspark_dledger/py.typed"} <= set(wheel.namelist())
@@ -53,7 +76,8 @@ def test_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
 
 
 def test_spark_can_find_the_format_by_itself() -> None:
-    """Spark looks for top-level packages named ``pyspark_*``; an editable install with import hooks hides them."""
+    """Spark looks for top-level packages named ``pyspark_*``; an editable install with import hooks
+    hides them."""
     assert "pyspark_dledger" in {m.name for m in pkgutil.iter_modules()}
     import dledger
 
@@ -61,17 +85,28 @@ def test_spark_can_find_the_format_by_itself() -> None:
 
 
 def test_importing_the_hook_loads_nothing_heavy() -> None:
-    """Spark imports it to look for formats; an import that fails there would disable every Python data source."""
-    script = "import sys, pyspark_dledger; print(*sorted(m for m in sys.modules if m.startswith('dledger')))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    """Spark imports it to look for formats; an import that fails there would disable every Python
+    data source."""
+    script = (
+        "import sys, pyspark_dledger; print(*sorted(m for m in sys.modules if "
+        "m.startswith('dledger')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == []
 
 
 def test_importing_dledger_is_light() -> None:
-    """Every Spark worker and every command pays for it: no Arrow, no Spark, no event loop before they are used."""
+    """Every Spark worker and every command pays for it: no Arrow, no Spark, no event loop before
+    they are used."""
     script = "import sys, dledger; print(*sorted({m.split('.')[0] for m in sys.modules}))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert not {"pyarrow", "pyspark", "uvloop", "pandas", "numpy", "rich", "click"} & set(done.stdout.split())
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert not {"pyarrow", "pyspark", "uvloop", "pandas", "numpy", "rich", "click"} & set(
+        done.stdout.split()
+    )
 
 
 def test_an_executor_never_loads_a_server() -> None:
@@ -83,13 +118,16 @@ def test_an_executor_never_loads_a_server() -> None:
         "        importlib.import_module(m.name)\n"
         "print(*sorted(m for m in sys.modules if m.startswith('dledger.')))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     loaded = {m.split(".")[1] for m in done.stdout.split()}
     assert not {"raft", "storage", "node", "cli"} & loaded
 
 
 def test_command_is_installed() -> None:
-    """``dledger`` is on the PATH of the environment, unless the sources are used without an install."""
+    """``dledger`` is on the PATH of the environment, unless the sources are used without an
+    install."""
     commands = {e.name: e.value for e in entry_points(group="console_scripts")}
     assert commands.get("dledger", "dledger.cli.main:main") == "dledger.cli.main:main"

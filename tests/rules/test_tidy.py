@@ -14,13 +14,28 @@ SOURCES = sorted(p for folder in FOLDERS for p in (TOP / folder).rglob("*.py"))
 TESTS = sorted((TOP / "tests").rglob("*.py"))
 WORDS = sorted(
     p
-    for pattern in ("*.py", "*.md", "*.toml", "Makefile", ".ci/run", "python/**/*.py", "datasource/**/*.py",
-                    "streaming/**/*.py", "examples/**/*", "benchmarks/*.py", "docs/*", "tests/**/*.py")
+    for pattern in (
+        "*.py",
+        "*.md",
+        "*.toml",
+        "Makefile",
+        ".ci/run",
+        "python/**/*.py",
+        "datasource/**/*.py",
+        "streaming/**/*.py",
+        "examples/**/*",
+        "benchmarks/*.py",
+        "docs/*",
+        "tests/**/*.py",
+    )
     for p in TOP.glob(pattern)
     if p.is_file() and p.suffix in {".py", ".md", ".toml", ".json", ""}
-)  # fmt: skip
-ALLOWED = {"LICENSE", "python", "datasource", "streaming", "examples", "tests", "setup.py", "pyproject.toml",
-           "README.md", "Makefile", "docs", "benchmarks", "CHANGELOG.md", ".ci", ".gitignore", ".git"}  # fmt: skip
+)
+ALLOWED = {
+    "LICENSE", "python", "datasource", "streaming", "examples", "tests", "setup.py",
+    "pyproject.toml", "README.md", "Makefile", "docs", "benchmarks", "CHANGELOG.md", ".ci",
+    ".gitignore", ".git",
+}  # fmt: skip
 
 
 def relative(path: Path) -> str:
@@ -52,8 +67,9 @@ def test_module_fits_in_the_head(path: Path) -> None:
 
 @pytest.mark.parametrize("path", TESTS, ids=relative)
 def test_tests_wait_for_conditions_and_never_sleep(path: Path) -> None:
-    """A sleep is too short on a slow machine and too long on a fast one. ``Event.wait`` and its kind are fine, and so
-    are ``sleep(0)``, which lets other tasks run, and the one poll inside a conftest's wait-for-a-condition."""
+    """A sleep is too short on a slow machine and too long on a fast one. ``Event.wait`` and its
+    kind are fine, and so are ``sleep(0)``, which lets other tasks run, and the one poll inside a
+    conftest's wait-for-a-condition."""
     sleeps = [
         node.lineno
         for node in ast.walk(ast.parse(path.read_text()))
@@ -77,7 +93,9 @@ def test_file_knows_no_machine(path: Path) -> None:
     text = path.read_text()
     if path == Path(__file__).resolve():
         return
-    machine = re.findall(r"(?:^|[\s\"'=(`])(/(?:work|farm|root|Users|home/\w+)/\S*)", text, re.MULTILINE)
+    machine = re.findall(
+        r"(?:^|[\s\"'=(`])(/(?:work|farm|root|Users|home/\w+)/\S*)", text, re.MULTILINE
+    )
     assert not machine
     assert not re.findall(r"\b(?:TODO|FIXME|XXX|HACK)\b", text)
 
@@ -86,5 +104,9 @@ def test_top_level_holds_only_what_it_should() -> None:
     """Ten things at first sight. Whatever tools leave behind (ignored by git) does not count."""
     ignored = {line.strip("/") for line in (TOP / ".gitignore").read_text().split()}
     here = {p.name for p in TOP.iterdir()}
-    left = {n for n in here - ALLOWED - ignored if not n.endswith(".egg-info") and not n.startswith(".venv")}
+    left = {
+        n
+        for n in here - ALLOWED - ignored
+        if not n.endswith(".egg-info") and not n.startswith(".venv")
+    }
     assert not left

@@ -58,18 +58,28 @@ class Table:
         self.path = path
 
     def write(self, frame: DataFrame, topic: str = "", **options: Any) -> None:
-        writer = frame.write.format("dledger").options(**({"topic": topic} if topic else {}), **options)
+        writer = frame.write.format("dledger").options(
+            **({"topic": topic} if topic else {}), **options
+        )
         writer.mode("append").save(self.path)
 
     def read(self, topic: str, **options: Any) -> DataFrame:
         return self.spark.read.format("dledger").options(subscribe=topic, **options).load(self.path)
 
     def stream(self, topic: str, **options: Any) -> DataFrame:
-        return self.spark.readStream.format("dledger").options(subscribe=topic, **options).load(self.path)
+        return (
+            self.spark.readStream.format("dledger")
+            .options(subscribe=topic, **options)
+            .load(self.path)
+        )
 
     def values(self, topic: str) -> list[str]:
         """Every value as text, by partition and offset."""
-        rows = self.read(topic).selectExpr("partition", "offset", "CAST(value AS STRING) AS value").collect()
+        rows = (
+            self.read(topic)
+            .selectExpr("partition", "offset", "CAST(value AS STRING) AS value")
+            .collect()
+        )
         return [row.value for row in sorted(rows)]
 
 
@@ -85,7 +95,9 @@ def last_session() -> Iterator[None]:
 @pytest.fixture
 def spark(last_session: None, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
     """The one session of all tests; made again when a test has replaced it."""
-    return SparkSession.getActiveSession() or make_session(True, tmp_path_factory.getbasetemp() / "warehouse")
+    return SparkSession.getActiveSession() or make_session(
+        True, tmp_path_factory.getbasetemp() / "warehouse"
+    )
 
 
 @pytest.fixture
@@ -113,5 +125,3 @@ def topic() -> str:
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> str:
     return str(tmp_path / "checkpoint")
-
-

@@ -1,4 +1,5 @@
-"""The program that test_spark_not_found runs: a session whose first look-up of Python sources fails."""
+"""The program that test_spark_not_found runs: a session whose first look-up of Python sources
+fails."""
 
 import sys
 
@@ -10,7 +11,9 @@ from dledger.datasource.java import ensure_java
 def main(path: str, line: str, python: str) -> None:
     ensure_java()
     exec(python, {})
-    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    spark = (
+        SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    )
 
     def write() -> None:
         frame = spark.range(0, 3, 1, 1).selectExpr("CAST(id AS STRING) AS value")

@@ -22,8 +22,11 @@ from pyspark_dledger import DefaultSource
 pytestmark = pytest.mark.spark
 
 
-def test_records_come_back_as_they_were_written(spark: SparkSession, table: Any, topic: str, client: Client) -> None:
-    """Null keys and values, headers, times and partitions included; the session's time zone changes nothing."""
+def test_records_come_back_as_they_were_written(
+    spark: SparkSession, table: Any, topic: str, client: Client
+) -> None:
+    """Null keys and values, headers, times and partitions included; the session's time zone changes
+    nothing."""
     time = datetime(2024, 3, 10, 7, 30, tzinfo=UTC)
     rows = [
         (b"k", b"v", time, 1, [(b"\xff", "h")]),
@@ -37,24 +40,51 @@ def test_records_come_back_as_they_were_written(spark: SparkSession, table: Any,
     )
     table.write(frame, topic, **{"createTopic.partitions": 2})
     read = table.read(topic, includeHeaders=True)
-    assert read.columns == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
-    got = sorted(read.selectExpr("*", "unix_micros(timestamp) AS us").collect(), key=lambda r: (r.partition, r.offset))
+    assert read.columns == [
+        "key",
+        "value",
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "timestampType",
+        "headers",
+    ]
+    got = sorted(
+        read.selectExpr("*", "unix_micros(timestamp) AS us").collect(),
+        key=lambda r: (r.partition, r.offset),
+    )
     us = int(time.timestamp()) * 1_000_000
-    assert [(r.key, r.value, r.partition, r.offset, r.us, r.timestampType, r.topic) for r in got] == [
+    assert [
+        (r.key, r.value, r.partition, r.offset, r.us, r.timestampType, r.topic) for r in got
+    ] == [
         (None, b"", 0, 0, us, 0, topic),
         (b"k", b"v", 1, 0, us, 0, topic),
         (b"", None, 1, 1, us, 0, topic),
     ]
-    assert [r.headers and [(h.key, bytes(h.value)) for h in r.headers] for r in got] == [[], [("h", b"\xff")], None]
+    assert [r.headers and [(h.key, bytes(h.value)) for h in r.headers] for r in got] == [
+        [],
+        [("h", b"\xff")],
+        None,
+    ]
     assert client.end_offsets(topic) == {0: 1, 1: 2}
 
 
-def test_many_rows_are_all_there_once_in_whatever_number_of_tasks(spark: SparkSession, table: Any, topic: str) -> None:
-    table.write(spark.range(0, 100_000, 1, 3).selectExpr("CAST(id AS STRING) AS value"), topic, compression="zstd")
+def test_many_rows_are_all_there_once_in_whatever_number_of_tasks(
+    spark: SparkSession, table: Any, topic: str
+) -> None:
+    table.write(
+        spark.range(0, 100_000, 1, 3).selectExpr("CAST(id AS STRING) AS value"),
+        topic,
+        compression="zstd",
+    )
     read = table.read(topic, minPartitions=5)
     assert read.rdd.getNumPartitions() >= 5
     total = read.selectExpr(
-        "COUNT(*)", "COUNT(DISTINCT value)", "MAX(offset)", "SUM(CAST(CAST(value AS STRING) AS LONG))"
+        "COUNT(*)",
+        "COUNT(DISTINCT value)",
+        "MAX(offset)",
+        "SUM(CAST(CAST(value AS STRING) AS LONG))",
     ).first()
     assert tuple(total) == (100_000, 100_000, 99_999, sum(range(100_000)))
 
@@ -97,22 +127,32 @@ def test_a_hundred_partitions_with_little_to_read_are_read_by_fewer_tasks(
     spark: SparkSession, table: Any, topic: str, client: Client
 ) -> None:
     client.create_topic(topic, 100)
-    rows = spark.range(0, 300, 1, 1).selectExpr("CAST(id AS STRING) AS value", "CAST(id % 100 AS INT) AS partition")
+    rows = spark.range(0, 300, 1, 1).selectExpr(
+        "CAST(id AS STRING) AS value", "CAST(id % 100 AS INT) AS partition"
+    )
     table.write(rows, topic)
     back = table.read(topic)
     assert back.rdd.getNumPartitions() == 64
-    assert table.values(topic) == [str(first + 100 * offset) for first in range(100) for offset in range(3)]
+    assert table.values(topic) == [
+        str(first + 100 * offset) for first in range(100) for offset in range(3)
+    ]
     assert table.read(topic, minPartitions=100).rdd.getNumPartitions() == 100
 
 
-def test_one_write_goes_to_the_topics_of_its_rows(spark: SparkSession, table: Any, topic: str) -> None:
-    frame = spark.range(10).selectExpr(f"concat('{topic}-', id % 2) AS topic", "CAST(id AS STRING) AS value")
+def test_one_write_goes_to_the_topics_of_its_rows(
+    spark: SparkSession, table: Any, topic: str
+) -> None:
+    frame = spark.range(10).selectExpr(
+        f"concat('{topic}-', id % 2) AS topic", "CAST(id AS STRING) AS value"
+    )
     table.write(frame)
     assert sorted(table.values(f"{topic}-0")) == ["0", "2", "4", "6", "8"]
     assert sorted(table.values(f"{topic}-1")) == ["1", "3", "5", "7", "9"]
 
 
-def test_a_task_that_fails_and_runs_again_writes_once(spark: SparkSession, table: Any, topic: str) -> None:
+def test_a_task_that_fails_and_runs_again_writes_once(
+    spark: SparkSession, table: Any, topic: str
+) -> None:
     def fail_once(number: int) -> str:
         task = TaskContext.get()
         assert task is not None
@@ -125,28 +165,55 @@ def test_a_task_that_fails_and_runs_again_writes_once(spark: SparkSession, table
     assert sorted(map(int, table.values(topic))) == list(range(60_000))
 
 
-def test_a_read_between_times_has_exactly_the_records_between_them(table: Any, topic: str, client: Client) -> None:
+def test_a_read_between_times_has_exactly_the_records_between_them(
+    table: Any, topic: str, client: Client
+) -> None:
     """Records of one stored batch lie on both sides of each bound."""
     client.create_topic(topic, 2)
     for partition in range(2):
         values = [f"{partition}-{i}".encode() for i in range(100)]
-        client.append(topic, values, timestamps=[1_000_000 + 1000 * i for i in range(100)], partition=partition)
+        client.append(
+            topic,
+            values,
+            timestamps=[1_000_000 + 1000 * i for i in range(100)],
+            partition=partition,
+        )
     until = "1970-01-01T00:00:01.020Z"
-    read = table.read(topic, startingTimestamp=1010, endingTimestamp=until, maxRecordsPerPartition=3)
+    read = table.read(
+        topic, startingTimestamp=1010, endingTimestamp=until, maxRecordsPerPartition=3
+    )
     assert read.rdd.getNumPartitions() == 8
-    assert sorted(row.value.decode() for row in read.collect()) == [f"{p}-{i}" for p in range(2) for i in range(10, 20)]
+    assert sorted(row.value.decode() for row in read.collect()) == [
+        f"{p}-{i}" for p in range(2) for i in range(10, 20)
+    ]
 
 
 def test_keys_land_where_kafkas_clients_put_them_and_round_robin_spreads_rows(
     spark: SparkSession, table: Any, topic: str
 ) -> None:
-    """Partitions of the keys: murmur2 of UtilsTest in Kafka's Java client, without its sign, modulo 7."""
-    hashes = {"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536, "abc": 479470107}
-    frame = spark.createDataFrame([(key, "v") for key in hashes], "key STRING, value STRING").coalesce(1)
-    at_least_once = {"deliveryGuarantee": "at-least-once", "compression": "lz4", "createTopic.partitions": 7}
+    """Partitions of the keys: murmur2 of UtilsTest in Kafka's Java client, without its sign, modulo
+    7."""
+    hashes = {
+        "21": -973932308,
+        "foobar": -790332482,
+        "a-little-bit-long-string": -985981536,
+        "abc": 479470107,
+    }
+    frame = spark.createDataFrame(
+        [(key, "v") for key in hashes], "key STRING, value STRING"
+    ).coalesce(1)
+    at_least_once = {
+        "deliveryGuarantee": "at-least-once",
+        "compression": "lz4",
+        "createTopic.partitions": 7,
+    }
     table.write(frame, f"{topic}-key", **at_least_once)
-    rows = table.read(f"{topic}-key").selectExpr("CAST(key AS STRING) AS key", "partition").collect()
-    assert {row.key: row.partition for row in rows} == {key: (h & 0x7FFFFFFF) % 7 for key, h in hashes.items()}
+    rows = (
+        table.read(f"{topic}-key").selectExpr("CAST(key AS STRING) AS key", "partition").collect()
+    )
+    assert {row.key: row.partition for row in rows} == {
+        key: (h & 0x7FFFFFFF) % 7 for key, h in hashes.items()
+    }
     table.write(frame, f"{topic}-row", partitioner="roundRobin", **{"createTopic.partitions": 2})
     counts = table.read(f"{topic}-row").groupBy("partition").count().collect()
     assert sorted(map(tuple, counts)) == [(0, 2), (1, 2)]
@@ -158,21 +225,32 @@ def test_keys_land_where_kafkas_clients_put_them_and_round_robin_spreads_rows(
         (lambda writer: writer.save(), 'use either the "Append"'),
         (lambda writer: writer.mode("error").save(), 'use either the "Append"'),
         (lambda writer: writer.mode("ignore").save(), 'use either the "Append"'),
-        (lambda writer: writer.mode("append").partitionBy("value").save(), "clustering columns do not match"),
+        (
+            lambda writer: writer.mode("append").partitionBy("value").save(),
+            "clustering columns do not match",
+        ),
     ],
 )
 def test_a_save_mode_that_a_log_does_not_have_is_refused_before_anything_is_written(
     spark: SparkSession, table: Any, topic: str, client: Client, write: Any, message: str
 ) -> None:
-    """These are Spark's own words: it asks the source nothing before. docs/options.md says what to write instead."""
+    """These are Spark's own words: it asks the source nothing before. docs/options.md says what to
+    write instead."""
     client.create_topic(topic)
-    writer = spark.sql("SELECT 'x' AS value").write.format("dledger").option("topic", topic).option("path", table.path)
+    writer = (
+        spark.sql("SELECT 'x' AS value")
+        .write.format("dledger")
+        .option("topic", topic)
+        .option("path", table.path)
+    )
     with pytest.raises(PySparkException, match=message):
         write(writer)
     assert client.end_offsets(topic) == {0: 0}
 
 
-def test_an_empty_frame_and_an_empty_topic_are_no_trouble(spark: SparkSession, table: Any, topic: str) -> None:
+def test_an_empty_frame_and_an_empty_topic_are_no_trouble(
+    spark: SparkSession, table: Any, topic: str
+) -> None:
     table.write(spark.range(0).selectExpr("CAST(id AS STRING) AS value"), topic, createTopic=True)
     table.write(spark.range(1).selectExpr("'x' AS value"), topic)
     assert table.values(topic) == ["x"]
@@ -182,19 +260,49 @@ def test_an_empty_frame_and_an_empty_topic_are_no_trouble(spark: SparkSession, t
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        (lambda t, topic: t.read(topic, startingOffset="earliest"), "did you mean 'startingOffsets'"),
+        (
+            lambda t, topic: t.read(topic, startingOffset="earliest"),
+            "did you mean 'startingOffsets'",
+        ),
         (lambda t, topic: t.read("nowhere").count(), "topic 'nowhere' does not exist"),
-        (lambda t, topic: t.read(topic, startingOffsets=f'{{"{topic}": {{"0": 9}}}}').count(), "not including, 1"),
-        (lambda t, topic: t.read(topic, startingOffsets="{").count(), "latest, committed.*or offsets as in"),
-        (lambda t, topic: t.write(t.spark.range(1), topic), r"column 'id' \(bigint\) cannot be written"),
-        (lambda t, topic: t.write(t.spark.range(1).selectExpr("id AS value"), topic), "CAST\\(value AS STRING\\)"),
+        (
+            lambda t, topic: t.read(topic, startingOffsets=f'{{"{topic}": {{"0": 9}}}}').count(),
+            "not including, 1",
+        ),
+        (
+            lambda t, topic: t.read(topic, startingOffsets="{").count(),
+            "latest, committed.*or offsets as in",
+        ),
+        (
+            lambda t, topic: t.write(t.spark.range(1), topic),
+            r"column 'id' \(bigint\) cannot be written",
+        ),
+        (
+            lambda t, topic: t.write(t.spark.range(1).selectExpr("id AS value"), topic),
+            "CAST\\(value AS STRING\\)",
+        ),
         (lambda t, topic: t.write(t.spark.sql("SELECT 'x' AS value")), "which topic"),
-        (lambda t, topic: t.spark.sql("SELECT 'x' AS value").write.format("dledger").option("topic", topic)
-         .mode("overwrite").save(t.path), "a log only grows"),
-        (lambda t, topic: t.spark.read.format("dledger").option("subscribe", "t").load(f"{t.path}/group.json").count(),
-         "group.json"),
+        (
+            lambda t, topic: (
+                t.spark.sql("SELECT 'x' AS value")
+                .write.format("dledger")
+                .option("topic", topic)
+                .mode("overwrite")
+                .save(t.path)
+            ),
+            "a log only grows",
+        ),
+        (
+            lambda t, topic: (
+                t.spark.read.format("dledger")
+                .option("subscribe", "t")
+                .load(f"{t.path}/group.json")
+                .count()
+            ),
+            "group.json",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_answered_through_spark_with_the_way_out(
     spark: SparkSession, table: Any, topic: str, what: Any, message: str
 ) -> None:

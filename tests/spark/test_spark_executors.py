@@ -1,7 +1,7 @@
 """Several executors, each with its own processes, which die.
 
-Speculation is on, but Spark never runs the second attempt of a task on the host of the first: what it leads to is shown
-by test_spark_speculation.
+Speculation is on, but Spark never runs the second attempt of a task on the host of the first: what
+it leads to is shown by test_spark_speculation.
 """
 
 from __future__ import annotations
@@ -77,11 +77,15 @@ def test_writes_are_once_though_an_executor_is_killed_in_the_middle_of_each(
     again = udf(dies_once(tmp_path / "stream"), "bigint", useArrow=False)
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        rows = batch.select(again(batch.value.cast("string").cast("bigint")).cast("string").alias("value"))
+        rows = batch.select(
+            again(batch.value.cast("string").cast("bigint")).cast("string").alias("value")
+        )
         table.write(rows, f"{topic}-copy")
 
     stream = table.stream(topic, startingOffsets="earliest", minPartitions=4, groupId=f"{topic}-g")
-    writer = stream.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer = stream.writeStream.foreachBatch(write).option(
+        "checkpointLocation", str(tmp_path / "checkpoint")
+    )
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
     assert (tmp_path / "stream").exists()

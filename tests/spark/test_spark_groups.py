@@ -17,11 +17,16 @@ pytestmark = pytest.mark.spark
 def test_a_group_is_exactly_where_the_query_is_and_a_new_query_goes_on_from_there(
     table: Any, topic: str, client: Client, checkpoint: str
 ) -> None:
-    """The last batch of a run counts too, of which Spark never tells the source that it is committed."""
+    """The last batch of a run counts too, of which Spark never tells the source that it is
+    committed."""
     seen: list[list[str]] = []
 
     def note(frame: Any, batch: int) -> None:
-        seen.append(sorted(row.value for row in frame.selectExpr("CAST(value AS STRING) AS value").collect()))
+        seen.append(
+            sorted(
+                row.value for row in frame.selectExpr("CAST(value AS STRING) AS value").collect()
+            )
+        )
         if len(seen) == 3:
             raise RuntimeError("planned")
 
@@ -64,9 +69,13 @@ def test_the_commits_of_a_stream_reconcile_with_its_progress_and_with_what_is_in
 
     commits = load("commits").where(f"query = '{query.id}'").orderBy("batch").collect()
     assert [(row.batch, row.source, row.rows) for row in commits] == [
-        (0, "stream", 20), (1, "stream", 20), (2, "stream", 10),
-    ]  # fmt: skip
-    assert [p.numInputRows for p in query.recentProgress if p.numInputRows] == [row.rows for row in commits]
+        (0, "stream", 20),
+        (1, "stream", 20),
+        (2, "stream", 10),
+    ]
+    assert [p.numInputRows for p in query.recentProgress if p.numInputRows] == [
+        row.rows for row in commits
+    ]
     spans = [(one.startOffset, one.endOffset) for row in commits for one in row.ranges]
     assert spans == [(0, 20), (20, 40), (40, 50)]
     assert table.read(copy).count() == sum(row.rows for row in commits)

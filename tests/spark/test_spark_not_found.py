@@ -33,16 +33,22 @@ def test_the_lines_for_a_thread_write(spark: SparkSession, table: Any, topic: st
     assert table.values(topic) == ["a"]
 
 
-def test_the_line_for_a_look_up_that_failed_mends_the_session(running: EmbeddedGroup, tmp_path: Path) -> None:
+def test_the_line_for_a_look_up_that_failed_mends_the_session(
+    running: EmbeddedGroup, tmp_path: Path
+) -> None:
     """In a process of its own, with a package beside ours that cannot be imported."""
     (tmp_path / "pyspark_broken.py").write_text("raise ImportError('broken')\n")
     paths = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
     (line,) = lines_of("After a first look-up that failed")
     (python,) = lines_of("Where the package is not installed")
     done = subprocess.run(
-        [sys.executable, str(PROGRAM), str(running.path), line, python], capture_output=True, text=True, timeout=500,
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-    )  # fmt: skip
+        [sys.executable, str(PROGRAM), str(running.path), line, python],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.split() == ["not", "found", "rows", "3"], done.stdout
 
@@ -50,5 +56,8 @@ def test_the_line_for_a_look_up_that_failed_mends_the_session(running: EmbeddedG
 def test_the_page_is_linked_from_the_readme_and_its_own_links_lead_somewhere() -> None:
     assert "(docs/data-source-not-found.md)" in (TOP / "README.md").read_text()
     text = PAGE.read_text()
-    places = {re.sub(r"[^a-z -]", "", head.lower()).replace(" ", "-") for head in re.findall(r"^## (.*)$", text, re.M)}
+    places = {
+        re.sub(r"[^a-z -]", "", head.lower()).replace(" ", "-")
+        for head in re.findall(r"^## (.*)$", text, re.M)
+    }
     assert set(re.findall(r"\]\(#([^)]*)\)", text)) <= places

@@ -1,6 +1,8 @@
-"""Speculation: Spark runs a slow task a second time while the first attempt still runs, and takes whichever is ready.
+"""Speculation: Spark runs a slow task a second time while the first attempt still runs, and takes
+whichever is ready.
 
-It never does so on the host of the first attempt, so this is a cluster of its own, of two hosts: 127.0.0.2 and .3.
+It never does so on the host of the first attempt, so this is a cluster of its own, of two hosts:
+127.0.0.2 and .3.
 """
 
 from __future__ import annotations
@@ -23,19 +25,37 @@ from pyspark.sql.functions import udf
 
 from dledger.datasource.java import ensure_java
 
-pytestmark = [pytest.mark.spark, pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is no address there")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is no address there"),
+]
 HOSTS = ("127.0.0.2", "127.0.0.3")
 
 
 def start(log: Path, kind: str, host: str, *words: str) -> subprocess.Popen[bytes]:
     """One of Spark's own daemons, with little memory."""
-    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}",
-               "--host", host, "--webui-port", "0", *words]  # fmt: skip
-    settings = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_IP": host,
-                "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false"}  # fmt: skip
+    command = [
+        str(Path(pyspark.__file__).parent / "bin" / "spark-class"),
+        f"org.apache.spark.deploy.{kind}",
+        "--host",
+        host,
+        "--webui-port",
+        "0",
+        *words,
+    ]
+    settings = {
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_LOCAL_IP": host,
+        "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false",
+    }
     with log.open("wb") as out:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                                env={**os.environ, **settings})  # fmt: skip
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            env={**os.environ, **settings},
+        )
 
 
 def master_of(log: Path, timeout_s: float = 300) -> str:
@@ -49,7 +69,8 @@ def master_of(log: Path, timeout_s: float = 300) -> str:
 
 @pytest.fixture
 def two_hosts(last_session: None, tmp_path: Path) -> Iterator[SparkSession]:
-    """An executor with one core on each host, and a scheduler that runs slow tasks again at once."""
+    """An executor with one core on each host, and a scheduler that runs slow tasks again at
+    once."""
     before = SparkSession.getActiveSession()
     if before is not None:
         before.stop()
@@ -59,8 +80,21 @@ def two_hosts(last_session: None, tmp_path: Path) -> Iterator[SparkSession]:
     daemons = [start(log, "master.Master", "127.0.0.1", "--port", "0")]
     try:
         master = master_of(log)
-        daemons += [start(tmp_path / f"{host}.log", "worker.Worker", host, "--cores", "1", "--memory", "1g",
-                          "--work-dir", str(tmp_path / host), master) for host in HOSTS]  # fmt: skip
+        daemons += [
+            start(
+                tmp_path / f"{host}.log",
+                "worker.Worker",
+                host,
+                "--cores",
+                "1",
+                "--memory",
+                "1g",
+                "--work-dir",
+                str(tmp_path / host),
+                master,
+            )
+            for host in HOSTS
+        ]
         session = make_session(master, tmp_path)
         yield session
         session.stop()
@@ -116,14 +150,22 @@ def test_what_two_attempts_of_a_task_write_at_once_is_there_once(
     """A batch write and a stream, both in one session, for starting it takes long."""
     expected = sorted(str(number) for number in range(400))
     number = udf(waits_once(tmp_path / "batch"), "bigint", useArrow=False)
-    table.write(two_hosts.range(0, 400, 1, 4).select(number("id").cast("string").alias("value")), topic)
+    table.write(
+        two_hosts.range(0, 400, 1, 4).select(number("id").cast("string").alias("value")), topic
+    )
     assert (tmp_path / "batch" / "1").exists()
     assert sorted(table.values(topic)) == expected
     again = udf(waits_once(tmp_path / "stream"), "bigint", useArrow=False)
     rows = table.stream(topic, startingOffsets="earliest", minPartitions=4)
-    rows = rows.select(again(rows.value.cast("string").cast("bigint")).cast("string").alias("value"))
+    rows = rows.select(
+        again(rows.value.cast("string").cast("bigint")).cast("string").alias("value")
+    )
     writer = rows.writeStream.format("dledger").options(topic=f"{topic}-copy", path=table.path)
-    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    query = (
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
     query.awaitTermination()
     assert (tmp_path / "stream" / "1").exists()
     assert sum(one.numInputRows for one in query.recentProgress) == 400

@@ -32,17 +32,22 @@ def test_a_table_is_read_by_its_name_alone_and_by_a_statements_own_options(
     client.create_topic(topic)
     client.append(topic, [b"a", b"b", b"c"], headers=[("h", b"1")])
     spark.sql(
-        f"CREATE TABLE {name} USING dledger OPTIONS (path '{table.path}', topic '{topic}', includeHeaders 'true', "
+        f"CREATE TABLE {name} USING dledger OPTIONS (path '{table.path}', topic '{topic}', "
+        f"includeHeaders 'true', "
         "startingOffsets 'earliest', createTopic 'true') TBLPROPERTIES ('anything' = 'at all')"
     )
     value = "CAST(value AS STRING)"
     assert texts(spark, f"SELECT {value} FROM {name} ORDER BY offset") == ["a", "b", "c"]
     assert texts(spark, f"SELECT headers[0].key FROM {name} WHERE offset > 1") == ["h"]
     later = f'{{"{topic}": {{"0": 1}}}}'
-    assert texts(spark, f"SELECT {value} FROM {name} WITH (startingOffsets = '{later}') ORDER BY offset") == ["b", "c"]
+    assert texts(
+        spark, f"SELECT {value} FROM {name} WITH (startingOffsets = '{later}') ORDER BY offset"
+    ) == ["b", "c"]
     assert spark.table(name).count() == 3
     assert spark.read.table(name).where("value = 'b'").count() == 1
-    spark.sql(f"CREATE TABLE {name}_about USING dledger OPTIONS (path '{table.path}', metadata 'topics')")
+    spark.sql(
+        f"CREATE TABLE {name}_about USING dledger OPTIONS (path '{table.path}', metadata 'topics')"
+    )
     try:
         assert spark.table(f"{name}_about").where(f"topic = '{topic}'").count() == 1
     finally:
@@ -61,7 +66,9 @@ def test_a_table_is_a_stream_and_takes_a_stream_with_its_log_named(
     assert table.values(f"{topic}-copy") == ["a", "b"]
     assert table.values(topic) == ["a", "b"]
     streamed = spark.sql(f"SELECT value FROM STREAM({name}) WITH (startingOffsets = '-100')")
-    streamed.writeStream.format("memory").queryName(f"{name}_seen").trigger(availableNow=True).start().awaitTermination()
+    streamed.writeStream.format("memory").queryName(f"{name}_seen").trigger(
+        availableNow=True
+    ).start().awaitTermination()
     assert spark.table(f"{name}_seen").count() == 2
 
 
@@ -73,15 +80,21 @@ def test_rows_are_inserted_where_the_statement_says(
     there = f"WITH (path = '{table.path}', topic = '{topic}')"
     spark.sql(f"INSERT INTO {name} {there} (key, value) VALUES (X'6B', X'61')")
     spark.sql(f"INSERT INTO {name} {there} BY NAME SELECT CAST('b' AS BINARY) AS value")
-    spark.sql("SELECT CAST('c' AS BINARY) AS value").writeTo(name).options(path=table.path, topic=topic).append()
+    spark.sql("SELECT CAST('c' AS BINARY) AS value").writeTo(name).options(
+        path=table.path, topic=topic
+    ).append()
     assert table.values(topic) == ["a", "b", "c"]
     assert spark.table(name).where("key IS NULL").count() == 2
 
 
-def test_a_temporary_view_reads_and_takes_rows(spark: SparkSession, table: Any, topic: str, client: Client) -> None:
+def test_a_temporary_view_reads_and_takes_rows(
+    spark: SparkSession, table: Any, topic: str, client: Client
+) -> None:
     client.create_topic(topic)
     view = topic.replace("-", "_") + "_view"
-    spark.sql(f"CREATE TEMPORARY VIEW {view} USING dledger OPTIONS (path '{table.path}', topic '{topic}')")
+    spark.sql(
+        f"CREATE TEMPORARY VIEW {view} USING dledger OPTIONS (path '{table.path}', topic '{topic}')"
+    )
     spark.sql(f"INSERT INTO {view} (value) VALUES (X'61'), (X'62')")
     assert sorted(texts(spark, f"SELECT CAST(value AS STRING) FROM {view}")) == ["a", "b"]
 
@@ -89,18 +102,25 @@ def test_a_temporary_view_reads_and_takes_rows(spark: SparkSession, table: Any, 
 def test_rows_of_one_table_never_go_back_to_it_when_they_are_for_another(
     spark: SparkSession, table: Any, topic: str, name: str, client: Client, checkpoint: str
 ) -> None:
-    """Frames carry their table's column metadata, where its options are, along to the writer of another table."""
+    """Frames carry their table's column metadata, where its options are, along to the writer of
+    another table."""
     client.create_topic(topic)
     client.append(topic, [b"a"])
     for made in (name, f"{name}_other"):
-        spark.sql(f"CREATE TABLE {made} USING dledger OPTIONS (path '{table.path}', topic '{topic}')")
+        spark.sql(
+            f"CREATE TABLE {made} USING dledger OPTIONS (path '{table.path}', topic '{topic}')"
+        )
     stream = spark.readStream.option("startingOffsets", "earliest").table(name).writeStream
     try:
         with pytest.raises(PySparkException, match=r"INSERT INTO orders WITH \(path"):
             spark.sql(f"INSERT INTO {name}_other SELECT * FROM {name}")
         with pytest.raises(PySparkException, match=r"INSERT INTO orders WITH \(path"):
             spark.table(name).writeTo(f"{name}_other").append()
-        query = stream.option("checkpointLocation", checkpoint).trigger(availableNow=True).toTable(f"{name}_other")
+        query = (
+            stream.option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .toTable(f"{name}_other")
+        )
         with pytest.raises(StreamingQueryException, match=r"in Python .option"):
             query.awaitTermination()
     finally:
@@ -114,9 +134,14 @@ def test_what_sql_cannot_do_is_refused_with_the_way_out(
     client.create_topic(topic)
     options = f"OPTIONS (path '{table.path}', topic '{topic}')"
     with pytest.raises(PySparkException, match="did you mean 'startingOffsets'"):
-        spark.sql(f"CREATE TABLE {name} USING dledger OPTIONS (path '{table.path}', startingOfsets 'x')")
-    spark.sql(f"CREATE TABLE {name} (key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, "
-              f"timestamp TIMESTAMP, timestampType INT) USING dledger {options}")  # fmt: skip
+        spark.sql(
+            f"CREATE TABLE {name} USING dledger OPTIONS (path '{table.path}', startingOfsets 'x')"
+        )
+    spark.sql(
+        f"CREATE TABLE {name} (key BINARY, value BINARY, topic STRING, partition INT, offset "
+        f"BIGINT, "
+        f"timestamp TIMESTAMP, timestampType INT) USING dledger {options}"
+    )
     with pytest.raises(PySparkException, match=r"USING dledger OPTIONS .* without columns"):
         spark.table(name).count()
     there = f"WITH (path = '{table.path}', topic = '{topic}')"
@@ -131,8 +156,8 @@ def test_what_sql_cannot_do_is_refused_with_the_way_out(
 def test_filters_give_right_answers_whether_spark_pushes_them_down_or_not(
     spark: SparkSession, table: Any, topic: str, client: Client, pushdown: str
 ) -> None:
-    """Spark 4.3 caches the plan of a source that takes filters on its relation: the second of two queries over one
-    DataFrame gets the rows of the first. So none are taken."""
+    """Spark 4.3 caches the plan of a source that takes filters on its relation: the second of two
+    queries over one DataFrame gets the rows of the first. So none are taken."""
     client.create_topic(topic)
     client.append(topic, [b"x"] * 10)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", pushdown)

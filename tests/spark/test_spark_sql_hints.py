@@ -1,4 +1,5 @@
-"""What an error of an SQL statement says to do instead is done, word for word, but for names and places."""
+"""What an error of an SQL statement says to do instead is done, word for word, but for names and
+places."""
 
 from __future__ import annotations
 
@@ -27,12 +28,15 @@ def error_of(spark: SparkSession, statement: str) -> str:
 
 
 def said(error: str, pattern: str, table: Any, topic: str) -> str:
-    """The statement in an error that fits the pattern, with the test's own place and topic for those of the example."""
+    """The statement in an error that fits the pattern, with the test's own place and topic for
+    those of the example."""
     found = re.search(pattern, error)
     assert found is not None, error
     text = found[0].replace("name_of_the_table", "orders")
-    return text.replace("'/data/log'", f"'{table.path}'").replace("topic = 'orders'", f"topic = '{topic}'").replace(
-        "topic 'orders'", f"topic '{topic}'"
+    return (
+        text.replace("'/data/log'", f"'{table.path}'")
+        .replace("topic = 'orders'", f"topic = '{topic}'")
+        .replace("topic 'orders'", f"topic '{topic}'")
     )
 
 
@@ -43,10 +47,16 @@ def create(spark: SparkSession, table: Any, topic: str) -> None:
     spark.sql(f"CREATE TABLE orders USING dledger OPTIONS (path '{table.path}', topic '{topic}')")
 
 
-def test_an_insert_is_told_a_statement_that_writes(spark: SparkSession, table: Any, topic: str, orders: str) -> None:
+def test_an_insert_is_told_a_statement_that_writes(
+    spark: SparkSession, table: Any, topic: str, orders: str
+) -> None:
     create(spark, table, topic)
     error = error_of(spark, "INSERT INTO orders (value) VALUES (X'76')")
-    spark.sql(said(error, r"INSERT INTO orders WITH .*? VALUES \(CAST\('text' AS BINARY\)\)", table, topic))
+    spark.sql(
+        said(
+            error, r"INSERT INTO orders WITH .*? VALUES \(CAST\('text' AS BINARY\)\)", table, topic
+        )
+    )
     assert table.values(topic) == ["text"]
 
 
@@ -58,7 +68,14 @@ def test_a_create_table_as_select_is_told_two_statements_that_do_it(
     error = error_of(spark, f"CREATE TABLE orders USING dledger {options} AS SELECT id FROM people")
     assert "CREATE TABLE ... AS SELECT" in error
     spark.sql(said(error, CREATE, table, topic))
-    spark.sql(said(error, r"INSERT INTO orders WITH \([^)]*\) \(value\) SELECT .* FROM people", table, topic))
+    spark.sql(
+        said(
+            error,
+            r"INSERT INTO orders WITH \([^)]*\) \(value\) SELECT .* FROM people",
+            table,
+            topic,
+        )
+    )
     read = spark.sql("SELECT CAST(value AS STRING) AS value FROM orders ORDER BY offset")
     assert [row.value for row in read.collect()] == ['{"id":0}', '{"id":1}']
 
@@ -67,11 +84,16 @@ def test_a_table_that_does_not_say_its_log_is_told_two_ways(
     spark: SparkSession, table: Any, topic: str, orders: str
 ) -> None:
     table.write(spark.sql("SELECT 'a' AS value"), topic)
-    spark.sql(f"CREATE TABLE orders (value BINARY) USING dledger OPTIONS (path '{table.path}', topic '{topic}')")
+    spark.sql(
+        f"CREATE TABLE orders (value BINARY) USING dledger OPTIONS (path '{table.path}', topic "
+        f"'{topic}')"
+    )
     error = error_of(spark, "SELECT * FROM orders")
     spark.sql(said(error, CREATE, table, topic))
     assert spark.sql("SELECT * FROM orders").count() == 1
-    assert spark.sql(said(error, r"SELECT \* FROM orders WITH \([^)]*\)", table, topic)).count() == 1
+    assert (
+        spark.sql(said(error, r"SELECT \* FROM orders WITH \([^)]*\)", table, topic)).count() == 1
+    )
 
 
 def test_a_table_learns_its_topics_new_and_wider_columns_by_the_statement_of_the_error(
@@ -95,7 +117,10 @@ def test_a_column_that_the_topic_has_may_be_added_to_the_table(
     table.write(spark.sql("SELECT 2 AS id, 0.5D AS score"), topic, schemaEvolution="add")
     assert spark.sql("SELECT * FROM orders").columns == ["id"]
     spark.sql("ALTER TABLE orders ADD COLUMNS (score DOUBLE)")
-    assert [row.score for row in spark.sql("SELECT * FROM orders ORDER BY id").collect()] == [None, 0.5]
+    assert [row.score for row in spark.sql("SELECT * FROM orders ORDER BY id").collect()] == [
+        None,
+        0.5,
+    ]
 
 
 @pytest.mark.parametrize("typed", [False, True])

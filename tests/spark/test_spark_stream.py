@@ -1,4 +1,5 @@
-"""Streams with a real Spark and a real group: exactly once through failures, restarts and replays."""
+"""Streams with a real Spark and a real group: exactly once through failures, restarts and
+replays."""
 
 from __future__ import annotations
 
@@ -45,11 +46,15 @@ def test_a_stream_copies_a_topic_row_for_row_over_restarts(
         for i in range(first, first + 500, 100):
             append(client, topic, i, i + 100)
         source = table.stream(topic, startingOffsets="earliest", maxOffsetsPerTrigger=200)
-        writer = source.writeStream.format("dledger").option("topic", copy).option("path", table.path)
+        writer = (
+            source.writeStream.format("dledger").option("topic", copy).option("path", table.path)
+        )
         query = run(writer, checkpoint)
         assert [p.numInputRows for p in query.recentProgress if p.numInputRows] == [200, 200, 100]
     assert table.values(copy) == numbers(1000)
-    times = table.read(topic).join(table.read(copy).selectExpr("offset", "timestamp AS copied"), "offset")
+    times = table.read(topic).join(
+        table.read(copy).selectExpr("offset", "timestamp AS copied"), "offset"
+    )
     assert times.where("timestamp != copied").count() == 0
 
 
@@ -97,7 +102,9 @@ def test_a_checkpoint_that_was_restored_from_an_older_copy_is_an_error_and_loses
     shutil.rmtree(checkpoint)
     shutil.copytree(f"{checkpoint}-old", checkpoint)
     append(client, topic, 20, 30)
-    with pytest.raises(StreamingQueryException, match=r"with 10 rows, and now it has 20 rows.*onReplayMismatch"):
+    with pytest.raises(
+        StreamingQueryException, match=r"with 10 rows, and now it has 20 rows.*onReplayMismatch"
+    ):
         copied(table, topic, copy, checkpoint)
     assert table.values(copy) == numbers(20)
     copied(table, topic, copy, checkpoint, onReplayMismatch="keep")
@@ -134,7 +141,11 @@ def test_a_copied_checkpoint_that_goes_on_to_another_topic_writes_all_rows_there
     assert table.values(f"{topic}-copy") == numbers(20)
     assert table.values(f"{topic}-fork") == [str(i) for i in range(10, 20)]
     commits = table.spark.read.format("dledger").option("metadata", "commits").load(table.path)
-    made = commits.where(f"array_contains(topics, '{topic}-fork')").select("source", "query", "batch").collect()
+    made = (
+        commits.where(f"array_contains(topics, '{topic}-fork')")
+        .select("source", "query", "batch")
+        .collect()
+    )
     assert [tuple(row) for row in made] == [("stream", str(query.id), 1)]
 
 
@@ -149,15 +160,19 @@ def test_two_writes_under_one_name_stop_the_query_and_swallow_nothing(
         table.write(frame.select("value"), f"{topic}-a")
 
     with pytest.raises(StreamingQueryException, match="txnId"):
-        run(table.stream(topic, startingOffsets="earliest").writeStream.foreachBatch(write), checkpoint)
+        run(
+            table.stream(topic, startingOffsets="earliest").writeStream.foreachBatch(write),
+            checkpoint,
+        )
     assert table.values(f"{topic}-a") == numbers(10)
 
 
 def test_a_stream_from_latest_loses_nothing_when_its_first_batch_fails(
     spark: SparkSession, table: Any, topic: str, client: Client, checkpoint: str
 ) -> None:
-    """Spark asks for the first offset again after the failure; "latest" is behind the planned records by then. The
-    source here plans its first batch only when there are records for it, which a busy topic does by chance."""
+    """Spark asks for the first offset again after the failure; "latest" is behind the planned
+    records by then. The source here plans its first batch only when there are records for it, which
+    a busy topic does by chance."""
 
     class Busy(DefaultSource):
         @classmethod
@@ -192,7 +207,9 @@ def test_a_stream_from_latest_loses_nothing_when_its_first_batch_fails(
             append(client, topic, 1, 2)
 
     source = spark.readStream.format("dledger_busy").option("subscribe", topic).load(table.path)
-    first = source.writeStream.foreachBatch(collect).option("checkpointLocation", checkpoint).start()
+    first = (
+        source.writeStream.foreachBatch(collect).option("checkpointLocation", checkpoint).start()
+    )
     try:
         with pytest.raises(StreamingQueryException, match="the first batch fails"):
             feed(first)
@@ -211,7 +228,9 @@ def test_both_limits_of_a_batch_hold_and_the_backlog_is_read(
     client.create_topic(topic)
     for _ in range(10):
         client.append(topic, [b"x" * 1000] * 10)  # ten bodies of some 10 KiB
-    source = table.stream(topic, startingOffsets="earliest", maxOffsetsPerTrigger=45, maxBytesPerTrigger="35k")
+    source = table.stream(
+        topic, startingOffsets="earliest", maxOffsetsPerTrigger=45, maxBytesPerTrigger="35k"
+    )
     query = run(source.writeStream.format("noop"), checkpoint)
     rows = [p.numInputRows for p in query.recentProgress if p.numInputRows]
     assert sum(rows) == 100
@@ -242,8 +261,10 @@ def test_a_pattern_reads_topics_that_appear_under_the_running_query(
     assert sum(one.numInputRows for one in progress) == 27
     latest = json.loads(progress[-1].sources[0].latestOffset)
     assert {name: log["p"] for name, log in latest["logs"].items()} == {
-        f"{topic}-a": {"0": 7}, f"{topic}-b": {"0": 5, "1": 5}, f"{topic}-c": {"0": 5, "1": 5},
-    }  # fmt: skip
+        f"{topic}-a": {"0": 7},
+        f"{topic}-b": {"0": 5, "1": 5},
+        f"{topic}-c": {"0": 5, "1": 5},
+    }
 
 
 def test_a_checkpoint_of_a_topic_that_was_created_again_is_refused(
@@ -269,12 +290,16 @@ def test_a_checkpoint_of_a_path_that_was_deleted_and_made_anew_is_refused(
             client.create_topic("t")
             append(client, "t", 0, last)
             ids.append(client.lineage().group_id)
-            stream = spark.readStream.format("dledger").options(subscribe="t", startingOffsets="earliest")
+            stream = spark.readStream.format("dledger").options(
+                subscribe="t", startingOffsets="earliest"
+            )
             writer = stream.load(str(path)).writeStream.format("noop")
             if last == 5:
                 run(writer, checkpoint)
             else:
-                with pytest.raises(StreamingQueryException, match=f"of group {ids[0]}, and at .* is group {ids[1]}"):
+                with pytest.raises(
+                    StreamingQueryException, match=f"of group {ids[0]}, and at .* is group {ids[1]}"
+                ):
                     run(writer, checkpoint)
         shutil.rmtree(path)
     assert ids[0] != ids[1]
@@ -284,8 +309,18 @@ def test_complete_mode_is_refused_with_what_to_write_instead(
     table: Any, topic: str, client: Client, checkpoint: str
 ) -> None:
     client.create_topic(topic)
-    counts = table.stream(topic).groupBy("partition").count().selectExpr("CAST(count AS STRING) AS value")
-    writer = counts.writeStream.format("dledger").outputMode("complete").option("topic", "x").option("path", table.path)
+    counts = (
+        table.stream(topic)
+        .groupBy("partition")
+        .count()
+        .selectExpr("CAST(count AS STRING) AS value")
+    )
+    writer = (
+        counts.writeStream.format("dledger")
+        .outputMode("complete")
+        .option("topic", "x")
+        .option("path", table.path)
+    )
     with pytest.raises(StreamingQueryException, match="a log only grows"):
         run(writer, checkpoint)
 
@@ -294,7 +329,17 @@ def test_update_mode_is_refused_by_spark_and_named_in_the_documentation(
     table: Any, topic: str, client: Client, checkpoint: str
 ) -> None:
     client.create_topic(topic)
-    counts = table.stream(topic).groupBy("partition").count().selectExpr("CAST(count AS STRING) AS value")
-    writer = counts.writeStream.format("dledger").outputMode("update").option("topic", "x").option("path", table.path)
+    counts = (
+        table.stream(topic)
+        .groupBy("partition")
+        .count()
+        .selectExpr("CAST(count AS STRING) AS value")
+    )
+    writer = (
+        counts.writeStream.format("dledger")
+        .outputMode("update")
+        .option("topic", "x")
+        .option("path", table.path)
+    )
     with pytest.raises(StreamingQueryException, match="does not support Update mode"):
         run(writer, checkpoint)

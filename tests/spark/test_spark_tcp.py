@@ -16,6 +16,12 @@ def test_batch_and_stream_work_over_tcp_sockets(
     assert tcp_spark.conf.get("spark.python.unix.domain.socket.enabled") == "false"
     table.write(tcp_spark.range(100).selectExpr("CAST(id AS STRING) AS value"), topic)
     source = table.stream(topic, startingOffsets="earliest")
-    writer = source.writeStream.format("dledger").option("topic", f"{topic}-copy").option("path", table.path)
-    writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
+    writer = (
+        source.writeStream.format("dledger")
+        .option("topic", f"{topic}-copy")
+        .option("path", table.path)
+    )
+    writer.option("checkpointLocation", checkpoint).trigger(
+        availableNow=True
+    ).start().awaitTermination()
     assert table.values(f"{topic}-copy") == table.values(topic)

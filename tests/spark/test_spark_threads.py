@@ -40,7 +40,9 @@ def run(function: Callable[[], Any]) -> Any:
     return found[0]
 
 
-def test_a_thread_without_a_session_of_its_own_does_not_know_the_format(spark: SparkSession, table: Any) -> None:
+def test_a_thread_without_a_session_of_its_own_does_not_know_the_format(
+    spark: SparkSession, table: Any
+) -> None:
     """Spark's own; when this passes, `in_thread` is needed no more."""
     with pytest.raises(Exception, match="DATA_SOURCE_NOT_FOUND"):
         run(lambda: table.write(nums(spark, 0), "never"))
@@ -51,7 +53,9 @@ def test_a_plain_thread_writes(spark: SparkSession, table: Any, topic: str) -> N
     assert table.values(topic) == ["0", "1", "2"]
 
 
-def test_the_documented_line_makes_the_session_active(spark: SparkSession, table: Any, topic: str) -> None:
+def test_the_documented_line_makes_the_session_active(
+    spark: SparkSession, table: Any, topic: str
+) -> None:
     def write() -> None:
         spark.createDataFrame([], "a int")
         table.write(nums(spark, 0, 2), topic)
@@ -76,7 +80,11 @@ def test_a_stream_is_started_from_a_thread(
     client.append(topic, [b"a", b"b"])
 
     def start() -> Any:
-        writer = table.stream(topic, startingOffsets="earliest").select("value").writeStream.format("dledger")
+        writer = (
+            table.stream(topic, startingOffsets="earliest")
+            .select("value")
+            .writeStream.format("dledger")
+        )
         options = {"topic": f"{topic}-copy", "path": table.path, "checkpointLocation": checkpoint}
         return writer.options(**options).trigger(availableNow=True).start()
 
@@ -108,7 +116,9 @@ def test_threads_of_foreach_batch_write_once_though_the_batch_is_run_again(
     assert table.values(copy) == ["a", "b"]
 
 
-def test_a_thread_without_a_session_is_told_to_name_one(spark: SparkSession, table: Any, topic: str) -> None:
+def test_a_thread_without_a_session_is_told_to_name_one(
+    spark: SparkSession, table: Any, topic: str
+) -> None:
     with pytest.raises(ConfigError, match=r"in_thread\(write, spark\)"):
         run(lambda: in_thread(table.write))
     run(lambda: run(in_thread(lambda: table.write(nums(spark, 7), topic), spark)))

@@ -25,7 +25,11 @@ def test_batch_and_stream_go_through_tls_by_path_and_by_address(
         by_address = {"dledger.bootstrap.servers": group.bootstrap_servers, **tls}
         orders = spark.readStream.format("dledger").options(**by_address, subscribe="orders")
         source = orders.option("startingOffsets", "earliest").load()
-        writer = source.writeStream.format("dledger").options(**by_address, topic="copy", createTopic=True)
-        writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
+        writer = source.writeStream.format("dledger").options(
+            **by_address, topic="copy", createTopic=True
+        )
+        writer.option("checkpointLocation", checkpoint).trigger(
+            availableNow=True
+        ).start().awaitTermination()
         copy = spark.read.format("dledger").options(**by_address, subscribe="copy").load()
         assert {int(row.value) for row in copy.select("value").collect()} == set(range(100))

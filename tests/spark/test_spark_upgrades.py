@@ -15,16 +15,19 @@ from dledger import Client, EmbeddedGroup
 
 pytestmark = pytest.mark.spark
 GOLDEN = Path(__file__).parents[1] / "golden" / "query_before_digests.tar.gz"
-"""Of commit 074f747: ``log``, a group with one node, and ``checkpoint``, of a query that copies t, which has two
-partitions, and u to the topic copy. Its batch 1 is in the log, and not in the checkpoint's commits. The topic named was
-written with the txnId load."""
+"""Of commit 074f747: ``log``, a group with one node, and ``checkpoint``, of a query that copies t,
+which has two partitions, and u to the topic copy. Its batch 1 is in the log, and not in the
+checkpoint's commits. The topic named was written with the txnId load."""
 
 
 @pytest.fixture
 def old(spark: SparkSession, tmp_path: Path) -> Iterator[Any]:
     with tarfile.open(GOLDEN) as archive:
         archive.extractall(tmp_path, filter="data")
-    with EmbeddedGroup(tmp_path / "log", replicas=1) as group, Client(group.bootstrap_servers) as client:
+    with (
+        EmbeddedGroup(tmp_path / "log", replicas=1) as group,
+        Client(group.bootstrap_servers) as client,
+    ):
         yield Old(spark, tmp_path, client)
 
 
@@ -38,22 +41,34 @@ class Old:
         self.path = str(root / "log")
 
     def run(self, names: str = "t,u", target: str = "copy", checkpoint: str = "checkpoint") -> None:
-        stream = self.spark.readStream.format("dledger").options(subscribe=names, startingOffsets="earliest")
+        stream = self.spark.readStream.format("dledger").options(
+            subscribe=names, startingOffsets="earliest"
+        )
         writer = stream.load(self.path).select("key", "value").writeStream.format("dledger")
-        options = {"topic": target, "path": self.path, "checkpointLocation": str(self.root / checkpoint)}
+        options = {
+            "topic": target,
+            "path": self.path,
+            "checkpointLocation": str(self.root / checkpoint),
+        }
         writer.options(**options).trigger(availableNow=True).start().awaitTermination()
 
     def values(self, topic: str) -> list[str]:
         frame = self.spark.read.format("dledger").option("subscribe", topic).load(self.path)
-        return sorted(row.value for row in frame.selectExpr("CAST(value AS STRING) AS value").collect())
+        return sorted(
+            row.value for row in frame.selectExpr("CAST(value AS STRING) AS value").collect()
+        )
 
     def append(self, first: int, last: int) -> None:
         for partition in (0, 1):
-            self.client.append("t", [f"t{partition}-{i}".encode() for i in range(first, last)], partition=partition)
+            self.client.append(
+                "t", [f"t{partition}-{i}".encode() for i in range(first, last)], partition=partition
+            )
 
 
 def copied(last: int, last_u: int = 8) -> list[str]:
-    return sorted([f"t{p}-{i}" for p in (0, 1) for i in range(last)] + [f"u-{i}" for i in range(last_u)])
+    return sorted(
+        [f"t{p}-{i}" for p in (0, 1) for i in range(last)] + [f"u-{i}" for i in range(last_u)]
+    )
 
 
 def test_a_query_of_the_release_before_goes_on_exactly_once(old: Old) -> None:
@@ -67,11 +82,15 @@ def test_a_query_of_the_release_before_goes_on_exactly_once(old: Old) -> None:
     old.run()
     assert old.values("copy") == copied(25)
     old.run(target="other", checkpoint="fork")
-    assert old.values("other") == sorted({*copied(25)} - {*copied(10, 5)}), "batch 0 was before the copy"
+    assert old.values("other") == sorted({*copied(25)} - {*copied(10, 5)}), (
+        "batch 0 was before the copy"
+    )
 
 
 def test_a_write_with_a_txn_id_of_the_release_before_is_known(old: Old) -> None:
     rows = old.spark.range(3).selectExpr("CAST(id AS STRING) AS value")
     for topic in ("named", "anew"):
-        rows.write.format("dledger").options(topic=topic, txnId="load").mode("append").save(old.path)
+        rows.write.format("dledger").options(topic=topic, txnId="load").mode("append").save(
+            old.path
+        )
     assert old.values("named") == old.values("anew") == ["0", "1", "2"]

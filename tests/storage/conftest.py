@@ -37,11 +37,19 @@ class Kit:
         }
         return StoreSettings(**{**given, **changes})
 
-    def open(self, disk: Disk, keeping: BackgroundState = BackgroundState.INLINE, **changes: Any) -> FileStore:
+    def open(
+        self, disk: Disk, keeping: BackgroundState = BackgroundState.INLINE, **changes: Any
+    ) -> FileStore:
         return open_settings(self.settings(**changes), disk, keeping)
 
     def make(
-        self, end: LogEnd, sizes: Sequence[int], term: int = 1, magic: int = 1, salt: int = 0, segment: int = SEGMENT
+        self,
+        end: LogEnd,
+        sizes: Sequence[int],
+        term: int = 1,
+        magic: int = 1,
+        salt: int = 0,
+        segment: int = SEGMENT,
     ) -> list[Entry]:
         """Entries with bodies of those sizes that follow ``end``; the bodies tell them apart."""
         entries: list[Entry] = []
@@ -52,7 +60,9 @@ class Kit:
             end = LogEnd.after(entries[-1])
         return entries
 
-    def fill(self, store: LogStore, sizes: Sequence[int], term: int = 1, salt: int = 0) -> list[Entry]:
+    def fill(
+        self, store: LogStore, sizes: Sequence[int], term: int = 1, salt: int = 0
+    ) -> list[Entry]:
         """Append and sync, with the hard state that the term asks for."""
         self.reach(store, term)
         entries = self.make(store.end, sizes, term, salt=salt)

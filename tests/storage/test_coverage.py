@@ -73,7 +73,9 @@ def test_a_store_that_calls_index_units_synced_without_a_sync_is_found_out(kit, 
     coverage.FOUND.clear()
 
 
-def test_a_tail_that_a_failed_sync_left_unwritten_is_covered_when_the_store_is_open_again(kit, disk, monkeypatch):
+def test_a_tail_that_a_failed_sync_left_unwritten_is_covered_when_the_store_is_open_again(
+    kit, disk, monkeypatch
+):
     store = kit.open(disk, BackgroundState.MANUAL)
     kit.reach(store, 1)
     store.append(kit.make(store.end, [60]))

@@ -28,8 +28,12 @@ def buffers_of(sizes: list[int]) -> list[bytes]:
     return [os.urandom(size) for size in sizes]
 
 
-edges = st.sampled_from([0, 1, 47, 48, BLOCK - 1, BLOCK, BLOCK + 1, DIRECT_BYTES, STAGING_BYTES, STAGING_BYTES + 1])
-writes = st.tuples(st.integers(0, 3 * BLOCK), st.lists(edges | st.integers(0, 3 * BLOCK), min_size=1, max_size=6))
+edges = st.sampled_from(
+    [0, 1, 47, 48, BLOCK - 1, BLOCK, BLOCK + 1, DIRECT_BYTES, STAGING_BYTES, STAGING_BYTES + 1]
+)
+writes = st.tuples(
+    st.integers(0, 3 * BLOCK), st.lists(edges | st.integers(0, 3 * BLOCK), min_size=1, max_size=6)
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -41,8 +45,11 @@ def test_writes_of_any_size_and_place_leave_the_same_bytes_as_a_model(tmp_path_f
     for offset, sizes in asked:
         buffers = buffers_of(sizes)
         data = b"".join(buffers)[: LENGTH - offset]
-        file.pread(2 * BLOCK, max(0, offset - BLOCK))  # pages that the write has to take out of the cache
-        file.pwritev([data[: len(data) // 3], memoryview(bytearray(data[len(data) // 3 :]))], offset)
+        # pages that the write has to take out of the cache
+        file.pread(2 * BLOCK, max(0, offset - BLOCK))
+        file.pwritev(
+            [data[: len(data) // 3], memoryview(bytearray(data[len(data) // 3 :]))], offset
+        )
         model[offset : offset + len(data)] = data
         assert file.pread(LENGTH, 0) == model
     file.fdatasync()
@@ -70,7 +77,9 @@ def test_large_write_goes_to_the_device_and_a_small_one_does_not(tmp_path, monke
 
 
 @pytest.mark.parametrize("refused_at", ["open", "pwrite"])
-def test_file_system_that_refuses_direct_writes_gets_them_through_the_cache(tmp_path, monkeypatch, refused_at):
+def test_file_system_that_refuses_direct_writes_gets_them_through_the_cache(
+    tmp_path, monkeypatch, refused_at
+):
     file, data, asked = open_file(tmp_path / "file"), os.urandom(DIRECT_BYTES), []
 
     def refuse(*args: object, **kwargs: object) -> int:
@@ -104,7 +113,9 @@ def test_short_direct_write_is_gone_on_with_at_the_last_whole_block(tmp_path, mo
 
     def short(fd: int, view: memoryview, at: int) -> int:
         sizes.append(len(view))
-        return real(fd, view[: 3 * BLOCK], at) - 100 if len(view) > 3 * BLOCK else real(fd, view, at)
+        return (
+            real(fd, view[: 3 * BLOCK], at) - 100 if len(view) > 3 * BLOCK else real(fd, view, at)
+        )
 
     monkeypatch.setattr(direct.os, "pwrite", short)
     file.pwritev([data], 0)

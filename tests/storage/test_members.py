@@ -29,7 +29,14 @@ def test_membership_saved_is_there_after_a_power_cut_at_once(kit, disk):
         Membership(store.identity.incarnation, Index(-1), BOUND),
         Membership(77, Index(12), BOUND[:1]),
         Membership(77, Index(12), BOUND[:1], changes, Term(3)),
-        Membership(7, Index(-1), BOUND, group_id="A", ancestors=(("B", 9),), members=(NodeId("n0"), NodeId("n1"))),
+        Membership(
+            7,
+            Index(-1),
+            BOUND,
+            group_id="A",
+            ancestors=(("B", 9),),
+            members=(NodeId("n0"), NodeId("n1")),
+        ),
     ):
         store.save_membership(saved)
         disk.reboot(power=True)

@@ -1,4 +1,5 @@
-"""What opening a store decides about torn writes, rot and lost files (D3, D4, D15, B7 to B9, B21)."""
+"""What opening a store decides about torn writes, rot and lost files (D3, D4, D15, B7 to B9,
+B21)."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def lose_mark(kit, disk) -> None:
 @pytest.mark.parametrize("term", [0, 2])
 @pytest.mark.parametrize("short", range(HEADER_SIZE))
 def test_B9_first_noop_torn_at_any_byte_is_no_entry_without_checksums(kit, short: int, term: int):
-    """Index, pos and channel of the very first one are zeros, and maybe its term, as is what was not written."""
+    """Index, pos and channel of the very first one are zeros, and maybe its term, as is what was
+    not written."""
     disk = MemoryDisk()
     store = kit.open(disk, BackgroundState.MANUAL)
     kit.reach(store, term)
@@ -43,14 +45,23 @@ def test_B9_first_noop_torn_at_any_byte_is_no_entry_without_checksums(kit, short
     disk.reboot(power=False)
     store = kit.open(disk)
     assert store.end in (LogEnd(), LogEnd.after(first))
-    store.append([*([] if store.end.position.index == 0 else [first]), *kit.make(LogEnd.after(first), [3], term)])
+    store.append(
+        [
+            *([] if store.end.position.index == 0 else [first]),
+            *kit.make(LogEnd.after(first), [3], term),
+        ]
+    )
     assert store.end.position.index == 1
 
 
 def test_a_log_of_dledgers_that_begins_with_a_noop_is_taken_over(kit, disk):
-    """Its header is all zeros behind the size, as one of ours that was torn; but nobody knows of any mark."""
+    """Its header is all zeros behind the size, as one of ours that was torn; but nobody knows of
+    any mark."""
     noop = HEADER.pack(MAGIC_NOOP, HEADER_SIZE, 0, 0, 0, 0, 0, 0, 0)
-    size, files = kit.segment, {"data/00000000000000000000": noop, "checkpoint": b"committedIndex=0\n"}
+    size, files = (
+        kit.segment,
+        {"data/00000000000000000000": noop, "checkpoint": b"committedIndex=0\n"},
+    )
     disk.mkdir(kit.root / "data")
     for name, content in {**files, "currterm": b"currTerm=0\nvoteLeader=n0\n"}.items():
         file = disk.open(kit.root / name, create=True)
@@ -63,7 +74,8 @@ def test_a_log_of_dledgers_that_begins_with_a_noop_is_taken_over(kit, disk):
 
 
 def test_B9_write_torn_at_any_byte_goes_and_what_was_synced_stays(kit):
-    """The write goes over the end of a file: padding, a second write to the next one, then the index."""
+    """The write goes over the end of a file: padding, a second write to the next one, then the
+    index."""
     lengths = [200, 100, 350]
 
     def prepared():
@@ -75,7 +87,9 @@ def test_B9_write_torn_at_any_byte_goes_and_what_was_synced_stays(kit):
     disk, store, _, more = prepared()
     before = len(disk.trace)
     store.append(more)
-    writes = [n for n, operation in enumerate(disk.trace[before:]) if operation.startswith("pwritev")]
+    writes = [
+        n for n, operation in enumerate(disk.trace[before:]) if operation.startswith("pwritev")
+    ]
     sizes = [sum(entry.size for entry in more[:2]) + 8, more[2].size, 96]
     assert more[2].pos == kit.segment
     assert len(writes) == len(sizes)
@@ -88,7 +102,11 @@ def test_B9_write_torn_at_any_byte_goes_and_what_was_synced_stays(kit):
             disk.reboot(power=False)
             store = kit.open(disk)
             found = kit.bytes_of(kit.all(store))
-            whole = sum(1 for entry in more if entry.end_pos <= more[0].pos + torn) if write == writes[0] else None
+            whole = (
+                sum(1 for entry in more if entry.end_pos <= more[0].pos + torn)
+                if write == writes[0]
+                else None
+            )
             assert found == kit.bytes_of([*entries, *more])[: len(found)]
             assert len(found) >= 2
             assert whole is None or len(found) == 2 + whole
@@ -100,8 +118,9 @@ def test_B9_write_torn_at_any_byte_goes_and_what_was_synced_stays(kit):
 @pytest.mark.parametrize(("page", "pages"), [(SECTOR, 7), (4096, 5)])
 @pytest.mark.parametrize("settled", [True, False])
 def test_B9_any_set_of_sectors_of_an_unsynced_write_may_be_missing(kit, page, pages, settled):
-    """Entries of a third of a page, so that holes have whole, believable entries behind them. With the mark not
-    settled, synced entries stand behind the mark that the next process finds: they stay all the same."""
+    """Entries of a third of a page, so that holes have whole, believable entries behind them. With
+    the mark not settled, synced entries stand behind the mark that the next process finds: they
+    stay all the same."""
     segment = 16 * page
     size = page // 3 - HEADER_SIZE
     count = (pages * page) // (page // 3) - 1
@@ -133,20 +152,24 @@ def test_B9_any_set_of_sectors_of_an_unsynced_write_may_be_missing(kit, page, pa
 
 
 def test_a_damaged_header_at_the_begin_of_a_file_is_no_padding(kit, disk):
-    """There is none at that place: who took it for one would look for the entry in the next file."""
+    """There is none at that place: who took it for one would look for the entry in the next
+    file."""
     store = kit.open(disk)
     entry = kit.fill(store, [400, 400, 400])[2]
     assert entry.pos == kit.segment
     for byte in range(4):
         there = disk.content(data_file(kit, 1))[byte]
         disk.flip(data_file(kit, 1), byte, there ^ 0xFF)
-    with pytest.raises(CorruptEntry, match=f"entry 2 at pos {kit.segment} in .*{kit.segment}: its header is damaged"):
+    with pytest.raises(
+        CorruptEntry,
+        match=f"entry 2 at pos {kit.segment} in .*{kit.segment}: its header is damaged",
+    ):
         store.read(Index(2), 10_000)
 
 
 def test_B8_damage_in_what_was_synced_is_kept_and_reported_and_never_served(kit):
-    """At each byte of an entry in the middle, at the end of a file, and of the last one: the node's log stays as long
-    as it was, so it does not vote as if it were shorter."""
+    """At each byte of an entry in the middle, at the end of a file, and of the last one: the node's
+    log stays as long as it was, so it does not vote as if it were shorter."""
     for victim in (0, 2, 4, 7):
         for byte in range(0, HEADER_SIZE + 20):
             disk = MemoryDisk()
@@ -169,7 +192,11 @@ def test_B8_damage_in_what_was_synced_is_kept_and_reported_and_never_served(kit)
                     store.read_bodies(kit.refs(entries[victim : victim + 1]))
             others = [entry.index for entry in entries if entry.index != victim]
             assert [store.read(Index(index), 1)[0].index for index in others] == others
-            assert [e.index for e in store.read(Index(0), 10_000)] == list(range(victim)) if victim else True
+            assert (
+                [e.index for e in store.read(Index(0), 10_000)] == list(range(victim))
+                if victim
+                else True
+            )
             store.repair(entries[victim])
             assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries)
             more = kit.fill(store, [100], term=2)
@@ -181,13 +208,17 @@ def test_B8_damage_in_what_was_synced_is_kept_and_reported_and_never_served(kit)
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
 def test_the_last_term_is_known_when_data_and_index_of_the_last_entries_are_lost(kit, disk, lost):
-    """The mark tells it; of an older one the node could not even make out its log. Others take the term before."""
+    """The mark tells it; of an older one the node could not even make out its log. Others take the
+    term before."""
     store = kit.open(disk)
     entries = [*kit.fill(store, [100] * 3), *kit.fill(store, [100], term=2)]
     end = store.end
     disk.reboot(power=False)
     index_file = kit.root / "index" / data_file(kit).name
-    for path, places in ((data_file(kit), range(entries[-lost].pos, end.end_pos)), (index_file, range(4 * UNIT_SIZE))):
+    for path, places in (
+        (data_file(kit), range(entries[-lost].pos, end.end_pos)),
+        (index_file, range(4 * UNIT_SIZE)),
+    ):
         for byte in places:
             disk.flip(path, byte, disk.content(path)[byte])
     store = kit.open(disk)
@@ -238,7 +269,8 @@ def test_D4_without_a_mark_the_last_entry_alone_shows_that_the_one_before_it_is_
 
 
 def test_D4_without_a_mark_damage_at_or_below_the_commit_hint_at_the_end_is_not_cut(kit, disk):
-    """The last entry is damaged, and the hard state says that it was committed: refused, naming it, nothing changed."""
+    """The last entry is damaged, and the hard state says that it was committed: refused, naming it,
+    nothing changed."""
     store = kit.open(disk)
     entries = kit.fill(store, [100] * 4)
     store.note_commit(Index(3))
@@ -280,7 +312,8 @@ def test_D4_what_the_mark_says_was_committed_is_not_cut_after_a_restart(kit, dis
 
 
 def test_commit_hint_only_speaks_of_what_is_durable_here(kit, disk):
-    """Others may have committed what this node has not synced: a power cut takes it, and the node starts."""
+    """Others may have committed what this node has not synced: a power cut takes it, and the node
+    starts."""
     store = kit.open(disk)
     kit.fill(store, [50, 50])
     store.append(kit.make(store.end, [50, 50]))
@@ -294,8 +327,8 @@ def test_commit_hint_only_speaks_of_what_is_durable_here(kit, disk):
 
 
 def test_D15_tail_behind_the_mark_is_written_to_a_new_file_before_it_counts(kit, disk):
-    """A sync failed, which marks pages clean; the process ends; the next one syncs without error. Only what was
-    written anew survives the power cut that follows (B10)."""
+    """A sync failed, which marks pages clean; the process ends; the next one syncs without error.
+    Only what was written anew survives the power cut that follows (B10)."""
     store = kit.open(disk)
     entries = kit.fill(store, [100, 100])
     unsynced = kit.make(store.end, [300, 300, 300])
@@ -313,11 +346,14 @@ def test_D15_tail_behind_the_mark_is_written_to_a_new_file_before_it_counts(kit,
 
 
 def test_entry_of_another_index_than_is_due_is_not_taken_for_the_next_one(kit, disk):
-    """Its place and its checksums are right, as those of a log that was put together from two would be."""
+    """Its place and its checksums are right, as those of a log that was put together from two would
+    be."""
     store = kit.open(disk, BackgroundState.MANUAL)
     entries = kit.fill(store, [100, 50])
     end = store.end
-    (forged,) = kit.make(LogEnd(Position(Term(1), Index(end.position.index + 1)), end.end_pos, end.chain_crc), [60])
+    (forged,) = kit.make(
+        LogEnd(Position(Term(1), Index(end.position.index + 1)), end.end_pos, end.chain_crc), [60]
+    )
     data = bytes(forged.header) + bytes(forged.body)
     disk.reboot(power=False)
     for at, byte in enumerate(data, end.end_pos):
@@ -339,7 +375,8 @@ def test_clean_stop_and_idle_kill_rewrite_nothing(kit, disk):
 
 
 def test_a_long_log_is_not_read_at_start(kit, disk, monkeypatch):
-    """Only the part behind the mark is scanned; rot in front of it is found by whoever reads it, not believed."""
+    """Only the part behind the mark is scanned; rot in front of it is found by whoever reads it,
+    not believed."""
     monkeypatch.setattr("dledger.storage.file_store.INDEXED_EVERY", 2000)
     store = kit.open(disk)
     entries = [entry for _ in range(10) for entry in kit.fill(store, [300] * 4)]
@@ -356,7 +393,16 @@ def test_a_long_log_is_not_read_at_start(kit, disk, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "how", ["deleted", "zeroed", "one unit", "wrong unit", "wrong pos", "ahead of the data", "a file short"]
+    "how",
+    [
+        "deleted",
+        "zeroed",
+        "one unit",
+        "wrong unit",
+        "wrong pos",
+        "ahead of the data",
+        "a file short",
+    ],
 )
 @pytest.mark.parametrize("clean", [True, False])
 def test_B21_index_files_are_rebuilt_from_the_data(kit, disk, how, clean):
@@ -403,7 +449,9 @@ def test_B21_lost_index_is_whole_again_once_the_store_was_open(kit, disk):
     assert verify_store(kit.root, disk)["problems"] == []
 
 
-def test_B21_entries_are_found_though_the_index_keeps_none_of_the_writes_that_mend_it(kit, disk, monkeypatch):
+def test_B21_entries_are_found_though_the_index_keeps_none_of_the_writes_that_mend_it(
+    kit, disk, monkeypatch
+):
     store = kit.open(disk)
     entries = kit.fill(store, [40] * 6)
     monkeypatch.setattr(store._index.files, "pwritev", lambda offset, buffers: None)
@@ -417,8 +465,9 @@ def test_B21_entries_are_found_though_the_index_keeps_none_of_the_writes_that_me
 
 
 def test_D3_an_entry_whose_term_nothing_tells_any_more_is_damaged(kit, disk):
-    """It opens a term, and lies where a start does not look at the data. With the term of the one in front for its own
-    this node would contradict the group, so it may not lead before the entry is repaired."""
+    """It opens a term, and lies where a start does not look at the data. With the term of the one
+    in front for its own this node would contradict the group, so it may not lead before the entry
+    is repaired."""
     store = kit.open(disk)
     entries = kit.fill(store, [10] * 10, term=1)
     entries += kit.fill(store, [10] * 10, term=2)
@@ -431,7 +480,9 @@ def test_D3_an_entry_whose_term_nothing_tells_any_more_is_damaged(kit, disk):
         if 0 <= at < len(unit):
             unit[at : at + UNIT_SIZE] = bytes(UNIT_SIZE)
     store = kit.open(disk)
-    assert any(fault.first <= lost.index <= fault.last for fault in store.recovery.faulty), store.recovery
+    assert any(fault.first <= lost.index <= fault.last for fault in store.recovery.faulty), (
+        store.recovery
+    )
     assert store.end == LogEnd.after(entries[-1])
 
 
@@ -515,8 +566,11 @@ def test_path_that_cannot_be_written_is_refused(kit, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("indexed", [True, False])
 @pytest.mark.parametrize("offset", range(4, 40))
-def test_damaged_first_header_of_a_file_is_not_believed_when_the_index_is_rebuilt(kit, offset, indexed):
-    """Its checksum depends on the entry before: where that is in another file, the header is no place to begin at."""
+def test_damaged_first_header_of_a_file_is_not_believed_when_the_index_is_rebuilt(
+    kit, offset, indexed
+):
+    """Its checksum depends on the entry before: where that is in another file, the header is no
+    place to begin at."""
     disk = MemoryDisk()
     store = kit.open(disk, BackgroundState.MANUAL)
     entries = kit.fill(store, [400, 300, 500, 200, 100, 900, 50])

@@ -58,7 +58,9 @@ def test_a_cut_behind_a_damaged_entry_is_refused_and_made_when_it_is_repaired(ki
     store.close()
 
 
-def test_entries_behind_which_the_log_is_cut_are_repaired_although_what_goes_cannot_vouch(kit, disk):
+def test_entries_behind_which_the_log_is_cut_are_repaired_although_what_goes_cannot_vouch(
+    kit, disk
+):
     """Nobody may have what is cut, and it is damaged together with what stays."""
     store = kit.open(disk)
     entries = kit.fill(store, [100] * 8)
@@ -84,7 +86,14 @@ def test_run_of_another_log_or_of_another_place_is_refused(kit, disk):
     others = kit.make(LogEnd(), [100] * 8, salt=3)
     longer = kit.make(LogEnd.after(entries[1]), [100, 101], salt=3)
     wipe(disk, kit, entries[2].pos, entries[3].end_pos)
-    for wrong in (others[2:4], longer, [*entries[2:3], others[3]], entries[2:3], entries[3:4], entries[4:6][::-1]):
+    for wrong in (
+        others[2:4],
+        longer,
+        [*entries[2:3], others[3]],
+        entries[2:3],
+        entries[3:4],
+        entries[4:6][::-1],
+    ):
         with pytest.raises(CorruptEntry):
             store.repair(*wrong)
     store.repair(*entries[2:4])
@@ -95,7 +104,11 @@ def test_run_of_another_log_or_of_another_place_is_refused(kit, disk):
 def test_every_single_entry_is_repaired_whatever_byte_of_it_is_damaged(kit):
     disk = MemoryDisk()
     store = kit.open(disk)
-    entries = [*kit.fill(store, [200] * 4), *kit.fill(store, [90] * 4, term=2), *kit.fill(store, [90] * 2, term=5)]
+    entries = [
+        *kit.fill(store, [200] * 4),
+        *kit.fill(store, [90] * 4, term=2),
+        *kit.fill(store, [90] * 2, term=5),
+    ]
     terms = store.terms
     for entry in entries:
         for byte in range(0, HEADER_SIZE + 3):
@@ -109,7 +122,8 @@ def test_every_single_entry_is_repaired_whatever_byte_of_it_is_damaged(kit):
 
 
 def test_crash_at_any_operation_of_a_repair_leaves_the_log_as_it_was_or_repaired(kit):
-    """Power and all: what was sound before is sound afterwards, whatever of the new file reached the disk."""
+    """Power and all: what was sound before is sound afterwards, whatever of the new file reached
+    the disk."""
     at = 0
     while True:
         disk = MemoryDisk()
@@ -126,7 +140,9 @@ def test_crash_at_any_operation_of_a_repair_leaves_the_log_as_it_was_or_repaired
         store = kit.open(disk)
         assert store.end == LogEnd.after(entries[-1])
         others = [entry for entry in entries if entry.index != 3]
-        assert kit.bytes_of([store.read(entry.index, 1)[0] for entry in others]) == kit.bytes_of(others)
+        assert kit.bytes_of([store.read(entry.index, 1)[0] for entry in others]) == kit.bytes_of(
+            others
+        )
         if not killed:
             break
         try:
@@ -139,7 +155,9 @@ def test_crash_at_any_operation_of_a_repair_leaves_the_log_as_it_was_or_repaired
     assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries)
 
 
-def test_repair_in_the_file_that_is_being_written_keeps_what_is_appended_and_synced_later(kit, disk):
+def test_repair_in_the_file_that_is_being_written_keeps_what_is_appended_and_synced_later(
+    kit, disk
+):
     store = kit.open(disk, BackgroundState.MANUAL)
     entries = kit.fill(store, [60] * 3)
     unsynced = kit.make(store.end, [60] * 2)
@@ -154,7 +172,9 @@ def test_repair_in_the_file_that_is_being_written_keeps_what_is_appended_and_syn
     store.close()
 
 
-def test_what_is_appended_and_synced_while_the_file_is_copied_is_in_the_copy_and_durable(kit, disk, monkeypatch):
+def test_what_is_appended_and_synced_while_the_file_is_copied_is_in_the_copy_and_durable(
+    kit, disk, monkeypatch
+):
     store = kit.open(disk, BackgroundState.MANUAL)
     entries = kit.fill(store, [60] * 3)
     begin, meanwhile = FileCopy.begin, []
@@ -197,7 +217,8 @@ def test_repair_whose_write_fails_ends_the_store(kit, disk):
 
 
 def test_log_keeps_its_terms_whatever_header_is_damaged_and_though_its_index_is_gone(kit):
-    """What this node says of its log in a vote, and what it compares with a leader's, does not change."""
+    """What this node says of its log in a vote, and what it compares with a leader's, does not
+    change."""
     for lose_index in (False, True):
         for victim in range(8):
             for byte in (*range(0, 48, 5), 16, 20, 23):
@@ -209,7 +230,9 @@ def test_log_keeps_its_terms_whatever_header_is_damaged_and_though_its_index_is_
                 flip(disk, kit, entries[victim].pos + byte)
                 if lose_index:
                     for name in [name for name in disk.names if name.parent.name == "index"]:
-                        disk.names[name].written[:] = disk.names[name].durable[:] = bytes(len(disk.names[name].written))
+                        disk.names[name].written[:] = disk.names[name].durable[:] = bytes(
+                            len(disk.names[name].written)
+                        )
                 store = kit.open(disk)
                 assert store.end == end
                 assert [term for term, _ in store.terms] == [3, 7]

@@ -16,7 +16,9 @@ WIRE_MAX = (1 << 63) - 1
 ROOTS = [Path(f"/disk/n{number}") for number in range(3)]
 
 
-def make(kit, disk: MemoryDisk, root: Path, term: int, log_term: int = 3, group: str = "default") -> None:
+def make(
+    kit, disk: MemoryDisk, root: Path, term: int, log_term: int = 3, group: str = "default"
+) -> None:
     """A stopped node in ``term`` whose log ends in ``log_term``."""
     store = kit.open(disk, directory=root, node_id=NodeId(root.name), group=group)
     if log_term >= 0:

@@ -15,8 +15,8 @@ HOUR = 3_600_000
 
 
 def aged_store(kit, disk, **settings):
-    """Five files of two entries each, an hour between them, and one entry in a sixth. A file's time is that of its
-    padding, which is written with the first entry of the next one."""
+    """Five files of two entries each, an hour between them, and one entry in a sixth. A file's time
+    is that of its padding, which is written with the first entry of the next one."""
     store = kit.open(disk, **settings)
     start = disk.now_ms
     for _ in range(5):
@@ -84,7 +84,12 @@ def test_what_is_held_goes_when_it_is_too_old(kit, disk):
 
 def test_what_is_held_goes_from_the_front_while_it_is_too_large(kit, disk):
     store, start = aged_store(kit, disk, retention_ms=HOUR)
-    assert store.retain(Index(100), start + 20 * HOUR, 0, [held := Held(Index(0), 99 * HOUR, 2 * kit.segment)]) == 6
+    assert (
+        store.retain(
+            Index(100), start + 20 * HOUR, 0, [held := Held(Index(0), 99 * HOUR, 2 * kit.segment)]
+        )
+        == 6
+    )
     assert held.bytes == 2 * kit.segment
 
 
@@ -148,7 +153,9 @@ def test_crash_at_every_operation_of_retention_leaves_a_log_that_starts_at_a_fil
         disk.kill_at = disk.operations + step
         with pytest.raises(ProcessKilled):
             store.retain(Index(7), start + 99 * HOUR, 0)
-        disk.reboot(outcome != "process", random.Random(step).randrange if outcome == "seed" else None)
+        disk.reboot(
+            outcome != "process", random.Random(step).randrange if outcome == "seed" else None
+        )
         store = kit.open(disk, retention_ms=1)
         assert store.begin_index in (0, 2, 4, 6, 8)
         assert kit.bytes_of(kit.all(store)) == entries[store.begin_index :]

@@ -19,7 +19,12 @@ def whole_pass(store, committed: int, step: int = 100) -> tuple[list[Scrubbed], 
     steps = [store.scrub(step, Index(committed))]
     while not steps[-1].done:
         steps.append(store.scrub(step, Index(committed)))
-    faulty = [index for one in steps for fault in one.faults for index in range(fault.first, fault.last + 1)]
+    faulty = [
+        index
+        for one in steps
+        for fault in one.faults
+        for index in range(fault.first, fault.last + 1)
+    ]
     return steps, faulty
 
 
@@ -64,16 +69,24 @@ def test_scrub_finds_entries_that_were_lost_side_by_side(kit, disk):
 @pytest.mark.parametrize("first", [0, 4, 10])
 @pytest.mark.parametrize("byte", [8, 11, 15, 16, 23])
 def test_scrub_counts_no_entries_by_the_word_of_a_damaged_neighbour(kit, disk, first, byte):
-    """An entry behind a damaged one has nobody in front of it to vouch for the index and the term that it claims: the
-    entry behind it tells, and of the last one the mark."""
+    """An entry behind a damaged one has nobody in front of it to vouch for the index and the term
+    that it claims: the entry behind it tells, and of the last one the mark."""
     store = kit.open(disk)
     entries = kit.fill(store, [60] * 12)
     flip(disk, kit, entries[first].pos + 40)
     flip(disk, kit, entries[first + 1].pos + byte)
     faults = store.scrub(1 << 20, Index(11)).faults
-    assert (faults[0].first, faults[-1].last, sum(f.last + 1 - f.first for f in faults)) == (first, first + 1, 2)
+    assert (faults[0].first, faults[-1].last, sum(f.last + 1 - f.first for f in faults)) == (
+        first,
+        first + 1,
+        2,
+    )
     faults = store.examine(Index(first), Index(first))
-    assert (faults[0].first, faults[-1].last, sum(f.last + 1 - f.first for f in faults)) == (first, first + 1, 2)
+    assert (faults[0].first, faults[-1].last, sum(f.last + 1 - f.first for f in faults)) == (
+        first,
+        first + 1,
+        2,
+    )
     store.close()
 
 

@@ -1,4 +1,5 @@
-"""The double-slot record: never half there, and no single damaged byte brings an older one back (D5, B13)."""
+"""The double-slot record: never half there, and no single damaged byte brings an older one back
+(D5, B13)."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def test_write_without_settle_never_harms_the_settled_record(disk, slots):
 
 
 def test_D5_one_damaged_slot_of_a_saved_record_is_made_up_for_by_the_other(disk, slots):
-    """With one copy only, a byte of rot would bring the record before it back, and a vote would be given twice."""
+    """With one copy only, a byte of rot would bring the record before it back, and a vote would be
+    given twice."""
     slots.write_both(b"second")
     slots.write_both(b"third")
     for offset in range(2 * SLOT_SIZE):
@@ -95,7 +97,9 @@ def test_D5_hard_state_survives_any_damaged_byte_of_its_file(kit, disk):
 
 def test_records_are_packed_and_unpacked():
     for vote in (None, NodeId("n2")):
-        record = StateRecord(Identity("gruppe", NodeId("n0"), 2**63 - 1), HardState(Term(-1), vote, Index(3)), 9, 8)
+        record = StateRecord(
+            Identity("gruppe", NodeId("n0"), 2**63 - 1), HardState(Term(-1), vote, Index(3)), 9, 8
+        )
         assert StateRecord.unpack(record.pack()) == record
     end = LogEnd(Position(Term(3), Index(4)), 5, 0xFFFFFFFF)
     for boot in (b"", bytes(range(16))):
@@ -104,8 +108,12 @@ def test_records_are_packed_and_unpacked():
 
 
 def test_files_of_dledger_give_a_hard_state():
-    state = imported_hard_state(b"#comment\nvoteLeader=n1\ncurrTerm=7\n", b"endIndex=5\ncommittedIndex=4\n")
+    state = imported_hard_state(
+        b"#comment\nvoteLeader=n1\ncurrTerm=7\n", b"endIndex=5\ncommittedIndex=4\n"
+    )
     assert state == HardState(Term(7), NodeId("n1"), Index(4))
-    assert imported_hard_state(b"voteLeader=\ncurrTerm=7", b"") == HardState(Term(7), None, Index(-1))
+    assert imported_hard_state(b"voteLeader=\ncurrTerm=7", b"") == HardState(
+        Term(7), None, Index(-1)
+    )
     with pytest.raises((ValueError, KeyError)):
         imported_hard_state(b"voteLeader=n1", b"")

@@ -1,4 +1,5 @@
-"""Files of the log get their blocks in steps: always before a write; a full disk is said before one."""
+"""Files of the log get their blocks in steps: always before a write; a full disk is said before
+one."""
 
 from __future__ import annotations
 
@@ -31,9 +32,10 @@ class StrictFile(MemoryFile):
     def pwritev(self, buffers: Any, offset: int) -> None:
         end = offset + sum(map(len, buffers))
         if self.path.parent.name in {"data", "index"} and end > self._inode.reserved:
-            self._disk.unreserved.append(f"{self.path.name}: {offset} to {end}, has {self._inode.reserved}")
+            self._disk.unreserved.append(
+                f"{self.path.name}: {offset} to {end}, has {self._inode.reserved}"
+            )
         super().pwritev(buffers, offset)
-
 
     def fallocate(self, size: int, begin: int = 0) -> None:
         super().fallocate(size, begin)
@@ -79,10 +81,14 @@ def test_steps_double_up_to_a_limit_and_end_with_the_file():
     assert ends[-1] == size
     assert len(ends) < 50
     assert step_of(0, FIRST_STEP, 1024) == Step(0, 512, 1024)
-    assert step_of(5 * MIB, FIRST_STEP, 5 * MIB + 10) == Step(4 * MIB, 4 * MIB + MIB // 2 + 5, 5 * MIB + 10)
+    assert step_of(5 * MIB, FIRST_STEP, 5 * MIB + 10) == Step(
+        4 * MIB, 4 * MIB + MIB // 2 + 5, 5 * MIB + 10
+    )
 
 
-def test_a_store_with_one_record_takes_little_of_the_disk_and_its_files_have_their_full_length(kit, tmp_path):
+def test_a_store_with_one_record_takes_little_of_the_disk_and_its_files_have_their_full_length(
+    kit, tmp_path
+):
     sizes = {"segment_bytes": 64 * MIB, "index_file_bytes": 4 * MIB}
     for direct in (False, True):
         root = tmp_path / str(direct)
@@ -161,7 +167,8 @@ def test_D12_a_full_disk_is_said_before_anything_is_written_at_each_step(kit, st
 
 
 def test_D12_padding_at_the_end_of_a_step_has_room_too(kit, strict):
-    """The next entry goes into the next file, and its padding is the first thing behind the step."""
+    """The next entry goes into the next file, and its padding is the first thing behind the
+    step."""
     store = kit.open(strict, BackgroundState.MANUAL)
     entries = kit.fill(store, [80, 80])
     assert store.end.end_pos == strict.reserved("data") == 256
@@ -281,15 +288,20 @@ def test_a_repair_copy_has_room_for_what_is_appended_while_it_is_made(kit, stric
 
 
 def test_real_file_takes_blocks_only_where_none_are(tmp_path, monkeypatch):
-    """Where a system has no such call, zeros are written there: beside a writer that must not be where he writes."""
+    """Where a system has no such call, zeros are written there: beside a writer that must not be
+    where he writes."""
     asked: list[tuple[int, int]] = []
     take = os.posix_fallocate
-    monkeypatch.setattr(os, "posix_fallocate", lambda fd, at, size: (asked.append((at, size)), take(fd, at, size)))
+    monkeypatch.setattr(
+        os, "posix_fallocate", lambda fd, at, size: (asked.append((at, size)), take(fd, at, size))
+    )
     disk = RealDisk()
     files = SegmentFiles(disk, tmp_path / "data", 4 * MIB)
     for end in (1, FIRST_STEP, FIRST_STEP + 1, 3 * FIRST_STEP, 4 * MIB):
         files.reserve(0, end)
     assert asked == [
-        (0, FIRST_STEP), (FIRST_STEP, FIRST_STEP), (2 * FIRST_STEP, 2 * FIRST_STEP),
+        (0, FIRST_STEP),
+        (FIRST_STEP, FIRST_STEP),
+        (2 * FIRST_STEP, 2 * FIRST_STEP),
         (4 * FIRST_STEP, 4 * MIB - 4 * FIRST_STEP),
-    ]  # fmt: skip
+    ]

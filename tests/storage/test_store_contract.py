@@ -96,7 +96,10 @@ def test_read_bodies_gives_them_in_the_order_asked_for(store, kit):
     entries = kit.fill(store, SIZES)
     refs = kit.refs(entries)
     assert [bytes(b) for b in store.read_bodies(refs)] == [bytes(e.body) for e in entries]
-    assert [bytes(b) for b in store.read_bodies([refs[5], refs[1]])] == [bytes(entries[5].body), bytes(entries[1].body)]
+    assert [bytes(b) for b in store.read_bodies([refs[5], refs[1]])] == [
+        bytes(entries[5].body),
+        bytes(entries[1].body),
+    ]
     assert store.read_bodies([]) == []
 
 
@@ -115,7 +118,9 @@ def test_append_that_does_not_continue_the_log_writes_nothing(store, kit):
     kit.reach(store, 2)
     following = kit.make(store.end, [10, 10], term=2)
     other_chain = kit.make(LogEnd(store.end.position, store.end.end_pos, 12345), [10])
-    old_term = kit.make(LogEnd(Position(Term(0), Index(1)), store.end.end_pos, store.end.chain_crc), [10], term=0)
+    old_term = kit.make(
+        LogEnd(Position(Term(0), Index(1)), store.end.end_pos, store.end.chain_crc), [10], term=0
+    )
     for wrong in [following[1:], entries[1:], other_chain, old_term, [following[0], following[0]]]:
         with pytest.raises(CorruptStore, match="nothing was written"):
             store.append(wrong)
@@ -173,7 +178,11 @@ def test_hard_state_is_read_back(store):
 def test_D5_hard_state_never_goes_back_and_no_second_vote_is_given(store):
     store.save_hard_state(HardState(Term(3), None))
     store.save_hard_state(HardState(Term(3), NodeId("n2")))
-    for wrong in [HardState(Term(2), NodeId("n2")), HardState(Term(3), NodeId("n1")), HardState(Term(3), None)]:
+    for wrong in [
+        HardState(Term(2), NodeId("n2")),
+        HardState(Term(3), NodeId("n1")),
+        HardState(Term(3), None),
+    ]:
         with pytest.raises(CorruptStore):
             store.save_hard_state(wrong)
     assert store.hard_state == HardState(Term(3), NodeId("n2"))
@@ -215,10 +224,18 @@ def test_an_entry_is_found_by_where_it_begins_and_nothing_else_is(store, kit):
     entries = kit.make(store.end, SIZES)
     store.append(entries)
     assert [store.index_at(entry.pos) for entry in entries] == [entry.index for entry in entries]
-    for wrong in (-1, 1, entries[1].pos + 48, entries[-1].end_pos, entries[-1].end_pos - 1, 1 << 50):
+    for wrong in (
+        -1,
+        1,
+        entries[1].pos + 48,
+        entries[-1].end_pos,
+        entries[-1].end_pos - 1,
+        1 << 50,
+    ):
         assert store.index_at(wrong) is None
     end = store.end
-    inner = HEADER.pack(1, 48, 1, 1, end.end_pos + 48, 0, 0, 0, 0)  # a body that looks like an entry there
+    # a body that looks like an entry there
+    inner = HEADER.pack(1, 48, 1, 1, end.end_pos + 48, 0, 0, 0, 0)
     entry = stamp(end, Term(1), 1, inner, kit.segment)
     store.append([entry])
     assert store.index_at(entry.pos) == entry.index

@@ -1,4 +1,5 @@
-"""Crashes at every operation of the disk: of the process, and of the system with what was not synced lost or torn."""
+"""Crashes at every operation of the disk: of the process, and of the system with what was not
+synced lost or torn."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ LOST, SURVIVED = "lost", "survived"
 class Run:
     """A node's life up to a crash, and what it was promised."""
 
-    def __init__(self, kit, disk: MemoryDisk, keeping: BackgroundState = BackgroundState.INLINE) -> None:
+    def __init__(
+        self, kit, disk: MemoryDisk, keeping: BackgroundState = BackgroundState.INLINE
+    ) -> None:
         self.kit = kit
         self.disk = disk
         self.keeping = keeping
@@ -77,8 +80,12 @@ class Run:
         store = self.kit.open(self.disk, self.keeping)
         found = self.kit.bytes_of(self.kit.all(store))
         expected, older = self.kit.bytes_of(self.log), self.kit.bytes_of(self.older)
-        assert found in (expected[: len(found)], older[: len(found)]), "not the log, nor a prefix of it"
-        assert len(found) > self.durable, f"{self.durable} was durable, {len(found)} entries are there"
+        assert found in (expected[: len(found)], older[: len(found)]), (
+            "not the log, nor a prefix of it"
+        )
+        assert len(found) > self.durable, (
+            f"{self.durable} was durable, {len(found)} entries are there"
+        )
         assert store.durable.index == len(found) - 1
         assert store.recovery.faulty == (), store.recovery
         state = store.hard_state
@@ -124,13 +131,16 @@ def test_B4_B5_B13_crash_at_every_operation_loses_nothing_that_was_promised(kit,
         try:
             run.check()
         except AssertionError as error:
-            raise AssertionError(f"killed at {at}, in front of {disk.trace[at - 2 : at + 1]}: {error}") from error
+            raise AssertionError(
+                f"killed at {at}, in front of {disk.trace[at - 2 : at + 1]}: {error}"
+            ) from error
 
 
 @pytest.mark.parametrize("cut_first", [True, False])
 def test_D15_whatever_a_store_says_at_start_survives_a_power_cut(kit, cut_first):
-    """A killed process leaves pages and names that were never synced. The next one reads them, so it has to make
-    them durable before it acts on them: the log, the index, the term and vote, and the files it goes on in."""
+    """A killed process leaves pages and names that were never synced. The next one reads them, so
+    it has to make them durable before it acts on them: the log, the index, the term and vote, and
+    the files it goes on in."""
     total = operations(kit, BackgroundState.INLINE)
     for at in range(total):
         disk = MemoryDisk()
@@ -184,8 +194,11 @@ def test_crash_while_recovering_from_a_crash_recovers_all_the_same(kit, outcome)
 
 @pytest.mark.parametrize("outcome", ["process", LOST, SURVIVED, "seed 5", "seed 6"])
 @pytest.mark.parametrize("after", [-1, 0, 3, 5, 6])
-def test_B20_crash_at_every_operation_of_a_truncation_over_files_leaves_a_prefix(kit, outcome, after):
-    """Whole files go from the end, so a crash leaves the old log, the new one, or one cut at a file between them."""
+def test_B20_crash_at_every_operation_of_a_truncation_over_files_leaves_a_prefix(
+    kit, outcome, after
+):
+    """Whole files go from the end, so a crash leaves the old log, the new one, or one cut at a file
+    between them."""
 
     def prepared() -> tuple[MemoryDisk, object, list[Entry]]:
         disk = MemoryDisk()
@@ -210,7 +223,9 @@ def test_B20_crash_at_every_operation_of_a_truncation_over_files_leaves_a_prefix
         assert len(found) >= after + 1
         files = {entry.pos // kit.segment for entry in entries[len(found) :]}
         kept = {entry.pos // kit.segment for entry in entries[: len(found)]}
-        assert not files & kept or len(found) == after + 1, "cut inside a file, but not where it was asked"
+        assert not files & kept or len(found) == after + 1, (
+            "cut inside a file, but not where it was asked"
+        )
         more = kit.fill(store, [300, 300], term=2, salt=3)
         assert kit.bytes_of(kit.all(store)) == found + kit.bytes_of(more)
         store.close()
@@ -233,7 +248,8 @@ def test_truncated_entries_never_come_back(kit, disk):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_B4_B5_any_life_with_any_crashes_keeps_what_was_promised(kit, seed):
-    """Random appends, syncs, commits, cuts, votes and housekeeping; crashes anywhere, over several lives."""
+    """Random appends, syncs, commits, cuts, votes and housekeeping; crashes anywhere, over several
+    lives."""
     dice = random.Random(seed)
     disk = MemoryDisk()
     run = Run(kit, disk, BackgroundState.MANUAL)
@@ -256,7 +272,9 @@ def test_B4_B5_any_life_with_any_crashes_keeps_what_was_promised(kit, seed):
         assert found in (kit.bytes_of(run.log[: len(found)]), kit.bytes_of(run.older[: len(found)]))
         assert len(found) - 1 >= max(run.durable, run.committed)
         state = store.hard_state
-        assert (state.term, state.voted_for) in [(s.term, s.voted_for) for s in run.states[run.saved :]]
+        assert (state.term, state.voted_for) in [
+            (s.term, s.voted_for) for s in run.states[run.saved :]
+        ]
         run.log, run.older, run.durable = entries, [], len(entries) - 1
         run.committed = store.hard_state.commit_hint
         run.states, run.saved = [state], 0
@@ -274,13 +292,19 @@ def _random_step(dice: random.Random, run: Run, store, term: int, salt: int) -> 
     elif what <= 5:
         run.sync(store)
         store.note_commit(Index(dice.randrange(-1, run.durable + 1)))
-        run.committed = max(run.committed, store._commit if store.durable.index == run.durable else -1)
+        run.committed = max(
+            run.committed, store._commit if store.durable.index == run.durable else -1
+        )
     elif what == 6:
         store.keep()
     elif what == 7 or store.hard_state.term < term:
         term = max(store.hard_state.term, term) + dice.randrange(2)
         state = store.hard_state
-        vote = state.voted_for if term == state.term else dice.choice([None, NodeId("n1"), NodeId("n2")])
+        vote = (
+            state.voted_for
+            if term == state.term
+            else dice.choice([None, NodeId("n1"), NodeId("n2")])
+        )
         run.save(store, HardState(Term(term), vote, state.commit_hint))
     elif what == 8 and len(run.log) > 1:
         after = dice.randrange(max(store._commit, -1), len(run.log))

@@ -33,8 +33,11 @@ def every_call(kit, store):
 
 
 @pytest.mark.parametrize("operation", ["fdatasync", "pwritev"])
-def test_D2_after_a_failed_write_or_sync_every_later_call_raises_and_touches_nothing(kit, disk, operation):
-    """The second sync would succeed, and would say of pages that were never written that they are durable."""
+def test_D2_after_a_failed_write_or_sync_every_later_call_raises_and_touches_nothing(
+    kit, disk, operation
+):
+    """The second sync would succeed, and would say of pages that were never written that they are
+    durable."""
     store = kit.open(disk)
     kit.fill(store, [10, 10])
     disk.fail(operation, "data/", times=1)
@@ -54,7 +57,11 @@ def test_D2_after_a_failed_write_or_sync_every_later_call_raises_and_touches_not
 
 @pytest.mark.parametrize(
     ("code", "way_out"),
-    [(errno.EMFILE, "ulimit -n"), (errno.EROFS, "the right to write there"), (errno.EIO, "replace the disk")],
+    [
+        (errno.EMFILE, "ulimit -n"),
+        (errno.EROFS, "the right to write there"),
+        (errno.EIO, "replace the disk"),
+    ],
 )
 def test_an_error_that_is_not_of_the_disk_is_not_called_one(kit, disk, code, way_out):
     store = kit.open(disk)
@@ -132,7 +139,9 @@ def test_B12_B13_failed_save_of_the_hard_state_leaves_the_old_or_the_new_one(kit
             new = HardState(Term(5), NodeId("n2"))
             store.save_hard_state(old)
             disk.failures.clear()
-            disk.fail(operation, "state", code, skip=skip, **({} if short is None else {"short": short}))
+            disk.fail(
+                operation, "state", code, skip=skip, **({} if short is None else {"short": short})
+            )
             with pytest.raises(StorageError):
                 store.save_hard_state(new)
             disk.reboot(power=True)
@@ -215,7 +224,8 @@ def test_D12_no_room_for_the_next_file_refuses_the_append_and_loses_nothing(kit,
 
 
 def test_D12_full_is_said_while_the_current_file_still_has_room(kit, disk):
-    """The next file is allocated when the current one is half full; a quota can refuse it on a disk with space."""
+    """The next file is allocated when the current one is half full; a quota can refuse it on a disk
+    with space."""
     for code in (errno.ENOSPC, errno.EDQUOT):
         store = kit.open(disk)
         kit.fill(store, [300])
@@ -267,9 +277,15 @@ def test_B12_file_that_cannot_even_be_made_is_a_full_disk_like_others(kit, disk)
 
 @pytest.mark.parametrize(
     ("free", "level"),
-    [(500, DiskLevel.OK), (101, DiskLevel.OK), (100, DiskLevel.WARN), (31, DiskLevel.WARN), (29, DiskLevel.FULL),
-     (0, DiskLevel.FULL)],
-)  # fmt: skip
+    [
+        (500, DiskLevel.OK),
+        (101, DiskLevel.OK),
+        (100, DiskLevel.WARN),
+        (31, DiskLevel.WARN),
+        (29, DiskLevel.FULL),
+        (0, DiskLevel.FULL),
+    ],
+)
 def test_D12_levels_follow_the_ratios(kit, free, level):
     disk = MemoryDisk(total=1000 << 20)
     store = kit.open(disk)

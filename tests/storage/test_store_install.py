@@ -1,4 +1,5 @@
-"""Another node's state in the place of this one's: all at once, whenever the process or the power ends."""
+"""Another node's state in the place of this one's: all at once, whenever the process or the power
+ends."""
 
 from __future__ import annotations
 
@@ -45,19 +46,27 @@ def rows(first: int, count: int, salt: int = 0) -> bytes:
 
 
 class Case:
-    """A store with a catalog of its own, and a state for it. ``reach``: how many entries it has of the other log."""
+    """A store with a catalog of its own, and a state for it. ``reach``: how many entries it has of
+    the other log."""
 
     def __init__(self, kit: Any, disk: MemoryDisk, reach: int) -> None:
         self.kit = kit
         self.disk = disk
-        self.log: list[Entry] = kit.make(LogEnd(), [100 + 10 * (n % 5) for n in range(LAST + 1)], term=2)
-        self.first = next(entry for entry in self.log if entry.index > 8 and entry.pos % kit.segment == 0)
+        self.log: list[Entry] = kit.make(
+            LogEnd(), [100 + 10 * (n % 5) for n in range(LAST + 1)], term=2
+        )
+        self.first = next(
+            entry for entry in self.log if entry.index > 8 and entry.pos % kit.segment == 0
+        )
         store = kit.open(disk)
         store.save_hard_state(HardState(Term(3)))
         store.append(self.log[:reach])
         store.sync()
         store.note_commit(Index(min(reach, 3) - 1))
-        tables, snapshots = TableFiles(kit.root / TABLES, disk), SnapshotFiles(kit.root / SNAPSHOTS, disk)
+        tables, snapshots = (
+            TableFiles(kit.root / TABLES, disk),
+            SnapshotFiles(kit.root / SNAPSHOTS, disk),
+        )
         for name in ("both", "old"):
             tables.open(name, ROW).append(rows(0, 3, salt=1000))
         tables.sync()
@@ -92,7 +101,10 @@ class Case:
     def seen(self, store: FileStore) -> dict[str, Any]:
         """What the next process finds."""
         root, found = self.kit.root, {}
-        tables, snapshots = TableFiles(root / TABLES, self.disk), SnapshotFiles(root / SNAPSHOTS, self.disk)
+        tables, snapshots = (
+            TableFiles(root / TABLES, self.disk),
+            SnapshotFiles(root / SNAPSHOTS, self.disk),
+        )
         for name in tables.names():
             table = tables.open(name, ROW)
             found[name] = (table.begin, bytes(table.read(table.begin, table.end)))
@@ -124,14 +136,18 @@ def case(request: pytest.FixtureRequest, kit: Any, disk: MemoryDisk) -> Case:
     return Case(kit, disk, request.param)
 
 
-def test_a_state_takes_the_place_of_log_and_catalog_when_the_store_is_opened_again(case: Case) -> None:
+def test_a_state_takes_the_place_of_log_and_catalog_when_the_store_is_opened_again(
+    case: Case,
+) -> None:
     case.take_over()
     store = case.open()
     assert case.seen(store) == case.new()
     assert store.durable == store.end.position, "the new log is durable, and may be acknowledged"
     per_file = INDEX_FILE // UNIT_SIZE
     units = min(int(name) // UNIT_SIZE for name in case.disk.listdir(case.kit.root / "index"))
-    assert units == case.first.index // per_file * per_file, "of the old index only what is in use is left"
+    assert units == case.first.index // per_file * per_file, (
+        "of the old index only what is in use is left"
+    )
     assert store.begin == case.begin()
     rest = case.log[store.end.position.index + 1 :]
     store.append(rest)
@@ -156,7 +172,9 @@ def test_a_front_that_goes_alone_leaves_the_catalog(kit: Any, disk: MemoryDisk) 
     case = Case(kit, disk, 25)
     case.take_over(catalog=False)
     store = case.open()
-    assert case.seen(store) == case.new() | {name: case.old[name] for name in ("catalog", "tables", "installed")}
+    assert case.seen(store) == case.new() | {
+        name: case.old[name] for name in ("catalog", "tables", "installed")
+    }
     assert not [path for path in disk.names if path.suffix == ".install"]
 
 
@@ -171,7 +189,11 @@ def test_another_state_may_follow(case: Case) -> None:
     case.take_over()
     store = case.open()
     staging = Staging(case.kit.root, case.disk, case.kit.segment)
-    later = next(entry for entry in case.log if entry.index > case.first.index and entry.pos % case.kit.segment == 0)
+    later = next(
+        entry
+        for entry in case.log
+        if entry.index > case.first.index and entry.pos % case.kit.segment == 0
+    )
     before = case.log[later.index - 1]
     staging.snapshot(Index(LAST + 5), b"later")
     begin = LogEnd(Position(Term(-1), before.index), later.pos, before.chain_crc)
@@ -182,7 +204,8 @@ def test_another_state_may_follow(case: Case) -> None:
 
 
 def crashes(kit: Any, reach: int, crash: Callable[[MemoryDisk], None]) -> tuple[int, int]:
-    """Crash in front of every operation of a take-over and of the start behind it; how many ended on either side."""
+    """Crash in front of every operation of a take-over and of the start behind it; how many ended
+    on either side."""
     old = new = 0
     operation = 0
     while True:
@@ -197,7 +220,9 @@ def crashes(kit: Any, reach: int, crash: Callable[[MemoryDisk], None]) -> tuple[
             crash(disk)
             store = case.open()
             seen = case.seen(store)
-            assert seen in (case.old, case.new()), f"neither one state nor the other after operation {operation}"
+            assert seen in (case.old, case.new()), (
+                f"neither one state nor the other after operation {operation}"
+            )
             old, new = old + (seen == case.old), new + (seen == case.new())
             store.close()
             assert case.seen(case.open()) == seen
@@ -209,10 +234,14 @@ def crashes(kit: Any, reach: int, crash: Callable[[MemoryDisk], None]) -> tuple[
 
 @pytest.mark.parametrize("reach", [5, 25], ids=["replaced", "kept"])
 @pytest.mark.parametrize("outcome", ["process", "lost", "half", "survived"])
-def test_a_crash_at_any_operation_leaves_one_state_or_the_other(kit: Any, reach: int, outcome: str) -> None:
+def test_a_crash_at_any_operation_leaves_one_state_or_the_other(
+    kit: Any, reach: int, outcome: str
+) -> None:
     choose: dict[str, Callable[[int], int] | None] = {
-        "lost": None, "half": lambda n: n // 2, "survived": lambda n: n - 1,
-    }  # fmt: skip
+        "lost": None,
+        "half": lambda n: n // 2,
+        "survived": lambda n: n - 1,
+    }
 
     def crash(disk: MemoryDisk) -> None:
         if outcome == "process":
@@ -225,7 +254,9 @@ def test_a_crash_at_any_operation_leaves_one_state_or_the_other(kit: Any, reach:
     assert new > 10
 
 
-def test_a_crash_of_the_start_that_carries_it_out_at_any_operation_ends_with_the_new_state(kit: Any) -> None:
+def test_a_crash_of_the_start_that_carries_it_out_at_any_operation_ends_with_the_new_state(
+    kit: Any,
+) -> None:
     operation = 0
     while True:
         disk = MemoryDisk()
@@ -248,11 +279,14 @@ def test_a_crash_of_the_start_that_carries_it_out_at_any_operation_ends_with_the
 
 
 def killed_in_commit(kit: Any, reach: int, again: bool, operation: int) -> Case | None:
-    """A case whose process was killed in front of that operation of its commit; None: there are fewer."""
+    """A case whose process was killed in front of that operation of its commit; None: there are
+    fewer."""
     disk = MemoryDisk()
     case = Case(kit, disk, reach)
     if again:
-        create_slots(disk, kit.root / INSTALL_FILE, INSTALL_MAGIC, InstallRecord(DONE, NO_INDEX).pack())
+        create_slots(
+            disk, kit.root / INSTALL_FILE, INSTALL_MAGIC, InstallRecord(DONE, NO_INDEX).pack()
+        )
     staging = case.stage()
     disk.kill_at = disk.operations + operation
     try:
@@ -265,12 +299,17 @@ def killed_in_commit(kit: Any, reach: int, again: bool, operation: int) -> Case 
 
 def step_of(case: Case) -> str:
     """What the record says that a running system shows."""
-    record = read_record(case.disk, case.kit.root) if case.disk.exists(case.kit.root / INSTALL_FILE) else None
+    record = (
+        read_record(case.disk, case.kit.root)
+        if case.disk.exists(case.kit.root / INSTALL_FILE)
+        else None
+    )
     return "" if record is None else record.step
 
 
 def power_fails_in_start(case: Case, operation: int) -> bool:
-    """Start and cut the power in front of that operation; whether the state was not carried out by then."""
+    """Start and cut the power in front of that operation; whether the state was not carried out by
+    then."""
     disk = case.disk
     disk.kill_at = disk.operations + operation
     with contextlib.suppress(ProcessKilled):
@@ -278,7 +317,9 @@ def power_fails_in_start(case: Case, operation: int) -> bool:
     step = step_of(case)
     disk.reboot(power=True)
     seen = case.seen(case.open())
-    assert seen in (case.old, case.new()), f"neither one state nor the other after operation {operation}"
+    assert seen in (case.old, case.new()), (
+        f"neither one state nor the other after operation {operation}"
+    )
     return step in {READY, CLEARED}
 
 
@@ -287,8 +328,9 @@ def power_fails_in_start(case: Case, operation: int) -> bool:
 def test_a_start_makes_the_record_that_a_killed_process_left_durable_before_it_carries_it_out(
     kit: Any, reach: int, again: bool
 ) -> None:
-    """What it read, and the name of its file, may never have been synced (D15): a power cut takes it back when the old
-    files are gone already. ``again``: there is a record, of a state that was taken over before."""
+    """What it read, and the name of its file, may never have been synced (D15): a power cut takes
+    it back when the old files are gone already. ``again``: there is a record, of a state that was
+    taken over before."""
     tried = 0
     for kill in count():
         case = killed_in_commit(kit, reach, again, kill)
@@ -305,15 +347,19 @@ def test_a_start_makes_the_record_that_a_killed_process_left_durable_before_it_c
     assert tried > 20
 
 
-def test_a_start_makes_durable_that_a_state_was_carried_out_before_the_log_goes_on(case: Case) -> None:
-    """Else a later power cut brings back that it is to be carried out, and with it the mark of that time (D15)."""
+def test_a_start_makes_durable_that_a_state_was_carried_out_before_the_log_goes_on(
+    case: Case,
+) -> None:
+    """Else a later power cut brings back that it is to be carried out, and with it the mark of that
+    time (D15)."""
     case.take_over()
     case.disk.trace.clear()
     case.open().close()
     writes = [at for at, done in enumerate(case.disk.trace) if done == f"pwritev {INSTALL_FILE}"]
     other = Case(case.kit, MemoryDisk(), 25 if case.keeps else 5)
     other.take_over()
-    other.disk.kill_at = other.disk.operations + writes[-2] + 1  # behind the first copy of what is said last
+    # behind the first copy of what is said last
+    other.disk.kill_at = other.disk.operations + writes[-2] + 1
     with pytest.raises(ProcessKilled):
         other.open()
     other.disk.reboot(power=False)
@@ -344,7 +390,9 @@ def test_a_failed_write_of_the_record_is_the_end_of_the_store(case: Case) -> Non
 
 
 @pytest.mark.parametrize("operation", ["fallocate", "pwritev", "fdatasync", "create"])
-def test_a_disk_that_fails_while_a_state_is_written_is_not_called_full(case: Case, operation: str) -> None:
+def test_a_disk_that_fails_while_a_state_is_written_is_not_called_full(
+    case: Case, operation: str
+) -> None:
     """A full disk costs nothing but this state; one that failed is done for (D2)."""
     staging = Staging(case.kit.root, case.disk, case.kit.segment)
     case.disk.failures.append(Failure(operation, ".install", errno.EIO))
@@ -353,8 +401,12 @@ def test_a_disk_that_fails_while_a_state_is_written_is_not_called_full(case: Cas
     assert not isinstance(raised.value, DiskFull)
 
 
-def test_a_record_that_cannot_be_read_before_the_next_one_is_an_error_of_the_store(case: Case) -> None:
-    create_slots(case.disk, case.kit.root / INSTALL_FILE, INSTALL_MAGIC, InstallRecord(DONE, NO_INDEX).pack())
+def test_a_record_that_cannot_be_read_before_the_next_one_is_an_error_of_the_store(
+    case: Case,
+) -> None:
+    create_slots(
+        case.disk, case.kit.root / INSTALL_FILE, INSTALL_MAGIC, InstallRecord(DONE, NO_INDEX).pack()
+    )
     case.disk.failures.append(Failure("pread", f"{case.kit.root}/{INSTALL_FILE}", errno.EIO))
     with pytest.raises(StorageError, match="The disk failed"):
         case.take_over()
@@ -367,7 +419,9 @@ def test_a_fetch_begins_without_the_files_of_the_one_before(case: Case) -> None:
     assert not [path for path in case.disk.names if path.suffix == ".install"]
 
 
-def test_a_new_log_takes_all_the_room_that_its_first_file_needs_before_it_counts(kit: Any, disk: MemoryDisk) -> None:
+def test_a_new_log_takes_all_the_room_that_its_first_file_needs_before_it_counts(
+    kit: Any, disk: MemoryDisk
+) -> None:
     """A disk on which there is no room for it has to say so while the old log is still there."""
     case = Case(kit, disk, 5)
     case.take_over()
@@ -375,7 +429,9 @@ def test_a_new_log_takes_all_the_room_that_its_first_file_needs_before_it_counts
     assert case.disk.open(staged).size() == case.kit.segment
 
 
-def test_a_commit_mark_behind_the_first_entry_that_stays_is_kept(kit: Any, disk: MemoryDisk) -> None:
+def test_a_commit_mark_behind_the_first_entry_that_stays_is_kept(
+    kit: Any, disk: MemoryDisk
+) -> None:
     """What is known to be committed is never cut (D4), also when only the mark says so."""
     case = Case(kit, disk, 25)
     case.store.note_commit(Index(20))
@@ -383,20 +439,30 @@ def test_a_commit_mark_behind_the_first_entry_that_stays_is_kept(kit: Any, disk:
     assert case.open().hard_state.commit_hint == 20
 
 
-def test_as_of_which_entry_the_catalog_is_stays_known_when_only_a_front_goes_later(kit: Any, disk: MemoryDisk) -> None:
+def test_as_of_which_entry_the_catalog_is_stays_known_when_only_a_front_goes_later(
+    kit: Any, disk: MemoryDisk
+) -> None:
     """The catalog may be ahead of the log still, and would be passed over at the next start."""
     case = Case(kit, disk, 5)
     case.take_over()
     store = case.open()
     store.append(case.log[store.end.position.index + 1 : -1])
     store.sync()
-    second = next(entry for entry in case.log if entry.index > case.first.index and entry.pos % kit.segment == 0)
+    second = next(
+        entry
+        for entry in case.log
+        if entry.index > case.first.index and entry.pos % kit.segment == 0
+    )
     before = case.log[second.index - 1]
     begin = LogEnd(Position(Term(-1), before.index), second.pos, before.chain_crc)
     Staging(kit.root, disk, kit.segment).commit(Index(LAST), begin, None, catalog=False)
     store.close()
     store = case.open()
-    assert (store.begin_index, store.end.position.index, store.installed_index) == (second.index, LAST - 1, LAST)
+    assert (store.begin_index, store.end.position.index, store.installed_index) == (
+        second.index,
+        LAST - 1,
+        LAST,
+    )
 
 
 @pytest.mark.parametrize("slot", [0, 1])
@@ -405,11 +471,15 @@ def test_one_damaged_copy_of_the_record_does_no_harm(case: Case, slot: int) -> N
     flip(case.disk, case.kit.root / INSTALL_FILE, slot * SLOT_SIZE + 30)
     store = case.open()
     assert case.seen(store) == case.new()
-    assert any(note.startswith(f"{INSTALL_FILE}: one of two copies") for note in store.recovery.notes)
+    assert any(
+        note.startswith(f"{INSTALL_FILE}: one of two copies") for note in store.recovery.notes
+    )
 
 
 @pytest.mark.parametrize("slot", [0, 1])
-def test_a_damaged_copy_of_the_record_of_a_state_that_was_taken_over_is_written_again(case: Case, slot: int) -> None:
+def test_a_damaged_copy_of_the_record_of_a_state_that_was_taken_over_is_written_again(
+    case: Case, slot: int
+) -> None:
     """The other one may rot as well, and with both goes as of which entry the catalog is."""
     case.take_over()
     case.open().close()
@@ -447,7 +517,12 @@ def test_verify_names_each_changed_byte_of_a_state_that_waits(case: Case) -> Non
     for path in [path for path in disk.names if path.suffix == ".install"]:
         for offset in range(0, len(disk.content(path)), 7):
             disk.flip(path, offset, 1)
-            found = [problem["index"] for problem in verify_store(case.kit.root, disk)["problems"]
-                     if problem["file"] == str(path)]  # fmt: skip
-            assert found == [case.first.index if path.parent.name == "data" else -1], f"{path.name} at {offset}"
+            found = [
+                problem["index"]
+                for problem in verify_store(case.kit.root, disk)["problems"]
+                if problem["file"] == str(path)
+            ]
+            assert found == [case.first.index if path.parent.name == "data" else -1], (
+                f"{path.name} at {offset}"
+            )
             disk.flip(path, offset, 1)

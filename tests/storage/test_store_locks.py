@@ -1,4 +1,5 @@
-"""Each rule of the table in docs/architecture.md, which lock guards what, broken by a caller: an assertion says so."""
+"""Each rule of the table in docs/architecture.md, which lock guards what, broken by a caller: an
+assertion says so."""
 
 from __future__ import annotations
 
@@ -14,29 +15,58 @@ from dledger.storage.file_store import FileStore
 from dledger.storage.log.repairs import FileCopy
 
 BREACHES: dict[str, tuple[str, Callable[[FileStore], object]]] = {
-    "bytes of the data": ("written under FileStore._lock", lambda store: store._data.pwritev(0, [b"x"])),
-    "units of the index": ("written under FileStore._lock", lambda store: store._index.put(0, [bytes(32)])),
+    "bytes of the data": (
+        "written under FileStore._lock",
+        lambda store: store._data.pwritev(0, [b"x"]),
+    ),
+    "units of the index": (
+        "written under FileStore._lock",
+        lambda store: store._index.put(0, [bytes(32)]),
+    ),
     "a sync of the data": ("synced under FileStore._sync_lock", lambda store: store._data.sync()),
-    "a cut": ("are cut, go and are exchanged under FileStore._lock", lambda store: store._data.cut(0)),
-    "files that go": ("go and are exchanged under FileStore._lock", lambda store: store._data.drop_behind(0)),
+    "a cut": (
+        "are cut, go and are exchanged under FileStore._lock",
+        lambda store: store._data.cut(0),
+    ),
+    "files that go": (
+        "go and are exchanged under FileStore._lock",
+        lambda store: store._data.drop_behind(0),
+    ),
     "an exchanged file": (
-        "exchanged under FileStore._repair_lock", lambda store: store._data.replace(0, store._data.directory / "other")
+        "exchanged under FileStore._repair_lock",
+        lambda store: store._data.replace(0, store._data.directory / "other"),
     ),
     "a removed name": ("go under SegmentFiles._naming", lambda store: store._data._drop(0)),
     "a new name": (
-        "names under SegmentFiles._naming", lambda store: store._data._name(store._data.path(0), store._data.path(0), 0)
+        "names under SegmentFiles._naming",
+        lambda store: store._data._name(store._data.path(0), store._data.path(0), 0),
     ),
-    "a new file": ("filled under SegmentFiles._filling", lambda store: store._data._fill(store._data.path(0))),
-    "a kept handle": ("kept under SegmentFiles._lock", lambda store: store._data._keep(0, store._data.file(0))),
+    "a new file": (
+        "filled under SegmentFiles._filling",
+        lambda store: store._data._fill(store._data.path(0)),
+    ),
+    "a kept handle": (
+        "kept under SegmentFiles._lock",
+        lambda store: store._data._keep(0, store._data.file(0)),
+    ),
     "the view": ("replaced under FileStore._lock", lambda store: store._show(store._view)),
-    "the mark": ("changed under RecoveryPoints._changing", lambda store: store._marks._change(store._marks.mark)),
-    "the table of terms": ("replaced under FileStore._lock", lambda store: store._terms.truncate(0)),
+    "the mark": (
+        "changed under RecoveryPoints._changing",
+        lambda store: store._marks._change(store._marks.mark),
+    ),
+    "the table of terms": (
+        "replaced under FileStore._lock",
+        lambda store: store._terms.truncate(0),
+    ),
     "a copy for a repair": (
         "copied and exchanged under FileStore._repair_lock",
         lambda store: FileCopy(store._data, 0, store.read(0, 1), 400).begin(0),
     ),
-    "the mark's file": ("written under RecoveryPoints._writing", lambda store: store._marks._write(store._marks.mark)),
-}  # fmt: skip
+    "the mark's file": (
+        "written under RecoveryPoints._writing",
+        lambda store: store._marks._write(store._marks.mark),
+    ),
+}
 
 
 @pytest.mark.parametrize("what", BREACHES)
@@ -93,6 +123,9 @@ def test_what_belongs_to_one_thread_is_no_other_ones() -> None:
 def test_an_exchanged_file_takes_the_writers_lock_too(kit: Any, disk: Any) -> None:
     store = kit.open(disk, BackgroundState.MANUAL)
     kit.fill(store, [300] * 4)
-    with store._repair_lock, pytest.raises(AssertionError, match=r"are exchanged under FileStore\._lock"):
+    with (
+        store._repair_lock,
+        pytest.raises(AssertionError, match=r"are exchanged under FileStore\._lock"),
+    ):
         store._data.replace(0, store._data.directory / "other")
     store.close()

@@ -24,15 +24,22 @@ WAYS = pytest.mark.parametrize("way", [BY_HINT, BY_CHECKPOINT])
 
 
 def disk_that_lost_entries(kit, way: str = BY_HINT) -> MemoryDisk:
-    """Entries 0 to 5 were synced and committed; of data, index and mark the disk has what they were after entry 2. What
-    else it knows of the others is the hint of a commit, or a checkpoint of the catalog."""
+    """Entries 0 to 5 were synced and committed; of data, index and mark the disk has what they were
+    after entry 2. What else it knows of the others is the hint of a commit, or a checkpoint of the
+    catalog."""
     disk = MemoryDisk()
     store = kit.open(disk, BackgroundState.MANUAL)
     kit.fill(store, [60] * 3)
-    store.save_membership(Membership(OLD, bound=((NodeId("n0"), OLD), (NodeId("n1"), 12), (NodeId("n2"), 13))))
+    store.save_membership(
+        Membership(OLD, bound=((NodeId("n0"), OLD), (NodeId("n1"), 12), (NodeId("n2"), 13)))
+    )
     store.keep()
     store.save_hard_state(HardState(Term(2), NodeId("n1"), Index(2)))
-    before = {path: bytes(inode.written) for path, inode in disk.names.items() if lost_with(kit, path, way)}
+    before = {
+        path: bytes(inode.written)
+        for path, inode in disk.names.items()
+        if lost_with(kit, path, way)
+    }
     kit.fill(store, [60] * 3)
     store.note_commit(Index(5))
     store.save_hard_state(HardState(Term(2), NodeId("n1"), Index(5)))
@@ -84,7 +91,9 @@ def test_a_member_that_lost_committed_entries_says_so_and_is_another_incarnation
 
 @WAYS
 @pytest.mark.parametrize("power", [False, True])
-def test_a_crash_on_the_way_never_forgets_the_loss_before_the_new_incarnation_is_there(kit, power, way):
+def test_a_crash_on_the_way_never_forgets_the_loss_before_the_new_incarnation_is_there(
+    kit, power, way
+):
     whole, kills = disk_that_lost_entries(kit, way), 0
     while True:
         disk = copy.deepcopy(whole)
@@ -101,12 +110,18 @@ def test_a_crash_on_the_way_never_forgets_the_loss_before_the_new_incarnation_is
 
 
 @WAYS
-def test_a_group_of_one_that_lost_committed_entries_starts_only_with_the_index_that_is_left(kit, way):
+def test_a_group_of_one_that_lost_committed_entries_starts_only_with_the_index_that_is_left(
+    kit, way
+):
     disk = disk_that_lost_entries(kit, way)
-    with pytest.raises(CorruptStore, match=f"{WHY}, and the group has no other node.*--accept-loss 2'"):
+    with pytest.raises(
+        CorruptStore, match=f"{WHY}, and the group has no other node.*--accept-loss 2'"
+    ):
         kit.open(disk, is_alone=True)
     for wrong in (-1, 1, 3, 5):
-        with pytest.raises(ConfigError, match=f"--accept-loss {wrong}: not for .* its log ends at entry 2"):
+        with pytest.raises(
+            ConfigError, match=f"--accept-loss {wrong}: not for .* its log ends at entry 2"
+        ):
             kit.open(disk, is_alone=True, accept_loss=wrong)
     store = kit.open(disk, is_alone=True, accept_loss=2)
     assert store.recovery.lost == f"{WHY}, which was accepted"
@@ -119,7 +134,9 @@ def test_a_group_of_one_that_lost_committed_entries_starts_only_with_the_index_t
     store.close()
     if way == BY_CHECKPOINT:
         newest = checkpoints_of(kit, disk).load(6)
-        assert newest == (2, b"state"), "a checkpoint of what is lost would take the place of what was written since"
+        assert newest == (2, b"state"), (
+            "a checkpoint of what is lost would take the place of what was written since"
+        )
 
 
 def test_a_loss_that_there_is_not_or_that_others_can_make_good_is_not_accepted(kit, disk):
@@ -127,5 +144,7 @@ def test_a_loss_that_there_is_not_or_that_others_can_make_good_is_not_accepted(k
     kit.fill(store, [60] * 3)
     store.close()
     for lossy, alone in ((disk, True), (disk_that_lost_entries(kit), False)):
-        with pytest.raises(ConfigError, match=r"--accept-loss 2: not for .* nothing is lost that only it had"):
+        with pytest.raises(
+            ConfigError, match=r"--accept-loss 2: not for .* nothing is lost that only it had"
+        ):
             kit.open(lossy, is_alone=alone, accept_loss=2)

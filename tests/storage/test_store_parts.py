@@ -1,4 +1,5 @@
-"""The store's smaller parts: terms, the walk, the keeper's thread, the real disk, and the fake one."""
+"""The store's smaller parts: terms, the walk, the keeper's thread, the real disk, and the fake
+one."""
 
 from __future__ import annotations
 
@@ -111,8 +112,8 @@ def test_first_nonzero_skips_what_is_zero(disk):
 
 
 class CachedFiles:
-    """One file of nothing. The system has its first page in the cache, and after a read all that it reads ahead;
-    what is in the cache counts as data."""
+    """One file of nothing. The system has its first page in the cache, and after a read all that it
+    reads ahead; what is in the cache counts as data."""
 
     file_size = 64 << 20
 
@@ -133,7 +134,8 @@ class CachedFiles:
 
 
 def test_first_nonzero_reads_no_hole_that_its_own_reading_filled():
-    """A new data file is a quarter of a gigabyte of nothing, and every start of a node looks through it."""
+    """A new data file is a quarter of a gigabyte of nothing, and every start of a node looks
+    through it."""
     files = CachedFiles()
     assert first_nonzero(files, 100) is None
     assert files.bytes_read <= 64 << 10
@@ -141,7 +143,8 @@ def test_first_nonzero_reads_no_hole_that_its_own_reading_filled():
 
 @pytest.mark.parametrize("exchange", ["dropped and made again", "replaced"])
 def test_a_file_that_is_exchanged_while_somebody_opens_it_is_opened_again(monkeypatch, exchange):
-    """A reader's handle to the old file would be the writer's too, and what is written and synced there is lost."""
+    """A reader's handle to the old file would be the writer's too, and what is written and synced
+    there is lost."""
     disk, folder = MemoryDisk(), Path("/disk/data")
     files = SegmentFiles(disk, folder, 4096)
     for start in (0, 4096):
@@ -185,7 +188,9 @@ def test_readers_beside_a_writer_see_whole_sound_entries(kit, tmp_path):
                 begin = Index(dice.randrange(0, store.end.position.index + 1))
                 entries = store.read(begin, 20_000)
                 counts[which] += len(entries)
-                assert [entry.index for entry in entries] == list(range(begin, begin + len(entries)))
+                assert [entry.index for entry in entries] == list(
+                    range(begin, begin + len(entries))
+                )
                 kept = [entry for entry in entries if entry.index < 50]
                 assert len(store.read_bodies(kit.refs(kept))) == len(kept)
         except BaseException as error:
@@ -195,12 +200,16 @@ def test_readers_beside_a_writer_see_whole_sound_entries(kit, tmp_path):
         while not done.is_set():
             store.sync()
 
-    threads = [threading.Thread(target=read, args=(n,)) for n in range(2)] + [threading.Thread(target=sync)]
+    threads = [threading.Thread(target=read, args=(n,)) for n in range(2)] + [
+        threading.Thread(target=sync)
+    ]
     for thread in threads:
         thread.start()
     term = 1
     for round_ in range(60):
-        store.append(kit.make(store.end, [200, 1000, 3000, 10] * 4, term=term, segment=segment, salt=round_))
+        store.append(
+            kit.make(store.end, [200, 1000, 3000, 10] * 4, term=term, segment=segment, salt=round_)
+        )
         if round_ % 7 == 6:
             term += 1
             kit.reach(store, term)
@@ -237,7 +246,9 @@ def test_reading_many_bodies_takes_one_read_per_run(kit, disk, monkeypatch):
     reads: list[int] = []
     monkeypatch.setattr(
         "dledger.testing.disk.memory_disk.MemoryFile.pread",
-        lambda file, size, offset: reads.append(size) or bytes(file._inode.written[offset : offset + size]),
+        lambda file, size, offset: (
+            reads.append(size) or bytes(file._inode.written[offset : offset + size])
+        ),
     )
     assert len(store.read_bodies(kit.refs(entries))) == 20
     assert len(reads) == len({entry.pos // kit.segment for entry in entries})
@@ -255,11 +266,15 @@ def test_body_is_a_view_of_what_was_read(kit, disk):
 
 
 def test_entries_over_receive_buffers_are_written_as_they_are(kit, disk):
-    """No copy is needed: header and body may be any buffers, and more of them than one system call takes."""
+    """No copy is needed: header and body may be any buffers, and more of them than one system call
+    takes."""
     store = kit.open(disk, segment_bytes=1 << 20, index_file_bytes=1 << 16)
     kit.reach(store, 1)
     entries = kit.make(store.end, [9] * 3000, segment=1 << 20)
-    views = [replace(e, header=memoryview(bytes(e.header)), body=memoryview(bytearray(e.body))) for e in entries]
+    views = [
+        replace(e, header=memoryview(bytes(e.header)), body=memoryview(bytearray(e.body)))
+        for e in entries
+    ]
     store.append(views)
     assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries)
 
@@ -300,7 +315,9 @@ def test_memory_disk_loses_what_was_not_synced_and_only_that(disk):
     assert disk.content(path) == b"b" * 2000
     answers = iter([0, 1, 0, 1, 0])
     disk.reboot(power=True, choose=lambda _: next(answers))
-    assert disk.content(path) == b"b" * SECTOR + b"a" * SECTOR + b"b" * SECTOR + b"a" * (2000 - 3 * SECTOR)
+    assert disk.content(path) == b"b" * SECTOR + b"a" * SECTOR + b"b" * SECTOR + b"a" * (
+        2000 - 3 * SECTOR
+    )
 
 
 def test_memory_disk_marks_pages_clean_when_a_sync_fails(disk):
@@ -327,7 +344,9 @@ def test_memory_disk_refuses_room_it_has_not_got():
 
 @pytest.mark.parametrize("again", [False, True], ids=["cut", "written again"])
 @pytest.mark.parametrize("after", [1, 6], ids=["with its file", "within its file"])
-def test_a_look_for_an_entrys_place_beside_a_cut_finds_no_damage(kit, disk, monkeypatch, after, again):
+def test_a_look_for_an_entrys_place_beside_a_cut_finds_no_damage(
+    kit, disk, monkeypatch, after, again
+):
     """What a reader is about to read goes with its file, or is another entry's by then."""
     store = kit.open(disk, BackgroundState.MANUAL)  # no file is made ahead, which would go
     entries = kit.fill(store, [300] * 8)

@@ -1,6 +1,8 @@
-"""What one thread does to a store while another one is inside an operation of the same store's disk.
+"""What one thread does to a store while another one is inside an operation of the same store's
+disk.
 
-`MemoryDisk.meanwhile` says at which operation that happens, so that each history is the same in every run.
+`MemoryDisk.meanwhile` says at which operation that happens, so that each history is the same in
+every run.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ def test_a_write_under_way_when_a_sync_begins_is_durable_only_after_the_next_syn
     kit.fill(store, [60])
     entries = kit.make(store.end, [60])
     told = []
-    disk.meanwhile.append(("pwritev", "data/", on_another_thread(lambda: told.append(store.sync()))))
+    disk.meanwhile.append(
+        ("pwritev", "data/", on_another_thread(lambda: told.append(store.sync())))
+    )
     store.append(entries)
     assert [position.index for position in told] == [0], "the first sync came before the bytes"
     assert store.sync().index == 1
@@ -59,7 +63,9 @@ def test_a_write_under_way_when_a_sync_begins_is_durable_only_after_the_next_syn
     assert kit.bytes_of(kit.all(store))[1:] == kit.bytes_of(entries)
 
 
-def test_an_index_unit_under_way_when_the_index_is_synced_is_synced_the_next_time(kit, disk, monkeypatch):
+def test_an_index_unit_under_way_when_the_index_is_synced_is_synced_the_next_time(
+    kit, disk, monkeypatch
+):
     monkeypatch.setattr(file_store, "INDEXED_EVERY", 0)
     store = kit.open(disk, BackgroundState.MANUAL)
     first = kit.fill(store, [60])
@@ -87,10 +93,13 @@ def test_a_file_that_is_dropped_while_a_sync_opens_it_needs_none(disk):
 
 
 def test_a_cut_while_the_keeper_makes_the_next_file_leaves_no_hole(kit, disk):
-    """The cut goes over a file's border, so the file that the keeper is making is not the next one any more."""
+    """The cut goes over a file's border, so the file that the keeper is making is not the next one
+    any more."""
     store = kit.open(disk, BackgroundState.MANUAL)
     entries = kit.fill(store, [252] * 9)
-    disk.meanwhile.append(("fallocate", "data/", on_another_thread(lambda: store.truncate(Index(1)))))
+    disk.meanwhile.append(
+        ("fallocate", "data/", on_another_thread(lambda: store.truncate(Index(1))))
+    )
     store.keep()
     assert not disk.meanwhile
     assert disk.listdir(kit.root / "data") == [file_name(0)]
@@ -101,7 +110,8 @@ def test_a_cut_while_the_keeper_makes_the_next_file_leaves_no_hole(kit, disk):
 
 
 def files_with_a_hole(kit, disk, written: bytes = b"") -> list[bytes]:
-    """A store of two entries in its first file, none in its second, which is missing, and ``written`` in its third."""
+    """A store of two entries in its first file, none in its second, which is missing, and
+    ``written`` in its third."""
     store = kit.open(disk, BackgroundState.MANUAL)
     entries = kit.fill(store, [252] * 2)
     store.close()
@@ -112,7 +122,9 @@ def files_with_a_hole(kit, disk, written: bytes = b"") -> list[bytes]:
     return kit.bytes_of(entries)
 
 
-def test_an_empty_file_behind_a_missing_one_goes_when_the_store_is_opened_and_a_note_says_so(kit, disk):
+def test_an_empty_file_behind_a_missing_one_goes_when_the_store_is_opened_and_a_note_says_so(
+    kit, disk
+):
     expected = files_with_a_hole(kit, disk)
     store = kit.open(disk)
     assert kit.bytes_of(kit.all(store)) == expected
@@ -142,18 +154,22 @@ def test_an_empty_file_behind_a_missing_one_that_held_durable_entries_is_no_spar
 
 
 def three_files(kit, disk):
-    """An open store with three entries in each of its three files, of which retention may take the first one."""
+    """An open store with three entries in each of its three files, of which retention may take the
+    first one."""
     store = kit.open(disk, BackgroundState.MANUAL, retention_bytes=2 * kit.segment)
     return store, kit.fill(store, [252] * 9)
 
 
 def retain_at(disk, store, operation: str, part: str) -> None:
     """Retention takes the first file while that operation is under way."""
-    disk.meanwhile.append((operation, part, on_another_thread(lambda: store.retain(Index(2), 0, 0))))
+    disk.meanwhile.append(
+        (operation, part, on_another_thread(lambda: store.retain(Index(2), 0, 0)))
+    )
 
 
 def test_a_sound_entry_is_not_called_damaged_because_retention_takes_the_one_before_it(kit, disk):
-    """Its header is checked with the chain of the entry before, which lies in the file that goes."""
+    """Its header is checked with the chain of the entry before, which lies in the file that
+    goes."""
     store, entries = three_files(kit, disk)
     retain_at(disk, store, "pread", file_name(1024))
     assert kit.bytes_of(store.read(Index(3), 300)) == kit.bytes_of(entries[3:4])
@@ -172,7 +188,9 @@ def test_retention_beside_a_repair_makes_it_begin_anew_and_does_not_end_the_stor
 
 
 @pytest.mark.parametrize("place", ["index/", file_name(0)])
-def test_retention_beside_a_look_at_damage_calls_nothing_damaged_and_does_not_end_the_store(kit, disk, place: str):
+def test_retention_beside_a_look_at_damage_calls_nothing_damaged_and_does_not_end_the_store(
+    kit, disk, place: str
+):
     store, _ = three_files(kit, disk)
     disk.flip(kit.root / "data" / file_name(1024), 700)
     retain_at(disk, store, "pread", place)
@@ -182,7 +200,8 @@ def test_retention_beside_a_look_at_damage_calls_nothing_damaged_and_does_not_en
 
 
 def test_an_entry_written_while_a_sync_is_under_way_waits_for_the_next_sync(kit, disk):
-    """The sync says no more than what was written when it began, and leaves the rest to the next one."""
+    """The sync says no more than what was written when it began, and leaves the rest to the next
+    one."""
     store = kit.open(disk, BackgroundState.MANUAL)
     first = kit.fill(store, [60])
     second = kit.make(store.end, [60])
@@ -197,7 +216,8 @@ def test_an_entry_written_while_a_sync_is_under_way_waits_for_the_next_sync(kit,
 
 
 def test_a_mark_is_settled_for_the_log_that_its_index_was_synced_for(kit, disk, monkeypatch):
-    """A cut while the keeper syncs the index: what grew again there, in another term, has units that nothing synced."""
+    """A cut while the keeper syncs the index: what grew again there, in another term, has units
+    that nothing synced."""
     monkeypatch.setattr(file_store, "INDEXED_EVERY", 0)
     store = kit.open(disk, BackgroundState.MANUAL)
     old = kit.fill(store, [60] * 6)
@@ -238,8 +258,9 @@ def test_a_repair_writes_no_old_entries_over_those_that_took_their_place_meanwhi
 
 LOOKS = {
     "read": lambda store, entry: entry_bytes(store.read(entry.index, 1)[0]) == entry_bytes(entry),
-    "read_bodies": lambda store, entry: bytes(store.read_bodies([(entry.index, entry.pos, entry.size)])[0])
-    == bytes(entry.body),
+    "read_bodies": lambda store, entry: (
+        bytes(store.read_bodies([(entry.index, entry.pos, entry.size)])[0]) == bytes(entry.body)
+    ),
     "index_at": lambda store, entry: store.index_at(entry.pos) == entry.index,
 }
 
@@ -247,7 +268,9 @@ LOOKS = {
 @pytest.mark.parametrize("failing", [False, True], ids=["flipped", "unreadable"])
 @pytest.mark.parametrize("skip", range(4))
 @pytest.mark.parametrize("look", LOOKS)
-def test_an_entry_that_is_repaired_while_it_is_read_is_not_called_damaged(kit, disk, look: str, skip: int, failing):
+def test_an_entry_that_is_repaired_while_it_is_read_is_not_called_damaged(
+    kit, disk, look: str, skip: int, failing
+):
     store = kit.open(disk, BackgroundState.MANUAL)
     entries = kit.fill(store, [60] * 4)
     path = kit.root / "data" / file_name(0)
@@ -287,7 +310,9 @@ class Asked:
         self.lock.release()
 
 
-def test_an_entry_whose_sound_copy_is_just_taking_its_place_is_not_called_damaged(kit, disk, monkeypatch):
+def test_an_entry_whose_sound_copy_is_just_taking_its_place_is_not_called_damaged(
+    kit, disk, monkeypatch
+):
     """The file has its name, and those who have the old one open have not heard of it."""
     store = kit.open(disk, BackgroundState.MANUAL)
     entry = kit.fill(store, [60] * 4)[0]

@@ -1,4 +1,5 @@
-"""`verify` finds any one changed byte and names the entry; `dump` lists what is there; both read DLedger's files."""
+"""`verify` finds any one changed byte and names the entry; `dump` lists what is there; both read
+DLedger's files."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def full_store(kit) -> tuple[MemoryDisk, list]:
     """Three data files, two index files, a table and two snapshots."""
     disk = MemoryDisk()
     store = kit.open(disk)
-    entries = kit.fill(store, [100, 300, 0, 500]) + kit.fill(store, [1, 200, 600, 100, 30, 30, 1], term=2)
+    entries = kit.fill(store, [100, 300, 0, 500]) + kit.fill(
+        store, [1, 200, 600, 100, 30, 30, 1], term=2
+    )
     store.close()
     tables = TableFiles(kit.root / "tables", disk)
     tables.open("topic-1", 24).append(bytes(range(48)))
@@ -53,9 +56,15 @@ def test_sound_store_has_no_problems(kit):
 
 @pytest.mark.parametrize(
     ("others", "mask", "step"),
-    [("sound", 0xFF, 1), ("sound", 0x01, 5), ("sound", 0x80, 7), ("index", 0xFF, 5), ("records", 1, 5),
-     ("tables", 1, 11)],
-)  # fmt: skip
+    [
+        ("sound", 0xFF, 1),
+        ("sound", 0x01, 5),
+        ("sound", 0x80, 7),
+        ("index", 0xFF, 5),
+        ("records", 1, 5),
+        ("tables", 1, 11),
+    ],
+)
 def test_D3_any_changed_byte_of_a_data_file_is_reported_with_its_entry(kit, others, mask, step):
     """Header, body, padding and free space; also while other files are damaged."""
     disk, entries = full_store(kit)
@@ -83,10 +92,15 @@ def test_D3_any_changed_byte_of_a_data_file_is_reported_with_its_entry(kit, othe
             disk.flip(kit.root / "data" / name, offset, mask)
             problems = verify_store(kit.root, disk)["problems"]
             disk.flip(kit.root / "data" / name, offset, mask)
-            named = [problem["index"] for problem in problems if problem["file"] == str(kit.root / "data" / name)]
+            named = [
+                problem["index"]
+                for problem in problems
+                if problem["file"] == str(kit.root / "data" / name)
+            ]
             if pos in owners or others != "records":
                 assert owner in named, (pos, owner, problems)
-            else:  # with no mark, something behind the log may as well be the start of another entry
+            # with no mark, something behind the log may as well be the start of another entry
+            else:
                 assert named, (pos, problems)
             assert len(problems) > known or others == "index"
             assert all(index in {owner, owner + 1} for index in named), (pos, owner, problems)
@@ -148,8 +162,14 @@ def test_dump_gives_one_dict_per_entry(kit, disk):
     assert [entry["index"] for entry in found] == list(range(5))
     assert [entry["body_crc"] for entry in found] == [crc32(body) for _, body in bodies]
     assert found[1] == {
-        "index": 1, "term": 3, "pos": 53, "size": 48, "kind": "noop", "body_crc": 0, "verified": True,
-    }  # fmt: skip
+        "index": 1,
+        "term": 3,
+        "pos": 53,
+        "size": 48,
+        "kind": "noop",
+        "body_crc": 0,
+        "verified": True,
+    }
     disk.flip(kit.root / "data" / f"{0:020d}", 50)
     assert [entry["kind"] for entry in dump_store(kit.root, disk)][:2] == ["damaged", "noop"]
 
@@ -164,8 +184,13 @@ def test_directory_without_a_store_is_refused(tmp_path):
 def test_golden_files_of_dledger_dump_and_verify():
     found = list(dump_store(GOLDEN))
     assert [(e["index"], e["term"], e["pos"], e["size"]) for e in found] == [
-        (0, 0, 0, 148), (1, 0, 148, 348), (2, 0, 496, 520), (3, 0, 1024, 512), (4, 0, 1536, 49), (5, 0, 1585, 55),
-    ]  # fmt: skip
+        (0, 0, 0, 148),
+        (1, 0, 148, 348),
+        (2, 0, 496, 520),
+        (3, 0, 1024, 512),
+        (4, 0, 1536, 49),
+        (5, 0, 1585, 55),
+    ]
     assert not any(e["verified"] for e in found)
     report = verify_store(GOLDEN)
     assert report["ok"]
@@ -176,7 +201,11 @@ def test_golden_files_of_dledger_open_read_and_encode_byte_for_byte(kit, tmp_pat
     root = tmp_path / "dledger-n0"
     shutil.copytree(GOLDEN, root)
     store = kit.open(RealDisk(), BackgroundState.THREAD, directory=root, **GOLDEN_SIZES)
-    assert (store.hard_state.term, store.hard_state.voted_for, store.hard_state.commit_hint) == (0, "n0", 5)
+    assert (store.hard_state.term, store.hard_state.voted_for, store.hard_state.commit_hint) == (
+        0,
+        "n0",
+        5,
+    )
     assert store.recovery.unverified
     assert store.recovery.faulty == ()
     entries = kit.all(store)
@@ -184,16 +213,29 @@ def test_golden_files_of_dledger_open_read_and_encode_byte_for_byte(kit, tmp_pat
     files = [bytearray(1024), bytearray(1024)]
     for entry in entries:
         header = HEADER.pack(
-            entry.magic, entry.size, entry.index, entry.term, entry.pos, 0, entry.chain_crc, entry.body_crc,
+            entry.magic,
+            entry.size,
+            entry.index,
+            entry.term,
+            entry.pos,
+            0,
+            entry.chain_crc,
+            entry.body_crc,
             len(entry.body),
-        )  # fmt: skip
+        )
         assert header == bytes(entry.header)
-        files[entry.pos // 1024][entry.pos % 1024 : entry.pos % 1024 + entry.size] = header + bytes(entry.body)
+        files[entry.pos // 1024][entry.pos % 1024 : entry.pos % 1024 + entry.size] = header + bytes(
+            entry.body
+        )
     files[0][1016:] = bytes.fromhex("ffffffff00000008")
     store.close()
     for number, content in enumerate(files):
         name = f"{number * 1024:020d}"
-        assert bytes(content) == (GOLDEN / "data" / name).read_bytes() == (root / "data" / name).read_bytes()
+        assert (
+            bytes(content)
+            == (GOLDEN / "data" / name).read_bytes()
+            == (root / "data" / name).read_bytes()
+        )
     name = f"{0:020d}"
     assert (root / "index" / name).read_bytes() == (GOLDEN / "index" / name).read_bytes()
 
@@ -219,15 +261,19 @@ def test_golden_files_of_dledger_are_continued_with_checksums(kit, tmp_path):
 def test_golden_files_of_dledger_opened_with_another_size_are_left_alone(kit, tmp_path):
     root = tmp_path / "dledger-n0"
     shutil.copytree(GOLDEN, root)
-    for wrong, says in [({"segment_bytes": 4096}, "set segment_bytes=1024"), ({"segment_bytes": 512}, "=1024"),
-                        ({"index_file_bytes": 320}, "set index_file_bytes=256")]:  # fmt: skip
+    for wrong, says in [
+        ({"segment_bytes": 4096}, "set segment_bytes=1024"),
+        ({"segment_bytes": 512}, "=1024"),
+        ({"index_file_bytes": 320}, "set index_file_bytes=256"),
+    ]:
         with pytest.raises(ConfigError, match=says):
             kit.open(RealDisk(), directory=root, **{**GOLDEN_SIZES, **wrong})
     kit.open(RealDisk(), directory=root, **GOLDEN_SIZES).close()
 
 
 def test_currterm_that_lost_its_term_gives_no_second_vote(kit, tmp_path):
-    """DLedger can lose the file between its delete and its rename; then the log's term counts and no vote is left."""
+    """DLedger can lose the file between its delete and its rename; then the log's term counts and
+    no vote is left."""
     root = tmp_path / "dledger-n0"
     shutil.copytree(GOLDEN, root)
     (root / "currterm").write_text("voteLeader=\ncurrTerm=-1\n")
@@ -257,14 +303,17 @@ def test_first_entry_of_a_retained_log_is_checked_too(kit, disk):
 
 @pytest.mark.parametrize("beyond", [0, 20], ids=["behind its last entry", "in zeros"])
 def test_verify_says_where_a_file_that_was_cut_short_ends(kit, disk, beyond):
-    """Opening makes it as long as it was; until then its missing zeros are no sound end of the log."""
+    """Opening makes it as long as it was; until then its missing zeros are no sound end of the
+    log."""
     store = kit.open(disk)
     end = kit.fill(store, [200] * 3)[-1].end_pos
     store.close()
     path = kit.root / "data" / f"{0:020d}"
     inode = disk.names[path]
     del inode.written[end + beyond :], inode.durable[end + beyond :]
-    reasons = {(problem["pos"], problem["reason"]) for problem in verify_store(kit.root, disk)["problems"]}
+    reasons = {
+        (problem["pos"], problem["reason"]) for problem in verify_store(kit.root, disk)["problems"]
+    }
     assert reasons == {
         (0, f"has {end + beyond} bytes where the largest file has {kit.segment}"),
         (end, "behind the last entry: the file ends here"),

@@ -155,9 +155,11 @@ def test_crash_at_every_operation_keeps_what_was_synced(power):
 
 
 @pytest.mark.parametrize("power", [True, False])
-def test_crash_at_every_operation_of_a_start_that_goes_back_in_front_of_the_first_row_leaves_no_row_of_before(power):
-    """A start from the older checkpoint, whose rows retention has dropped since, takes all rows away and appends them
-    again from the log; interrupted, the next one does."""
+def test_a_crash_in_a_start_that_truncates_all_rows_leaves_no_old_row(
+    power,
+):
+    """A start from the older checkpoint, whose rows retention has dropped since, takes all rows
+    away and appends them again from the log; interrupted, the next one does."""
     synced, known = CHUNK_ROWS * 2, CHUNK_ROWS + 7
 
     def dropped() -> MemoryDisk:
@@ -196,7 +198,8 @@ def test_crash_at_every_operation_of_a_start_that_goes_back_in_front_of_the_firs
 
 @pytest.mark.parametrize("operation", ["fsync_dir", "unlink"])
 def test_d12_rows_that_cannot_go_behind_the_name_of_their_new_file_stop_the_node(disk, operation):
-    """Going on with the old file would leave the new one behind; a later start would take it for the older of two."""
+    """Going on with the old file would leave the new one behind; a later start would take it for
+    the older of two."""
     files = TableFiles(ROOT, disk)
     table = files.open("t", 12)
     table.append(b"".join(map(row, range(3 * CHUNK_ROWS))))
@@ -209,7 +212,8 @@ def test_d12_rows_that_cannot_go_behind_the_name_of_their_new_file_stop_the_node
 
 
 def test_a_table_gets_its_file_with_its_first_sync_and_what_is_clean_is_not_synced_again(disk):
-    """Whoever appends on another thread waits for no file to be made, be there thousands of tables."""
+    """Whoever appends on another thread waits for no file to be made, be there thousands of
+    tables."""
     files = TableFiles(ROOT, disk)
     operations = disk.operations
     tables = [files.open(f"t{number}", 12) for number in range(3)]
@@ -305,7 +309,9 @@ def test_D12_rows_for_which_there_is_no_room_wait_in_memory_and_are_written_late
     for _ in range(2):
         with pytest.raises(DiskFull, match="free some space"):
             files.sync()
-    assert [name.partition(".")[0] for name in disk.listdir(ROOT) if not name.endswith(".new")] == ["u"]
+    assert [name.partition(".")[0] for name in disk.listdir(ROOT) if not name.endswith(".new")] == [
+        "u"
+    ]
     disk.free = 1 << 30
     files.sync()
     disk.reboot(power=True)
@@ -341,7 +347,8 @@ class Telling(bytearray):
 
 
 def test_rows_have_the_same_numbers_while_a_checkpoint_hands_those_that_wait_to_the_file(disk):
-    """Between the two steps of that the loop may append: a wrong number would be in the new row's checksum."""
+    """Between the two steps of that the loop may append: a wrong number would be in the new row's
+    checksum."""
     tables, seen = TableFiles(ROOT, disk), []
     table = tables.open("a", 12)
     table.append(row(0))

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-_spec = importlib.util.spec_from_file_location("dledger_stream_engine", Path(__file__).parent / "stream_engine.py")
+_spec = importlib.util.spec_from_file_location(
+    "dledger_stream_engine", Path(__file__).parent / "stream_engine.py"
+)
 assert _spec is not None
 assert _spec.loader is not None
 sys.modules["dledger_stream_engine"] = _engine = importlib.util.module_from_spec(_spec)

@@ -30,7 +30,9 @@ class Query:
 
     def start(self, available_now: bool = False) -> LogStreamReader:
         if self.reader is None:
-            self.reader = LogStreamReader(self.given, read_schema(False), lambda: self.now, self.wait)
+            self.reader = LogStreamReader(
+                self.given, read_schema(False), lambda: self.now, self.wait
+            )
             if available_now:
                 self.reader.prepareForTriggerAvailableNow()
         return self.reader
@@ -50,27 +52,38 @@ class Query:
         reader = self.start()
         if len(self.offsets) == self.commits:
             start = self.begin()
-            end = json.dumps(reader.latestOffset(json.loads(start), limit or reader.getDefaultReadLimit()))
+            end = json.dumps(
+                reader.latestOffset(json.loads(start), limit or reader.getDefaultReadLimit())
+            )
             if end == start:
                 return False
             self.die_if(crash_at, "before the plan is kept")
             self.offsets.append(end)
         self.die_if(crash_at, "after the plan is kept")
         start, end = self.begin(), self.offsets[self.commits]
-        slices = [pickle.loads(pickle.dumps(s)) for s in reader.partitions(json.loads(start), json.loads(end))]
+        slices = [
+            pickle.loads(pickle.dumps(s))
+            for s in reader.partitions(json.loads(start), json.loads(end))
+        ]
         executor = pickle.loads(pickle.dumps(LogStreamReader(self.given, read_schema(False))))
         rows = [row for one in slices for batch in executor.read(one) for row in batch.to_pylist()]
         self.last_rows = len(rows)
         self.die_if(crash_at, "while reading")
         assert len(rows) == self.rows_between(start, end), "rows are end - start, always"
-        self.sink.setdefault(self.commits, [row["value"] for row in sorted(rows, key=lambda r: r["offset"])])
+        self.sink.setdefault(
+            self.commits, [row["value"] for row in sorted(rows, key=lambda r: r["offset"])]
+        )
         self.die_if(crash_at, "after the sink")
         self.commits += 1
         return True
 
     def rows_between(self, start: str, end: str) -> int:
-        """What Spark's progress must show for this batch when nothing was lost and no topic created again."""
-        first, last = StreamOffset.from_json(json.loads(start)), StreamOffset.from_json(json.loads(end))
+        """What Spark's progress must show for this batch when nothing was lost and no topic created
+        again."""
+        first, last = (
+            StreamOffset.from_json(json.loads(start)),
+            StreamOffset.from_json(json.loads(end)),
+        )
         starts = batch_start(first, last)
         if "false" in self.given.values() or "restart" in self.given.values():
             return self.last_rows

@@ -11,7 +11,11 @@ from dledger.client import Span
 from dledger.datasource.planning import ReadRange
 from dledger.streaming.admission import admit, shares
 
-layouts = st.lists(st.lists(st.tuples(st.integers(1, 20), st.integers(1, 1000)), max_size=12), min_size=1, max_size=4)
+layouts = st.lists(
+    st.lists(st.tuples(st.integers(1, 20), st.integers(1, 1000)), max_size=12),
+    min_size=1,
+    max_size=4,
+)
 """For each partition its stored batches: (records, bytes)."""
 
 
@@ -21,9 +25,14 @@ class Log:
         self.ends = {"t": {p: sum(c for c, _ in batches) for p, batches in enumerate(layout)}}
 
     def split(self, spans: Sequence[Span]) -> list[list[ReadRange]]:
-        return [self.cut(s.topic, s.partition, s.start, s.end, s.target_bytes, s.max_pieces) for s in spans]
+        return [
+            self.cut(s.topic, s.partition, s.start, s.end, s.target_bytes, s.max_pieces)
+            for s in spans
+        ]
 
-    def cut(self, topic: str, partition: int, start: int, end: int, target: int, most: int) -> list[ReadRange]:
+    def cut(
+        self, topic: str, partition: int, start: int, end: int, target: int, most: int
+    ) -> list[ReadRange]:
         pieces: list[ReadRange] = []
         base = size = 0
         if start >= end:
@@ -40,11 +49,15 @@ class Log:
 
     def bytes_between(self, starts: dict[int, int], ends: dict[int, int]) -> int:
         return sum(
-            self.cut("t", p, starts[p], ends[p], 1 << 60, 1)[0].bytes for p in starts if ends[p] > starts[p]
+            self.cut("t", p, starts[p], ends[p], 1 << 60, 1)[0].bytes
+            for p in starts
+            if ends[p] > starts[p]
         )
 
 
-@given(layouts, st.one_of(st.none(), st.integers(1, 60)), st.one_of(st.none(), st.integers(1, 4000)))
+@given(
+    layouts, st.one_of(st.none(), st.integers(1, 60)), st.one_of(st.none(), st.integers(1, 4000))
+)
 def test_both_limits_hold_in_every_batch_and_the_backlog_is_read_to_its_end(
     layout: list[list[tuple[int, int]]], max_rows: int | None, max_bytes: int | None
 ) -> None:

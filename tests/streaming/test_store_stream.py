@@ -23,7 +23,12 @@ class Query:
     """A streaming query over a store: its checkpoint and its sink."""
 
     def __init__(self, root: Path, **options: str) -> None:
-        given = {"path": str(root), "layout": "rocketmq", "startingOffsets": "earliest", "fetch.maxWaitMs": "0"}
+        given = {
+            "path": str(root),
+            "layout": "rocketmq",
+            "startingOffsets": "earliest",
+            "fetch.maxWaitMs": "0",
+        }
         self.given = {**given, **options}
         self.schema = store_schema(self.given)
         self.offsets: list[str] = []
@@ -43,11 +48,14 @@ class Query:
         self.now += seconds
 
     def trigger(self, limit: Any = None, crash: bool = False) -> bool:
-        """One round of the engine; False when there was nothing to do. With ``crash`` it dies before the sink."""
+        """One round of the engine; False when there was nothing to do. With ``crash`` it dies
+        before the sink."""
         reader = self.start()
         if len(self.offsets) == self.commits:
             start = self.begin()
-            end = json.dumps(reader.latestOffset(json.loads(start), limit or reader.getDefaultReadLimit()))
+            end = json.dumps(
+                reader.latestOffset(json.loads(start), limit or reader.getDefaultReadLimit())
+            )
             if end == start:
                 return False
             self.offsets.append(end)
@@ -55,14 +63,23 @@ class Query:
             self.reader = None
             return True
         start, end = self.begin(), self.offsets[self.commits]
-        slices = [pickle.loads(pickle.dumps(s)) for s in reader.partitions(json.loads(start), json.loads(end))]
+        slices = [
+            pickle.loads(pickle.dumps(s))
+            for s in reader.partitions(json.loads(start), json.loads(end))
+        ]
         executor = pickle.loads(pickle.dumps(StoreStreamReader(self.given, self.schema)))
-        self.sink.append([row for one in slices for batch in executor.read(one) for row in batch.to_pylist()])
+        self.sink.append(
+            [row for one in slices for batch in executor.read(one) for row in batch.to_pylist()]
+        )
         self.commits += 1
         return True
 
     def begin(self) -> str:
-        return self.offsets[self.commits - 1] if self.commits else json.dumps(self.start().initialOffset())
+        return (
+            self.offsets[self.commits - 1]
+            if self.commits
+            else json.dumps(self.start().initialOffset())
+        )
 
     def drain(self) -> list[Any]:
         """Trigger until there is nothing to do; all bodies, or entries' indexes, so far."""
@@ -82,7 +99,9 @@ def bodies(messages: Any) -> list[bytes]:
 def test_what_a_broker_writes_is_shown_once_and_in_order_over_the_borders_of_files(
     tmp_path: Path, stores: Any, entries: bool
 ) -> None:
-    log = stores.Log(tmp_path / ("dledger-n0/data" if entries else "commitlog"), 4096, entries=entries)
+    log = stores.Log(
+        tmp_path / ("dledger-n0/data" if entries else "commitlog"), 4096, entries=entries
+    )
     messages = stores.some(120)
     log.append(messages[:1])
     query = Query(tmp_path)
@@ -106,10 +125,18 @@ steps = st.lists(
 )
 
 
-@given(steps=steps, most=st.sampled_from(["none", "1", "700", "5000"]), tasks=st.sampled_from(["1", "3"]))
+@given(
+    steps=steps,
+    most=st.sampled_from(["none", "1", "700", "5000"]),
+    tasks=st.sampled_from(["1", "3"]),
+)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 def test_every_message_is_shown_once_whatever_crashes_and_when_the_broker_is_upgraded(
-    tmp_path_factory: pytest.TempPathFactory, stores: Any, steps: list[tuple[str, int]], most: str, tasks: str
+    tmp_path_factory: pytest.TempPathFactory,
+    stores: Any,
+    steps: list[tuple[str, int]],
+    most: str,
+    tasks: str,
 ) -> None:
     root = tmp_path_factory.mktemp("store")
     log = stores.Log(root / "commitlog", 2048)
@@ -135,8 +162,11 @@ def test_every_message_is_shown_once_whatever_crashes_and_when_the_broker_is_upg
 
 @pytest.mark.parametrize("entries", [False, True])
 def test_half_a_message_is_never_shown(tmp_path: Path, stores: Any, entries: bool) -> None:
-    """At each byte of its writing, whichever part comes first; in DLedger mode the checkpoint comes after it."""
-    log = stores.Log(tmp_path / ("dledger-n0/data" if entries else "commitlog"), 4096, entries=entries)
+    """At each byte of its writing, whichever part comes first; in DLedger mode the checkpoint comes
+    after it."""
+    log = stores.Log(
+        tmp_path / ("dledger-n0/data" if entries else "commitlog"), 4096, entries=entries
+    )
     messages = stores.some(12)
     log.append(messages[:10])
     path, end = log.path(0), log.end
@@ -175,8 +205,11 @@ def test_in_dledger_mode_only_what_is_committed_is_shown(tmp_path: Path, stores:
     assert query.drain() == bodies(messages[:15] + messages[20:21])
 
 
-def test_a_checkpoint_that_is_just_being_replaced_takes_nothing_back(tmp_path: Path, stores: Any) -> None:
-    """DLedger copies the checkpoint to checkpoint.bak, removes it, and then gives the next one its name."""
+def test_a_checkpoint_that_is_just_being_replaced_takes_nothing_back(
+    tmp_path: Path, stores: Any
+) -> None:
+    """DLedger copies the checkpoint to checkpoint.bak, removes it, and then gives the next one its
+    name."""
     log = stores.Log(tmp_path / "dledger-n0" / "data", 4096, entries=True)
     messages = stores.some(30)
     log.append(messages[:20])
@@ -193,7 +226,9 @@ def test_a_checkpoint_that_is_just_being_replaced_takes_nothing_back(tmp_path: P
     assert query.drain() == bodies(messages[:15])
 
 
-def test_before_the_first_checkpoint_of_a_broker_nothing_is_shown(tmp_path: Path, stores: Any) -> None:
+def test_before_the_first_checkpoint_of_a_broker_nothing_is_shown(
+    tmp_path: Path, stores: Any
+) -> None:
     log = stores.Log(tmp_path / "dledger-n0" / "data", 4096, entries=True)
     messages = stores.some(20)
     log.append(messages)
@@ -208,7 +243,8 @@ def test_before_the_first_checkpoint_of_a_broker_nothing_is_shown(tmp_path: Path
 def test_what_was_shown_before_a_node_had_a_checkpoint_is_not_missed_in_its_first_one(
     tmp_path: Path, stores: Any
 ) -> None:
-    """Of a node by itself nobody knows whether it is one of DLedger 0.4.0, which never writes a checkpoint."""
+    """Of a node by itself nobody knows whether it is one of DLedger 0.4.0, which never writes a
+    checkpoint."""
     log = stores.Log(tmp_path / "data", 4096, entries=True)
     for n in range(20):
         log.body(b"%d" % n, 1)
@@ -227,7 +263,9 @@ def test_what_was_shown_before_a_node_had_a_checkpoint_is_not_missed_in_its_firs
     log.write(0, bytes(4096))
     log.body(b"of another log", 1)
     log.commit(0)
-    with pytest.raises(OffsetOutOfRange, match="this is another store, or a broker has given up what was read"):
+    with pytest.raises(
+        OffsetOutOfRange, match="this is another store, or a broker has given up what was read"
+    ):
         query.trigger()
 
 
@@ -251,8 +289,11 @@ def test_without_a_checkpoint_what_a_follower_gave_up_is_not_shown_behind_what_i
     assert query.rows() == [b"\7" * 3000, *(b"%03d" % n for n in range(1, 15)), b"new", b"two"]
 
 
-def test_a_stream_from_latest_keeps_its_first_batch_through_a_crash(tmp_path: Path, stores: Any) -> None:
-    """Spark asks for the first offset again after a crash and keeps no answer; by then "latest" is behind the batch."""
+def test_a_stream_from_latest_keeps_its_first_batch_through_a_crash(
+    tmp_path: Path, stores: Any
+) -> None:
+    """Spark asks for the first offset again after a crash and keeps no answer; by then "latest" is
+    behind the batch."""
     log = stores.Log(tmp_path / "commitlog", 4096)
     messages = stores.some(20)
     log.append(messages[:10])
@@ -264,7 +305,9 @@ def test_a_stream_from_latest_keeps_its_first_batch_through_a_crash(tmp_path: Pa
     assert query.drain() == bodies(messages[10:])
 
 
-def test_available_now_reads_up_to_where_the_store_ended_and_no_further(tmp_path: Path, stores: Any) -> None:
+def test_available_now_reads_up_to_where_the_store_ended_and_no_further(
+    tmp_path: Path, stores: Any
+) -> None:
     plain, ledger = stores.upgraded(tmp_path)
     query = Query(tmp_path, maxBytesPerTrigger="2000")
     query.start(available_now=True)
@@ -278,7 +321,9 @@ def test_available_now_reads_up_to_where_the_store_ended_and_no_further(tmp_path
 def test_a_batch_has_as_many_bytes_as_it_may_and_the_message_that_reaches_it(
     tmp_path: Path, stores: Any, entries: bool
 ) -> None:
-    log = stores.Log(tmp_path / ("dledger-n0/data" if entries else "commitlog"), 4096, entries=entries)
+    log = stores.Log(
+        tmp_path / ("dledger-n0/data" if entries else "commitlog"), 4096, entries=entries
+    )
     log.append(stores.some(60))
     query = Query(tmp_path)
     size = log.end // 60
@@ -293,7 +338,9 @@ def test_a_batch_has_as_many_bytes_as_it_may_and_the_message_that_reaches_it(
         query.start().latestOffset(json.loads(query.begin()), ReadMaxRows(5))
 
 
-def test_files_that_were_deleted_before_they_were_read_are_an_error_or_left_out(tmp_path: Path, stores: Any) -> None:
+def test_files_that_were_deleted_before_they_were_read_are_an_error_or_left_out(
+    tmp_path: Path, stores: Any
+) -> None:
     log = stores.Log(tmp_path / "commitlog", 4096)
     log.append(stores.some(10))
     query, lenient = Query(tmp_path), Query(tmp_path, failOnDataLoss="false")
@@ -302,7 +349,9 @@ def test_files_that_were_deleted_before_they_were_read_are_an_error_or_left_out(
     log.append(stores.some(100, first=10))
     for n in (0, 4096):
         log.path(n).unlink()
-    with pytest.raises(OffsetOutOfRange, match=r"were deleted before they were read: bytes .* to 8192 of commitlog"):
+    with pytest.raises(
+        OffsetOutOfRange, match=r"were deleted before they were read: bytes .* to 8192 of commitlog"
+    ):
         query.trigger()
     kept = lenient.drain()
     assert kept[:10] == bodies(stores.some(10))
@@ -321,11 +370,15 @@ def test_an_old_commit_log_that_was_read_may_go(tmp_path: Path, stores: Any) -> 
     plain.folder.rmdir()
     ledger.append(stores.some(3, first=100))
     assert query.drain() == bodies(stores.some(103))
-    with pytest.raises(OffsetOutOfRange, match="were deleted before they were read: commitlog from"):
+    with pytest.raises(
+        OffsetOutOfRange, match="were deleted before they were read: commitlog from"
+    ):
         behind.trigger()
 
 
-def test_an_old_commit_log_that_was_read_and_is_back_is_not_read_again(tmp_path: Path, stores: Any) -> None:
+def test_an_old_commit_log_that_was_read_and_is_back_is_not_read_again(
+    tmp_path: Path, stores: Any
+) -> None:
     """A folder that is mounted again, or was moved for a while."""
     plain, ledger = stores.upgraded(tmp_path)
     query = Query(tmp_path)
@@ -338,7 +391,9 @@ def test_an_old_commit_log_that_was_read_and_is_back_is_not_read_again(tmp_path:
     assert query.drain() == bodies(stores.some(106))
 
 
-def test_a_store_that_is_shorter_than_what_was_read_is_another_one(tmp_path: Path, stores: Any) -> None:
+def test_a_store_that_is_shorter_than_what_was_read_is_another_one(
+    tmp_path: Path, stores: Any
+) -> None:
     log = stores.Log(tmp_path / "commitlog", 4096)
     log.append(stores.some(30))
     query = Query(tmp_path)
@@ -347,25 +402,33 @@ def test_a_store_that_is_shorter_than_what_was_read_is_another_one(tmp_path: Pat
         path.unlink()
     log.end = 0
     log.append(stores.some(3))
-    with pytest.raises(OffsetOutOfRange, match=r"has read commitlog of .* up to .*this is another store"):
+    with pytest.raises(
+        OffsetOutOfRange, match=r"has read commitlog of .* up to .*this is another store"
+    ):
         query.trigger()
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_damage_in_what_a_broker_has_passed_is_an_error_or_left_out(tmp_path: Path, stores: Any, fails: bool) -> None:
+def test_damage_in_what_a_broker_has_passed_is_an_error_or_left_out(
+    tmp_path: Path, stores: Any, fails: bool
+) -> None:
     log = stores.Log(tmp_path / "commitlog", 4096)
     messages = stores.some(12)
     places = log.append(messages)
     log.write(places[5] + 100, b"!")
     query = Query(tmp_path, onDamage="fail" if fails else "skip")
     if fails:
-        with pytest.raises(CorruptEntry, match=f"bytes {places[5]} to {places[6]} of the log are damaged"):
+        with pytest.raises(
+            CorruptEntry, match=f"bytes {places[5]} to {places[6]} of the log are damaged"
+        ):
             query.drain()
     else:
         assert query.drain() == bodies(messages[:5] + messages[6:])
 
 
-def test_damage_that_begins_where_a_batch_ended_is_told_of_by_the_next_one(tmp_path: Path, stores: Any) -> None:
+def test_damage_that_begins_where_a_batch_ended_is_told_of_by_the_next_one(
+    tmp_path: Path, stores: Any
+) -> None:
     log = stores.Log(tmp_path / "commitlog", 4096)
     log.append(stores.some(5))
     query = Query(tmp_path)
@@ -379,7 +442,9 @@ def test_damage_that_begins_where_a_batch_ended_is_told_of_by_the_next_one(tmp_p
         query.drain()
 
 
-def test_a_torn_end_that_a_broker_wrote_over_is_read_as_what_is_there_now(tmp_path: Path, stores: Any) -> None:
+def test_a_torn_end_that_a_broker_wrote_over_is_read_as_what_is_there_now(
+    tmp_path: Path, stores: Any
+) -> None:
     log = stores.Log(tmp_path / "commitlog", 4096)
     messages = stores.some(12)
     log.append(messages[:5])
@@ -434,11 +499,17 @@ def test_options_that_say_nothing_to_a_stream_of_files_are_refused(
 def test_offsets_of_something_else_are_refused(tmp_path: Path, stores: Any) -> None:
     stores.upgraded(tmp_path)
     reader = Query(tmp_path).start()
-    for offset in ({"v": 1, "logs": {}}, {"v": 9, "store": {}}, {"v": 1, "store": {"commitlog": "x"}}):
+    for offset in (
+        {"v": 1, "logs": {}},
+        {"v": 9, "store": {}},
+        {"v": 1, "store": {"commitlog": "x"}},
+    ):
         with pytest.raises(ConfigError, match="checkpoint"):
             reader.latestOffset(offset, ReadAllAvailable())
     with pytest.raises(ConfigError, match="does not say where the log 'dledger' starts"):
-        reader.partitions({"v": 1, "store": {"commitlog": 5}}, {"v": 1, "store": {"commitlog": 5, "dledger": 7}})
+        reader.partitions(
+            {"v": 1, "store": {"commitlog": 5}}, {"v": 1, "store": {"commitlog": 5, "dledger": 7}}
+        )
 
 
 def test_the_format_finds_the_stream_by_the_layout(tmp_path: Path, stores: Any) -> None:

@@ -1,8 +1,10 @@
-"""Source and sink together, without a JVM: a query that copies topics, against a model, whatever ends in between.
+"""Source and sink together, without a JVM: a query that copies topics, against a model, whatever
+ends in between.
 
-Hypothesis drives records, topics and partitions that come, micro-batches, tasks that run twice, drivers that die at any
-step, and restarts with other limits, in random order. Spark's part is played with its own rules: a plan is kept before
-it is run, a batch that was not finished is run again with the same offsets, and every hop is a pickle.
+Hypothesis drives records, topics and partitions that come, micro-batches, tasks that run twice,
+drivers that die at any step, and restarts with other limits, in random order. Spark's part is
+played with its own rules: a plan is kept before it is run, a batch that was not finished is run
+again with the same offsets, and every hop is a pickle.
 """
 
 from __future__ import annotations
@@ -15,7 +17,13 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from dledger.datasource.offsets import StreamOffset, batch_start
 from dledger.datasource.schema import read_schema
@@ -25,8 +33,14 @@ from dledger.streaming.writer import LogStreamWriter
 
 TARGET = "copies"
 STEPS = ["", "planned", "read", "staged", "committed"]
-"""Where the driver dies; nowhere, after the plan is kept, after some tasks, before the sink's commit, and behind it."""
-LIMITS = [{}, {"maxOffsetsPerTrigger": "3"}, {"maxBytesPerTrigger": "900"}, {"maxRecordsPerPartition": "2"}]
+"""Where the driver dies; nowhere, after the plan is kept, after some tasks, before the sink's
+commit, and behind it."""
+LIMITS = [
+    {},
+    {"maxOffsetsPerTrigger": "3"},
+    {"maxBytesPerTrigger": "900"},
+    {"maxRecordsPerPartition": "2"},
+]
 
 
 def hop(thing: Any) -> Any:
@@ -48,13 +62,20 @@ class Copy(RuleBasedStateMachine):
         self.limits: dict[str, str] = {}
 
     def options(self) -> dict[str, str]:
-        return {"dledger.bootstrap.servers": self.group.address, "subscribePattern": "in-.*", "groupId": "copying",
-                "startingOffsets": "earliest", **self.limits}  # fmt: skip
+        return {
+            "dledger.bootstrap.servers": self.group.address,
+            "subscribePattern": "in-.*",
+            "groupId": "copying",
+            "startingOffsets": "earliest",
+            **self.limits,
+        }
 
     def started(self) -> LogStreamReader:
         if self.reader is None:
             self.lives += 1
-            self.reader = LogStreamReader(self.options(), read_schema(False), lambda: 0.0, lambda _: None)
+            self.reader = LogStreamReader(
+                self.options(), read_schema(False), lambda: 0.0, lambda _: None
+            )
         return self.reader
 
     @initialize()
@@ -124,17 +145,24 @@ class Copy(RuleBasedStateMachine):
         return {"dledger.bootstrap.servers": self.group.address, "topic": TARGET}
 
     def same_at_every_replay(self, start: str, end: str, slices: list[Any]) -> None:
-        """The same records whatever the limits and the tasks are by now; and as many as the offsets say."""
+        """The same records whatever the limits and the tasks are by now; and as many as the offsets
+        say."""
         first, last = (StreamOffset.from_json(json.loads(text)) for text in (start, end))
         starts = batch_start(first, last)
         rows = sum(stop - starts[t][p] for t, ends in last.logs.items() for p, stop in ends.items())
-        records = sorted((s.topic, s.partition, offset) for s in slices for offset in range(s.start, s.end))
+        records = sorted(
+            (s.topic, s.partition, offset) for s in slices for offset in range(s.start, s.end)
+        )
         assert len(set(records)) == len(records) == rows
         assert self.planned.setdefault(self.done, records) == records
 
     def copies(self) -> list[bytes]:
         there = TARGET in self.group.by_name  # not yet, before the first rule
-        return [value for partition in range(3) for value in self.group.values(TARGET, partition)] if there else []
+        return (
+            [value for partition in range(3) for value in self.group.values(TARGET, partition)]
+            if there
+            else []
+        )
 
     @invariant()
     def what_is_copied_is_a_beginning_of_every_partition(self) -> None:
@@ -151,14 +179,20 @@ class Copy(RuleBasedStateMachine):
         if self.done:
             committed = StreamOffset.from_json(json.loads(self.offsets[self.done - 1])).logs
             for topic, offsets in told.items():
-                assert all(offset <= committed[topic][p] for p, offset in offsets.items() if p in committed[topic])
+                assert all(
+                    offset <= committed[topic][p]
+                    for p, offset in offsets.items()
+                    if p in committed[topic]
+                )
 
     def teardown(self) -> None:
         """However it went, the query comes to its end, and everything is there once."""
         self.reader = None
         while self.one_batch() != "idle":
             pass
-        assert sorted(self.copies()) == sorted(value for values in self.expected.values() for value in values)
+        assert sorted(self.copies()) == sorted(
+            value for values in self.expected.values() for value in values
+        )
 
 
 def reader_for(options: dict[str, str]) -> LogStreamReader:

@@ -106,8 +106,18 @@ def test_the_task_of_a_topic_that_went_after_it_was_planned_reads_nothing(
 @pytest.mark.parametrize(
     ("happens", "options", "error", "way"),
     [
-        (delete, {"onTopicRecreate": "restart"}, TopicNotFound, "'u' was deleted.*'failOnDataLoss' to false"),
-        (recreate, {"failOnDataLoss": "false"}, TopicRecreated, "'u' was deleted and created.*'onTopicRecreate' to"),
+        (
+            delete,
+            {"onTopicRecreate": "restart"},
+            TopicNotFound,
+            "'u' was deleted.*'failOnDataLoss' to false",
+        ),
+        (
+            recreate,
+            {"failOnDataLoss": "false"},
+            TopicRecreated,
+            "'u' was deleted and created.*'onTopicRecreate' to",
+        ),
     ],
 )
 def test_without_the_users_word_a_topic_that_goes_is_an_error_that_names_the_records(
@@ -124,10 +134,17 @@ def test_without_the_users_word_a_topic_that_goes_is_an_error_that_names_the_rec
 
 
 @pytest.mark.parametrize("question", ["offsets", "split_many"])
-@pytest.mark.parametrize(("happens", "rows"), [(delete, numbers(0, 1, 2)), (recreate, numbers(0, 1, 2, 20))])
+@pytest.mark.parametrize(
+    ("happens", "rows"), [(delete, numbers(0, 1, 2)), (recreate, numbers(0, 1, 2, 20))]
+)
 @pytest.mark.parametrize("now", [False, True])
 def test_a_topic_that_goes_while_the_end_of_a_batch_is_looked_for_is_left_out(
-    two: Any, monkeypatch: pytest.MonkeyPatch, happens: Any, rows: list[bytes], question: str, now: bool
+    two: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    happens: Any,
+    rows: list[bytes],
+    question: str,
+    now: bool,
 ) -> None:
     query = Query(two, **PATTERN, **GO_ON, maxBytesPerTrigger="1g")
     query.start(available_now=now)
@@ -172,7 +189,9 @@ def test_the_task_of_a_batch_read_whose_topic_is_deleted(two: Any, fail: str, er
         rows_of(reader, slices)
 
 
-def test_a_named_topic_that_was_made_again_while_tasks_were_planned_is_left_for_the_next_batch(two: Any) -> None:
+def test_a_named_topic_that_was_made_again_while_tasks_were_planned_is_left_for_the_next_batch(
+    two: Any,
+) -> None:
     reader = reader_of(two, subscribe="t,u", startingOffsets="earliest", onTopicRecreate="restart")
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())

@@ -12,7 +12,10 @@ from dledger.client.protocol.results import Lineage
 from dledger.datasource.offsets import StreamOffset
 from dledger.errors import WrongGroup
 
-BOTH = r"are of group A, and at fake:\d+ is group B:.*new checkpointLocation.*onTopicRecreate.*bootstrap\.servers"
+BOTH = (
+    r"are of group A, and at fake:\d+ is group B:.*new "
+    r"checkpointLocation.*onTopicRecreate.*bootstrap\.servers"
+)
 
 
 def group_of(text: str) -> str:
@@ -59,7 +62,9 @@ def test_a_planned_batch_of_another_group_is_refused(log: Any, when: str) -> Non
     assert query.values() == []
 
 
-def test_offsets_that_were_seen_in_another_group_make_no_batch(log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_that_were_seen_in_another_group_make_no_batch(
+    log: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The other group comes while a trigger asks for them, and has a topic of the same log id."""
     query = Query(log)
     query.trigger()
@@ -75,7 +80,9 @@ def test_offsets_that_were_seen_in_another_group_make_no_batch(log: Any, monkeyp
         query.trigger()
 
 
-def test_a_copy_of_the_checkpoints_group_goes_on_for_it_and_not_the_other_way_round(log: Any) -> None:
+def test_a_copy_of_the_checkpoints_group_goes_on_for_it_and_not_the_other_way_round(
+    log: Any,
+) -> None:
     query = Query(log, startingOffsets="earliest")
     query.trigger()
     query.crash()

@@ -8,7 +8,12 @@ import pytest
 from dledger_stream_engine import Query, numbers
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+)
 
 from dledger.datasource.options import RateLimits
 from dledger.streaming.admission import Pace, limits_for
@@ -33,7 +38,8 @@ def test_a_batch_waits_for_its_least_rows_or_for_its_delay(log: Any) -> None:
 
 
 def test_a_batch_that_waits_is_not_woken_by_what_it_waits_with(log: Any) -> None:
-    """Else the long poll would answer at once each time, and the query would ask without a pause."""
+    """Else the long poll would answer at once each time, and the query would ask without a
+    pause."""
     query = Query(log, minOffsetsPerTrigger="3")
     query.trigger()
     log.append("t", 0, numbers(3))

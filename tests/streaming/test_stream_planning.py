@@ -1,4 +1,5 @@
-"""What the plan of a micro-batch asks, and what it leaves in the checkpoint, when there are many partitions."""
+"""What the plan of a micro-batch asks, and what it leaves in the checkpoint, when there are many
+partitions."""
 
 from __future__ import annotations
 
@@ -42,9 +43,12 @@ def test_a_plan_asks_as_much_for_many_partitions_as_for_three(
     assert len(many) <= 6
 
 
-def test_a_large_backlog_is_cut_into_tasks_by_one_question_for_all_partitions(make_group: Any) -> None:
+def test_a_large_backlog_is_cut_into_tasks_by_one_question_for_all_partitions(
+    make_group: Any,
+) -> None:
     few, many = (
-        questions(make_group(), 2, number, subscribe="t00,t01", maxBytesPerPartition="100") for number in (1, 30)
+        questions(make_group(), 2, number, subscribe="t00,t01", maxBytesPerPartition="100")
+        for number in (1, 30)
     )
     assert many == few
 
@@ -52,13 +56,15 @@ def test_a_large_backlog_is_cut_into_tasks_by_one_question_for_all_partitions(ma
 def test_a_new_query_describes_all_its_topics_by_one_question(group: Any) -> None:
     fill(group, 20, 1, 0)
     group.asked.clear()
-    Query(group, subscribe=",".join(f"t{number:02}" for number in range(20))).start().initialOffset()
+    Query(
+        group, subscribe=",".join(f"t{number:02}" for number in range(20))
+    ).start().initialOffset()
     assert group.asked == ["described", "offsets"]
 
 
 def test_the_offsets_of_a_thousand_partitions_stay_below_64_kib_in_the_checkpoint() -> None:
-    """Also the first one, which has every start too, with offsets as a partition reaches them that takes ten thousand
-    records a second for three years."""
+    """Also the first one, which has every start too, with offsets as a partition reaches them that
+    takes ten thousand records a second for three years."""
     names = [f"some-department.orders-{number:02}" for number in range(50)]
     ends = {name: dict.fromkeys(range(20), 10**12) for name in names}
     ids = dict.fromkeys(names, "123e4567-e89b-12d3-a456-426614174000")

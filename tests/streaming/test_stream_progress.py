@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 from dledger.datasource.offsets import StreamOffset
 from dledger.errors import Unavailable
 
-CRASHES = ["", "", "before the plan is kept", "after the plan is kept", "while reading", "after the sink"]
+CRASHES = [
+    "",
+    "",
+    "before the plan is kept",
+    "after the plan is kept",
+    "while reading",
+    "after the sink",
+]
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.integers(1, 5)),
@@ -28,7 +35,11 @@ steps = st.lists(
 
 def end_of(query: Query, batches: int) -> dict[str, dict[int, int]]:
     """Where the last of so many batches ends, or the first one starts."""
-    return StreamOffset.from_json(json.loads(query.offsets[batches - 1])).logs if batches else {"t": {0: 0, 1: 0}}
+    return (
+        StreamOffset.from_json(json.loads(query.offsets[batches - 1])).logs
+        if batches
+        else {"t": {0: 0, 1: 0}}
+    )
 
 
 @given(steps=steps)
@@ -53,7 +64,11 @@ def test_a_group_is_never_ahead_of_the_committed_batches_and_level_when_the_quer
                 assert query.commits == committed
             planned = len(query.offsets) > committed or not how
             told = group.consumers["g"]
-            assert told in ([end_of(query, committed)] if planned else [end_of(query, n) for n in range(committed + 1)])
+            assert told in (
+                [end_of(query, committed)]
+                if planned
+                else [end_of(query, n) for n in range(committed + 1)]
+            )
     query.drain()
     assert group.consumers["g"] == end_of(query, query.commits)
 
@@ -112,7 +127,9 @@ def test_a_group_is_not_told_of_a_topic_that_is_another_one_by_now(log: Any) -> 
     log.append("t", 0, numbers(*range(10, 15)))
     log.consumers.clear()
     query.trigger()
-    assert log.consumers == {}, "what was read of the former topic says nothing of this one, though it is as long"
+    assert log.consumers == {}, (
+        "what was read of the former topic says nothing of this one, though it is as long"
+    )
     query.drain()
     assert query.values() == numbers(0, 1, 2, *range(10, 15))
     assert log.consumers == {"g": {"t": {0: 5}}}
@@ -135,7 +152,13 @@ def test_a_group_is_told_of_the_other_topics_when_one_is_another_by_now(
     caplog.set_level(logging.WARNING, "dledger.spark")
     log.create_topic("u")
     log.append("u", 0, numbers(5))
-    query = Query(log, groupId="g", subscribePattern="[tu]", startingOffsets="earliest", onTopicRecreate="restart")
+    query = Query(
+        log,
+        groupId="g",
+        subscribePattern="[tu]",
+        startingOffsets="earliest",
+        onTopicRecreate="restart",
+    )
     query.trigger()
     log.delete_topic("u")
     log.create_topic("u")
@@ -157,10 +180,18 @@ def test_what_a_group_holds_is_left_alone_without_the_option(log: Any) -> None:
     assert log.holds == {}
 
 
-def test_a_group_is_told_of_the_topics_that_are_left(log: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_group_is_told_of_the_topics_that_are_left(
+    log: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.WARNING, "dledger.spark")
     log.create_topic("u")
-    query = Query(log, groupId="g", subscribePattern="[tu]", startingOffsets="earliest", failOnDataLoss="false")
+    query = Query(
+        log,
+        groupId="g",
+        subscribePattern="[tu]",
+        startingOffsets="earliest",
+        failOnDataLoss="false",
+    )
     query.trigger()
     log.delete_topic("u")
     query.drain()

@@ -10,12 +10,23 @@ import pytest
 from dledger_stream_engine import Crash, Query, numbers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, ReadMaxRows, ReadMinRows
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadMaxFiles,
+    ReadMaxRows,
+    ReadMinRows,
+)
 
 from dledger.datasource.offsets import StreamOffset
 from dledger.errors import ConfigError, OffsetOutOfRange, TopicNotFound, TopicRecreated
 
-CRASHES = ["", "before the plan is kept", "after the plan is kept", "while reading", "after the sink"]
+CRASHES = [
+    "",
+    "before the plan is kept",
+    "after the plan is kept",
+    "while reading",
+    "after the sink",
+]
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.integers(1, 5)),
@@ -26,11 +37,16 @@ steps = st.lists(
 )
 
 
-@pytest.mark.parametrize("limits", [{}, {"maxOffsetsPerTrigger": "3"}, {"maxBytesPerTrigger": "900"}])
+@pytest.mark.parametrize(
+    "limits", [{}, {"maxOffsetsPerTrigger": "3"}, {"maxBytesPerTrigger": "900"}]
+)
 @given(steps=steps, earliest=st.booleans())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 def test_every_record_is_read_once_in_order_whatever_crashes(
-    make_group: Callable[[], Any], limits: dict[str, str], steps: list[tuple[str, Any]], earliest: bool
+    make_group: Callable[[], Any],
+    limits: dict[str, str],
+    steps: list[tuple[str, Any]],
+    earliest: bool,
 ) -> None:
     """Offsets, plan, read, commit, crash and restart in random order, against a list of numbers."""
     group = make_group()
@@ -56,7 +72,8 @@ def test_every_record_is_read_once_in_order_whatever_crashes(
 
 
 def test_a_stream_from_latest_keeps_its_first_batch_through_a_crash(log: Any) -> None:
-    """Spark asks for the first offset again after a crash and keeps no answer; by then "latest" is behind the batch."""
+    """Spark asks for the first offset again after a crash and keeps no answer; by then "latest" is
+    behind the batch."""
     query = Query(log, startingOffsets="latest")
     query.start().initialOffset()
     log.append("t", 0, numbers(3, 4))
@@ -136,7 +153,9 @@ def test_a_checkpoint_of_a_topic_that_was_created_again_is_refused(log: Any) -> 
     query.crash()
     log.delete_topic("t")
     log.create_topic("t")
-    with pytest.raises(TopicRecreated, match=r"'t' was deleted and created again.*new checkpointLocation"):
+    with pytest.raises(
+        TopicRecreated, match=r"'t' was deleted and created again.*new checkpointLocation"
+    ):
         query.trigger()
 
 
@@ -178,7 +197,9 @@ def test_removed_records_stop_a_stream_and_are_named(log: Any) -> None:
         query.trigger()
 
 
-def test_removed_records_are_skipped_when_that_is_wanted(log: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_removed_records_are_skipped_when_that_is_wanted(
+    log: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     query = Query(log, startingOffsets="earliest", failOnDataLoss="false")
     query.trigger()
     log.append("t", 0, numbers(3, 4))

@@ -13,7 +13,9 @@ from dledger.datasource.offsets import StreamOffset
 from dledger.errors import OffsetOutOfRange, TopicNotFound, TopicRecreated
 
 
-def test_a_pattern_finds_new_topics_while_it_runs_and_reads_them_from_their_first_record(log: Any) -> None:
+def test_a_pattern_finds_new_topics_while_it_runs_and_reads_them_from_their_first_record(
+    log: Any,
+) -> None:
     query = Query(log, subscribePattern="[a-t]")
     query.trigger()
     log.create_topic("b")
@@ -65,7 +67,10 @@ def test_a_deleted_topic_of_a_pattern_stops_the_query_or_is_left_out(
     log.create_topic("u")
     log.append("u", 0, numbers(3))
     log.delete_topic("t")
-    with pytest.raises(TopicNotFound, match=r"'t' was deleted: records behind offset 3 of partition 0.*failOnDataLoss"):
+    with pytest.raises(
+        TopicNotFound,
+        match=r"'t' was deleted: records behind offset 3 of partition 0.*failOnDataLoss",
+    ):
         query.trigger()
     query.crash()
     query.given["failOnDataLoss"] = "false"
@@ -117,8 +122,11 @@ def test_a_planned_batch_of_a_former_topic_is_given_up_when_that_is_wanted(
     assert "records 0 to 2 of partition 0 of its former life" in caplog.text
 
 
-def test_a_topic_with_a_longer_former_life_is_not_taken_for_a_log_that_lost_records(log: Any) -> None:
-    """The new one ends before the old one did: without the log id that would look like lost records, or like none."""
+def test_a_topic_with_a_longer_former_life_is_not_taken_for_a_log_that_lost_records(
+    log: Any,
+) -> None:
+    """The new one ends before the old one did: without the log id that would look like lost
+    records, or like none."""
     for policy, error in (("fail", TopicRecreated), ("restart", None)):
         query = Query(log, startingOffsets="earliest", onTopicRecreate=policy)
         query.trigger()
@@ -153,7 +161,9 @@ def test_assigned_partitions_alone_are_read(group: Any) -> None:
         Query(group, assign='{"t": [5]}').trigger()
 
 
-def test_a_topic_that_the_options_name_no_more_is_told_of(log: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_that_the_options_name_no_more_is_told_of(
+    log: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     log.create_topic("u")
     query = Query(log, subscribe="t,u")
     query.trigger()
@@ -179,7 +189,12 @@ def test_partitions_that_the_options_leave_out_for_a_while_go_on_where_they_were
             group.append("t", partition, numbers(added + partition))
         query.drain()
     assert sorted(query.values()) == numbers(*range(8))
-    assert caplog.text.count("a part of topic 't' is no longer read: it was read up to offset 1 of partition 1") == 1
+    assert (
+        caplog.text.count(
+            "a part of topic 't' is no longer read: it was read up to offset 1 of partition 1"
+        )
+        == 1
+    )
 
 
 def test_topics_that_the_options_leave_out_for_a_while_go_on_where_they_were_left(log: Any) -> None:
@@ -222,7 +237,9 @@ def test_a_crash_in_the_batch_that_reads_a_topic_again_repeats_that_very_batch(l
 
 
 @pytest.mark.parametrize("recreate", ["fail", "restart"])
-def test_a_topic_that_was_made_anew_while_it_was_left_out_is_told_of(log: Any, recreate: str) -> None:
+def test_a_topic_that_was_made_anew_while_it_was_left_out_is_told_of(
+    log: Any, recreate: str
+) -> None:
     query = without_u(log, onTopicRecreate=recreate)
     log.delete_topic("u")
     log.create_topic("u")
@@ -235,7 +252,8 @@ def test_a_topic_that_was_made_anew_while_it_was_left_out_is_told_of(log: Any, r
 
 
 def test_a_deleted_topic_that_is_made_anew_later_is_a_new_one(log: Any) -> None:
-    """Its former place went with it: no records are lost that ``failOnDataLoss`` has not given up already."""
+    """Its former place went with it: no records are lost that ``failOnDataLoss`` has not given up
+    already."""
     log.create_topic("u")
     log.append("u", 0, numbers(10))
     query = Query(log, subscribePattern="[tu]", startingOffsets="earliest", failOnDataLoss="false")
@@ -249,9 +267,13 @@ def test_a_deleted_topic_that_is_made_anew_later_is_a_new_one(log: Any) -> None:
     assert query.drain()[-2:] == numbers(3, 20)
 
 
-def test_a_partition_that_was_left_out_is_read_from_its_first_record_once_its_topic_was_made_anew(group: Any) -> None:
+def test_a_partition_that_was_left_out_is_read_from_its_first_record_once_its_topic_was_made_anew(
+    group: Any,
+) -> None:
     group.create_topic("t", 2)
-    query = Query(group, assign='{"t": [0, 1]}', startingOffsets="earliest", onTopicRecreate="restart")
+    query = Query(
+        group, assign='{"t": [0, 1]}', startingOffsets="earliest", onTopicRecreate="restart"
+    )
     for partition in (0, 1):
         group.append("t", partition, numbers(partition))
     query.drain()

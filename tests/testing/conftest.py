@@ -30,24 +30,42 @@ class FakeNode:
         term = end.position.term
         self.log = RaftLog(LogSummary(Index(0), end, tuple(terms.items()), NO_INDEX), 1 << 20)
         self.machine = SimpleNamespace(
-            term=term, role=Role.CANDIDATE, voted_for=None, config=config, quorum=2, acting=None, me=name,
+            term=term,
+            role=Role.CANDIDATE,
+            voted_for=None,
+            config=config,
+            quorum=2,
+            acting=None,
+            me=name,
             admission=Admission(name, Admission.of_all(MEMBERS), RaftLog(LogSummary(), 0)),
-        )  # fmt: skip
+        )
         self.store = SimpleNamespace(
-            durable=end.position, hard_state=HardState(term), begin_index=Index(0), terms=tuple(terms.items()), end=end,
-            installed_index=NO_INDEX, recovery=SimpleNamespace(faulty=()),
-        )  # fmt: skip
+            durable=end.position,
+            hard_state=HardState(term),
+            begin_index=Index(0),
+            terms=tuple(terms.items()),
+            end=end,
+            installed_index=NO_INDEX,
+            recovery=SimpleNamespace(faulty=()),
+        )
         self.catalog = SimpleNamespace(
             transactions=SimpleNamespace(writers=SimpleNamespace(find=lambda name: None, most=0)),
-            applied_index=NO_INDEX, partitions={}, topics_state=SimpleNamespace(by_name={}), snapshot=lambda: b"",
+            applied_index=NO_INDEX,
+            partitions={},
+            topics_state=SimpleNamespace(by_name={}),
+            snapshot=lambda: b"",
             consumer_groups=SimpleNamespace(by_name={}),
             digest=lambda: 0,
-        )  # fmt: skip
+        )
         self.disk = SimpleNamespace(operations=0)
         self.server: Any = SimpleNamespace(
-            raft=SimpleNamespace(_machine=self.machine, _log=self.log), store=self.store, catalog=self.catalog,
-            node=SimpleNamespace(flush="sync"), _error=None, _disk=self.disk,
-        )  # fmt: skip
+            raft=SimpleNamespace(_machine=self.machine, _log=self.log),
+            store=self.store,
+            catalog=self.catalog,
+            node=SimpleNamespace(flush="sync"),
+            _error=None,
+            _disk=self.disk,
+        )
         self.name = name
         self.view: WatchedNode = None  # type: ignore[assignment]
 
@@ -62,10 +80,14 @@ class FakeGroup:
         self.nodes = {name: self.start(name) for name in MEMBERS}
 
     def start(
-        self, name: str, entries: tuple[Entry, ...] = (), faulty: tuple[int, ...] = (), **changed: Any
+        self,
+        name: str,
+        entries: tuple[Entry, ...] = (),
+        faulty: tuple[int, ...] = (),
+        **changed: Any,
     ) -> FakeNode:
-        """A node comes up with these entries, those from the first to the last of ``faulty`` damaged; ``changed`` are
-        fields of its machine."""
+        """A node comes up with these entries, those from the first to the last of ``faulty``
+        damaged; ``changed`` are fields of its machine."""
         node = FakeNode(NodeId(name), self.config, entries)
         if faulty:
             node.store.recovery.faulty = (SimpleNamespace(first=faulty[0], last=faulty[1]),)
@@ -129,5 +151,3 @@ class FakeGroup:
 @pytest.fixture
 def group() -> FakeGroup:
     return FakeGroup()
-
-

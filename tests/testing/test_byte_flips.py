@@ -40,12 +40,18 @@ def test_only_what_nothing_reads_or_its_owner_rebuilds_stays_as_it_is():
     for image, every in zip(images(), (997, 997, 997, 97, 97), strict=True):
         tally = flip_all(image, places(image)[::every], live=False)
         assert {name for name, counts in tally.kinds.items() if counts.reported} <= {
-            "data: padding", "data: padding's header", "snapshot: newest", "snapshot: the one before", "table: header",
-            "table: rows", "state that waits: table", "state that waits: snapshot",
-        }  # fmt: skip
+            "data: padding",
+            "data: padding's header",
+            "snapshot: newest",
+            "snapshot: the one before",
+            "table: header",
+            "table: rows",
+            "state that waits: table",
+            "state that waits: snapshot",
+        }
 
 
-# --- planted bugs --------------------------------------------------------------------------------------------------
+# --- planted bugs ---------------------------------------------------------------------------------
 
 
 def records_stand_in_one_slot_only(monkeypatch):
@@ -108,14 +114,24 @@ def rows_of_tables_are_believed(monkeypatch):
 
 @pytest.mark.parametrize(
     "plant",
-    [records_stand_in_one_slot_only, readers_check_no_checksums, chain_of_headers_is_not_checked,
-     units_of_the_index_are_believed, log_is_cut_at_the_first_damage, record_of_a_state_is_believed,
-     rows_of_tables_are_believed],
-)  # fmt: skip
+    [
+        records_stand_in_one_slot_only,
+        readers_check_no_checksums,
+        chain_of_headers_is_not_checked,
+        units_of_the_index_are_believed,
+        log_is_cut_at_the_first_damage,
+        record_of_a_state_is_believed,
+        rows_of_tables_are_believed,
+    ],
+)
 def test_check_of_stored_bytes_that_is_taken_out_is_seen(plant, monkeypatch):
     where = plant(monkeypatch)
     for image in images():
-        chosen = [(path, offset) for path, offset in places(image) if where in {path.name, path.parent.name}]
+        chosen = [
+            (path, offset)
+            for path, offset in places(image)
+            if where in {path.name, path.parent.name}
+        ]
         tally = flip_all(image, chosen[:: max(1, len(chosen) // 150)])
         if tally.findings:
             return
@@ -123,17 +139,25 @@ def test_check_of_stored_bytes_that_is_taken_out_is_seen(plant, monkeypatch):
 
 
 def test_bytes_are_told_apart_by_what_they_belong_to():
-    kinds = {image.name: {kind_of(image, *place)[0] for place in places(image)} for image in images()}
+    kinds = {
+        image.name: {kind_of(image, *place)[0] for place in places(image)} for image in images()
+    }
     plain = {
-        "data: header", "data: body", "data: padding's header", "data: padding", "data: free space", "index: unit",
-        "index: free space", "hard state and identity", "mark", "members", "snapshot: newest",
-        "snapshot: the one before", "table: header", "table: rows",
+        "data: header", "data: body", "data: padding's header", "data: padding", "data: free space",
+        "index: unit", "index: free space", "hard state and identity", "mark", "members",
+        "snapshot: newest", "snapshot: the one before", "table: header", "table: rows",
     }  # fmt: skip
     assert kinds["stopped"] == kinds["killed"] == kinds["restarted"] == plain
     assert kinds["has taken over a state"] == (
-        plain - {"members", "snapshot: the one before"} | {"install record", "index: unit of an entry that is gone"}
+        plain - {"members", "snapshot: the one before"}
+        | {"install record", "index: unit of an entry that is gone"}
     )
     assert kinds["waits for a state"] == {
-        "hard state and identity", "mark", "install record", "files that a state takes the place of",
-        "state that waits: log", "state that waits: table", "state that waits: snapshot",
-    }  # fmt: skip
+        "hard state and identity",
+        "mark",
+        "install record",
+        "files that a state takes the place of",
+        "state that waits: log",
+        "state that waits: table",
+        "state that waits: snapshot",
+    }

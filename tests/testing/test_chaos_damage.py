@@ -17,9 +17,15 @@ SEGMENT = 64 << 10
 
 
 def make_store(directory: Path, name: str, count: int) -> Path:
-    group = GroupConfig(segment_bytes=SEGMENT, index_file_bytes=32 << 10, max_body_bytes=16 << 10, members=(
-        NodeId("n0"), NodeId("n1"),
-    ))  # fmt: skip
+    group = GroupConfig(
+        segment_bytes=SEGMENT,
+        index_file_bytes=32 << 10,
+        max_body_bytes=16 << 10,
+        members=(
+            NodeId("n0"),
+            NodeId("n1"),
+        ),
+    )
     path = directory / name / "disk" / "store"
     store = open_store(group, NodeConfig(node_id=NodeId(name), directory=path))
     store.save_hard_state(HardState(Term(0), None, Index(-1)))
@@ -37,7 +43,11 @@ def test_entries_are_found_in_all_files_up_to_the_last_one_wanted(tmp_path: Path
     path = make_store(tmp_path, "n0", 100)
     assert len(list((path / "data").iterdir())) > 2
     for last in (0, 37, 99, 500):
-        expected = [(e["index"], e["pos"] % SEGMENT, e["size"]) for e in dump_store(path) if e["index"] <= last]
+        expected = [
+            (e["index"], e["pos"] % SEGMENT, e["size"])
+            for e in dump_store(path)
+            if e["index"] <= last
+        ]
         assert [(place.index, place.at, place.size) for place in entries_of(path, last)] == expected
 
 

@@ -1,4 +1,5 @@
-"""A power cut takes what no sync covers, and nothing else: with real files, as the nodes of a campaign have them."""
+"""A power cut takes what no sync covers, and nothing else: with real files, as the nodes of a
+campaign have them."""
 
 from __future__ import annotations
 
@@ -142,7 +143,9 @@ def test_a_sector_may_be_what_any_write_since_the_last_sync_made_it(machine: Mac
         for content in (b"1", b"2", b"3"):
             file.pwritev([content * 100], 100)
         machine.cut(seed, mood=0.5)
-        assert machine.content("f") in {b"0" * 100 + c * 100 + b"0" * 312 for c in (b"0", b"1", b"2", b"3")}
+        assert machine.content("f") in {
+            b"0" * 100 + c * 100 + b"0" * 312 for c in (b"0", b"1", b"2", b"3")
+        }
         found.add(machine.content("f")[100])
     assert found == set(b"0123")
 
@@ -168,16 +171,24 @@ def test_names_come_back_until_their_directory_was_synced(machine: Machine) -> N
     machine.disk.mkdir(machine.root / "below" / "deep")
     machine.cut()
     assert {path.name: path.read_bytes() for path in machine.root.iterdir()} == {
-        "old": b"old", "new": b"new", "gone": b"gone", "kept": b"kept",
-    }  # fmt: skip
+        "old": b"old",
+        "new": b"new",
+        "gone": b"gone",
+        "kept": b"kept",
+    }
     machine.disk.rename(machine.root / "new", machine.root / "old")
     machine.disk.unlink(machine.root / "gone")
     machine.disk.fsync_dir(machine.root)
     assert machine.cut() == 0
-    assert {path.name: path.read_bytes() for path in machine.root.iterdir()} == {"old": b"new", "kept": b"kept"}
+    assert {path.name: path.read_bytes() for path in machine.root.iterdir()} == {
+        "old": b"new",
+        "kept": b"kept",
+    }
 
 
-def test_a_file_that_took_the_place_of_another_one_has_not_its_doubtful_bytes(machine: Machine) -> None:
+def test_a_file_that_took_the_place_of_another_one_has_not_its_doubtful_bytes(
+    machine: Machine,
+) -> None:
     machine.make("f", b"a" * 512).pwritev([b"b" * 512], 0)
     fresh = machine.disk.open(machine.root / "f.new", create=True)
     fresh.pwritev([b"c" * 512], 0)
@@ -209,7 +220,9 @@ def test_a_killed_process_leaves_its_writes_in_doubt_to_the_next_one(machine: Ma
     assert machine.disk.boot_id() != boot
 
 
-def test_a_change_that_was_cut_short_by_the_kill_is_covered_by_the_next_sync(machine: Machine) -> None:
+def test_a_change_that_was_cut_short_by_the_kill_is_covered_by_the_next_sync(
+    machine: Machine,
+) -> None:
     machine.make("f", b"a" * 100)
     inode = (machine.root / "f").stat().st_ino
     machine.journal.begin("write", b"a" * 50, inode=inode, offset=0, size=50, before=100)
@@ -238,9 +251,16 @@ def test_a_journal_that_grows_is_shortened_to_what_is_pending(tmp_path: Path) ->
 
 def grow(machine: Machine, count: int, synced: int) -> tuple[GroupConfig, NodeConfig]:
     """A store with so many entries, of which the first ``synced`` were reported durable."""
-    group = GroupConfig(segment_bytes=16 << 10, index_file_bytes=8 << 10, max_body_bytes=4 << 10, members=(
-        NodeId("n0"), NodeId("n1"), NodeId("n2"),
-    ))  # fmt: skip
+    group = GroupConfig(
+        segment_bytes=16 << 10,
+        index_file_bytes=8 << 10,
+        max_body_bytes=4 << 10,
+        members=(
+            NodeId("n0"),
+            NodeId("n1"),
+            NodeId("n2"),
+        ),
+    )
     node = NodeConfig(node_id=NodeId("n0"), directory=machine.root / "n0")
     store = open_store(group, node, machine.disk, BackgroundState.INLINE)
     store.save_hard_state(HardState(Term(3), NodeId("n1"), Index(-1)))
@@ -255,7 +275,9 @@ def grow(machine: Machine, count: int, synced: int) -> tuple[GroupConfig, NodeCo
 
 
 @pytest.mark.parametrize("mood", sorted(set(MOODS)))
-def test_a_store_has_what_it_reported_durable_after_every_power_cut(machine: Machine, mood: float) -> None:
+def test_a_store_has_what_it_reported_durable_after_every_power_cut(
+    machine: Machine, mood: float
+) -> None:
     lost = 0
     for seed in range(6):
         synced = 10 + 11 * seed
@@ -283,7 +305,9 @@ def test_entries_that_were_reported_durable_and_are_gone_are_told(machine: Machi
     assert what_is_missing(node.directory, -1) == ""
 
 
-def test_a_torn_write_behind_the_last_durable_entry_is_no_entry_that_is_missing(machine: Machine) -> None:
+def test_a_torn_write_behind_the_last_durable_entry_is_no_entry_that_is_missing(
+    machine: Machine,
+) -> None:
     """Of an entry that nobody called durable a later block can be there, and the first one not."""
     group, node = grow(machine, 20, 20)
     store = open_store(group, node, machine.disk, BackgroundState.INLINE)
@@ -297,9 +321,16 @@ def test_a_torn_write_behind_the_last_durable_entry_is_no_entry_that_is_missing(
 
 
 def campaign(
-    path: Path, faults: Sequence[str], say: Callable[[str], None], seed: int = 3, seconds: float = 12.0, **settings: str
+    path: Path,
+    faults: Sequence[str],
+    say: Callable[[str], None],
+    seed: int = 3,
+    seconds: float = 12.0,
+    **settings: str,
 ) -> Part:
-    return run(run_part(path, 3, seconds, schedule(seed, named_faults(faults)), seed, say, None, settings))
+    return run(
+        run_part(path, 3, seconds, schedule(seed, named_faults(faults)), seed, say, None, settings)
+    )
 
 
 @pytest.mark.cluster
@@ -313,11 +344,13 @@ def test_a_campaign_with_power_cuts_is_green(tmp_path: Path) -> None:
 
 @pytest.mark.cluster
 def test_a_campaign_of_nodes_that_do_not_wait_for_their_disks_loses_records(tmp_path: Path) -> None:
-    """Else a green one would say nothing. A cut takes what it likes of each disk, and an entry is lost only when all
-    three lose it: so there are several."""
+    """Else a green one would say nothing. A cut takes what it likes of each disk, and an entry is
+    lost only when all three lose it: so there are several."""
     said: list[str] = []
     for seed in range(3, 13):
-        part = campaign(tmp_path / f"run{seed}", ["power_cut_all"], said.append, seed, 4.0, flush="async")
+        part = campaign(
+            tmp_path / f"run{seed}", ["power_cut_all"], said.append, seed, 4.0, flush="async"
+        )
         if any("lost write" in text or "two values" in text for text in part.problems):
             return
     pytest.fail(f"ten power cuts took nothing that was acknowledged: {said}")

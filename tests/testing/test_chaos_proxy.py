@@ -1,4 +1,5 @@
-"""The proxy in front of a node: each rule does what it says, to the link that it is set for and to no other."""
+"""The proxy in front of a node: each rule does what it says, to the link that it is set for and to
+no other."""
 
 from __future__ import annotations
 
@@ -48,7 +49,12 @@ class End:
     """A peer or client on its connection through the proxy."""
 
     def __init__(
-        self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, hello: bytes = b""
+        self,
+        name: str,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        hello: bytes = b"",
     ) -> None:
         self.hello = hello or b"".join(encode(HelloRequest(group="g", node_id=name), 1))
         self.reader, self.writer = reader, writer
@@ -116,7 +122,9 @@ def play() -> Callable[[Story], None]:
     return played
 
 
-def test_bytes_pass_both_ways_and_ends_are_known_by_their_hello(play: Callable[[Story], None]) -> None:
+def test_bytes_pass_both_ways_and_ends_are_known_by_their_hello(
+    play: Callable[[Story], None],
+) -> None:
     async def story(scene: Scene) -> None:
         client, peer = await scene.greeted(), await scene.greeted("n1")
         await client.say(b"from a client")
@@ -244,7 +252,9 @@ def test_a_link_that_refuses_throws_out_old_and_new(play: Callable[[Story], None
     play(story)
 
 
-def test_a_target_that_ends_and_one_that_is_not_there_end_the_connection(play: Callable[[Story], None]) -> None:
+def test_a_target_that_ends_and_one_that_is_not_there_end_the_connection(
+    play: Callable[[Story], None],
+) -> None:
     async def story(scene: Scene) -> None:
         client = await scene.greeted()
         client.writer.write_eof()
@@ -266,7 +276,9 @@ def test_a_target_that_ends_and_one_that_is_not_there_end_the_connection(play: C
 def test_what_is_no_hello_is_not_passed_on(play: Callable[[Story], None]) -> None:
     async def story(scene: Scene) -> None:
         host, port = scene.proxy.addresses["n0"].split(":")
-        stranger = End("", *await asyncio.open_connection(host, int(port)), hello=b"GET / HTTP/1.1\r\n" * 4)
+        stranger = End(
+            "", *await asyncio.open_connection(host, int(port)), hello=b"GET / HTTP/1.1\r\n" * 4
+        )
         scene.ends.append(stranger)
         await stranger.is_reset()
         assert scene.target.got == b""

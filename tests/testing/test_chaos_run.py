@@ -1,4 +1,5 @@
-"""Campaigns with real processes: a short one is green, and one whose clients were lied to is red."""
+"""Campaigns with real processes: a short one is green, and one whose clients were lied to is
+red."""
 
 from __future__ import annotations
 
@@ -18,12 +19,26 @@ pytestmark = pytest.mark.cluster
 SHORT = "kill_leader,isolate_leader,resets,sync_error,clock_jump"
 
 
-def test_a_short_campaign_is_green_and_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_short_campaign_is_green_and_says_what_it_did(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     report = tmp_path / "report.json"
-    code = main([
-        "--minutes", "0.3", "--nodes", "3", "--seed", "5", "--faults", SHORT, "--dir", str(tmp_path / "runs"),
-        "--json", str(report),
-    ])  # fmt: skip
+    code = main(
+        [
+            "--minutes",
+            "0.3",
+            "--nodes",
+            "3",
+            "--seed",
+            "5",
+            "--faults",
+            SHORT,
+            "--dir",
+            str(tmp_path / "runs"),
+            "--json",
+            str(report),
+        ]
+    )
     said = capsys.readouterr().out
     assert code == 0, said
     found = json.loads(report.read_text())
@@ -42,10 +57,15 @@ def test_a_short_campaign_is_green_and_says_what_it_did(tmp_path: Path, capsys: 
 
 def lose_one(history: list[Operation]) -> list[Operation]:
     """As if the last acknowledged record of a partition were not there."""
-    last = max((op for op in history if op.kind is OperationKind.READ and op.values), key=lambda op: op.returned_ns)
+    last = max(
+        (op for op in history if op.kind is OperationKind.READ and op.values),
+        key=lambda op: op.returned_ns,
+    )
     lost = last.values[-1]
     return [
-        replace(op, values=op.values[:-1]) if op.kind is OperationKind.READ and op.values[-1:] == (lost,) else op
+        replace(op, values=op.values[:-1])
+        if op.kind is OperationKind.READ and op.values[-1:] == (lost,)
+        else op
         for op in history
     ]
 

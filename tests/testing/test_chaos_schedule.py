@@ -38,7 +38,9 @@ def test_two_faults_of_links_never_come_together() -> None:
 
 def test_the_seed_decides_the_schedule() -> None:
     def begin(seed: int) -> list[list[str]]:
-        return [[fault.name for fault in faults] for faults in islice(schedule(seed, ALL_FAULTS), 50)]
+        return [
+            [fault.name for fault in faults] for faults in islice(schedule(seed, ALL_FAULTS), 50)
+        ]
 
     assert begin(3) == begin(3)
     assert begin(3) != begin(4)
@@ -76,7 +78,9 @@ def test_a_gap_is_told_with_the_fault_that_was_under_way() -> None:
     now[0] = 9.0
     acks.finish()
     assert acks.count == 4
-    assert [(round(gap.start_s, 1), round(gap.length_s, 1), gap.cause) for gap in acks.longest()[:3]] == [
+    assert [
+        (round(gap.start_s, 1), round(gap.length_s, 1), gap.cause) for gap in acks.longest()[:3]
+    ] == [
         (2.7, 6.3, "after isolate"),
         (0.2, 1.8, "isolate"),
         (2.0, 0.7, "after isolate"),

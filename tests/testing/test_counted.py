@@ -1,4 +1,5 @@
-"""The disk of ``make counted-bench`` counts what is called durable too soon; a little of that load finds nothing."""
+"""The disk of ``make counted-bench`` counts what is called durable too soon; a little of that load
+finds nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +25,11 @@ SEGMENT = 1024
 
 def opened(path: Path, disk: CountingDisk) -> FileStore:
     settings = StoreSettings(
-        directory=path, node_id=NodeId("n0"), segment_bytes=SEGMENT, index_file_bytes=320, disk_reserve_bytes=0
+        directory=path,
+        node_id=NodeId("n0"),
+        segment_bytes=SEGMENT,
+        index_file_bytes=320,
+        disk_reserve_bytes=0,
     )
     store = open_settings(settings, disk, BackgroundState.MANUAL)
     store.save_hard_state(HardState(Term(1)))
@@ -47,7 +52,8 @@ def test_what_is_synced_before_it_is_called_durable_is_a_move_and_no_more(tmp_pa
     store.sync()
     store.close()
     counts = disk.counts
-    assert (counts["moves"], counts["uncovered moves"], counts["uncovered entries"]) == (5, 0, 0)  # the index once
+    # the index once
+    assert (counts["moves"], counts["uncovered moves"], counts["uncovered entries"]) == (5, 0, 0)
     assert counts["syncs"] >= 5
 
 
@@ -79,7 +85,9 @@ def test_a_write_that_ends_behind_the_begin_of_a_sync_is_not_covered_by_it(
         write(buffers, offset)
         handle.fdatasync()
 
-    monkeypatch.setattr(RealFile, "_through_cache", lambda _, buffers, offset: slow_write(buffers, offset))
+    monkeypatch.setattr(
+        RealFile, "_through_cache", lambda _, buffers, offset: slow_write(buffers, offset)
+    )
     handle.pwritev([entry.header, entry.body], 0)
     store._marks.raise_to(LogEnd.after(entry), NO_INDEX)
     assert (disk.counts["uncovered moves"], disk.counts["uncovered entries"]) == (1, 1)
@@ -88,7 +96,8 @@ def test_a_write_that_ends_behind_the_begin_of_a_sync_is_not_covered_by_it(
 def test_a_write_under_way_during_a_sync_is_covered_before_it_is_called_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What `make counted-bench` finds now and then where a file is marked only before it is written."""
+    """What `make counted-bench` finds now and then where a file is marked only before it is
+    written."""
     disk = CountingDisk()
     store = opened(tmp_path, disk)
     write = RealFile._through_cache
@@ -119,7 +128,9 @@ def test_an_uncovered_move_is_red_and_so_is_a_load_under_which_nothing_moves() -
     found = campaign.judged(COUNTED, rows, 10, 600, [])
     assert found["ok"]
     assert found["figures"]["appends a second"] == 15
-    found = campaign.judged({**COUNTED, "uncovered moves": 2, "uncovered entries": 7}, rows, 10, 600, [])
+    found = campaign.judged(
+        {**COUNTED, "uncovered moves": 2, "uncovered entries": 7}, rows, 10, 600, []
+    )
     assert not found["ok"]
     assert "2 of 90 moves" in found["problems"][0]
     assert "7 entries" in found["problems"][0]
@@ -140,7 +151,9 @@ def test_under_dledger_bench_nothing_is_durable_before_a_sync_covers_it(
     monkeypatch.setattr(campaign, "RUN_S", 0.2)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    assert main(["--minutes", "0.03", "--json", str(tmp_path / "counted.json")]) == 0, capsys.readouterr().out
+    assert main(["--minutes", "0.03", "--json", str(tmp_path / "counted.json")]) == 0, (
+        capsys.readouterr().out
+    )
     found = json.loads((tmp_path / "counted.json").read_text())
     assert found["problems"] == []
     assert found["figures"]["moves"] > 0

@@ -1,4 +1,5 @@
-"""Crash states of the store's scripts: a share of what ``make crash-points`` tries, and that it sees planted bugs."""
+"""Crash states of the store's scripts: a share of what ``make crash-points`` tries, and that it
+sees planted bugs."""
 
 from __future__ import annotations
 
@@ -46,14 +47,19 @@ def test_command_writes_its_result_and_exits_by_it(tmp_path, capsys, monkeypatch
     path = tmp_path / "crash.json"
     assert main(["crash", "--states", "50", "--jobs", "1", "--json", str(path)]) == 0
     result = json.loads(path.read_text())
-    assert (result["campaign"], result["figures"]["lost"], result["figures"]["not started"]) == ("crash states", 0, 0)
+    assert (result["campaign"], result["figures"]["lost"], result["figures"]["not started"]) == (
+        "crash states",
+        0,
+        0,
+    )
     assert f"{result['figures']['distinct states']} distinct ones" in capsys.readouterr().out
     monkeypatch.setattr(SlotFile, "settle", lambda self: None)
     assert main(["crash", "--states", "50", "--jobs", "1"]) == 1
 
 
 def test_same_script_gives_the_same_states_again():
-    """But for the store's incarnation, which it draws by itself, everything is the same each time."""
+    """But for the store's incarnation, which it draws by itself, everything is the same each
+    time."""
     ops = [[str(op) for op in record(BY_NAME["rolls"]).ops] for _ in range(2)]
     assert ops[0] == ops[1]
     counts = []
@@ -63,12 +69,16 @@ def test_same_script_gives_the_same_states_again():
     assert counts[0] == counts[1]
 
 
-# --- planted bugs: each safety rule taken out is seen --------------------------------------------------------------
+# --- planted bugs: each safety rule taken out is seen ---------------------------------------------
 
 
 def without_sync_of(monkeypatch, directory: Path) -> None:
     real = RecordingDisk.fsync_dir
-    monkeypatch.setattr(RecordingDisk, "fsync_dir", lambda disk, path: None if path == directory else real(disk, path))
+    monkeypatch.setattr(
+        RecordingDisk,
+        "fsync_dir",
+        lambda disk, path: None if path == directory else real(disk, path),
+    )
 
 
 def data_directory_is_never_synced(monkeypatch):
@@ -92,7 +102,9 @@ def tables_directory_is_never_synced(monkeypatch):
 
 
 def names_above_are_not_synced(monkeypatch):
-    monkeypatch.setattr(open_parts, "_sync_names_above", lambda disk, root: disk.fsync_dir(root.parent))
+    monkeypatch.setattr(
+        open_parts, "_sync_names_above", lambda disk, root: disk.fsync_dir(root.parent)
+    )
 
 
 def records_are_not_synced(monkeypatch):
@@ -112,13 +124,17 @@ def records_are_written_over_the_only_good_copy(monkeypatch):
 def hard_state_read_at_start_is_not_made_durable(monkeypatch):
     real = SlotFile.write_both
     monkeypatch.setattr(
-        SlotFile, "write_both", lambda slots, payload: None if payload == slots.payload else real(slots, payload)
+        SlotFile,
+        "write_both",
+        lambda slots, payload: None if payload == slots.payload else real(slots, payload),
     )
 
 
 def data_is_not_synced(monkeypatch):
     real = SegmentFiles.sync
-    monkeypatch.setattr(SegmentFiles, "sync", lambda files: None if files.directory.name == "data" else real(files))
+    monkeypatch.setattr(
+        SegmentFiles, "sync", lambda files: None if files.directory.name == "data" else real(files)
+    )
 
 
 def mark_is_raised_before_the_sync(monkeypatch):
@@ -215,7 +231,9 @@ PLANTED = [
 ]
 
 
-@pytest.mark.parametrize(("plant", "scenario"), PLANTED, ids=[plant.__name__ for plant, _ in PLANTED])
+@pytest.mark.parametrize(
+    ("plant", "scenario"), PLANTED, ids=[plant.__name__ for plant, _ in PLANTED]
+)
 def test_safety_rule_that_is_taken_out_is_seen(plant, scenario, monkeypatch):
     """By what a crash leaves, not by the disk that looks on while nothing has crashed."""
     monkeypatch.setattr(MemoryDisk, "witness", None)
@@ -226,13 +244,14 @@ def test_safety_rule_that_is_taken_out_is_seen(plant, scenario, monkeypatch):
 
 
 def test_names_of_index_files_need_no_sync_because_they_are_rebuilt(monkeypatch):
-    """So the rule that would fail here is that of the index: it holds nothing that the data does not."""
+    """So the rule that would fail here is that of the index: it holds nothing that the data does
+    not."""
     index_directory_is_never_synced(monkeypatch)
     tally = Sweep(BY_NAME["rolls"], 100, every=3).run()
     assert tally.findings == []
 
 
-# --- the model itself ----------------------------------------------------------------------------------------------
+# --- the model itself -----------------------------------------------------------------------------
 
 
 def model_of(*steps) -> Model:
@@ -249,8 +268,10 @@ def model_of(*steps) -> Model:
 
 
 def states_of(model: Model) -> set:
-    return {tuple(sorted((path.name, content) for path, content in state.files.items()))
-            for state in model.states(model.legal(), None)}  # fmt: skip
+    return {
+        tuple(sorted((path.name, content) for path, content in state.files.items()))
+        for state in model.states(model.legal(), None)
+    }
 
 
 def test_model_knows_names_apart_from_bytes_and_lengths_apart_from_both():
@@ -258,11 +279,13 @@ def test_model_knows_names_apart_from_bytes_and_lengths_apart_from_both():
     model = model_of(lambda disk: disk.open(path, create=True).pwritev([b"x" * 3], 0))
     assert states_of(model) == {(), (("f", b""),), (("f", b"xxx"),), (("f", b"\0\0\0"),)}
     model = model_of(
-        lambda disk: disk.open(path, create=True).pwritev([b"x" * 3], 0), lambda disk: disk.open(path).fdatasync()
+        lambda disk: disk.open(path, create=True).pwritev([b"x" * 3], 0),
+        lambda disk: disk.open(path).fdatasync(),
     )
     assert states_of(model) == {(), (("f", b"xxx"),)}
     model = model_of(
-        lambda disk: disk.open(path, create=True).pwritev([b"x" * 3], 0), lambda disk: disk.fsync_dir(path.parent)
+        lambda disk: disk.open(path, create=True).pwritev([b"x" * 3], 0),
+        lambda disk: disk.fsync_dir(path.parent),
     )
     assert () not in states_of(model)
 
@@ -292,7 +315,9 @@ def test_model_shows_each_version_of_a_sector_that_was_written_twice():
         file.pwritev([b"ab"], 0)
         file.pwritev([b"c"], 1)
 
-    assert states_of(model_of(write)) == {(("f", content),) for content in (b"\0" * 4, b"ab\0\0", b"ac\0\0")}
+    assert states_of(model_of(write)) == {
+        (("f", content),) for content in (b"\0" * 4, b"ab\0\0", b"ac\0\0")
+    }
 
 
 def test_model_never_brings_back_what_a_synced_cut_took():
@@ -309,7 +334,9 @@ def test_model_never_brings_back_what_a_synced_cut_took():
     contents = {dict(state)["f"] for state in states_of(model_of(write))}
     assert b"x" * 1500 in contents
     assert b"x" * 700 + b"\0" * 800 in contents
-    assert b"x" * 1024 + b"\0" * 476 in contents, "the zeros behind the cut, in its own sector, are a write like others"
+    assert b"x" * 1024 + b"\0" * 476 in contents, (
+        "the zeros behind the cut, in its own sector, are a write like others"
+    )
     assert all(content[1024:] in {b"x" * 476, b"\0" * 476, b""} for content in contents)
 
     def synced(disk):
@@ -331,5 +358,7 @@ def test_model_renames_as_a_whole_or_not_at_all():
         disk.rename(new, old)
 
     assert states_of(model_of(write)) == {
-        (("f", b"old"),), (("f", b"old"), ("f.new", b"new")), (("f", b"new"),),
-    }  # fmt: skip
+        (("f", b"old"),),
+        (("f", b"old"), ("f.new", b"new")),
+        (("f", b"new"),),
+    }

@@ -26,17 +26,26 @@ def test_B10_B11_B12_no_failing_operation_costs_what_was_acknowledged(capsys):
     with capsys.disabled():
         sys.stdout.write(out.getvalue().splitlines()[-1] + "\n")
     assert result["ok"], out.getvalue()
-    assert {key.split()[1] for key in result["faults"]} >= {"pwritev", "fdatasync", "pread", "fallocate", "rename"}
+    assert {key.split()[1] for key in result["faults"]} >= {
+        "pwritev",
+        "fdatasync",
+        "pread",
+        "fallocate",
+        "rename",
+    }
     assert result["figures"]["operations failed"] > 200
     assert result["figures"]["refused"] > 5
 
 
 def errors_are_forgotten(monkeypatch):
-    monkeypatch.setattr(FileStore, "_fail", lambda store, what, where, error: storage_error(what, where, error))
+    monkeypatch.setattr(
+        FileStore, "_fail", lambda store, what, where, error: storage_error(what, where, error)
+    )
 
 
 def failed_sync_is_swallowed(monkeypatch):
-    """DLedger's flush: the next one succeeds, and says of pages that were never written that they are durable."""
+    """DLedger's flush: the next one succeeds, and says of pages that were never written that they
+    are durable."""
     real = SegmentFiles.sync
 
     def sync(files):
@@ -70,7 +79,12 @@ def full_disk_is_called_broken(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "plant", [errors_are_forgotten, failed_sync_is_swallowed, unsynced_tail_is_synced_once_more_and_not_rewritten]
+    "plant",
+    [
+        errors_are_forgotten,
+        failed_sync_is_swallowed,
+        unsynced_tail_is_synced_once_more_and_not_rewritten,
+    ],
 )
 def test_rule_for_failing_disks_that_is_taken_out_is_seen(plant, monkeypatch):
     """By what a crash leaves, not by the disk that looks on."""

@@ -1,4 +1,5 @@
-"""The page of evidence says what the campaigns' results say, and is the one that these results make."""
+"""The page of evidence says what the campaigns' results say, and is the one that these results
+make."""
 
 from __future__ import annotations
 
@@ -30,7 +31,12 @@ Text. Tests: `tests/a.py::one`,
 
 def made(campaign: str = "sim", *, ok: bool = True, **more: object) -> dict[str, object]:
     return result(
-        campaign, command="make sim", ok=ok, figures={"seeds": 2000, "hours": 1.5}, faults={"cut": 1234}, **more
+        campaign,
+        command="make sim",
+        ok=ok,
+        figures={"seeds": 2000, "hours": 1.5},
+        faults={"cut": 1234},
+        **more,
     )
 
 
@@ -63,7 +69,11 @@ def test_red_result_is_red_in_both_places_and_names_its_problems():
 
 def test_runs_of_the_simulator_with_other_seeds_are_added_up_and_named_one_by_one():
     first = {**made(), "commit": "aaaaaaa", "command": "sim --first 1"}
-    second = {**made(ok=False, problems=["seed 3001: I3"]), "commit": "bbbbbbb", "command": "sim --first 2001"}
+    second = {
+        **made(ok=False, problems=["seed 3001: I3"]),
+        "commit": "bbbbbbb",
+        "command": "sim --first 2001",
+    }
     second["faults"] = {"cut": 1, "loss": 2}
     text = page(GUARANTEES, [first, second])
     assert text.count("### sim: **RED**") == 1
@@ -85,7 +95,9 @@ def test_results_are_read_back_as_they_were_saved(tmp_path):
 
 
 def test_every_promise_of_the_guarantees_says_what_is_not_covered():
-    assert {promise.name for promise in promises_of((DOCS / "guarantees.md").read_text())} == set(PROMISES)
+    assert {promise.name for promise in promises_of((DOCS / "guarantees.md").read_text())} == set(
+        PROMISES
+    )
 
 
 def test_page_in_docs_is_the_one_that_its_results_make():
@@ -93,11 +105,15 @@ def test_page_in_docs_is_the_one_that_its_results_make():
     results = results_in(DOCS / "evidence")
     assert page((DOCS / "guarantees.md").read_text(), results) == (DOCS / "evidence.md").read_text()
     for found in results:
-        assert re.fullmatch(r"[0-9a-f]{7,40}", found["commit"]), "a result of a tree with changes shows nothing"
+        assert re.fullmatch(r"[0-9a-f]{7,40}", found["commit"]), (
+            "a result of a tree with changes shows nothing"
+        )
 
 
 def test_page_says_what_no_campaign_has_in_its_world() -> None:
     guarantees = (Path(__file__).parents[2] / "docs" / "guarantees.md").read_text()
-    section = page(guarantees, []).partition("## What is not in these worlds\n")[2].partition("\n## ")[0]
+    section = (
+        page(guarantees, []).partition("## What is not in these worlds\n")[2].partition("\n## ")[0]
+    )
     for campaign in ("simulator", "chaos", "judges", "mutants"):
         assert f"- {campaign}: " in section

@@ -18,14 +18,20 @@ from dledger.embedded.home import LOCK_FILE
 from dledger.testing.forks import campaign
 from dledger.testing.forks.children import WORKS, Before, Told
 
-pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.filterwarnings("ignore:This process:DeprecationWarning"),
+]
 
 
 def test_a_share_of_the_campaign_hangs_loses_and_doubles_nothing(tmp_path: Path) -> None:
     file = tmp_path / "found.json"
     asked = ["--forks", "100", "--seed", "7", "--json", str(file)]
     done = subprocess.run(
-        [sys.executable, "-m", "dledger.testing.forks", *asked], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "dledger.testing.forks", *asked],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(file.read_text())

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from dledger.testing.checkers.history import NEVER, Operation, OperationKind, OperationOutcome, Recorder, load, save
+from dledger.testing.checkers.history import (
+    NEVER,
+    Operation,
+    OperationKind,
+    OperationOutcome,
+    Recorder,
+    load,
+    save,
+)
 from dledger.testing.checkers.values import DAMAGED, decode_value, encode_value, split_id, value_id
 
 
@@ -44,7 +52,10 @@ def test_recorder_errors_are_definite_or_not() -> None:
     notes = recorder()
     notes.begin(OperationKind.END, "r", "t", 0).failed()
     notes.begin(OperationKind.END, "r", "t", 0).unknown()
-    assert [operation.outcome for operation in notes.history()] == [OperationOutcome.FAILED, OperationOutcome.UNKNOWN]
+    assert [operation.outcome for operation in notes.history()] == [
+        OperationOutcome.FAILED,
+        OperationOutcome.UNKNOWN,
+    ]
 
 
 def test_recorder_answer_of_a_read_takes_the_place_of_what_was_asked() -> None:
@@ -69,9 +80,21 @@ def test_file_of_saved_history_gives_it_back(tmp_path: Path) -> None:
             producer="p",
             sequence=3,
         ),
-        Operation(OperationKind.TRANSACTION, "w", "t", 1, 2, values=(4,), transaction="q/1", attempt=2),
         Operation(
-            OperationKind.READ, "r", "t", 0, 6, 7, OperationOutcome.OK, values=(1,), start=1, offsets=(3,), to_end=True
+            OperationKind.TRANSACTION, "w", "t", 1, 2, values=(4,), transaction="q/1", attempt=2
+        ),
+        Operation(
+            OperationKind.READ,
+            "r",
+            "t",
+            0,
+            6,
+            7,
+            OperationOutcome.OK,
+            values=(1,),
+            start=1,
+            offsets=(3,),
+            to_end=True,
         ),
         Operation(OperationKind.END, "r", "t", 0, 8, 9, OperationOutcome.FAILED, stale=True),
     ]
@@ -97,14 +120,19 @@ def test_file_of_a_killed_process_has_its_open_calls_and_not_the_cut_line(tmp_pa
 
 
 def test_files_of_several_processes_become_one_history_in_time(tmp_path: Path) -> None:
-    early, late = (Operation(OperationKind.END, "r", "t", 0, at, at + 1, OperationOutcome.OK, start=0) for at in (1, 5))
+    early, late = (
+        Operation(OperationKind.END, "r", "t", 0, at, at + 1, OperationOutcome.OK, start=0)
+        for at in (1, 5)
+    )
     save(tmp_path / "a", [late])
     save(tmp_path / "b", [early])
     assert load(tmp_path / "a", tmp_path / "b") == [early, late]
 
 
 def test_file_with_something_else_is_refused_by_line(tmp_path: Path) -> None:
-    (tmp_path / "h").write_text('{"n":0,"kind":"end","session":"r","topic":"t","partition":0,"invoked_ns":1}\n[]\n')
+    (tmp_path / "h").write_text(
+        '{"n":0,"kind":"end","session":"r","topic":"t","partition":0,"invoked_ns":1}\n[]\n'
+    )
     with pytest.raises(ValueError, match="h:2"):
         load(tmp_path / "h")
 

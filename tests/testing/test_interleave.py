@@ -1,4 +1,5 @@
-"""Interleavings of threads that share a store: a share of what ``make schedules`` tries, and what it is made of."""
+"""Interleavings of threads that share a store: a share of what ``make schedules`` tries, and what
+it is made of."""
 
 from __future__ import annotations
 
@@ -24,7 +25,13 @@ from dledger.testing.interleave.locks import Threading
 from dledger.testing.interleave.schedule import bench
 from dledger.testing.interleave.scheduler import NEVER, End, Scheduler
 from dledger.testing.interleave.shrink import shrunk, story
-from dledger.testing.interleave.strategies import Chance, Exhaustive, Interruptions, Priorities, Replay
+from dledger.testing.interleave.strategies import (
+    Chance,
+    Exhaustive,
+    Interruptions,
+    Priorities,
+    Replay,
+)
 from dledger.testing.interleave.tiny import TINY, every_schedule
 from dledger.testing.mutants.__main__ import hunts
 from dledger.testing.sim.rng import Rng
@@ -59,11 +66,19 @@ def test_schedule_is_replayed_from_its_decisions_alone():
     with bench() as runner:
         for scenario, found in schedules(runner, ALL, 4 * len(ALL), 50):
             again = runner.run(scenario, found.seed, Replay(dict(found.decisions)), found.crash_at)
-            assert (again.steps, again.kind, again.decisions) == (found.steps, found.kind, found.decisions)
+            assert (again.steps, again.kind, again.decisions) == (
+                found.steps,
+                found.kind,
+                found.decisions,
+            )
 
 
 def test_planted_races_are_found_within_a_thousand_schedules():
-    names = ["race-marked-only-before-write", "threads-durable-in-spite-of-a-cut", "programs-look-once"]
+    names = [
+        "race-marked-only-before-write",
+        "threads-durable-in-spite-of-a-cut",
+        "programs-look-once",
+    ]
     for hunt in hunts(names, 1, 1):
         assert hunt.caught_by, hunt
         assert hunt.seeds <= 1000
@@ -93,7 +108,9 @@ def test_every_schedule_with_two_preemptions_has_the_race_of_a_write_and_two_syn
 def test_red_schedule_is_told_with_as_few_switches_as_it_takes(capsys):
     scenario = named("appends beside syncs")
     with bench() as runner:
-        red = next(found for seed in range(1000) if (found := runner.run_seed(scenario, seed)).problem)
+        red = next(
+            found for seed in range(1000) if (found := runner.run_seed(scenario, seed)).problem
+        )
         least = shrunk(runner, scenario, red)
         assert least.kind == red.kind
         for gone in range(len(least.decisions)):
@@ -112,12 +129,19 @@ def test_command_writes_its_result_and_exits_by_it(tmp_path, capsys):
     path = tmp_path / "schedules.json"
     assert main(["--schedules", "26", "--seed", "3", "--json", str(path)]) == 0
     result = json.loads(path.read_text())
-    assert (result["campaign"], result["ok"], result["figures"]["schedules"]) == ("schedules", True, 26)
+    assert (result["campaign"], result["ok"], result["figures"]["schedules"]) == (
+        "schedules",
+        True,
+        26,
+    )
     assert "26 schedules from seed 3 on" in capsys.readouterr().out
     assert main(["--exhaustive", "0"]) == 0
     with pytest.raises(SystemExit):
         main(["--scenario", "no such thing"])
-    assert "'no such thing' is not one scenario; there are appends beside syncs" in capsys.readouterr().err
+    assert (
+        "'no such thing' is not one scenario; there are appends beside syncs"
+        in capsys.readouterr().err
+    )
 
 
 def test_missing_package_is_named_with_the_command_that_installs_it(monkeypatch, capsys):
@@ -130,10 +154,12 @@ def test_missing_package_is_named_with_the_command_that_installs_it(monkeypatch,
     finally:
         monkeypatch.undo()
         greenlets._package.cache_clear()
-    assert capsys.readouterr().err == "this needs the package greenlet: pip install 'dledger[test]'\n"
+    assert (
+        capsys.readouterr().err == "this needs the package greenlet: pip install 'dledger[test]'\n"
+    )
 
 
-# --- the scheduler ---------------------------------------------------------------------------------------------------
+# --- the scheduler --------------------------------------------------------------------------------
 
 
 def steps(scheduler: Scheduler, note: list[str], name: str, count: int) -> Callable[[], None]:
@@ -162,7 +188,11 @@ def test_exhaustive_search_makes_every_schedule_once():
 
 @pytest.mark.parametrize(
     "strategy",
-    [lambda rng: Priorities(rng, 3, 12), lambda rng: Chance(rng, 2), lambda rng: Interruptions(rng, frozenset(), 3)],
+    [
+        lambda rng: Priorities(rng, 3, 12),
+        lambda rng: Chance(rng, 2),
+        lambda rng: Interruptions(rng, frozenset(), 3),
+    ],
 )
 def test_random_strategies_reach_every_schedule_of_two_short_threads(strategy):
     seen = set()
@@ -207,7 +237,12 @@ def test_condition_event_and_timed_waits_pass_a_token_on(seed: int):
     threads = Threading()
     with other_threading(threads):
         scheduler = threads.scheduler = Scheduler(Chance(Rng(seed), 1))
-        condition, event, tokens, got = threads.Condition(), threads.Event(), list[int](), list[object]()
+        condition, event, tokens, got = (
+            threads.Condition(),
+            threads.Event(),
+            list[int](),
+            list[object](),
+        )
 
         def take() -> None:
             with condition:
@@ -261,10 +296,12 @@ def test_other_threads_go_on_having_real_locks():
         assert type(made[1]) is not type(threading.Lock())
 
 
-# --- the disk --------------------------------------------------------------------------------------------------------
+# --- the disk -------------------------------------------------------------------------------------
 
 
-def empty_disk(strategy_decisions: dict[int, int], torn: bool = False) -> tuple[SwitchingDisk, Scheduler]:
+def empty_disk(
+    strategy_decisions: dict[int, int], torn: bool = False
+) -> tuple[SwitchingDisk, Scheduler]:
     source = MemoryDisk()
     file = source.open(A, create=True)
     file.fallocate(2 * SECTOR)

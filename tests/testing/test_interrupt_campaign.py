@@ -25,7 +25,8 @@ NO_CALLS = {"bootstrap_servers", "stage_id", "forked", "cancel"}
 """Public names that neither wait nor ask."""
 
 BY_OTHERS = {"abort_transaction", "commit_transaction", "close", "core"}
-"""The calls ``abort`` and ``commit`` of a transaction make the first two. ``close`` ends each round."""
+"""The calls ``abort`` and ``commit`` of a transaction make the first two. ``close`` ends each
+round."""
 
 
 def public(kind: type) -> set[str]:
@@ -63,7 +64,9 @@ def test_each_public_call_is_made_by_the_campaign(
     share: dict[str, Any], called: str, kind: type, apart: set[str]
 ) -> None:
     """A new call joins it, or is left out with a reason."""
-    made = {name.removeprefix(f"{called}.") for name in share["calls"] if name.startswith(f"{called}.")}
+    made = {
+        name.removeprefix(f"{called}.") for name in share["calls"] if name.startswith(f"{called}.")
+    }
     assert public(kind) - apart - LEFT_OUT.keys() <= made
 
 
@@ -86,18 +89,32 @@ def answered(start: int, *values: bytes, who: str = "") -> Attempt:
         ([answered(0, b"a", b"b")], [b"a"], "1 of 2 records"),
         ([answered(1, b"a"), answered(0, b"b")], [b"a", b"b"], "not where its answer says"),
         ([Attempt([b"a"], TAKEN)], [b"a"], "nobody was told"),
-        ([Attempt([b"a"], TAKEN, answer=Unavailable("no"))], [b"a"], "stored though its append failed"),
-        ([answered(1, b"b", who="p"), answered(0, b"a", who="p")], [b"a", b"b"], "in front of an earlier record"),
+        (
+            [Attempt([b"a"], TAKEN, answer=Unavailable("no"))],
+            [b"a"],
+            "stored though its append failed",
+        ),
+        (
+            [answered(1, b"b", who="p"), answered(0, b"a", who="p")],
+            [b"a", b"b"],
+            "in front of an earlier record",
+        ),
     ],
 )
-def test_what_does_not_fit_is_a_problem(attempts: list[Attempt], stored: list[bytes], problem: str) -> None:
+def test_what_does_not_fit_is_a_problem(
+    attempts: list[Attempt], stored: list[bytes], problem: str
+) -> None:
     book = book_of(*attempts)
     book.check({0: stored})
     assert any(problem in one for one in book.problems)
 
 
-@pytest.mark.parametrize(("given", "whole"), [([b"b"], True), ([b"a", b"a"], False), ([b"b", b"a"], False)])
-def test_reader_that_leaves_out_repeats_or_turns_round_is_a_problem(given: list[bytes], whole: bool) -> None:
+@pytest.mark.parametrize(
+    ("given", "whole"), [([b"b"], True), ([b"a", b"a"], False), ([b"b", b"a"], False)]
+)
+def test_reader_that_leaves_out_repeats_or_turns_round_is_a_problem(
+    given: list[bytes], whole: bool
+) -> None:
     book = book_of(answered(0, b"a", b"b"))
     book.read(0, given, whole)
     book.check({0: [b"a", b"b"]})

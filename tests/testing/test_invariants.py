@@ -12,7 +12,14 @@ import pytest
 from dledger.catalog.results import CommandResult, DataResult
 from dledger.errors import CorruptEntry, StorageError
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry, HardState, LogEnd, stamp
+from dledger.protocol.messages.entry import (
+    HEADER_SIZE,
+    MAGIC_NORMAL,
+    Entry,
+    HardState,
+    LogEnd,
+    stamp,
+)
 from dledger.protocol.messages.peer import (
     HeartBeatRequest,
     PushEntryRequest,
@@ -41,18 +48,35 @@ def breaks(invariant: str, call: Callable[..., Any], *args: Any) -> str:
     return caught.value.text
 
 
-def vote(me: str, candidate: str, term: int, result: VoteResult = VoteResult.ACCEPT, **more: Any) -> VoteResponse:
-    return VoteResponse(group="default", local_id=NodeId(me), remote_id=NodeId(candidate), term=Term(term),
-                        request_term=Term(term), result=result, **more)  # fmt: skip
+def vote(
+    me: str, candidate: str, term: int, result: VoteResult = VoteResult.ACCEPT, **more: Any
+) -> VoteResponse:
+    return VoteResponse(
+        group="default",
+        local_id=NodeId(me),
+        remote_id=NodeId(candidate),
+        term=Term(term),
+        request_term=Term(term),
+        result=result,
+        **more,
+    )
 
 
 def ask(me: str, voter: str, term: int, **more: Any) -> VoteRequest:
-    return VoteRequest(group="default", local_id=NodeId(me), remote_id=NodeId(voter), term=Term(term),
-                       ledger_end=Position(Term(0), Index(0)), **more)  # fmt: skip
+    return VoteRequest(
+        group="default",
+        local_id=NodeId(me),
+        remote_id=NodeId(voter),
+        term=Term(term),
+        ledger_end=Position(Term(0), Index(0)),
+        **more,
+    )
 
 
 def save(group: Group, name: str, term: int, voted_for: str | None = None) -> None:
-    group.nodes[name].store.hard_state = HardState(Term(term), NodeId(voted_for) if voted_for else None)
+    group.nodes[name].store.hard_state = HardState(
+        Term(term), NodeId(voted_for) if voted_for else None
+    )
 
 
 def send(group: Group, message: Any) -> None:
@@ -69,7 +93,7 @@ def test_group_that_does_nothing_wrong_breaks_nothing(group: Group) -> None:
     assert group.watch.truth.committed_index == 4
 
 
-# --- elections ----------------------------------------------------------------------------------------------------
+# --- elections ------------------------------------------------------------------------------------
 
 
 def test_i1_two_leaders_in_one_term_are_found(group: Group) -> None:
@@ -88,7 +112,11 @@ def test_i1_a_node_that_leads_the_same_term_again_after_a_restart_is_found(group
 def test_i1_a_leader_whose_vote_could_not_be_saved_was_none(group: Group) -> None:
     """A group of one elects itself within one step of the core, before the disk is asked."""
     node = group.nodes["n0"]
-    node.machine.role, node.machine.term, node.machine.voted_for = Role.LEADER, Term(3), NodeId("n0")
+    node.machine.role, node.machine.term, node.machine.voted_for = (
+        Role.LEADER,
+        Term(3),
+        NodeId("n0"),
+    )
     group.look("n0")
     group.watch.ended("n0")
     group.nodes["n0"] = group.start("n0", term=2)
@@ -98,7 +126,11 @@ def test_i1_a_leader_whose_vote_could_not_be_saved_was_none(group: Group) -> Non
 
 def test_i1_a_leader_counts_once_its_vote_is_saved(group: Group) -> None:
     node = group.nodes["n0"]
-    node.machine.role, node.machine.term, node.machine.voted_for = Role.LEADER, Term(3), NodeId("n0")
+    node.machine.role, node.machine.term, node.machine.voted_for = (
+        Role.LEADER,
+        Term(3),
+        NodeId("n0"),
+    )
     group.look("n0")
     save(group, "n0", 3, "n0")
     group.look("n0")
@@ -123,7 +155,9 @@ def test_i4_a_commit_of_an_old_leader_that_a_newer_one_lacks_is_found(group: Gro
     breaks("I4", group.commit, "n0", 1)
 
 
-def test_i4_a_late_leader_of_an_old_term_owes_nothing_that_a_newer_one_committed(group: Group) -> None:
+def test_i4_a_late_leader_of_an_old_term_owes_nothing_that_a_newer_one_committed(
+    group: Group,
+) -> None:
     """Its votes were under way when the newer one was elected; nobody follows it."""
     group.lead("n0", 3)
     entries = group.entries(3, 2)
@@ -133,7 +167,9 @@ def test_i4_a_late_leader_of_an_old_term_owes_nothing_that_a_newer_one_committed
     group.lead("n2", 2)
 
 
-def test_d11_a_candidate_that_asks_for_votes_before_a_quorum_would_give_them_is_found(group: Group) -> None:
+def test_d11_a_candidate_that_asks_for_votes_before_a_quorum_would_give_them_is_found(
+    group: Group,
+) -> None:
     save(group, "n0", 3, "n0")
     save(group, "n1", 3)
     send(group, vote("n1", "n0", 3, VoteResult.REJECT_ALREADY_HAS_LEADER, pre_vote=True))
@@ -197,7 +233,7 @@ def test_i9_a_term_that_is_forgotten_at_a_restart_is_found(group: Group) -> None
     breaks("I9", lambda: group.start("n0", term=4))
 
 
-# --- logs ---------------------------------------------------------------------------------------------------------
+# --- logs -----------------------------------------------------------------------------------------
 
 
 def test_i2_a_leader_that_cuts_its_log_is_found(group: Group) -> None:
@@ -235,7 +271,10 @@ def test_i3_a_log_that_is_not_what_its_effects_make_is_found(group: Group) -> No
 def test_i3_a_recovered_log_that_nobody_wrote_is_found(group: Group) -> None:
     group.append("n0", group.entries(1, 2))
     group.watch.ended("n0")
-    other = (*group.entries(1, 1), stamp(LogEnd.after(group.entries(1, 1)[0]), Term(1), MAGIC_NORMAL, b"x", 1 << 20))
+    other = (
+        *group.entries(1, 1),
+        stamp(LogEnd.after(group.entries(1, 1)[0]), Term(1), MAGIC_NORMAL, b"x", 1 << 20),
+    )
     breaks("I3", group.start, "n0", other)
 
 
@@ -265,7 +304,8 @@ def test_i14_a_cut_of_an_entry_that_another_took_the_place_of_is_right(group: Gr
 
 
 def test_i14_a_cut_that_a_crash_undid_is_made_again_in_a_later_life(group: Group) -> None:
-    """What took the place of the old entries was committed, but had not come to this node's disk."""
+    """What took the place of the old entries was committed, but had not come to this node's
+    disk."""
     old, new = group.entries(1, 2), group.entries(2, 2)
     group.append("n2", old)
     group.lead("n0", 2)
@@ -287,7 +327,9 @@ def test_i14_a_cut_that_a_crash_undid_is_made_again_in_a_later_life(group: Group
 
 
 @pytest.mark.parametrize("begin", [4, -1])
-def test_i15_a_log_that_begins_behind_its_commit_or_goes_back_is_found(group: Group, begin: int) -> None:
+def test_i15_a_log_that_begins_behind_its_commit_or_goes_back_is_found(
+    group: Group, begin: int
+) -> None:
     group.replicate(1, 3)
     node = group.nodes["n0"]
     node.log.begin_index = node.store.begin_index = Index(begin)
@@ -301,7 +343,7 @@ def test_i15_a_log_that_begins_later_after_retention_is_right(group: Group) -> N
     group.look("n0")
 
 
-# --- commits ------------------------------------------------------------------------------------------------------
+# --- commits --------------------------------------------------------------------------------------
 
 
 def test_i6_a_commit_index_that_goes_back_is_found(group: Group) -> None:
@@ -359,7 +401,9 @@ def test_i7_a_commit_counts_what_a_node_that_is_down_has_on_its_disk(group: Grou
     group.commit("n0", 1)
 
 
-def test_i7_a_commit_counts_what_a_disk_had_that_was_lost_after_its_node_had_said_so(group: Group) -> None:
+def test_i7_a_commit_counts_what_a_disk_had_that_was_lost_after_its_node_had_said_so(
+    group: Group,
+) -> None:
     group.lead("n0", 1)
     entries = group.entries(1, 2)
     group.append("n0", entries)
@@ -379,24 +423,32 @@ def test_i7_a_commit_that_a_lost_disk_never_had_is_found(group: Group) -> None:
     assert "['n0']" in breaks("I7", group.commit, "n0", 1)
 
 
-def test_i7_a_commit_that_counts_a_lost_disk_in_whose_place_another_was_admitted_is_found(group: Group) -> None:
+def test_i7_a_commit_that_counts_a_lost_disk_in_whose_place_another_was_admitted_is_found(
+    group: Group,
+) -> None:
     group.lead("n0", 1)
     entries = group.entries(1, 2)
     group.append("n0", entries)
     group.append("n1", entries)
     group.watch.ended("n1")
     group.watch.lost_disk("n1")
-    group.nodes["n0"].machine.admission.bind(Index(0), {NodeId("n0"): 0, NodeId("n1"): 7, NodeId("n2"): 0}.items())
+    group.nodes["n0"].machine.admission.bind(
+        Index(0), {NodeId("n0"): 0, NodeId("n1"): 7, NodeId("n2"): 0}.items()
+    )
     assert "['n0']" in breaks("I7", group.commit, "n0", 1)
 
 
-def test_i7_a_commit_that_counts_a_machine_in_whose_place_another_was_admitted_is_found(group: Group) -> None:
+def test_i7_a_commit_that_counts_a_machine_in_whose_place_another_was_admitted_is_found(
+    group: Group,
+) -> None:
     """The former machine is there, and has the entry."""
     group.lead("n0", 1)
     entries = group.entries(1, 2)
     group.append("n0", entries)
     group.append("n1", entries)
-    group.nodes["n0"].machine.admission.bind(Index(0), {NodeId("n0"): 0, NodeId("n1"): 7, NodeId("n2"): 0}.items())
+    group.nodes["n0"].machine.admission.bind(
+        Index(0), {NodeId("n0"): 0, NodeId("n1"): 7, NodeId("n2"): 0}.items()
+    )
     assert "['n0']" in breaks("I7", group.commit, "n0", 1)
 
 
@@ -447,9 +499,10 @@ def test_i7_a_log_that_comes_back_with_another_entry_is_found(group: Group) -> N
 
 
 @pytest.mark.parametrize(
-    ("durable", "faulty", "is_found"), [(1, (), True), (1, (1, 1), False), (1, (2, 2), True), (2, (1, 2), True)]
+    ("durable", "faulty", "is_found"),
+    [(1, (), True), (1, (1, 1), False), (1, (2, 2), True), (2, (1, 2), True)],
 )
-def test_i7_only_a_damaged_entry_in_front_of_the_last_one_may_come_back_with_a_term_that_is_not_its_own(
+def test_i7_only_a_damaged_entry_before_the_last_may_change_its_term(
     group: Group, durable: int, faulty: tuple[int, int], is_found: bool
 ) -> None:
     entries = group.entries(1, 3)
@@ -464,17 +517,20 @@ def test_i7_only_a_damaged_entry_in_front_of_the_last_one_may_come_back_with_a_t
         group.start("n0", others, faulty)
 
 
-# --- members ------------------------------------------------------------------------------------------------------
+# --- members --------------------------------------------------------------------------------------
 
 
 def bind(group: Group, name: str, index: int, **changed: int) -> None:
-    """The node takes these incarnations for those that count, by that entry; the others are as they were founded."""
+    """The node takes these incarnations for those that count, by that entry; the others are as they
+    were founded."""
     bound = {NodeId(member): changed.get(member, 0) for member in group.nodes}
     group.nodes[name].machine.admission.bind(Index(index), bound.items())
     group.look(name)
 
 
-def test_i17_members_that_are_admitted_one_after_the_other_by_all_alike_break_nothing(group: Group) -> None:
+def test_i17_members_that_are_admitted_one_after_the_other_by_all_alike_break_nothing(
+    group: Group,
+) -> None:
     group.replicate(1, 3)
     for name in ("n0", "n1"):
         bind(group, name, 1, n1=7)
@@ -520,14 +576,18 @@ def test_i17_a_group_that_is_founded_twice_is_found(group: Group) -> None:
         bind(group, "n0", -1, n0=5)
 
 
-# --- what is applied ----------------------------------------------------------------------------------------------
+# --- what is applied ------------------------------------------------------------------------------
 
 
 def data(group: Group, after: LogEnd | None = None, term: int = 1, **header: Any) -> Entry:
     """An entry with a batch of two records for topic 1."""
     header = {"topic_id": 1, "count": 2, **header}
     return stamp(
-        after or LogEnd(), Term(term), MAGIC_NORMAL, encode_header(BodyHeader(BodyKind.DATA, **header)), 1 << 20
+        after or LogEnd(),
+        Term(term),
+        MAGIC_NORMAL,
+        encode_header(BodyHeader(BodyKind.DATA, **header)),
+        1 << 20,
     )
 
 
@@ -583,7 +643,9 @@ def test_i11_transactions_share_the_offsets_of_their_partitions(group: Group) ->
     topics = group.nodes["n0"].catalog.topics_state.by_name
     topics["t"] = SimpleNamespace(topic_id=1)
     apply(group, "n0", first, ok(0))
-    result = CommandResult(Code.SUCCESS, "", {"repeated": False, "records": 3, "offsets": {"t": {0: [1, 4]}}})
+    result = CommandResult(
+        Code.SUCCESS, "", {"repeated": False, "records": 3, "offsets": {"t": {0: [1, 4]}}}
+    )
     breaks("I11", apply, group, "n0", commit, result)
 
 
@@ -621,7 +683,7 @@ def test_i10_an_acknowledgement_of_what_is_not_there_is_found(group: Group) -> N
     breaks("I10", group.watch.acknowledged, "t", 0, 1, 3)
 
 
-# --- reads --------------------------------------------------------------------------------------------------------
+# --- reads ----------------------------------------------------------------------------------------
 
 
 def test_i12_a_catalog_that_shows_more_than_is_committed_is_found(group: Group) -> None:
@@ -639,7 +701,9 @@ def test_i12_an_entry_that_is_applied_before_it_is_committed_is_found(group: Gro
 def test_i12_a_body_that_is_served_before_it_is_committed_is_found(group: Group) -> None:
     entry = group.entries(1, 1)[0]
     group.append("n0", (entry,))
-    breaks("I12", group.watch.was_served, group.nodes["n0"].view, [(0, 0, entry.size)], [entry.body])
+    breaks(
+        "I12", group.watch.was_served, group.nodes["n0"].view, [(0, 0, entry.size)], [entry.body]
+    )
 
 
 def test_i13_a_read_index_below_what_was_committed_before_is_found(group: Group) -> None:
@@ -667,14 +731,21 @@ def test_i13_a_catalog_that_goes_back_is_found(group: Group) -> None:
 def leader_that_heard(group: Group, *heard_ms: int) -> Any:
     group.lead("n0", 1)
     leader = Leader.__new__(Leader)
-    leader.dispatchers = {NodeId(f"n{at}"): SimpleNamespace(heard_ms=ms) for at, ms in enumerate(heard_ms, 1)}  # type: ignore[misc]
+    leader.dispatchers = {
+        NodeId(f"n{at}"): SimpleNamespace(heard_ms=ms) for at, ms in enumerate(heard_ms, 1)
+    }  # type: ignore[misc]
     group.nodes["n0"].machine.acting = leader
     return group.nodes["n0"].view
 
 
 def test_i18_a_leader_that_lost_its_quorum_and_goes_on_is_found(group: Group) -> None:
     view = leader_that_heard(group, 1000, 1000)
-    breaks("I18", group.watch.ticked, view, 1000 + group.config.election_ms + group.config.heartbeat_ms + 1)
+    breaks(
+        "I18",
+        group.watch.ticked,
+        view,
+        1000 + group.config.election_ms + group.config.heartbeat_ms + 1,
+    )
 
 
 def test_i18_a_leader_that_hears_one_of_two_goes_on(group: Group) -> None:
@@ -682,7 +753,7 @@ def test_i18_a_leader_that_hears_one_of_two_goes_on(group: Group) -> None:
     group.watch.ticked(view, 5000 + group.config.election_ms)
 
 
-# --- storage ------------------------------------------------------------------------------------------------------
+# --- storage --------------------------------------------------------------------------------------
 
 
 def test_i20_an_entry_that_is_read_and_was_never_written_is_found(group: Group) -> None:
@@ -729,7 +800,11 @@ def test_i20_an_entry_that_the_store_calls_damaged_is_counted(group: Group) -> N
 
 def beat(term: int) -> HeartBeatRequest:
     return HeartBeatRequest(
-        group="default", local_id=NodeId("n0"), remote_id=NodeId("n1"), term=Term(term), leader_id=NodeId("n0")
+        group="default",
+        local_id=NodeId("n0"),
+        remote_id=NodeId("n1"),
+        term=Term(term),
+        leader_id=NodeId("n0"),
     )
 
 
@@ -772,12 +847,21 @@ def test_i22_a_catalog_that_is_restored_differently_is_found(group: Group) -> No
     breaks("I22", group.watch.started, NodeId("n0"), node.server)
 
 
-# --- messages and limits ------------------------------------------------------------------------------------------
+# --- messages and limits --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("message", [ask("n0", "n1", 2), vote("n0", "n1", 2), beat(2),
-                                     vote("n0", "n1", 2, VoteResult.REJECT_ALREADY_VOTED)])  # fmt: skip
-def test_i23_a_message_before_its_term_or_vote_is_durable_is_found(group: Group, message: Any) -> None:
+@pytest.mark.parametrize(
+    "message",
+    [
+        ask("n0", "n1", 2),
+        vote("n0", "n1", 2),
+        beat(2),
+        vote("n0", "n1", 2, VoteResult.REJECT_ALREADY_VOTED),
+    ],
+)
+def test_i23_a_message_before_its_term_or_vote_is_durable_is_found(
+    group: Group, message: Any
+) -> None:
     save(group, "n0", 1)
     breaks("I23", send, group, message)
 
@@ -789,8 +873,15 @@ def test_i23_a_vote_that_is_not_the_durable_one_is_found(group: Group) -> None:
 
 
 def acknowledge(index: int) -> PushEntryResponse:
-    return PushEntryResponse(group="default", local_id=NodeId("n1"), remote_id=NodeId("n0"), term=Term(1),
-                             type=PushType.APPEND, code=Code.SUCCESS, index=Index(index))  # fmt: skip
+    return PushEntryResponse(
+        group="default",
+        local_id=NodeId("n1"),
+        remote_id=NodeId("n0"),
+        term=Term(1),
+        type=PushType.APPEND,
+        code=Code.SUCCESS,
+        index=Index(index),
+    )
 
 
 def test_i23_an_acknowledgement_of_what_is_not_durable_is_found(group: Group) -> None:
@@ -807,8 +898,15 @@ def test_i23_a_message_that_goes_to_another_is_found(group: Group) -> None:
 
 def test_i19_a_push_over_its_limit_is_found(group: Group) -> None:
     entries = tuple(replace(entry, body=bytes(3 << 20)) for entry in group.entries(1, 2))
-    push = PushEntryRequest(group="default", local_id=NodeId("n0"), remote_id=NodeId("n1"), term=Term(1),
-                            leader_id=NodeId("n0"), type=PushType.APPEND, entries=entries)  # fmt: skip
+    push = PushEntryRequest(
+        group="default",
+        local_id=NodeId("n0"),
+        remote_id=NodeId("n1"),
+        term=Term(1),
+        leader_id=NodeId("n0"),
+        type=PushType.APPEND,
+        entries=entries,
+    )
     breaks("I19", group.watch.ready, group.nodes["n0"].view, Ready(messages=(push,)))
 
 
@@ -822,8 +920,15 @@ def leader_with(group: Group, pending: int = 0, flying: int = 0, size: int = 0) 
     return lambda: group.watch.ready(group.nodes["n0"].view, Ready(messages=(beat(1),)))
 
 
-@pytest.mark.parametrize("over", [{"pending": 1 << 30}, {"flying": 100, "size": 1}, {"flying": 1, "size": 1 << 40},
-                                  {"flying": 0, "size": 5}])  # fmt: skip
+@pytest.mark.parametrize(
+    "over",
+    [
+        {"pending": 1 << 30},
+        {"flying": 100, "size": 1},
+        {"flying": 1, "size": 1 << 40},
+        {"flying": 0, "size": 5},
+    ],
+)
 def test_i19_a_queue_over_its_limit_is_found(group: Group, over: dict[str, int]) -> None:
     breaks("I19", leader_with(group, **over))
 
@@ -845,7 +950,7 @@ def test_i19_queues_within_their_limits_are_right(group: Group) -> None:
     leader_with(group, pending=1000, flying=64, size=1000)()
 
 
-# --- the end ------------------------------------------------------------------------------------------------------
+# --- the end --------------------------------------------------------------------------------------
 
 
 def finish(group: Group) -> None:
@@ -863,13 +968,18 @@ def test_i24_equal_nodes_are_right(group: Group) -> None:
     assert group.watch.finish().operations == 0
 
 
-@pytest.mark.parametrize("differ", [
-    lambda node: setattr(node.catalog, "applied_index", Index(0)),
-    lambda node: setattr(node.log, "committed_index", Index(0)),
-    lambda node: setattr(node.catalog, "digest", lambda: 1),
-    lambda node: setattr(node.machine, "term", Term(0)),
-])  # fmt: skip
-def test_i24_a_node_that_is_not_like_the_others_at_the_end_is_found(group: Group, differ: Any) -> None:
+@pytest.mark.parametrize(
+    "differ",
+    [
+        lambda node: setattr(node.catalog, "applied_index", Index(0)),
+        lambda node: setattr(node.log, "committed_index", Index(0)),
+        lambda node: setattr(node.catalog, "digest", lambda: 1),
+        lambda node: setattr(node.machine, "term", Term(0)),
+    ],
+)
+def test_i24_a_node_that_is_not_like_the_others_at_the_end_is_found(
+    group: Group, differ: Any
+) -> None:
     finish(group)
     differ(group.nodes["n2"])
     breaks("I24", group.watch.finish)

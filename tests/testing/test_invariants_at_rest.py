@@ -1,4 +1,5 @@
-"""The invariants that look into files hold for a node that does nothing wrong, and are broken by one that does."""
+"""The invariants that look into files hold for a node that does nothing wrong, and are broken by
+one that does."""
 
 from __future__ import annotations
 
@@ -109,7 +110,9 @@ def test_i20_an_entry_with_another_byte_may_be_called_damaged(alone: Alone, offs
 
 
 @pytest.mark.parametrize("offset", [3, 23, 34])
-def test_i20_the_first_entry_with_another_header_may_be_called_damaged(alone: Alone, offset: int) -> None:
+def test_i20_the_first_entry_with_another_header_may_be_called_damaged(
+    alone: Alone, offset: int
+) -> None:
     breaks("I20", alone.watch.called_damaged, alone.view, CorruptEntry("", 0))
     alone.flip(0, offset)
     alone.watch.called_damaged(alone.view, CorruptEntry("", 0))
@@ -123,9 +126,17 @@ def test_i20_the_first_entry_that_retention_left_is_known_by_the_one_before(alon
     alone.watch.called_damaged(alone.view, CorruptEntry("", 3))
 
 
-def test_i20_an_entry_with_another_sound_one_in_its_place_may_be_called_damaged(alone: Alone) -> None:
+def test_i20_an_entry_with_another_sound_one_in_its_place_may_be_called_damaged(
+    alone: Alone,
+) -> None:
     (before, entry) = alone.store.read(Index(2), 9000)[:2]
-    other = stamp(LogEnd.after(before), entry.term, entry.magic, bytes(len(entry.body)), alone.store._data.file_size)
+    other = stamp(
+        LogEnd.after(before),
+        entry.term,
+        entry.magic,
+        bytes(len(entry.body)),
+        alone.store._data.file_size,
+    )
     inode = alone.disk.names[alone.store._data.path(entry.pos)]
     at = entry.pos % alone.store._data.file_size
     inode.written[at : at + entry.size] = bytes(other.header) + bytes(other.body)
@@ -157,8 +168,11 @@ def test_i20_a_store_that_does_not_serve_a_sound_entry_is_found(alone: Alone) ->
     breaks("I20", alone.store.read, Index(3), 1)
 
 
-def test_i20_an_index_that_names_another_entry_is_found_at_the_end_where_a_disk_lied(alone: Alone) -> None:
-    """The others are read from one end to the other, for which the index is asked for the first entry only."""
+def test_i20_an_index_that_names_another_entry_is_found_at_the_end_where_a_disk_lied(
+    alone: Alone,
+) -> None:
+    """The others are read from one end to the other, for which the index is asked for the first
+    entry only."""
     get = alone.store._index.get
     alone.store._index.get = lambda index: get(2 if index == 3 else index)
     assert alone.watch.storage.read_all(alone.view) == alone.store.end.position.index

@@ -1,4 +1,5 @@
-"""Topics, groups and stages as they are followed: right for nodes that do nothing wrong, broken by one that does."""
+"""Topics, groups and stages as they are followed: right for nodes that do nothing wrong, broken by
+one that does."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from dledger.types import Index
 
 
 class Told:
-    """A node that leads itself, with two topics, a group that holds retention back, and an open stage."""
+    """A node that leads itself, with two topics, a group that holds retention back, and an open
+    stage."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -61,7 +63,9 @@ def test_i27_topics_and_groups_are_what_the_commands_make(told: Told) -> None:
     assert set(commands.as_of(1).topics) == {"gone"}
 
 
-@pytest.mark.parametrize("harm", ["offset back", "hold lost", "group lost", "topic lost", "topic back"])
+@pytest.mark.parametrize(
+    "harm", ["offset back", "hold lost", "group lost", "topic lost", "topic back"]
+)
 def test_i27_another_catalog_is_found(told: Told, harm: str) -> None:
     groups, topics = told.catalog.consumer_groups, told.catalog.topics_state
     (topic_id,) = groups.by_name["g"].offsets

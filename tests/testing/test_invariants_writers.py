@@ -1,5 +1,5 @@
-"""Commits of writes as they are followed: right while writers give way to others and nodes restart, and broken by a
-catalog that has forgotten one, or takes another one for it."""
+"""Commits of writes as they are followed: right while writers give way to others and nodes restart,
+and broken by a catalog that has forgotten one, or takes another one for it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,9 @@ def queries(monkeypatch: pytest.MonkeyPatch) -> Iterator[Queries]:
         yield Queries(scene)
 
 
-def test_w1_a_query_that_gave_way_to_others_repeats_its_batch_and_is_held_to_its_rows(queries: Queries) -> None:
+def test_w1_a_query_that_gave_way_to_others_repeats_its_batch_and_is_held_to_its_rows(
+    queries: Queries,
+) -> None:
     for number in range(2 * MOST):
         queries.write(number, b"a", b"b")
         queries.job(f"{number}")
@@ -103,12 +105,16 @@ def test_w1_a_query_that_gave_way_to_others_repeats_its_batch_and_is_held_to_its
         for number in (0, 1, 2 * MOST - 1):
             with pytest.raises(ReplayMismatch):
                 queries.write(number, b"a", b"other")
-            assert queries.write(number, b"b", b"a").repeated, "the order of rows is no part of them"
+            assert queries.write(number, b"b", b"a").repeated, (
+                "the order of rows is no part of them"
+            )
         queries.check()
     assert queries.rows() == before
 
 
-def test_w1_an_older_batch_is_refused_and_the_next_one_is_new_also_behind_a_restart(queries: Queries) -> None:
+def test_w1_an_older_batch_is_refused_and_the_next_one_is_new_also_behind_a_restart(
+    queries: Queries,
+) -> None:
     queries.write(0, b"a", batch=0)
     queries.write(0, b"b", batch=1)
     queries.restart()
@@ -118,7 +124,9 @@ def test_w1_an_older_batch_is_refused_and_the_next_one_is_new_also_behind_a_rest
     assert queries.rows() == 3
 
 
-def test_w1_a_writer_that_so_many_others_have_followed_may_be_forgotten_whatever_it_repeated(queries: Queries) -> None:
+def test_w1_a_writer_that_so_many_others_have_followed_may_be_forgotten_whatever_it_repeated(
+    queries: Queries,
+) -> None:
     """A repeat does not make a writer the newest one while it is known by its name."""
     queries.write(0, b"a")
     for number in range(1, 2 * MOST + 1):
@@ -129,7 +137,9 @@ def test_w1_a_writer_that_so_many_others_have_followed_may_be_forgotten_whatever
     queries.check()
 
 
-def test_w1_a_writer_that_comes_back_with_a_repeat_may_drive_another_one_out(queries: Queries) -> None:
+def test_w1_a_writer_that_comes_back_with_a_repeat_may_drive_another_one_out(
+    queries: Queries,
+) -> None:
     """One that is known by the hash of its name alone is kept by its name again."""
     for number in range(2 * MOST):
         queries.write(number, b"a")
@@ -151,7 +161,9 @@ async def staged(client: AsyncClient, name: str, value: bytes) -> tuple[StageSum
 def test_w1_two_drivers_with_other_rows_at_once_are_one_write(queries: Queries) -> None:
     """A checkpoint was copied, and both queries have staged their batch before either commits."""
     name, client = "spark/fork/t", queries.client
-    (first, first_rows), (second, second_rows) = (queries.run(staged, client, name, value) for value in (b"a", b"b"))
+    (first, first_rows), (second, second_rows) = (
+        queries.run(staged, client, name, value) for value in (b"a", b"b")
+    )
     queries.run(client.commit_transaction, name, 0, [first], first_rows)
     with pytest.raises(ReplayMismatch):
         queries.run(client.commit_transaction, name, 0, [second], second_rows)
@@ -163,7 +175,9 @@ def test_w1_a_batch_that_was_committed_without_a_digest_is_a_repeat_though_it_wa
 ) -> None:
     """A driver of an earlier release was still at work when that of this one was started."""
     name, client = "spark/upgraded/t", queries.client
-    (first, _), (second, rows) = (queries.run(staged, client, name, value) for value in (b"a", b"a"))
+    (first, _), (second, rows) = (
+        queries.run(staged, client, name, value) for value in (b"a", b"a")
+    )
     queries.run(client.commit_transaction, name, 0, [first])
     assert queries.run(client.commit_transaction, name, 0, [second], rows).repeated
     assert queries.rows() == 1
@@ -188,7 +202,9 @@ def harmed(queries: Queries, harm: str) -> None:
     ("harm", "rows"),
     [("forgotten", b"a"), ("other rows", b"a"), ("held to nothing", b"b"), ("batch before", b"a")],
 )
-def test_w1_a_commit_that_is_taken_for_another_one_is_found(queries: Queries, harm: str, rows: bytes) -> None:
+def test_w1_a_commit_that_is_taken_for_another_one_is_found(
+    queries: Queries, harm: str, rows: bytes
+) -> None:
     queries.write(0, b"a", batch=3)
     queries.scene.wait(3000)
     queries.check()

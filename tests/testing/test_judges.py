@@ -1,4 +1,5 @@
-"""What goes to the second judge is what clients were told; the judge itself is asked by `make judges`."""
+"""What goes to the second judge is what clients were told; the judge itself is asked by `make
+judges`."""
 
 from __future__ import annotations
 
@@ -19,10 +20,15 @@ from dledger.testing.judges.judge import Judgement, judge
 def export(text: str) -> list[tuple[object, ...]]:
     """(op, call, return, end, (log, start, values) of each part) of each operation."""
     return [
-        (one["op"], one["call"], one["return"], one["end"],
-         *((part["log"], part["start"], part["values"]) for part in one["parts"]))
+        (
+            one["op"],
+            one["call"],
+            one["return"],
+            one["end"],
+            *((part["log"], part["start"], part["values"]) for part in one["parts"]),
+        )
         for one in exported("h", parse(text))
-    ]  # fmt: skip
+    ]
 
 
 def test_every_kind_of_call_has_its_form() -> None:
@@ -42,7 +48,7 @@ def test_every_kind_of_call_has_its_form() -> None:
         ("observe", 10, 11, 3, (0, 3, [])),
         ("observe", 12, 13, None, (0, 1, [])),
         ("observe", 14, 15, 0, (1, 0, [])),
-    ]  # fmt: skip
+    ]
 
 
 def test_what_never_came_back_may_happen_at_any_time_and_what_failed_is_left_out() -> None:
@@ -55,7 +61,9 @@ def test_what_never_came_back_may_happen_at_any_time_and_what_failed_is_left_out
     """) == [("write", 0, None, None, (0, -1, [1])), ("write", 1, None, None, (0, -1, [2]))]
 
 
-def test_an_append_of_a_producer_is_cut_as_it_may_take_effect_and_a_transaction_is_one_write() -> None:
+def test_an_append_of_a_producer_is_cut_as_it_may_take_effect_and_a_transaction_is_one_write() -> (
+    None
+):
     assert export("""
         w/p 0-3 append a b           -> 4
         w   1-5 txn q/1#2 c @t/0     -> 7
@@ -64,7 +72,7 @@ def test_an_append_of_a_producer_is_cut_as_it_may_take_effect_and_a_transaction_
         ("write", 0, 3, None, (0, 4, [1])),
         ("write", 0, 3, None, (0, -1, [2])),
         ("write", 1, 6, None, (0, 7, [3]), (1, 0, [4])),
-    ]  # fmt: skip
+    ]
 
 
 def test_a_read_that_left_out_offsets_has_a_value_that_no_log_holds() -> None:
@@ -77,7 +85,9 @@ def test_lines_are_json_and_name_their_history() -> None:
 
 
 def test_drawn_histories_are_sound_or_mostly_broken_by_our_own_checker() -> None:
-    refused = {name for name, history in small(200, 1).items() if check_linearizable(history) is not None}
+    refused = {
+        name for name, history in small(200, 1).items() if check_linearizable(history) is not None
+    }
     assert all(int(name) % 2 == 0 for name in refused)
     assert 30 < len(refused) < 90
 
@@ -90,8 +100,9 @@ def test_verdicts_that_differ_and_histories_without_an_order_are_problems() -> N
     said["bad"] = Judgement(False, 1, 0)
     assert not list(disagreements(histories, said))
     assert list(refusals({**said, "late": Judgement(None, 9, 9)})) == [
-        "bad: is not linearizable, 1 operations", "1 of 3 were not decided in time: late",
-    ]  # fmt: skip
+        "bad: is not linearizable, 1 operations",
+        "1 of 3 were not decided in time: late",
+    ]
     many = {str(number): Judgement(True, 1, 0) for number in range(9)}
     assert not list(refusals({**many, "late": Judgement(None, 9, 9)}))
 
@@ -109,13 +120,31 @@ def test_simulated_histories_have_a_form() -> None:
         assert found
         assert {one["op"] for one in found} <= {"write", "observe"}
         there = {value for one in found for part in one["parts"] for value in part["values"]}
-        assert there >= {value for op in history if op.outcome is OperationOutcome.OK for value in op.values}
+        assert there >= {
+            value for op in history if op.outcome is OperationOutcome.OK for value in op.values
+        }
 
 
-def test_a_judge_that_is_not_built_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_judge_that_is_not_built_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(ConfigError, match="make judges"):
         judge(tmp_path / "judges", {})
-    assert main(["--program", str(tmp_path / "judges"), "--seeds", "0", "--seconds", "0", "--histories", "1"]) == 2
+    assert (
+        main(
+            [
+                "--program",
+                str(tmp_path / "judges"),
+                "--seeds",
+                "0",
+                "--seconds",
+                "0",
+                "--histories",
+                "1",
+            ]
+        )
+        == 2
+    )
     assert "needs Go" in capsys.readouterr().err
 
 

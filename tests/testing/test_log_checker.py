@@ -27,10 +27,14 @@ GOOD = sections("log_good.txt")
 def test_collections_hold_enough_histories_and_every_anomaly() -> None:
     assert len(BAD) >= 30
     assert len(GOOD) >= 30
-    assert {anomaly for (_, anomaly), _ in BAD} == {a.value for a in Anomaly} - {Anomaly.NOT_LINEARIZABLE.value}
+    assert {anomaly for (_, anomaly), _ in BAD} == {a.value for a in Anomaly} - {
+        Anomaly.NOT_LINEARIZABLE.value
+    }
 
 
-@pytest.mark.parametrize(("anomaly", "text"), [pytest.param(a, text, id=title) for (title, a), text in BAD])
+@pytest.mark.parametrize(
+    ("anomaly", "text"), [pytest.param(a, text, id=title) for (title, a), text in BAD]
+)
 def test_history_that_is_none_of_a_log_is_refused_by_its_anomaly(anomaly: str, text: str) -> None:
     findings = check_log(parse(text))
     assert anomaly in {finding.anomaly.value for finding in findings}, "\n".join(map(str, findings))
@@ -48,11 +52,22 @@ def test_value_that_is_written_twice_is_an_error_of_the_writer() -> None:
 
 def test_anomalies_of_one_kind_are_told_a_few_times_only() -> None:
     lost = [
-        Operation(OperationKind.APPEND, "w", "t", 0, 2 * at, 2 * at + 1, OperationOutcome.OK, values=(at,), start=at)
+        Operation(
+            OperationKind.APPEND,
+            "w",
+            "t",
+            0,
+            2 * at,
+            2 * at + 1,
+            OperationOutcome.OK,
+            values=(at,),
+            start=at,
+        )
         for at in range(50)
     ]
     empty = [
-        Operation(OperationKind.END, "r", "t", 0, 200 + at, 201 + at, OperationOutcome.OK, start=0) for at in range(50)
+        Operation(OperationKind.END, "r", "t", 0, 200 + at, 201 + at, OperationOutcome.OK, start=0)
+        for at in range(50)
     ]
     findings = check_log(lost + empty)
     assert len(findings) <= 2 * MAX_OF_A_KIND
@@ -80,7 +95,17 @@ def test_long_history_is_checked_in_the_time_of_a_sort() -> None:
                 sequence=at,
             )
         )
-        history.append(Operation(
-            OperationKind.READ, "r", "t", 0, begin + 26, begin + 30, OperationOutcome.OK, values=values, start=begin,
-        ))  # fmt: skip
+        history.append(
+            Operation(
+                OperationKind.READ,
+                "r",
+                "t",
+                0,
+                begin + 26,
+                begin + 30,
+                OperationOutcome.OK,
+                values=values,
+                start=begin,
+            )
+        )
     assert check_log(history) == []

@@ -11,7 +11,14 @@ import pytest
 from dledger.errors import ConfigError
 from dledger.testing.mutants.__main__ import CATCHERS, as_dict, catcher_of, hunt_for, hunts
 from dledger.testing.mutants.hunt import Hunt
-from dledger.testing.mutants.plant import CRASH_STATES, SCHEDULES, SIMULATED, Mutant, mutated, source_of
+from dledger.testing.mutants.plant import (
+    CRASH_STATES,
+    SCHEDULES,
+    SIMULATED,
+    Mutant,
+    mutated,
+    source_of,
+)
 from dledger.testing.mutants.registry import CANARY, DOES_NOT_APPLY, MUTANTS
 
 TOP = Path(__file__).resolve().parents[2]
@@ -37,8 +44,17 @@ def test_planted_bugs_have_names_of_their_own_and_say_what_they_stand_for():
 
 
 def test_tests_that_have_to_find_a_planted_bug_are_there():
-    paths = [mutant.catcher for mutant in MUTANTS if mutant.catcher not in {*SIMULATED, CRASH_STATES, SCHEDULES}]
-    assert [path for some in paths for path in some.split() if not (TOP / path.partition("::")[0]).exists()] == []
+    paths = [
+        mutant.catcher
+        for mutant in MUTANTS
+        if mutant.catcher not in {*SIMULATED, CRASH_STATES, SCHEDULES}
+    ]
+    assert [
+        path
+        for some in paths
+        for path in some.split()
+        if not (TOP / path.partition("::")[0]).exists()
+    ] == []
 
 
 def test_seed_that_is_red_without_the_bug_does_not_count_as_a_find():
@@ -57,10 +73,15 @@ def test_seed_that_is_red_without_the_bug_does_not_count_as_a_find():
 
 @pytest.mark.parametrize(
     ("function", "pattern", "complaint"),
-    [("Core.no_such", "x", "has no Core.no_such"), ("RaftState.hard_state", "no such words", "stands 0 times"),
-     ("RaftState.hard_state", "self.", "not once")],
-)  # fmt: skip
-def test_pattern_that_does_not_stand_there_once_is_refused(function: str, pattern: str, complaint: str):
+    [
+        ("Core.no_such", "x", "has no Core.no_such"),
+        ("RaftState.hard_state", "no such words", "stands 0 times"),
+        ("RaftState.hard_state", "self.", "not once"),
+    ],
+)
+def test_pattern_that_does_not_stand_there_once_is_refused(
+    function: str, pattern: str, complaint: str
+):
     with pytest.raises(ConfigError, match=complaint):
         mutated(Mutant("m", "B1", "raft.state.raft_state", function, pattern, "", ""))
 
@@ -70,7 +91,9 @@ def test_bug_is_not_planted_into_a_module_that_runs_already():
         "import dledger.raft.state.raft_state\nfrom dledger.testing.mutants.plant import plant\n"
         "from dledger.testing.mutants.registry import named\nplant(named('vote-not-saved'))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
     assert "is imported already" in done.stderr
 
 

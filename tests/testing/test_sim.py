@@ -38,12 +38,37 @@ def test_seeds_do_something(outcomes: list[SeedOutcome]) -> None:
     assert max(outcome.elections for outcome in outcomes) > 5
 
 
-@pytest.mark.parametrize("kind", [
-    "loss", "duplication", "replay", "reorder", "packet loss", "connection reset", "split write", "slow network", "cut",
-    "pause", "kill", "kill at a disk operation", "power cut", "group power cut", "unsynced write lost", "stop",
-    "transfer", "EIO on write", "EIO on fsync", "ENOSPC", "slow disk", "wall clock jump", "drift", "bad luck",
-    "client crash", "kill of the last leader",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "loss",
+        "duplication",
+        "replay",
+        "reorder",
+        "packet loss",
+        "connection reset",
+        "split write",
+        "slow network",
+        "cut",
+        "pause",
+        "kill",
+        "kill at a disk operation",
+        "power cut",
+        "group power cut",
+        "unsynced write lost",
+        "stop",
+        "transfer",
+        "EIO on write",
+        "EIO on fsync",
+        "ENOSPC",
+        "slow disk",
+        "wall clock jump",
+        "drift",
+        "bad luck",
+        "client crash",
+        "kill of the last leader",
+    ],
+)
 def test_fault_bites(outcomes: list[SeedOutcome], kind: str) -> None:
     bites: Counter[str] = Counter()
     for outcome in outcomes:
@@ -54,7 +79,11 @@ def test_fault_bites(outcomes: list[SeedOutcome], kind: str) -> None:
 def test_a_seed_run_twice_leaves_the_same_trace(outcomes: list[SeedOutcome]) -> None:
     for outcome in outcomes[:3]:
         again = run_seed(outcome.seed, safety_ms=SHORT_MS)
-        assert (again.trace_hash, again.events, again.bites) == (outcome.trace_hash, outcome.events, outcome.bites)
+        assert (again.trace_hash, again.events, again.bites) == (
+            outcome.trace_hash,
+            outcome.events,
+            outcome.bites,
+        )
 
 
 def test_another_hash_seed_changes_no_trace(outcomes: list[SeedOutcome]) -> None:
@@ -64,9 +93,12 @@ def test_another_hash_seed_changes_no_trace(outcomes: list[SeedOutcome]) -> None
     )
     for number in ("0", "1234"):
         done = subprocess.run(
-            [sys.executable, "-c", script], env={**os.environ, "PYTHONHASHSEED": number}, capture_output=True,
-            text=True, check=True,
-        )  # fmt: skip
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": number},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         assert done.stdout.strip() == str([outcomes[1].trace_hash, outcomes[4].trace_hash])
 
 
@@ -82,8 +114,13 @@ def test_a_kind_of_fault_can_be_left_out() -> None:
 
 
 def test_old_records_can_be_kept() -> None:
-    drawn, kept = (run_seed(8, safety_ms=2000, retention=retention).config["node"] for retention in (True, False))
-    assert drawn["retention_ms"] or drawn["retention_bytes"], "another seed has to be taken: this one keeps all anyway"
+    drawn, kept = (
+        run_seed(8, safety_ms=2000, retention=retention).config["node"]
+        for retention in (True, False)
+    )
+    assert drawn["retention_ms"] or drawn["retention_bytes"], (
+        "another seed has to be taken: this one keeps all anyway"
+    )
     assert (kept["retention_ms"], kept["retention_bytes"]) == (0, 0)
 
 
@@ -95,11 +132,17 @@ def test_a_kind_that_no_promise_covers_comes_only_when_asked(outcomes: list[Seed
 
 def test_two_thousand_seeds_are_twenty_hours_and_busy_ones_are_shorter() -> None:
     """Beside the phases at the end, which take more than five seconds."""
-    plans = [draw_plan(rng, rng.between(*SAFETY_MS)) for rng in (Rng(seed).fork("plan") for seed in range(1, 2001))]
+    plans = [
+        draw_plan(rng, rng.between(*SAFETY_MS))
+        for rng in (Rng(seed).fork("plan") for seed in range(1, 2001))
+    ]
     drawn, lengths = [plan.safety_ms for plan in plans], [in_time(plan) for plan in plans]
     assert sum(lengths) + 2000 * 5500 > 20 * 3_600_000
     assert all(length <= most for length, most in zip(lengths, drawn, strict=True))
-    shares = {(p.nodes, p.clients, p.think_ms): length / p.safety_ms for p, length in zip(plans, lengths, strict=True)}
+    shares = {
+        (p.nodes, p.clients, p.think_ms): length / p.safety_ms
+        for p, length in zip(plans, lengths, strict=True)
+    }
     assert shares[5, 4, 300] == pytest.approx(1 / 3, abs=0.001)
     assert shares[3, 2, 1500] == pytest.approx(1 / 1.12, abs=0.001)
     assert shares[1, 1, 6000] == 1
@@ -112,7 +155,9 @@ def test_the_command_needs_no_option() -> None:
     assert "1 seeds" in done.output
 
 
-def test_a_timer_that_is_set_again_for_the_same_moment_is_a_find_and_does_not_hang_the_seed() -> None:
+def test_a_timer_that_is_set_again_for_the_same_moment_is_a_find_and_does_not_hang_the_seed() -> (
+    None
+):
     scheduler = Scheduler()
 
     def again(argument: object) -> None:

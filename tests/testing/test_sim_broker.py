@@ -1,4 +1,5 @@
-"""Simulated groups that keep a RocketMQ commit log: their seeds hold, and what judges them sees what does not."""
+"""Simulated groups that keep a RocketMQ commit log: their seeds hold, and what judges them sees
+what does not."""
 
 from __future__ import annotations
 
@@ -11,8 +12,22 @@ from typing import Any
 
 import pytest
 
-from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry, HardState, LogEnd, place, stamp
-from dledger.rocketmq.format.message import Message, Transaction, decode_message, encode_message, message_size
+from dledger.protocol.messages.entry import (
+    HEADER_SIZE,
+    MAGIC_NORMAL,
+    Entry,
+    HardState,
+    LogEnd,
+    place,
+    stamp,
+)
+from dledger.rocketmq.format.message import (
+    Message,
+    Transaction,
+    decode_message,
+    encode_message,
+    message_size,
+)
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
 from dledger.testing.disk.memory_store import MemoryStore
@@ -40,7 +55,9 @@ class Log:
 
     def put(self, text: str, queue_offset: int, **fields: Any) -> Message:
         """One that says where it lies."""
-        message = Message("orders", text.encode(), f"UNIQ_KEY\x01{text}", queue_offset=queue_offset, **fields)
+        message = Message(
+            "orders", text.encode(), f"UNIQ_KEY\x01{text}", queue_offset=queue_offset, **fields
+        )
         at = place(self.end.end_pos, HEADER_SIZE + message_size(message), SEGMENT) + HEADER_SIZE
         body = encode_message(replace(message, physical_offset=at))
         self.entries.append(stamp(self.end, Term(1), MAGIC_NORMAL, body, SEGMENT))
@@ -72,7 +89,8 @@ def hosts(tmp_path: Path) -> Iterator[Callable[[int], HostFiles]]:
 def test_queues_and_index_that_a_mark_speaks_of_outlive_a_power_cut(
     log: Log, hosts: Callable[[int], HostFiles]
 ) -> None:
-    """Else all is made again, or, where an earlier page of the index than the last is gone, keys are missing."""
+    """Else all is made again, or, where an earlier page of the index than the last is gone, keys
+    are missing."""
     for number in range(30):
         log.put(str(number), number)
     store: Any = MemoryStore(segment_bytes=SEGMENT)
@@ -118,7 +136,11 @@ def test_a_queue_with_a_gap_or_a_number_given_twice_is_seen(log: Log) -> None:
 def test_an_acknowledgement_of_what_lies_elsewhere_is_seen(log: Log) -> None:
     first, second = log.put("0", 0), log.put("1", 1)
     log.queued.acknowledged(b"1", second.physical_offset, 1)
-    for told in ((b"1", first.physical_offset, 1), (b"1", second.physical_offset, 0), (b"2", 1 << 20, 2)):
+    for told in (
+        (b"1", first.physical_offset, 1),
+        (b"1", second.physical_offset, 0),
+        (b"2", 1 << 20, 2),
+    ):
         with pytest.raises(Broken, match="Q1"):
             log.queued.acknowledged(*told)
 
@@ -126,7 +148,11 @@ def test_an_acknowledgement_of_what_lies_elsewhere_is_seen(log: Log) -> None:
 def test_a_message_that_is_not_committed_or_is_another_one_is_not_to_be_shown(log: Log) -> None:
     first = log.put("0", 0)
     log.queued.shown([first])
-    for wrong in (replace(first, body=b"x"), replace(first, queue_offset=1), replace(first, physical_offset=1 << 20)):
+    for wrong in (
+        replace(first, body=b"x"),
+        replace(first, queue_offset=1),
+        replace(first, physical_offset=1 << 20),
+    ):
         with pytest.raises(Broken, match="Q3"):
             log.queued.shown([wrong])
 
@@ -137,7 +163,13 @@ def test_a_consumer_that_is_led_past_a_message_that_is_kept_is_seen(log: Log) ->
     queued.led(QUEUE, 0, 6, messages)
     queued.led(QUEUE, 9, 6, [])
     queued.led(QUEUE, 6, 6, [])
-    for at, following, found in ((0, 6, messages[1:]), (0, 6, messages[:5]), (2, 4, []), (0, 1, []), (-1, 3, [])):
+    for at, following, found in (
+        (0, 6, messages[1:]),
+        (0, 6, messages[:5]),
+        (2, 4, []),
+        (0, 1, []),
+        (-1, 3, []),
+    ):
         with pytest.raises(Broken, match=r"Q3.*past"):
             queued.led(QUEUE, at, following, found)
     for found in ([messages[1], messages[0]], [messages[0], messages[0]], [messages[5]]):
@@ -163,26 +195,37 @@ def test_a_linearizable_answer_that_lacks_what_was_there_is_seen(log: Log) -> No
 
 def dispatched(folder: Path, messages: list[Message]) -> Any:
     """Queues and index of these messages."""
-    queues, index = ConsumeQueues(folder / "consumequeue", 10), IndexService(folder / "index", 8, 50)
+    queues, index = (
+        ConsumeQueues(folder / "consumequeue", 10),
+        IndexService(folder / "index", 8, 50),
+    )
     for message in messages:
         size = message_size(message)
-        queues.put(message.topic, message.queue_id, message.queue_offset, message.physical_offset, size, 0)
-        index.put(message.topic, [message.body.decode()], message.physical_offset, message.store_timestamp)
+        queues.put(
+            message.topic, message.queue_id, message.queue_offset, message.physical_offset, size, 0
+        )
+        index.put(
+            message.topic, [message.body.decode()], message.physical_offset, message.store_timestamp
+        )
     queues.write()
     index.write()
     return SimpleNamespace(queues=queues, index=index)
 
 
-def test_queues_and_an_index_that_are_not_what_the_log_says_are_seen(log: Log, tmp_path: Path) -> None:
+def test_queues_and_an_index_that_are_not_what_the_log_says_are_seen(
+    log: Log, tmp_path: Path
+) -> None:
     messages = [log.put(str(n), n) for n in range(4)]
     queued = log.queued
     queued.whole("n0", dispatched(tmp_path / "whole", messages), 0)
     queued.whole("n0", dispatched(tmp_path / "of kept", messages[2:]), 2)
     queued.opened("n0", dispatched(tmp_path / "short", messages[:2]))
     wrong = [
-        messages[:3], messages[1:], [*messages[:3], replace(messages[3], physical_offset=1 << 20)],
+        messages[:3],
+        messages[1:],
+        [*messages[:3], replace(messages[3], physical_offset=1 << 20)],
         [*messages[:3], replace(messages[3], body=b"other")],
-    ]  # fmt: skip
+    ]
     for number, some in enumerate(wrong):
         with pytest.raises(Broken, match="Q4"):
             queued.whole("n0", dispatched(tmp_path / str(number), some), 0)
@@ -217,7 +260,9 @@ def test_a_power_cut_leaves_what_was_synced_and_of_the_rest_anything(host: HostF
         written(folder / "unnamed", b"named by nobody", host, sync=True)
         (host.root / "old").unlink()
         host.cut_power()
-        left = {path.name: path.read_bytes() for path in sorted(host.root.rglob("*")) if path.is_file()}
+        left = {
+            path.name: path.read_bytes() for path in sorted(host.root.rglob("*")) if path.is_file()
+        }
         assert left["safe"] == b"safe"
         assert set(left["grown"]) <= set(b"ab")
         assert left.get("old", b"old") == b"old"
@@ -263,7 +308,9 @@ def test_a_node_that_loses_power_again_and_again_has_its_queues_from_the_log() -
             scene.leader()
             for one in range(5):
                 body = b"%d" % (5 * number + one)
-                scene.run(loop, lambda to=client, body=body: to.put_message("orders", body, keys="all"))
+                scene.run(
+                    loop, lambda to=client, body=body: to.put_message("orders", body, keys="all")
+                )
             if number % 3 == 0:
                 scene.wait(700)
             scene.node("n0").kill(power=True)
@@ -272,7 +319,10 @@ def test_a_node_that_loses_power_again_and_again_has_its_queues_from_the_log() -
         scene.leader()
         found = scene.run(loop, lambda: client.get_message("orders", 0, 0, max_messages=100))
         assert [message.queue_offset for message in found.messages] == list(range(60))
-        assert len(scene.run(loop, lambda: client.query_message("orders", "all", max_messages=100))) == 60
+        assert (
+            len(scene.run(loop, lambda: client.query_message("orders", "all", max_messages=100)))
+            == 60
+        )
 
 
 @pytest.mark.parametrize("seed", [2, 5, 18, 44, 47, 50, 53])

@@ -39,7 +39,9 @@ def set_wall(node: Node, off_ms: int) -> None:
     node.loop.clock.wall_offset_us = node.wall_offset_us
 
 
-def abandon(scene: Scene, client: AsyncClient, loop: SimLoop, writer: str, timeout_ms: int = TIMEOUT_MS) -> int:
+def abandon(
+    scene: Scene, client: AsyncClient, loop: SimLoop, writer: str, timeout_ms: int = TIMEOUT_MS
+) -> int:
     """A stage with a batch, of a writer that is never heard of again; its number."""
 
     async def stage() -> None:
@@ -58,7 +60,9 @@ def stages(scene: Scene) -> dict[int, object]:
 
 
 @pytest.mark.parametrize("off_ms", [YEAR_MS, -YEAR_MS])
-def test_d10_a_jump_of_the_leaders_wall_clock_makes_no_time_out_longer_or_shorter(off_ms: int) -> None:
+def test_d10_a_jump_of_the_leaders_wall_clock_makes_no_time_out_longer_or_shorter(
+    off_ms: int,
+) -> None:
     with Scene() as scene:
         leader = scene.leader()
         client, loop = scene.client()
@@ -95,7 +99,9 @@ class Fake:
 
     def __init__(self) -> None:
         self.now, self.term = 0, None
-        self.catalog = SimpleNamespace(clock_ms=90_000, transactions=SimpleNamespace(stages={1: "open"}))
+        self.catalog = SimpleNamespace(
+            clock_ms=90_000, transactions=SimpleNamespace(stages={1: "open"})
+        )
         environment = SimpleNamespace(now_ms=lambda: self.now, wall_ms=lambda: 90_000 + self.now)
         self.clocks = Clocks(environment, self.catalog, lambda: self.term, lambda: False)
 
@@ -104,7 +110,8 @@ class Fake:
 def test_what_a_leader_whose_clock_is_behind_has_stamped_counts_from_when_the_next_one_hears_of_it(
     led_before: int | None,
 ) -> None:
-    """Its stage would end too soon by the clock of the next leader, which hears of it together with its own NOOP."""
+    """Its stage would end too soon by the clock of the next leader, which hears of it together with
+    its own NOOP."""
     node = Fake()
     node.term = led_before
     node.clocks.now_ms()
@@ -119,7 +126,8 @@ def test_what_a_leader_whose_clock_is_behind_has_stamped_counts_from_when_the_ne
 
 
 def test_the_first_stamp_of_a_leader_moves_catalog_time_so_that_the_next_one_hears_of_it() -> None:
-    """It hears of all that was stamped only with its own NOOP; the next leader had heard of it 10 s before."""
+    """It hears of all that was stamped only with its own NOOP; the next leader had heard of it 10 s
+    before."""
     late, early = Fake(), Fake()
     early.catalog.clock_ms = 91_000
     early.clocks.now_ms()
@@ -151,12 +159,14 @@ def open_stage(server: NodeServer, writer: str) -> Company:
 
 
 def test_a_leader_stamps_nothing_before_it_knows_what_the_one_before_has_stamped() -> None:
-    """Else what a leader with a lagging clock has opened just before is over as soon as it is applied."""
+    """Else what a leader with a lagging clock has opened just before is over as soon as it is
+    applied."""
     with Scene() as scene:
         first = scene.leader()
         client, loop = scene.client()
         scene.run(loop, lambda: client.create_topic("t"))
-        abandon(scene, client, loop, "before", timeout_ms=HOUR_MS)  # else catalog time steps to the wall clock
+        # else catalog time steps to the wall clock
+        abandon(scene, client, loop, "before", timeout_ms=HOUR_MS)
         scene.wait(TIMEOUT_MS + SLACK_MS)
         lagging, third = (node for node in scene.group.nodes if node is not first)
         lagging.kill(power=False)
@@ -169,18 +179,26 @@ def test_a_leader_stamps_nothing_before_it_knows_what_the_one_before_has_stamped
             scene.network.cut(*(str(node.name) for node in path))
         behind = server_of(first).raft.end_index
         open_stage(server_of(lagging), "lagging")
-        scene.until(lambda: server_of(first).raft.end_index > behind, 100, "the stage at the first leader")
+        scene.until(
+            lambda: server_of(first).raft.end_index > behind, 100, "the stage at the first leader"
+        )
         lagging.kill(power=False)
         for node in (first, third):
             node.disk.sync_ns = 50 * MS
-        scene.until(lambda: server_of(first).raft.role is Role.LEADER, 20_000, "the first leader again")
+        scene.until(
+            lambda: server_of(first).raft.role is Role.LEADER, 20_000, "the first leader again"
+        )
         assert not server_of(first).writes.caught_up
         asked = open_stage(server_of(first), "first")
         scene.until(lambda: bool(asked.answers), 1000, "an answer")
         scene.leader()
-        assert {stage.writer_id for stage in server_of(first).catalog.transactions.stages.values()} >= {"lagging"}
+        assert {
+            stage.writer_id for stage in server_of(first).catalog.transactions.stages.values()
+        } >= {"lagging"}
         scene.wait(TIMEOUT_MS - SLACK_MS)
-        assert "lagging" in {stage.writer_id for stage in server_of(first).catalog.transactions.stages.values()}
+        assert "lagging" in {
+            stage.writer_id for stage in server_of(first).catalog.transactions.stages.values()
+        }
         (answer,) = asked.answers
         assert answer.code is Code.LEADER_NOT_READY  # type: ignore[attr-defined]
 
@@ -192,7 +210,9 @@ def test_a_catalog_that_a_jump_has_carried_away_ends_stages_in_their_time() -> N
         client, loop = scene.client()
         scene.run(loop, lambda: client.create_topic("t"))
         ahead = wall(server) + YEAR_MS
-        command = OpenStage(writer_id="old", sequence=0, label="", timeout_ms=TIMEOUT_MS, time_ms=ahead)
+        command = OpenStage(
+            writer_id="old", sequence=0, label="", timeout_ms=TIMEOUT_MS, time_ms=ahead
+        )
         server.driver.carry_out(server.driver.propose([COMMAND_HEADER + encode_command(command)]))
         scene.until(lambda: server.catalog.clock_ms >= ahead, 1000, "the stamp")
         abandon(scene, client, loop, "new")
@@ -237,7 +257,8 @@ def test_a_producers_session_outlives_a_wall_clock_that_is_years_ahead() -> None
         set_wall(node, YEAR_MS)
         scene.wait(DOUBT_MS + SLACK_MS)
         for writer in ("v", "w"):
-            abandon(scene, client, loop, writer, timeout_ms=1000)  # it stamps the time of the leader
+            # it stamps the time of the leader
+            abandon(scene, client, loop, writer, timeout_ms=1000)
             scene.wait(SLACK_MS)
             assert server.catalog.clock_ms <= ends - SESSION_SPARE_MS + HOUR_MS
         assert "p" in producers.by_name
@@ -266,10 +287,14 @@ def test_a_jump_of_the_wall_clock_deletes_nothing_within_an_hour() -> None:
         assert server.store.begin_index == 0
         assert scene.world.watch is not None
         scene.world.watch.retention.clocks_are_right = False
-        scene.until(lambda: server.store.begin_index > 0, 10_000, "retention by a clock that stays as it is")
+        scene.until(
+            lambda: server.store.begin_index > 0, 10_000, "retention by a clock that stays as it is"
+        )
 
 
-def test_a_wall_clock_that_is_far_off_is_in_status_and_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_wall_clock_that_is_far_off_is_in_status_and_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO, "dledger.node.loop.clocks")
     with Scene() as scene:
         leader = scene.leader()
@@ -277,9 +302,14 @@ def test_a_wall_clock_that_is_far_off_is_in_status_and_log(caplog: pytest.LogCap
         client, loop = scene.client()
         follower.kill(power=False)
         follower.wall_offset_us = 600_000_000
-        scene.until(lambda: follower.server is not None and follower.server.raft.role is Role.FOLLOWER, 10_000)
+        scene.until(
+            lambda: follower.server is not None and follower.server.raft.role is Role.FOLLOWER,
+            10_000,
+        )
         scene.wait(10_000)
-        clocks = {str(name): state["clock"] for name, state in scene.run(loop, client.status).items()}
+        clocks = {
+            str(name): state["clock"] for name, state in scene.run(loop, client.status).items()
+        }
         assert clocks[follower.name]["off"] == "600 s ahead of the leader's"
         assert abs(clocks[follower.name]["ahead_of_leader_ms"] - 600_000) < 1000
         assert all(not clock["off"] for name, clock in clocks.items() if name != follower.name)

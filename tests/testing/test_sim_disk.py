@@ -1,4 +1,5 @@
-"""The simulated disk: what it tells of its room and its clock is what its files and its host make."""
+"""The simulated disk: what it tells of its room and its clock is what its files and its host
+make."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def plugged() -> tuple[World, SimDisk]:
 
 def change(disk: SimDisk, rng: Rng) -> str:
     path, size = ROOT / f"f{rng.below(6)}", rng.below(3000)
-    kind = rng.pick(("write", "truncate", "fallocate", "rename", "unlink", "fsync_dir", "power", "put back"))
+    kind = rng.pick(
+        ("write", "truncate", "fallocate", "rename", "unlink", "fsync_dir", "power", "put back")
+    )
     if kind == "fsync_dir":
         disk.fsync_dir(ROOT)
     elif kind == "power":
@@ -126,7 +129,9 @@ def test_files_bear_the_time_of_their_host_when_they_are_written() -> None:
 
 
 @pytest.mark.parametrize("part", ["data", "index"])
-def test_writes_that_are_to_go_astray_do_so_one_after_the_other_where_the_file_goes_as_far(part: str) -> None:
+def test_writes_that_are_to_go_astray_do_so_one_after_the_other_where_the_file_goes_as_far(
+    part: str,
+) -> None:
     _, disk = plugged()
     other = {"data": "index", "index": "data"}[part]
     file = disk.open(Path("/sim") / part / "f", create=True)
@@ -136,21 +141,33 @@ def test_writes_that_are_to_go_astray_do_so_one_after_the_other_where_the_file_g
     for letter, offset in ((b"a", 100), (b"b", 700), (b"c", 4000), (b"d", 300), (b"e", 1000)):
         file.pwritev([letter], offset)
     found = {at: byte for at, byte in enumerate(file.pread(4096, 0)) if byte}
-    assert found == {100: ord("a"), 700 - 512: ord("b"), 4000: ord("c"), 300 + 512: ord("d"), 1000: ord("e")}
+    assert found == {
+        100: ord("a"),
+        700 - 512: ord("b"),
+        4000: ord("c"),
+        300 + 512: ord("d"),
+        1000: ord("e"),
+    }
     assert disk.rotten
     assert disk.strays  # at this moment
 
 
 @pytest.mark.parametrize("synced", [True, False])
-def test_a_write_that_went_astray_before_the_mark_speaks_of_it_is_put_right_when_the_process_ends(synced: bool) -> None:
-    """Nobody could tell such a loss from a write that never was; one that the mark speaks of stays."""
+def test_a_write_that_went_astray_before_the_mark_speaks_of_it_is_put_right_when_the_process_ends(
+    synced: bool,
+) -> None:
+    """Nobody could tell such a loss from a write that never was; one that the mark speaks of
+    stays."""
     _, disk = plugged()
     path = Path("/sim/n0/data") / f"{8192:020d}"
     file = disk.open(path, create=True)
     file.fallocate(4096)
     file.fdatasync()
     create_slots(
-        disk, path.parent.parent / "mark", MARK_MAGIC, RecoveryPoint(durable=LogEnd(end_pos=8192 + 600)).pack()
+        disk,
+        path.parent.parent / "mark",
+        MARK_MAGIC,
+        RecoveryPoint(durable=LogEnd(end_pos=8192 + 600)).pack(),
     )
     disk.misdirect["data"] += [512, 512]
     file.pwritev([b"early"], 0)

@@ -27,8 +27,11 @@ from dledger.types import NodeId
 
 
 def test_frames_are_still_lost_when_everything_else_is_healed() -> None:
-    """Else a leader that sends nothing again is always replaced, or connected anew, before anybody looks."""
-    world = World(1, SeedPlan(nodes=3, clients=0, topics=0, faults=("loss", "duplication"), safety_ms=0), 10)
+    """Else a leader that sends nothing again is always replaced, or connected anew, before anybody
+    looks."""
+    world = World(
+        1, SeedPlan(nodes=3, clients=0, topics=0, faults=("loss", "duplication"), safety_ms=0), 10
+    )
     nemesis, weather = Nemesis(world, Group(world), Workload(world)), world.network.weather
     nemesis.start()
     assert weather.frame_loss > 0
@@ -55,9 +58,12 @@ def turn_ns(world: World, node: Node, points: int = 200) -> int:
 
 
 def test_threads_of_nodes_are_quick_when_everything_is_healed() -> None:
-    """Seed 675: a follower that was 2,500 entries behind, read one by one in 10 ms each, held up all commits."""
+    """Seed 675: a follower that was 2,500 entries behind, read one by one in 10 ms each, held up
+    all commits."""
     with other_threading(SimThreading()):
-        plan = SeedPlan(nodes=1, clients=0, topics=0, faults=(), safety_ms=0, group=LIMITS, turns_left=400_000)
+        plan = SeedPlan(
+            nodes=1, clients=0, topics=0, faults=(), safety_ms=0, group=LIMITS, turns_left=400_000
+        )
         world = World(1, plan, 10)
         group = Group(world)
         node, nemesis = group.nodes[0], Nemesis(world, group, Workload(world))
@@ -92,21 +98,31 @@ def test_a_full_disk_does_not_explain_that_files_are_wrong() -> None:
             scene.wait(5000)
 
 
-@pytest.mark.parametrize("told", [("n0", "n1"), ("n0", "n1", "other"), ("n0", "n1", "n2", "former")])
-def test_a_node_that_is_told_a_wrong_list_of_members_does_not_start_and_then_does_with_the_right_one(told) -> None:
+@pytest.mark.parametrize(
+    "told", [("n0", "n1"), ("n0", "n1", "other"), ("n0", "n1", "n2", "former")]
+)
+def test_a_node_with_a_wrong_list_of_members_starts_only_with_the_right(
+    told,
+) -> None:
     with Scene() as scene:
         scene.leader()
         node = scene.node("n0")
-        scene.until(lambda: node.server is not None and bool(node.server.store.membership.members), 5000)
+        scene.until(
+            lambda: node.server is not None and bool(node.server.store.membership.members), 5000
+        )
         node.told = told
         node.kill(power=False)
         scene.until(lambda: scene.world.counts.bites.get("wrong list of members") == 1, 5000)
         assert not node.is_up
         assert node.told == ()
-        scene.until(lambda: node.server is not None and node.server.raft.leader_id is not None, 10_000)
+        scene.until(
+            lambda: node.server is not None and node.server.raft.leader_id is not None, 10_000
+        )
 
 
-def test_a_node_that_starts_with_a_wrong_list_of_members_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_starts_with_a_wrong_list_of_members_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(core, "check_members", lambda membership, members: None)
     with Scene() as scene:
         scene.leader()
@@ -133,7 +149,9 @@ def no_id_in_hellos(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def no_id_in_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     tag = group.group_tag
-    monkeypatch.setattr(group, "group_tag", lambda name, members, group_id: tag(name, members, group_id and "any"))
+    monkeypatch.setattr(
+        group, "group_tag", lambda name, members, group_id: tag(name, members, group_id and "any")
+    )
 
 
 @pytest.fixture
@@ -142,13 +160,18 @@ def invaded() -> Iterator[tuple[Scene, Stay]]:
     with Scene() as scene:
         scene.leader()
         nodes = scene.group.nodes
-        scene.until(lambda: all(node.server and node.server.store.membership.group_id for node in nodes), 5000)
+        scene.until(
+            lambda: all(node.server and node.server.store.membership.group_id for node in nodes),
+            5000,
+        )
         node, plan = scene.node("n1"), scene.world.plan
         away = {node.name: other_disk(plan, node.name, 5)}
         yield scene, Stay(scene.world, scene.group, Damage(scene.world, scene.group), node, away)
 
 
-def test_a_machine_of_another_group_of_this_name_is_kept_apart_and_taken_for_none_of_this_one(invaded) -> None:
+def test_a_machine_of_another_group_of_this_name_is_kept_apart_and_taken_for_none_of_this_one(
+    invaded,
+) -> None:
     scene, stay = invaded
     node = scene.node("n1")
     scene.until(lambda: node.is_up, 1000)
@@ -170,21 +193,26 @@ def test_whoever_knows_no_group_is_refused_by_the_machine_of_another_one(invaded
     assert refused.message == "this is another group's machine"
 
 
-def test_a_hello_that_is_taken_from_another_group_is_found(invaded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hello_that_is_taken_from_another_group_is_found(
+    invaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene, _ = invaded
     no_id_in_hellos(monkeypatch)
     with pytest.raises(Broken, match=r"I17: n. of group .* takes the hello of n. of group"):
         scene.wait(10_000)
 
 
-def test_a_node_that_hears_another_group_of_its_name_is_found(invaded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_hears_another_group_of_its_name_is_found(
+    invaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene, _ = invaded
     no_id_in_hellos(monkeypatch)
     no_id_in_messages(monkeypatch)
     for node in scene.group.nodes:  # what each sends was said before
         if node.server is not None:
             node.server.raft._machine.watch.look()
-    scene.world.breaks = lambda *_: None  # the hello is found at once, and is not what is looked for here
+    # the hello is found at once, and is not what is looked for here
+    scene.world.breaks = lambda *_: None
     with pytest.raises(Broken, match=r"I17: .* which is another group's"):
         scene.wait(20_000)
 
@@ -195,7 +223,9 @@ def test_another_group_comes_only_where_this_one_is_founded_and_goes_with_the_fa
         others = Namesakes(scene.world, group, Damage(scene.world, group))
         assert others.strike() == ""
         scene.leader()
-        scene.until(lambda: all(n.server and n.server.store.membership.group_id for n in group.nodes), 5000)
+        scene.until(
+            lambda: all(n.server and n.server.store.membership.group_id for n in group.nodes), 5000
+        )
         assert "another group" in others.strike()
         assert any(node.namesake for node in group.nodes)
         others.stop()

@@ -1,4 +1,5 @@
-"""Whole nodes whose links are cut in some of all possible ways; `python -m dledger.testing.sim.matrix` takes all."""
+"""Whole nodes whose links are cut in some of all possible ways; `python -m
+dledger.testing.sim.matrix` takes all."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def test_who_reaches_a_majority_needs_links_in_both_directions() -> None:
     assert not any(Graph(3, 0b000011, silent=True).reaches_majority(f"n{n}") for n in range(3))
 
 
-def test_a_group_that_is_cut_to_pieces_unawares_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_that_is_cut_to_pieces_unawares_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The graph says that all can talk, and nobody can."""
     cut = Network.cut
 

@@ -1,4 +1,5 @@
-"""The simulator's replaced machines: which disk is where, what each of them owes, and that bugs in admission show."""
+"""The simulator's replaced machines: which disk is where, what each of them owes, and that bugs in
+admission show."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def test_a_machine_is_replaced_comes_back_and_goes_for_good():
         replaced = Replaced(scene.world, scene.group, damage)
         (node,) = damage._unlucky
         former = incarnation(node)
-        assert replaced.strike().startswith(f"replaces the machine of {node.name}; the former one comes back:")
+        assert replaced.strike().startswith(
+            f"replaces the machine of {node.name}; the former one comes back:"
+        )
         assert damage.replaced == [node]
         assert replaced.strike() == "", "it has two machines already"
         scene.wait(1000)

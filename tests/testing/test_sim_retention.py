@@ -23,7 +23,9 @@ def server_of(node: Node) -> NodeServer:
     return node.server
 
 
-def append(scene: Scene, client: AsyncClient, loop: SimLoop, size: int = LARGE, count: int = 1) -> None:
+def append(
+    scene: Scene, client: AsyncClient, loop: SimLoop, size: int = LARGE, count: int = 1
+) -> None:
     async def appending() -> None:
         for _ in range(count):
             await client.append("t", bytes(size))
@@ -37,7 +39,8 @@ def room(server: NodeServer) -> int:
 
 
 def test_retention_keeps_the_file_that_ends_with_the_first_batch_of_an_open_stage() -> None:
-    """That batch is the last entry of the file: one entry more, and the file would go before the commit."""
+    """That batch is the last entry of the file: one entry more, and the file would go before the
+    commit."""
     with Scene(1, node=SMALL) as scene:
         server = server_of(scene.leader())
         client, loop = scene.client()
@@ -55,7 +58,9 @@ def test_retention_keeps_the_file_that_ends_with_the_first_batch_of_an_open_stag
             return transaction
 
         transaction = scene.run(loop, stage)
-        scene.until(lambda: bool(server.catalog.transactions.first_index()), 1000, "the staged batch")
+        scene.until(
+            lambda: bool(server.catalog.transactions.first_index()), 1000, "the staged batch"
+        )
         staged = server.catalog.transactions.first_index()
         append(scene, client, loop, count=40)
         scene.wait(10_000)
@@ -93,7 +98,7 @@ HOUR_MS = 3_600_000
 FOR_MEMBERS = SMALL | {"scrub_bytes_per_s": 0}
 
 
-def test_a_member_that_is_down_holds_files_back_as_long_as_it_may_and_takes_over_the_state_then() -> None:
+def test_a_member_that_is_down_holds_files_back_then_takes_a_snapshot() -> None:
     """As many bytes as retention_bytes, where nothing else is said."""
     with Scene(node=FOR_MEMBERS) as scene:
         client, loop = scene.client()
@@ -117,7 +122,11 @@ def test_a_member_that_is_down_holds_files_back_as_long_as_it_may_and_takes_over
         assert leader.store.bytes_used <= 12 * SEGMENT < 180 * LARGE
         scene.group.restart_soon(down)
         end = leader.raft.end_index
-        scene.until(lambda: down.server is not None and down.server.catalog.applied_index >= end, 30_000, "the state")
+        scene.until(
+            lambda: down.server is not None and down.server.catalog.applied_index >= end,
+            30_000,
+            "the state",
+        )
         scene.until(lambda: leader.raft.watermarks[down.name] >= end, 5_000, "the rest")
         assert scene.world.counts.bites["state or catalog replaced"] == 1
         assert server_of(down).catalog.digest() == leader.catalog.digest()
@@ -163,7 +172,8 @@ def test_files_go_without_a_member_after_its_time_and_at_once_on_a_disk_that_get
 
 @pytest.mark.parametrize("returns", ["leader", "member"])
 def test_a_bare_quorum_that_let_files_go_has_a_state_for_whoever_returns(returns: str) -> None:
-    """The leader that deleted them is killed, too, and the one that is left with the returning member leads."""
+    """The leader that deleted them is killed, too, and the one that is left with the returning
+    member leads."""
     with Scene(node=FOR_MEMBERS | {"member_retention_ms": 0}) as scene:
         client, loop = scene.client()
         scene.run(loop, lambda: client.create_topic("t"))
@@ -171,7 +181,11 @@ def test_a_bare_quorum_that_let_files_go_has_a_state_for_whoever_returns(returns
         down = lame(scene)
         old = scene.leader()
         append(scene, client, loop, count=60)
-        scene.until(lambda: all(server_of(node).store.begin_index > 20 for node in scene.group.up()), 30_000, "room")
+        scene.until(
+            lambda: all(server_of(node).store.begin_index > 20 for node in scene.group.up()),
+            30_000,
+            "room",
+        )
         end = server_of(old).raft.committed_index
         old.kill(power=False)
         scene.group.restart_soon(old if returns == "leader" else down)

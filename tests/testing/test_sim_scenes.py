@@ -15,8 +15,8 @@ from dledger.testing.sim.scene import Scene
 
 
 def test_a_producer_whose_leader_falls_silent_asks_the_next_one() -> None:
-    """The leader stops without closing a connection, while the producer has nothing under way: what is pushed then is
-    under way for ever unless somebody looks for it."""
+    """The leader stops without closing a connection, while the producer has nothing under way: what
+    is pushed then is under way for ever unless somebody looks for it."""
     with Scene() as scene:
         leader = scene.leader()
         client, loop = scene.client()
@@ -44,7 +44,8 @@ def test_a_group_elects_a_leader_in_half_a_second() -> None:
 
 
 def test_a_simulated_node_says_nothing_of_the_real_process() -> None:
-    """Its status travels, so a number that changes from run to run would change the trace, and lengths with it."""
+    """Its status travels, so a number that changes from run to run would change the trace, and
+    lengths with it."""
     with Scene() as scene:
         scene.leader()
         client, loop = scene.client()
@@ -64,7 +65,11 @@ def test_a_node_that_cannot_read_its_topic_index_stops_and_another_life_answers(
                 await client.append("t", str(number).encode())
 
         async def read() -> list[bytes]:
-            return [value async for batch in client.read("t", 0, 0) for value in batch.column("value").to_pylist()]
+            return [
+                value
+                async for batch in client.read("t", 0, 0)
+                for value in batch.column("value").to_pylist()
+            ]
 
         scene.run(loop, write)
         server = node.server
@@ -76,8 +81,8 @@ def test_a_node_that_cannot_read_its_topic_index_stops_and_another_life_answers(
 
 
 def shut_out(scene: Scene, old: Node) -> None:
-    """The leader's connections with its peers break: they elect another one at once, while it believes for an election
-    time-out that it leads."""
+    """The leader's connections with its peers break: they elect another one at once, while it
+    believes for an election time-out that it leads."""
     for stream in scene.network.streams_of(old.name):
         if stream.other in scene.network.nodes:
             scene.network.reset(stream)

@@ -1,4 +1,5 @@
-"""Turns of a simulated node's threads that are left at disk operations and locks, and taken up again."""
+"""Turns of a simulated node's threads that are left at disk operations and locks, and taken up
+again."""
 
 from __future__ import annotations
 
@@ -42,8 +43,10 @@ def test_seeds_whose_turns_are_left_are_green_and_the_same_each_time():
     assert all(outcome.bites[LEFT] > 10 for outcome in outcomes)
     again = left_often(2)
     assert (again.trace_hash, again.events, again.bites) == (
-        outcomes[1].trace_hash, outcomes[1].events, outcomes[1].bites,
-    )  # fmt: skip
+        outcomes[1].trace_hash,
+        outcomes[1].events,
+        outcomes[1].bites,
+    )
 
 
 def test_some_seeds_leave_turns_and_some_do_not():
@@ -59,12 +62,14 @@ def test_a_write_that_is_marked_unsynced_only_before_it_is_found(monkeypatch):
         files.file(offset).pwritev(buffers, offset % files.file_size)
 
     monkeypatch.setattr(SegmentFiles, "pwritev", pwritev)
-    red = next((found for seed in range(8, 60) if (found := left_often(seed, None)).violation), None)
+    red = next(
+        (found for seed in range(8, 60) if (found := left_often(seed, None)).violation), None
+    )
     assert red is not None, "no seed in which acknowledged entries are gone"
     coverage.FOUND.clear()  # the disk may have seen it before the entries were gone
 
 
-# --- one process -----------------------------------------------------------------------------------------------------
+# --- one process ----------------------------------------------------------------------------------
 
 
 class Process:
@@ -77,7 +82,8 @@ class Process:
         self.note: list[str] = []
 
     def begin(self, *parts: str, lock: SimLock | None = None) -> Any:
-        """A turn that notes these, with a disk operation in front of each, and holds a lock for all of it."""
+        """A turn that notes these, with a disk operation in front of each, and holds a lock for all
+        of it."""
 
         def work() -> str:
             if lock is not None:
@@ -177,8 +183,11 @@ def test_deadlock_of_the_loop_and_a_turn_is_an_error(process: Process):
 
 
 @pytest.mark.parametrize(("threads", "overlap"), [(1, False), (2, True)])
-def test_executor_carries_out_in_order_on_as_many_threads_as_it_has(process: Process, threads: int, overlap: bool):
-    """A left turn of the only thread of queues and index beside another one closed a file that it wrote."""
+def test_executor_carries_out_in_order_on_as_many_threads_as_it_has(
+    process: Process, threads: int, overlap: bool
+):
+    """A left turn of the only thread of queues and index beside another one closed a file that it
+    wrote."""
     with ThreadPoolExecutor(threads) as executor:
         for name in "abc":
 
@@ -191,7 +200,9 @@ def test_executor_carries_out_in_order_on_as_many_threads_as_it_has(process: Pro
         process.run()
     in_turn = [f"{name} {what}" for name in "abc" for what in ("begins", "ends")]
     assert sorted(process.note) == sorted(in_turn)
-    assert [one for one in process.note if one.endswith("begins")] == [f"{name} begins" for name in "abc"]
+    assert [one for one in process.note if one.endswith("begins")] == [
+        f"{name} begins" for name in "abc"
+    ]
     assert (process.note != in_turn) == overlap
 
 

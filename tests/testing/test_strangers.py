@@ -29,7 +29,9 @@ def test_slow_deaf_polling_and_flooding_strangers_stop_no_node_move_no_term_and_
     assert json.loads(json.dumps(found))["figures"]["MiB at most in a node"] < 300
 
 
-def test_a_liar_without_the_secret_or_with_anothers_certificate_is_no_member(tmp_path: Path) -> None:
+def test_a_liar_without_the_secret_or_with_anothers_certificate_is_no_member(
+    tmp_path: Path,
+) -> None:
     said: list[str] = []
     only = ("unproven", "liar", "certificates")
     found = Campaign(tmp_path, SMALL, said.append, only, timed=False).run()
@@ -44,16 +46,23 @@ def test_where_no_other_users_can_be_had_the_campaign_fails_and_says_why(
     monkeypatch.setenv("PATH", str(tmp_path))
     assert campaign_main(["--only", "path"]) == 2
     said = capsys.readouterr().out
-    assert "two Unix users, and this process can become neither: run it as root with setpriv" in said
+    assert (
+        "two Unix users, and this process can become neither: run it as root with setpriv" in said
+    )
     assert "/etc/subuid" in said
 
 
-def test_the_nodes_and_the_strangers_are_two_users_and_neither_is_the_caller(tmp_path: Path) -> None:
+def test_the_nodes_and_the_strangers_are_two_users_and_neither_is_the_caller(
+    tmp_path: Path,
+) -> None:
     try:
         users.check_users()
     except ConfigError as error:
         pytest.skip(str(error))
-    assert campaign_main(["--small", "--only", "path,slow", "--json", str(tmp_path / "found.json")]) == 0
+    assert (
+        campaign_main(["--small", "--only", "path,slow", "--json", str(tmp_path / "found.json")])
+        == 0
+    )
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["figures"]["uid of the nodes"] == users.OWNER
     assert found["figures"]["uid of the strangers"] == users.STRANGER
@@ -78,7 +87,9 @@ def test_a_client_that_waits_longer_than_three_times_or_asked_too_little_is_a_pr
     assert few.problems == ["only 299 requests quiet and 300 attacked"]
 
 
-def test_an_intruder_says_what_it_achieved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_intruder_says_what_it_achieved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["files", "--path", str(tmp_path)]) == 0
     assert json.loads(capsys.readouterr().out)["read"] is True
     assert main(["flood", "--nodes", "{}"]) == 0

@@ -1,4 +1,5 @@
-"""Crash states of stores that take over another node's state: all of them, and that rules taken out are seen."""
+"""Crash states of stores that take over another node's state: all of them, and that rules taken out
+are seen."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ ALL = 1 << 30
 
 
 @pytest.mark.parametrize("scenario", TAKE_OVERS, ids=lambda scenario: scenario.name)
-def test_B22_every_state_that_a_crash_may_leave_of_a_take_over_holds_the_old_state_or_the_new_one(scenario: Scenario):
+def test_B22_every_state_that_a_crash_may_leave_of_a_take_over_holds_the_old_state_or_the_new_one(
+    scenario: Scenario,
+):
     """Also of the starts behind a kill between a write to its record and the sync of it."""
     model = Model(scenario.grain)
     for op in record(scenario).ops:
@@ -48,7 +51,8 @@ def planted(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["install-record-name-unsynced", "install-mark-too-late"])
 def test_rule_of_a_take_over_that_is_taken_out_is_seen(name: str, monkeypatch: pytest.MonkeyPatch):
-    """Those that need a log that was replaced, or a start behind a kill; ``make mutants`` has the others found."""
+    """Those that need a log that was replaced, or a start behind a kill; ``make mutants`` has the
+    others found."""
     planted(monkeypatch, name)
     assert Sweep(BY_NAME["log replaced"], ALL, findings=1).run_in_full().findings
 

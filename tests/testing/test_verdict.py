@@ -22,8 +22,14 @@ BAD = "w 0-1 append a @t/0 -> 0\nw 2-3 append c @t/1 -> 0\nr 4-5 end @t/1 -> 0"
 def test_verdict_over_a_good_history_tells_its_volume() -> None:
     verdict = check_history(parse(GOOD))
     assert verdict.as_dict() == {
-        "findings": [], "operations": 3, "unknown": 1, "partitions": 2, "acknowledged": 2, "read": 2, "too_hard": [],
-    }  # fmt: skip
+        "findings": [],
+        "operations": 3,
+        "unknown": 1,
+        "partitions": 2,
+        "acknowledged": 2,
+        "read": 2,
+        "too_hard": [],
+    }
 
 
 def test_verdict_over_a_bad_partition_has_the_findings_of_both_checkers() -> None:
@@ -32,7 +38,9 @@ def test_verdict_over_a_bad_partition_has_the_findings_of_both_checkers() -> Non
     assert Anomaly.NOT_LINEARIZABLE in found
 
 
-def test_verdict_over_a_partition_that_is_too_hard_to_search_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verdict_over_a_partition_that_is_too_hard_to_search_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(linearizability, "MAX_CONFIGURATIONS", 1)
     history = parse("w 0- append a @t/1 -> ?\nv 0- append b @t/1 -> ?\nr 1-2 end @t/1 -> 2")
     assert check_history(history).too_hard == ["t/1"]

@@ -13,7 +13,8 @@ from dledger.catalog.topics.partition import NO_TIME, Partition
 COMMIT_ENTRIES: Final = 20_000
 """Entries that one page of commits looks at: some milliseconds of the node's time."""
 COMMIT_SPANS: Final = 3000
-"""Ranges of offsets in one page of commits, so that it fits a frame, unless a single commit has more."""
+"""Ranges of offsets in one page of commits, so that it fits a frame, unless a single commit has
+more."""
 
 Page = tuple[list[dict[str, Any]], int]
 """Rows, and where to go on (-1: that was all)."""
@@ -37,16 +38,23 @@ def list_progress(catalog: Catalog, name: str, start: int, limit: int) -> Page:
     group = catalog.consumer_groups.by_name.get(name)
     if group is None:
         return [], -1
-    offsets = {t << 32 | number: offset for t, spans in group.offsets.items() for number, offset in spans.items()}
+    offsets = {
+        t << 32 | number: offset
+        for t, spans in group.offsets.items()
+        for number, offset in spans.items()
+    }
     keys, following = _page(sorted(offsets), start, limit)
     rows = []
     for key in keys:
         part = catalog.partitions.look(key)
         size, oldest_us = part.unread(offsets[key])
         more = {
-            "offset": offsets[key], "bytes": size, "oldest_us": 0 if oldest_us == NO_TIME else oldest_us,
-            "committed_ms": group.committed_ms, "holds": group.holds,
-        }  # fmt: skip
+            "offset": offsets[key],
+            "bytes": size,
+            "oldest_us": 0 if oldest_us == NO_TIME else oldest_us,
+            "committed_ms": group.committed_ms,
+            "holds": group.holds,
+        }
         rows.append({**_place(part, key), **more})
     return rows, following
 
@@ -58,9 +66,12 @@ def _page(keys: Iterable[int], start: int, limit: int) -> tuple[list[int], int]:
 
 def _place(part: Partition, key: int) -> dict[str, Any]:
     return {
-        "topic": part.topic, "topic_id": key >> 32, "partition": key & 0xFFFFFFFF,
-        "begin_offset": part.begin_offset, "end_offset": part.next_offset,
-    }  # fmt: skip
+        "topic": part.topic,
+        "topic_id": key >> 32,
+        "partition": key & 0xFFFFFFFF,
+        "begin_offset": part.begin_offset,
+        "end_offset": part.next_offset,
+    }
 
 
 def list_commits(catalog: Catalog, start: int, limit: int) -> tuple[dict[int, Offsets], int]:
@@ -70,8 +81,10 @@ def list_commits(catalog: Catalog, start: int, limit: int) -> tuple[dict[int, Of
     for key, part in sorted(catalog.partitions.used.items()):
         for base, count, index, placed_by in part.placed(start, last):
             if index != placed_by:
-                span = found.setdefault(placed_by, {}).setdefault(part.topic, {}).setdefault(
-                    key & 0xFFFFFFFF, [base, base]
+                span = (
+                    found.setdefault(placed_by, {})
+                    .setdefault(part.topic, {})
+                    .setdefault(key & 0xFFFFFFFF, [base, base])
                 )
                 span[1] = base + count
     following = last + 1 if last < catalog.applied_index else -1
@@ -86,7 +99,8 @@ def list_commits(catalog: Catalog, start: int, limit: int) -> tuple[dict[int, Of
 
 
 def first_offsets(catalog: Catalog, first: int, last: int) -> dict[int, int]:
-    """Of the batches in the entries ``first`` to ``last`` that have offsets: entry -> first offset."""
+    """Of the batches in the entries ``first`` to ``last`` that have offsets: entry -> first
+    offset."""
     found: dict[int, int] = {}
     for part in catalog.partitions.used.values():
         for base, _, index, _ in part.placed(first, last + part.lateness):

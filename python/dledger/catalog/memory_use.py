@@ -1,4 +1,5 @@
-"""How much memory a catalog takes, about: what its parts weigh in bytes, counted without walking their contents."""
+"""How much memory a catalog takes, about: what its parts weigh in bytes, counted without walking
+their contents."""
 
 from __future__ import annotations
 
@@ -40,7 +41,11 @@ RETIRED: Final = 200
 def weigh(catalog: Catalog) -> int:
     """Bytes of the whole catalog, about."""
     topics, producers = catalog.topics_state, catalog.producers
-    total = TOPIC * len(topics.by_id) + PARTITION * len(catalog.partitions) + RETIRED * len(topics.retired)
+    total = (
+        TOPIC * len(topics.by_id)
+        + PARTITION * len(catalog.partitions)
+        + RETIRED * len(topics.retired)
+    )
     total += sum(len(value) for info in topics.by_id.values() for value in info.settings.values())
     total += sum(len(text) for texts in catalog.schemas.by_topic.values() for text in texts)
     total += SESSION * len(producers.sessions) + 8 * producers.results
@@ -57,7 +62,8 @@ def weigh(catalog: Catalog) -> int:
 
 
 def growth(catalog: Catalog, command: Command) -> int:
-    """How much the catalog grows at most when this command is applied to it as it is, in the same bytes."""
+    """How much the catalog grows at most when this command is applied to it as it is, in the same
+    bytes."""
     topics, groups = catalog.topics_state.by_name, catalog.consumer_groups.by_name
     match command:
         case CreateTopic():

@@ -9,7 +9,8 @@ from dledger.protocol.messages.codes import Code
 
 
 class DataResult(NamedTuple):
-    """What became of a batch. ``base_offset`` is its first record's offset, -1 when it has none (staged or refused)."""
+    """What became of a batch. ``base_offset`` is its first record's offset, -1 when it has none
+    (staged or refused)."""
 
     code: Code
     base_offset: int = -1
@@ -17,8 +18,9 @@ class DataResult(NamedTuple):
 
 
 class BatchRef(NamedTuple):
-    """Where a batch lies: offsets [base_offset, base_offset + count), and the entry that holds it. ``size`` and ``crc``
-    are the body's, in bytes and CRC-32 (0: unverified); ``pos`` is the entry's."""
+    """Where a batch lies: offsets [base_offset, base_offset + count), and the entry that holds it.
+    ``size`` and ``crc`` are the body's, in bytes and CRC-32 (0: unverified); ``pos`` is the
+    entry's."""
 
     base_offset: int
     count: int  # type: ignore[assignment]  # tuple.count and tuple.index are nobody's need here

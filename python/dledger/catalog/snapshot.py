@@ -2,12 +2,13 @@
 
 ::
 
-    byte 0           8            12            20                              end - 4
-         | "DLCATLG1" | JSON size | packed size | JSON ... | packed numbers ... | CRC-32 of all before |
+    byte 0           8           12            20                         end - 4
+         | "DLCATLG1" | JSON size | packed size | JSON | packed numbers | CRC-32 of all before |
 
-The JSON holds what has names; the packed part, in the order in which the JSON names their owners, each partition's
-numbers, each producer's remembered results, and each stage's batches. Numbers are little-endian. The rows of the topic
-index are not in it, only how many there are: they lie in the tables.
+The JSON holds what has names; the packed part, in the order in which the JSON names their owners,
+each partition's numbers, each producer's remembered results, and each stage's batches. Numbers are
+little-endian. The rows of the topic index are not in it, only how many there are: they lie in the
+tables.
 """
 
 from __future__ import annotations
@@ -56,14 +57,22 @@ def encode(catalog: Catalog) -> bytes:
     meta = {
         "applied": catalog.applied_index,
         "clock": catalog.clock_ms,
-        "topics": [[i.topic_id, i.name, i.log_id, i.partitions, sorted(i.settings.items())] for i in topics],
+        "topics": [
+            [i.topic_id, i.name, i.log_id, i.partitions, sorted(i.settings.items())] for i in topics
+        ],
         "next_topic": catalog.topics_state.next_id,
         "retired": list(catalog.topics_state.retired),
         "groups": _encode_groups(catalog.consumer_groups),
         "producers": _encode_producers(catalog.producers, packed),
         "stages": _encode_stages(catalog.transactions, packed),
         "writers": [
-            [name, w.sequence, w.committed_at, w.records, [[t, list(s.items())] for t, s in w.offsets.items()]]
+            [
+                name,
+                w.sequence,
+                w.committed_at,
+                w.records,
+                [[t, list(s.items())] for t, s in w.offsets.items()],
+            ]
             for name, w in catalog.transactions.writers.by_name.items()
         ],
         **_encode_digests(catalog.transactions.writers),
@@ -71,7 +80,9 @@ def encode(catalog: Catalog) -> bytes:
     if catalog.members:
         meta["members"] = [catalog.members_index, sorted(catalog.members.items())]
     if catalog.schemas.by_topic:
-        meta["schemas"] = [[topic_id, texts] for topic_id, texts in sorted(catalog.schemas.by_topic.items())]
+        meta["schemas"] = [
+            [topic_id, texts] for topic_id, texts in sorted(catalog.schemas.by_topic.items())
+        ]
     if catalog.secret_enforced:
         meta["secret"] = True
     if catalog.queues:
@@ -85,19 +96,25 @@ def encode(catalog: Catalog) -> bytes:
 def _numbers(part: Partition | None) -> bytes:
     if part is None:
         return UNUSED
-    return NUMBERS.pack(part.next_offset, part.rows, part.bytes, part.newest_us, part.lateness, part.rows_crc)
+    return NUMBERS.pack(
+        part.next_offset, part.rows, part.bytes, part.newest_us, part.lateness, part.rows_crc
+    )
 
 
 def checksum(data: bytes) -> int:
-    """The CRC-32 that a snapshot ends with. One over the whole would be the same for all: its own CRC cancels it."""
+    """The CRC-32 that a snapshot ends with. One over the whole would be the same for all: its own
+    CRC cancels it."""
     return int(CRC.unpack_from(data, len(data) - CRC.size)[0])
 
 
 def _encode_groups(groups: Groups) -> list[Any]:
-    """Two fields for a group that has no more, as in a log that was written before there was more."""
+    """Two fields for a group that has no more, as in a log that was written before there was
+    more."""
     found: list[Any] = []
     for name, group in sorted(groups.by_name.items()):
-        offsets = [[topic_id, sorted(spans.items())] for topic_id, spans in sorted(group.offsets.items())]
+        offsets = [
+            [topic_id, sorted(spans.items())] for topic_id, spans in sorted(group.offsets.items())
+        ]
         more = [group.committed_ms, group.holds] if group.committed_ms or group.holds else []
         found.append([name, offsets, *more])
     return found
@@ -117,10 +134,14 @@ def _encode_producers(producers: Producers, packed: list[bytes]) -> dict[str, An
         windows = sorted(session.windows.items())
         sessions.append(
             [
-                session.producer_id, session.name, session.epoch, session.used_at, session.used_ms,
+                session.producer_id,
+                session.name,
+                session.epoch,
+                session.used_at,
+                session.used_ms,
                 [[key, window.next_sequence] for key, window in windows],
             ]
-        )  # fmt: skip
+        )
         packed.extend(_little_endian(window.results).tobytes() for _, window in windows)
     return {
         "next_id": producers.next_id,
@@ -133,7 +154,10 @@ def _encode_producers(producers: Producers, packed: list[bytes]) -> dict[str, An
 def _encode_stages(transactions: Transactions, packed: list[bytes]) -> list[Any]:
     stages = sorted(transactions.stages.values(), key=lambda stage: stage.stage_id)
     packed.extend(bytes(stage.rows) for stage in stages)
-    return [[s.stage_id, s.writer_id, s.sequence, s.label, s.deadline_ms, s.batches, s.records] for s in stages]
+    return [
+        [s.stage_id, s.writer_id, s.sequence, s.label, s.deadline_ms, s.batches, s.records]
+        for s in stages
+    ]
 
 
 def _encode_digests(writers: Writers) -> dict[str, Any]:
@@ -183,10 +207,15 @@ def decode(data: bytes, catalog: Catalog, tables: TableFactory) -> None:
     view = memoryview(data)
     size = len(view) - CRC.size
     if size < PREFIX.size or crc32(view[:size]) != CRC.unpack_from(view, size)[0]:
-        raise CorruptStore("the catalog's snapshot is damaged; start without it and apply the log from its beginning")
+        raise CorruptStore(
+            "the catalog's snapshot is damaged; start without it and apply the log from its "
+            "beginning"
+        )
     magic, text_size, packed_size = PREFIX.unpack_from(view)
     if magic != MAGIC or PREFIX.size + text_size + packed_size != size:
-        raise CorruptStore(f"the catalog's snapshot is of another version: {bytes(magic)!r}, not {MAGIC!r}")
+        raise CorruptStore(
+            f"the catalog's snapshot is of another version: {bytes(magic)!r}, not {MAGIC!r}"
+        )
     meta = json.loads(bytes(view[PREFIX.size : PREFIX.size + text_size]))
     packed = _Packed(view[PREFIX.size + text_size : size])
     catalog.applied_index = Index(meta["applied"])
@@ -207,23 +236,38 @@ def decode(data: bytes, catalog: Catalog, tables: TableFactory) -> None:
     _decode_writers(meta, catalog.transactions.writers)
 
 
-def _decode_topics(meta: dict[str, Any], packed: _Packed, catalog: Catalog, tables: TableFactory) -> None:
+def _decode_topics(
+    meta: dict[str, Any], packed: _Packed, catalog: Catalog, tables: TableFactory
+) -> None:
     catalog.topics_state.next_id = meta["next_topic"]
     catalog.topics_state.retired = dict.fromkeys(meta["retired"])
-    catalog.schemas.by_topic = {topic_id: list(texts) for topic_id, texts in meta.get("schemas", ())}
+    catalog.schemas.by_topic = {
+        topic_id: list(texts) for topic_id, texts in meta.get("schemas", ())
+    }
     there = set(tables.names())
     for topic_id, name, log_id, partitions, settings in meta["topics"]:
         catalog.topics_state.add(
-            TopicInfo(name=name, topic_id=topic_id, log_id=log_id, partitions=partitions, settings=dict(settings))
+            TopicInfo(
+                name=name,
+                topic_id=topic_id,
+                log_id=log_id,
+                partitions=partitions,
+                settings=dict(settings),
+            )
         )
         for number in range(partitions):
             numbers, table = packed.take(NUMBERS.size), table_name(topic_id, number)
             if numbers == UNUSED and table not in there:
                 continue
             part = catalog.partitions[topic_id << 32 | number]
-            part.next_offset, part.rows, part.bytes, part.newest_us, part.lateness, part.rows_crc = NUMBERS.unpack(
-                numbers
-            )
+            (
+                part.next_offset,
+                part.rows,
+                part.bytes,
+                part.newest_us,
+                part.lateness,
+                part.rows_crc,
+            ) = NUMBERS.unpack(numbers)
             part.reopen()
             there.discard(table)
     for name in sorted(there):

@@ -1,7 +1,9 @@
-"""The state machine over committed entries: topics, offsets, producers, transactions, consumer groups.
+"""The state machine over committed entries: topics, offsets, producers, transactions, consumer
+groups.
 
-Every node applies the same entries in the same order and comes to the same state: nothing here asks a clock, throws
-dice or touches a file. Only what each node has deleted for itself (`drop_before`) differs, and is not in the snapshot.
+Every node applies the same entries in the same order and comes to the same state: nothing here asks
+a clock, throws dice or touches a file. Only what each node has deleted for itself (`drop_before`)
+differs, and is not in the snapshot.
 """
 
 from __future__ import annotations
@@ -54,12 +56,13 @@ _STAGED_FLAG: Final = 1
 class Catalog:
     """What the committed log means, up to and including `applied_index`.
 
-    Apply entries in order, each with the method of its kind. Results are for the node that answers the client; the
-    others ignore them.
+    Apply entries in order, each with the method of its kind. Results are for the node that answers
+    the client; the others ignore them.
     """
 
     most_writers: ClassVar = MAX_WRITERS
-    """Writers of transactions that are remembered by name. Nodes that differ in it have different catalogs."""
+    """Writers of transactions that are remembered by name. Nodes that differ in it have different
+    catalogs."""
 
     def __init__(self, tables: TableFactory) -> None:
         """An empty catalog. Tables that are there belong to a life before; they are removed."""
@@ -72,13 +75,18 @@ class Catalog:
         self.applied_index: Index = NO_INDEX
         self.clock_ms = 0
         self.topics_state = Topics()
-        self.partitions = Partitions(tables, self.topics_state, lambda topic_id: self.schemas.newest(topic_id))
+        self.partitions = Partitions(
+            tables, self.topics_state, lambda topic_id: self.schemas.newest(topic_id)
+        )
         self._used = self.partitions.used
         self.schemas = Schemas(self.topics_state, self._used)
         self.producers = Producers()
-        self.transactions = Transactions(self.partitions.get, self.partitions.grown, self.most_writers)
+        self.transactions = Transactions(
+            self.partitions.get, self.partitions.grown, self.most_writers
+        )
         self.members: dict[str, int] = {}
-        """The incarnation of each member that counts, by the entry `members_index`; empty before the first `Admit`."""
+        """The incarnation of each member that counts, by the entry `members_index`; empty before
+        the first `Admit`."""
         self.members_index: Index = NO_INDEX
         self.secret_enforced = False
         """Whether the group has said that every member must prove its secret."""
@@ -90,21 +98,28 @@ class Catalog:
 
     def _advance(self, index: int) -> None:
         if index <= self.applied_index:
-            raise CorruptStore(f"entry {index} comes after entry {self.applied_index}: the log is applied out of order")
+            raise CorruptStore(
+                f"entry {index} comes after entry {self.applied_index}: the log is applied out of "
+                f"order"
+            )
         self.applied_index = Index(index)
 
     def apply_other(self, index: int) -> None:
         """An entry that says nothing to the catalog: a leader's NOOP, or another program's."""
         self._advance(index)
 
-    def apply_message(self, index: int, topic: str, queue_id: int, queue_offset: int, store_ms: int) -> None:
+    def apply_message(
+        self, index: int, topic: str, queue_id: int, queue_offset: int, store_ms: int
+    ) -> None:
         """A message of a RocketMQ commit log is committed; see `Queues.add`."""
         if index <= self.applied_index:
             self._advance(index)
         self.applied_index = index  # type: ignore[assignment]
         self.queues.add(topic, queue_id, queue_offset, store_ms)
 
-    def apply_data(self, index: int, pos: int, size: int, header: BodyHeader, crc: int) -> DataResult:
+    def apply_data(
+        self, index: int, pos: int, size: int, header: BodyHeader, crc: int
+    ) -> DataResult:
         """A batch is committed: give it its offsets, or tell why it has none.
 
         Args:
@@ -146,8 +161,9 @@ class Catalog:
     def check_append(self, header: BodyHeader) -> DataResult | None:
         """For a leader, before it proposes a batch: an answer that is certain already, or None.
 
-        Refusals that what is in flight could heal (a sequence ahead of its turn, a session or stage that is not there
-        yet) are left to `apply_data`. A leader asks this only when it has applied all entries before its term.
+        Refusals that what is in flight could heal (a sequence ahead of its turn, a session or stage
+        that is not there yet) are left to `apply_data`. A leader asks this only when it has applied
+        all entries before its term.
         """
         key = header.topic_id << 32 | header.partition
         partition = self._used.get(key) or self.partitions.get(key)
@@ -181,10 +197,16 @@ class Catalog:
 
     def _refusal(self, header: BodyHeader, partition: Partition | None) -> DataResult:
         if partition is None:
-            return DataResult(Code.UNKNOWN_TOPIC, -1, self._no_partition(header.topic_id, header.partition))
+            return DataResult(
+                Code.UNKNOWN_TOPIC, -1, self._no_partition(header.topic_id, header.partition)
+            )
         if header.kind != BodyKind.DATA:
-            return DataResult(Code.MALFORMED, -1, "the body is a command; send commands as commands")
-        return DataResult(Code.MALFORMED, -1, f"a batch has at least one record, not {header.count}")
+            return DataResult(
+                Code.MALFORMED, -1, "the body is a command; send commands as commands"
+            )
+        return DataResult(
+            Code.MALFORMED, -1, f"a batch has at least one record, not {header.count}"
+        )
 
     def _no_partition(self, topic_id: int, number: int) -> str:
         info = self.topics_state.by_id.get(topic_id)
@@ -252,7 +274,9 @@ class Catalog:
 
     def _admit(self, command: Admit) -> CommandResult:
         if command.after != self.members_index:
-            return CommandResult(Code.INCONSISTENT_STATE, "another member was admitted meanwhile; ask again")
+            return CommandResult(
+                Code.INCONSISTENT_STATE, "another member was admitted meanwhile; ask again"
+            )
         self.members, self.members_index = dict(command.members), self.applied_index
         return CommandResult(_SUCCESS)
 
@@ -290,8 +314,11 @@ class Catalog:
         """The offset that the next record gets. Raises: TopicNotFound."""
         return self._at(topic_id, partition).next_offset
 
-    def find(self, topic_id: int, partition: int, offset: int, end_offset: int, max_bytes: int) -> list[BatchRef]:
-        """The batches that hold [offset, end_offset), consecutive, up to ``max_bytes`` but at least one.
+    def find(
+        self, topic_id: int, partition: int, offset: int, end_offset: int, max_bytes: int
+    ) -> list[BatchRef]:
+        """The batches that hold [offset, end_offset), consecutive, up to ``max_bytes`` but at least
+        one.
 
         ``end_offset`` -1 is the end. Nothing when ``offset`` is not there yet.
 
@@ -302,15 +329,23 @@ class Catalog:
         return self._at(topic_id, partition).find(offset, end_offset, max_bytes)
 
     def offset_for_time(self, topic_id: int, partition: int, timestamp_us: int) -> int:
-        """The base offset of the first batch with a record of that time or later, -1 when there is none: every kept
-        record before it is older. Lower than need be where times fall back and the newest records were deleted.
+        """The base offset of the first batch with a record of that time or later, -1 when there is
+        none: every kept record before it is older. Lower than need be where times fall back and the
+        newest records were deleted.
         """
         return self._at(topic_id, partition).offset_for_time(timestamp_us)
 
     def split(
-        self, topic_id: int, partition: int, start: int, end: int, target_bytes: int, max_pieces: int = 10_000
+        self,
+        topic_id: int,
+        partition: int,
+        start: int,
+        end: int,
+        target_bytes: int,
+        max_pieces: int = 10_000,
     ) -> list[tuple[int, int]]:
-        """Cut [start, end) at batch borders into (end offset, stored bytes) of about ``target_bytes`` each.
+        """Cut [start, end) at batch borders into (end offset, stored bytes) of about
+        ``target_bytes`` each.
 
         The last end is the asked one unless ``max_pieces`` came first.
 
@@ -319,11 +354,14 @@ class Catalog:
             OffsetOutOfRange: the range is not all there.
         """
         if target_bytes < 1 or max_pieces < 1:
-            raise ConfigError(f"target_bytes {target_bytes} and max_pieces {max_pieces} must be 1 or more")
+            raise ConfigError(
+                f"target_bytes {target_bytes} and max_pieces {max_pieces} must be 1 or more"
+            )
         return self._at(topic_id, partition).split(start, end, target_bytes, max_pieces)
 
     def records_of(self, first: int, last: int) -> list[tuple[str, int, int, int]]:
-        """The applied records in the entries ``first`` to ``last``: (topic, partition, first offset, count)."""
+        """The applied records in the entries ``first`` to ``last``: (topic, partition, first
+        offset, count)."""
         return [
             (info.name, number, base, count)
             for info in self.topics()
@@ -343,34 +381,44 @@ class Catalog:
     # ---- retention, time, checkpoints
 
     def drop_before(self, index: int) -> None:
-        """Entries below ``index`` are gone: begin offsets move. Call it after each deletion and, after a restart, once
-        all is replayed. Never above the last saved snapshot's applied index + 1."""
+        """Entries below ``index`` are gone: begin offsets move. Call it after each deletion and,
+        after a restart, once all is replayed. Never above the last saved snapshot's applied index +
+        1."""
         for partition in self._used.values():
             partition.drop_before(index)
 
     def retention_floor(self) -> Index:
-        """Entries from here on must be kept, because an open stage needs them or they are not applied."""
+        """Entries from here on must be kept, because an open stage needs them or they are not
+        applied."""
         first = self.transactions.first_index()
         return Index(self.applied_index + 1 if first is None else first)
 
     def next_expiry_ms(self) -> int | None:
-        """When an `Expire` has something to do, in the clock of the commands' ``time_ms``; None: nothing waits."""
-        times = [at for at in (self.transactions.next_expiry_ms(), self.producers.next_expiry_ms) if at is not None]
+        """When an `Expire` has something to do, in the clock of the commands' ``time_ms``; None:
+        nothing waits."""
+        times = [
+            at
+            for at in (self.transactions.next_expiry_ms(), self.producers.next_expiry_ms)
+            if at is not None
+        ]
         return min(times, default=None)
 
     def snapshot(self) -> bytes:
-        """The state but for the tables' rows, whose numbers it holds: equal bytes on all nodes with equal history.
+        """The state but for the tables' rows, whose numbers it holds: equal bytes on all nodes with
+        equal history.
 
         Sync the tables before it is saved.
         """
         return snapshot.encode(self)
 
     def digest(self) -> int:
-        """CRC-32 of the state, the rows' contents included: equal on all nodes that have applied as much."""
+        """CRC-32 of the state, the rows' contents included: equal on all nodes that have applied as
+        much."""
         return snapshot.checksum(self.snapshot())
 
     def saved(self, index: int) -> None:
-        """A snapshot whose applied index is ``index`` is durable: tables of topics deleted before it can go."""
+        """A snapshot whose applied index is ``index`` is durable: tables of topics deleted before
+        it can go."""
         for deleted_at, name in self._dropped:
             if deleted_at <= index:
                 self._tables.remove(name)
@@ -378,10 +426,12 @@ class Catalog:
 
     @classmethod
     def restore(cls, data: bytes, tables: TableFactory) -> Catalog:
-        """The catalog of a snapshot; rows that its tables got later are cut off. Apply from `applied_index` + 1 on.
+        """The catalog of a snapshot; rows that its tables got later are cut off. Apply from
+        `applied_index` + 1 on.
 
         Raises:
-            CorruptStore: the snapshot is damaged or does not fit the tables: start with an empty catalog and apply all.
+            CorruptStore: the snapshot is damaged or does not fit the tables: start with an empty
+                catalog and apply all.
         """
         catalog = cls.__new__(cls)
         catalog._setup(tables)

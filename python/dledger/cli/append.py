@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from dledger.cli.common import group_options, is_path, json_option, naming_topic, open_client, print_json
+from dledger.cli.common import (
+    group_options,
+    is_path,
+    json_option,
+    naming_topic,
+    open_client,
+    print_json,
+)
 from dledger.errors import ConfigError, TopicNotFound
 
 if TYPE_CHECKING:
@@ -21,14 +28,20 @@ _CHUNK: Final = 1 << 18
 
 @click.command()
 @click.argument("topic")
-@click.option("--value", "values", multiple=True, help="A record; may be given often. Otherwise: lines of stdin.")
+@click.option(
+    "--value",
+    "values",
+    multiple=True,
+    help="A record; may be given often. Otherwise: lines of stdin.",
+)
 @click.option("--key", help="Key of every record.")
 @click.option("--key-separator", metavar="TEXT", help="Each line is key, TEXT, value.")
 @click.option("--partition", type=click.IntRange(min=0), help="Otherwise by key, or in turn.")
 @click.option(
-    "--create/--no-create", default=None,
+    "--create/--no-create",
+    default=None,
     help="Create the topic if it is missing; default: only where the group belongs to a directory.",
-)  # fmt: skip
+)
 @group_options
 @json_option
 def append(
@@ -88,9 +101,13 @@ def _append_all(
     waiting: deque[Future[Appended]] = deque()
     with client.producer(topic) as producer:
         for lines in chunks:
-            if separator is not None:  # each key has a partition of its own, so each line is an append of its own
+            # each key has a partition of its own, so each line is an append of its own
+            if separator is not None:
                 keys, lines = split_keys(lines, separator.encode())
-                waiting += [producer.append(v, keys=k, partition=partition) for k, v in zip(keys, lines, strict=True)]
+                waiting += [
+                    producer.append(v, keys=k, partition=partition)
+                    for k, v in zip(keys, lines, strict=True)
+                ]
             else:
                 same_keys = None if key is None else [key.encode()] * len(lines)
                 waiting.append(producer.append(lines, keys=same_keys, partition=partition))
@@ -123,7 +140,8 @@ def split_keys(lines: list[bytes], separator: bytes) -> tuple[list[bytes], list[
 
 
 def stdin_lines() -> Iterator[list[bytes]]:
-    """Lines of stdin, as many at a time as are there, so that a slow pipe's lines go out as they come."""
+    """Lines of stdin, as many at a time as are there, so that a slow pipe's lines go out as they
+    come."""
     rest = b""
     while data := sys.stdin.buffer.read1(_CHUNK):  # type: ignore[union-attr]  # bytes of a real stdin or a test's
         *lines, rest = (rest + data).split(b"\n")

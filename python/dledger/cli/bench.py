@@ -22,27 +22,57 @@ _RECORD_BYTES: Final = 100
 
 
 @click.command()
-@click.option("--sizes", default="1024,65536,1048576", show_default=True, help="Bytes of one append, by commas.")
-@click.option("--in-flight", default="1,64", show_default=True, help="Unanswered appends, by commas.")
-@click.option("--seconds", type=click.FloatRange(min=0.1), default=3.0, show_default=True, help="Length of each run.")
-@click.option("--repeat", type=click.IntRange(min=1), default=3, show_default=True, help="Runs of each kind, in turn.")
+@click.option(
+    "--sizes",
+    default="1024,65536,1048576",
+    show_default=True,
+    help="Bytes of one append, by commas.",
+)
+@click.option(
+    "--in-flight", default="1,64", show_default=True, help="Unanswered appends, by commas."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0.1),
+    default=3.0,
+    show_default=True,
+    help="Length of each run.",
+)
+@click.option(
+    "--repeat",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="Runs of each kind, in turn.",
+)
 @group_options
 @json_option
 def bench(
-    sizes: str, in_flight: str, seconds: float, repeat: int, bootstrap: str, timeout: float, as_json: bool
+    sizes: str,
+    in_flight: str,
+    seconds: float,
+    repeat: int,
+    bootstrap: str,
+    timeout: float,
+    as_json: bool,
 ) -> None:
     """Append to a topic of its own, which it deletes again, and print rates and latencies.
 
-    An append is answered when a quorum has it on disk, so the disk's fdatasync is part of every latency. Each line is
-    the median run of --repeat, with the slowest and fastest rate beside it.
+    An append is answered when a quorum has it on disk, so the disk's fdatasync is part of every
+    latency. Each line is the median run of --repeat, with the slowest and fastest rate beside it.
     """
-    kinds = [(size, window) for size in numbers("--sizes", sizes) for window in numbers("--in-flight", in_flight)]
+    kinds = [
+        (size, window)
+        for size in numbers("--sizes", sizes)
+        for window in numbers("--in-flight", in_flight)
+    ]
     runs: dict[tuple[int, int], list[dict[str, float]]] = {kind: [] for kind in kinds}
     topic = f"bench-{uuid.uuid4().hex[:12]}"
     with open_client(bootstrap, timeout, create=True, linger_ms=0, idempotent=True) as client:
         client.create_topic(topic)
         try:
-            for _ in range(repeat):  # interleaved, so that a slow minute of the machine hits all kinds alike
+            # interleaved, so that a slow minute of the machine hits all kinds alike
+            for _ in range(repeat):
                 for size, window in kinds:
                     runs[size, window].append(_run(client, topic, size, window, seconds))
         finally:
@@ -55,20 +85,27 @@ def bench(
         ("bytes", "in flight", "appends/s", "MB/s", "MB/s min..max", "p50 ms", "p99 ms", "max ms"),
         [
             (
-                row["bytes"], row["in_flight"], round(row["appends_per_s"]), round(row["mb_per_s"], 1),
+                row["bytes"],
+                row["in_flight"],
+                round(row["appends_per_s"]),
+                round(row["mb_per_s"], 1),
                 f"{row['mb_per_s_min']:.1f}..{row['mb_per_s_max']:.1f}",
-                round(row["p50_ms"], 2), round(row["p99_ms"], 2), round(row["max_ms"], 2),
+                round(row["p50_ms"], 2),
+                round(row["p99_ms"], 2),
+                round(row["max_ms"], 2),
             )
             for row in rows
         ],
-    )  # fmt: skip
+    )
 
 
 def numbers(option: str, text: str) -> list[int]:
     """Comma-separated positive numbers. Raises `ConfigError` for anything else."""
     parts = [part.strip().replace("_", "") for part in text.split(",") if part.strip()]
     if not parts or not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise ConfigError(f"{option} {text!r}: write positive whole numbers with commas between them")
+        raise ConfigError(
+            f"{option} {text!r}: write positive whole numbers with commas between them"
+        )
     return [int(part) for part in parts]
 
 

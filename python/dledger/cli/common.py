@@ -1,7 +1,7 @@
 """What the commands share: finding the group, settings given as name=value, and output.
 
-Commands load what they need when they run, so that each costs only its own part: a node needs no Arrow, ``--help``
-needs nothing.
+Commands load what they need when they run, so that each costs only its own part: a node needs no
+Arrow, ``--help`` needs nothing.
 """
 
 from __future__ import annotations
@@ -38,18 +38,28 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 def group_options(function: F) -> F:
     """``--bootstrap`` and ``--timeout``, for every command that talks to a group."""
     function = click.option(
-        "--timeout", type=click.FloatRange(min=0.1), default=TIMEOUT_S, show_default=True, metavar="SECONDS",
+        "--timeout",
+        type=click.FloatRange(min=0.1),
+        default=TIMEOUT_S,
+        show_default=True,
+        metavar="SECONDS",
         help="Give up when the group does not answer for so long.",
-    )(function)  # fmt: skip
+    )(function)
     return click.option(
-        "-b", "--bootstrap", required=True, envvar="DLEDGER_BOOTSTRAP", metavar="ADDRESSES|DIR",
+        "-b",
+        "--bootstrap",
+        required=True,
+        envvar="DLEDGER_BOOTSTRAP",
+        metavar="ADDRESSES|DIR",
         help="host:port,host:port of running nodes, or the directory of an embedded group.",
-    )(function)  # fmt: skip
+    )(function)
 
 
 def is_path(target: str) -> bool:
     """Whether ``--bootstrap`` names a directory: it has a slash, exists, or has no port."""
-    return "/" in target or target.startswith((".", "~")) or ":" not in target or Path(target).is_dir()
+    return (
+        "/" in target or target.startswith((".", "~")) or ":" not in target or Path(target).is_dir()
+    )
 
 
 def find_group(target: str, *, create: bool = False) -> str:
@@ -71,15 +81,20 @@ def find_group(target: str, *, create: bool = False) -> str:
 def open_client(target: str, timeout_s: float, *, create: bool = False, **settings: Any) -> Client:
     """A client for the group behind ``--bootstrap``; close it, or use it as a context manager.
 
-    The files by which a command shows who it is come from the environment (`FILE_VARIABLES`), so that no command line
-    is long.
+    The files by which a command shows who it is come from the environment (`FILE_VARIABLES`), so
+    that no command line is long.
     """
     from dledger.client import Client
 
     timeout_ms = int(timeout_s * 1000)
-    files = {name: str(Path(os.environ[variable]).absolute()) for name, variable in FILE_VARIABLES.items()
-             if os.environ.get(variable)}  # fmt: skip
-    return Client(find_group(target, create=create), request_timeout_ms=timeout_ms, **files, **settings)
+    files = {
+        name: str(Path(os.environ[variable]).absolute())
+        for name, variable in FILE_VARIABLES.items()
+        if os.environ.get(variable)
+    }
+    return Client(
+        find_group(target, create=create), request_timeout_ms=timeout_ms, **files, **settings
+    )
 
 
 @contextmanager
@@ -96,10 +111,14 @@ def naming_topic(client: Client, name: str) -> Iterator[None]:
         if name in known:
             raise
         there = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "") or "none"
-        raise TopicNotFound(f"there is no topic {name!r}{nearest(name, known)}; there are: {there}") from None
+        raise TopicNotFound(
+            f"there is no topic {name!r}{nearest(name, known)}; there are: {there}"
+        ) from None
 
 
-def parse_settings(texts: Sequence[str], *configs: type[Any], forbidden: Sequence[str] = ()) -> dict[str, Any]:
+def parse_settings(
+    texts: Sequence[str], *configs: type[Any], forbidden: Sequence[str] = ()
+) -> dict[str, Any]:
     """``name=value`` texts as typed values of the configs' fields.
 
     Raises:
@@ -114,7 +133,9 @@ def parse_settings(texts: Sequence[str], *configs: type[Any], forbidden: Sequenc
         if not equals:
             raise ConfigError(f"--set {text!r}: write name=value")
         if name not in known:
-            raise UnknownOption(f"--set {name}: unknown setting{nearest(name, known)}; known: {', '.join(known)}")
+            raise UnknownOption(
+                f"--set {name}: unknown setting{nearest(name, known)}; known: {', '.join(known)}"
+            )
         found[name] = _typed(name, value, types[name])
     return found
 
@@ -129,7 +150,8 @@ def _typed(name: str, text: str, wanted: Any) -> Any:
         raise ConfigError(f"--set {name}={text}: give a value of type {wanted.__name__}") from None
     if wanted in (str, Path):
         return wanted(text)
-    return tuple(part.strip() for part in text.split(",") if part.strip())  # the other fields are lists of nodes
+    # the other fields are lists of nodes
+    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def print_json(value: Any) -> None:
@@ -145,7 +167,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for at, column in enumerate(columns):
-        number = all(isinstance(row[at], int | float) or row[at] in ("", "-") for row in rows) and bool(rows)
+        number = all(
+            isinstance(row[at], int | float) or row[at] in ("", "-") for row in rows
+        ) and bool(rows)
         table.add_column(column, justify="right" if number else "left", overflow="fold")
     for row in rows:
         table.add_row(*[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row])

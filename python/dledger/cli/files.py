@@ -17,7 +17,8 @@ _directory = click.argument("directory", metavar="DIR", type=click.Path(path_typ
 @click.command()
 @_directory
 def verify(directory: Path) -> None:
-    """Check every byte of the node's store in DIR and print what was found as JSON; exit code 1 when it is damaged.
+    """Check every byte of the node's store in DIR and print what was found as JSON; exit code 1
+    when it is damaged.
 
     Stop the node first. DIR is one node's directory, e.g. /data/log/n0 of an embedded group.
     """
@@ -33,7 +34,8 @@ def verify(directory: Path) -> None:
 @click.command()
 @_directory
 def dump(directory: Path) -> None:
-    """Print one JSON line per entry of the node's store in DIR: index, term, pos, size, kind, body CRC."""
+    """Print one JSON line per entry of the node's store in DIR: index, term, pos, size, kind, body
+    CRC."""
     check_directory(directory)
     from dledger.storage.offline.dump import dump_store
 

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dledger.cli.common import group_options, is_path, json_option, open_client, print_json, print_table
+from dledger.cli.common import (
+    group_options,
+    is_path,
+    json_option,
+    open_client,
+    print_json,
+    print_table,
+)
 from dledger.config import nearest
 from dledger.errors import ConfigError
 
@@ -29,10 +36,14 @@ def status(bootstrap: str, timeout: float, as_json: bool) -> None:
         processes = {node: info.pid for node, info in describe_nodes(home, file).items()}
         bootstrap = file.bootstrap_servers
         if not any(processes.values()) and not file.named:
-            _print_status({node: {"error": "does not run"} for node in processes}, processes, as_json)
+            _print_status(
+                {node: {"error": "does not run"} for node in processes}, processes, as_json
+            )
             sys.exit(1)
     with open_client(bootstrap, timeout) as client:
-        found: dict[str, dict[str, Any]] = {str(node): dict(state) for node, state in client.status().items()}
+        found: dict[str, dict[str, Any]] = {
+            str(node): dict(state) for node, state in client.status().items()
+        }
     for node in processes:
         found.setdefault(node, {"error": "does not run"})
     _print_status(found, processes, as_json)
@@ -40,9 +51,13 @@ def status(bootstrap: str, timeout: float, as_json: bool) -> None:
         sys.exit(1)
 
 
-def _print_status(found: dict[str, dict[str, Any]], processes: dict[str, int | None], as_json: bool) -> None:
+def _print_status(
+    found: dict[str, dict[str, Any]], processes: dict[str, int | None], as_json: bool
+) -> None:
     if as_json:
-        print_json({node: {**state, **_pid(node, processes)} for node, state in sorted(found.items())})
+        print_json(
+            {node: {**state, **_pid(node, processes)} for node, state in sorted(found.items())}
+        )
         return
     indices = ("begin_index", "end_index", "durable_index", "committed_index", "applied_index")
     columns = ("role", "term", *indices, "disk_level")
@@ -54,7 +69,14 @@ def _print_status(found: dict[str, dict[str, Any]], processes: dict[str, int | N
         if "error" in state:
             cells[0] = str(state["error"])
         rows.append((node, *cells, str(processes.get(node) or "-")))
-    print_table(("node", *(column.removesuffix("_index").removesuffix("_level") for column in columns), "pid"), rows)
+    print_table(
+        (
+            "node",
+            *(column.removesuffix("_index").removesuffix("_level") for column in columns),
+            "pid",
+        ),
+        rows,
+    )
     for node, state in sorted(found.items()):
         if off := state.get("clock", {}).get("off"):
             click.echo(f"{node}: its wall clock is {off}")
@@ -66,20 +88,25 @@ def _pid(node: str, processes: dict[str, int | None]) -> dict[str, int | None]:
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--hold/--release", "hold", default=None, help="Let NAME hold retention back, or no longer.")
+@click.option(
+    "--hold/--release", "hold", default=None, help="Let NAME hold retention back, or no longer."
+)
 @click.option("--delete", is_flag=True, help="Forget NAME.")
 @group_options
 @json_option
 def groups(
     name: str | None, hold: bool | None, delete: bool, bootstrap: str, timeout: float, as_json: bool
 ) -> None:
-    """List consumer groups and their lag, or with NAME one group's by partition: rows, stored bytes, seconds."""
+    """List consumer groups and their lag, or with NAME one group's by partition: rows, stored
+    bytes, seconds."""
     if name is None and (hold is not None or delete):
         raise ConfigError("which group? Name it, as in: dledger groups NAME --release")
     with open_client(bootstrap, timeout) as client:
         if name is not None and name not in (known := client.groups()):
             there = ", ".join(known) or "none"
-            raise ConfigError(f"there is no group {name!r}{nearest(name, known)}; there are: {there}")
+            raise ConfigError(
+                f"there is no group {name!r}{nearest(name, known)}; there are: {there}"
+            )
         if name is not None and delete:
             client.delete_group(name)
             click.echo(f"group {name} is deleted")
@@ -92,12 +119,15 @@ def groups(
         found = [(one, client.lag(one)) for one in sorted(client.groups())]
     sums = [
         {
-            "group": one, "partitions": len(lags), "lag": sum(lag.rows for lag in lags),
-            "lag_bytes": sum(lag.bytes for lag in lags), "lag_s": max((lag.seconds for lag in lags), default=0.0),
+            "group": one,
+            "partitions": len(lags),
+            "lag": sum(lag.rows for lag in lags),
+            "lag_bytes": sum(lag.bytes for lag in lags),
+            "lag_s": max((lag.seconds for lag in lags), default=0.0),
             "holds": any(lag.holds for lag in lags),
         }
         for one, lags in found
-    ]  # fmt: skip
+    ]
     if as_json:
         print_json(sums)
     else:
@@ -108,16 +138,33 @@ def groups(
 def _print_lag(lags: Sequence[Lag], as_json: bool) -> None:
     rows: list[dict[str, Any]] = [
         {
-            "topic": one.topic, "partition": one.partition, "offset": one.offset, "begin_offset": one.begin_offset,
-            "end_offset": one.end_offset, "lag": one.rows, "lag_bytes": one.bytes, "lag_s": one.seconds,
-            "committed_ms": one.committed_ms, "holds": one.holds,
+            "topic": one.topic,
+            "partition": one.partition,
+            "offset": one.offset,
+            "begin_offset": one.begin_offset,
+            "end_offset": one.end_offset,
+            "lag": one.rows,
+            "lag_bytes": one.bytes,
+            "lag_s": one.seconds,
+            "committed_ms": one.committed_ms,
+            "holds": one.holds,
         }
         for one in lags
-    ]  # fmt: skip
+    ]
     if as_json:
         print_json(rows)
         return
-    keys = ("topic", "partition", "offset", "begin_offset", "end_offset", "lag", "lag_bytes", "lag_s", "holds")
+    keys = (
+        "topic",
+        "partition",
+        "offset",
+        "begin_offset",
+        "end_offset",
+        "lag",
+        "lag_bytes",
+        "lag_s",
+        "holds",
+    )
     print_table(keys, [tuple(_cell(row[key]) for key in keys) for row in rows])
 
 
@@ -135,7 +182,10 @@ def transfer(node: str, bootstrap: str, timeout: float) -> None:
     with open_client(bootstrap, timeout) as client:
         known = sorted(map(str, client.status()))
         if node not in known:
-            raise ConfigError(f"node {node!r} is not in the group{nearest(node, known)}; it has {', '.join(known)}")
+            raise ConfigError(
+                f"node {node!r} is not in the group{nearest(node, known)}; it has "
+                f"{', '.join(known)}"
+            )
         client.transfer(node)
     click.echo(f"{node} leads")
 
@@ -144,7 +194,8 @@ def transfer(node: str, bootstrap: str, timeout: float) -> None:
 @click.argument("node")
 @group_options
 def admit(node: str, bootstrap: str, timeout: float) -> None:
-    """Let NODE, which lost its disk or has an older copy of it, vote and count again. Start it first."""
+    """Let NODE, which lost its disk or has an older copy of it, vote and count again. Start it
+    first."""
     with open_client(bootstrap, timeout) as client:
         client.admit(node)
     click.echo(f"{node} is admitted")

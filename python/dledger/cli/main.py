@@ -1,7 +1,8 @@
-"""The ``dledger`` command: its subcommands, and the one place where an error becomes a line and an exit code.
+"""The ``dledger`` command: its subcommands, and the one place where an error becomes a line and an
+exit code.
 
-Exit codes: 0 done; 1 the answer is bad news (damage found, no leader); 2 an error, with one line ``dledger: …`` on
-stderr that names the thing and the way out; 130 interrupted.
+Exit codes: 0 done; 1 the answer is bad news (damage found, no leader); 2 an error, with one line
+``dledger: …`` on stderr that names the thing and the way out; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class Commands(click.Group):
             fail(str(error))
         except (KeyboardInterrupt, click.Abort):
             sys.exit(EXIT_INTERRUPTED)
-        except BrokenPipeError:  # the reader of our output has seen enough, as in `dledger tail | head`
+        # the reader of our output has seen enough, as in `dledger tail | head`
+        except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(0)
         sys.exit(code if isinstance(code, int) else 0)
@@ -78,16 +80,23 @@ def print_version(context: click.Context, parameter: click.Parameter, wanted: bo
         context.exit()
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=print_version,
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=print_version,
     help="Print the version.",
-)  # fmt: skip
+)
 def main() -> None:
     """A replicated commit log.
 
-    Commands that talk to a group take -b/--bootstrap: host:port,... of running nodes, or the directory of an embedded
-    group, which is started when it does not run. DLEDGER_BOOTSTRAP in the environment does the same.
+    Commands that talk to a group take -b/--bootstrap: host:port,... of running nodes, or the
+    directory of an embedded group, which is started when it does not run. DLEDGER_BOOTSTRAP in the
+    environment does the same.
     """
 
 

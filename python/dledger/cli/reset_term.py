@@ -1,4 +1,5 @@
-"""``dledger reset-term``: the way back for a group that somebody gave a term near the end of all terms."""
+"""``dledger reset-term``: the way back for a group that somebody gave a term near the end of all
+terms."""
 
 from __future__ import annotations
 
@@ -10,14 +11,19 @@ from dledger.cli.files import check_directory
 
 
 @click.command(name="reset-term")
-@click.argument("directories", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--term", type=int, default=None, help="This term, which members on other machines were given.")
+@click.argument(
+    "directories", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+@click.option(
+    "--term", type=int, default=None, help="This term, which members on other machines were given."
+)
 def reset_term(directories: tuple[Path, ...], term: int | None) -> None:
     """Give the stopped nodes in DIR... a term from which elections go on.
 
-    Only for a group in which a false message left a term so high that none is left for an election; 'dledger status'
-    and the nodes' logs say so. Stop ALL members of the group first, run this for each, then start them. Records, votes
-    for committed entries, and the log stay as they are. It refuses while a node runs, and where no term is astray.
+    Only for a group in which a false message left a term so high that none is left for an election;
+    'dledger status' and the nodes' logs say so. Stop ALL members of the group first, run this for
+    each, then start them. Records, votes for committed entries, and the log stay as they are. It
+    refuses while a node runs, and where no term is astray.
     """
     for directory in directories:
         check_directory(directory)
@@ -25,7 +31,9 @@ def reset_term(directories: tuple[Path, ...], term: int | None) -> None:
 
     done = reset_terms(directories, term)
     for one in done:
-        click.echo(f"{one.node_id} of group {one.group} ({one.directory}): term {one.was} -> {one.term}")
+        click.echo(
+            f"{one.node_id} of group {one.group} ({one.directory}): term {one.was} -> {one.term}"
+        )
     click.echo(
         f"Start the nodes when every member has been given a term; for members on other machines: "
         f"dledger reset-term --term {done[0].term} DIR"

@@ -27,7 +27,8 @@ LAYOUTS: Final = ("rocketmq", "dledger")
 
 @click.group()
 def rocketmq() -> None:
-    """Look into a RocketMQ store without changing it; follow a RocketMQ broker, or be followed; adopt a store."""
+    """Look into a RocketMQ store without changing it; follow a RocketMQ broker, or be followed;
+    adopt a store."""
 
 
 for _command in (adopt, follow, serve_ha):
@@ -36,13 +37,19 @@ for _command in (adopt, follow, serve_ha):
 
 @rocketmq.command()
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--index-slots", type=click.IntRange(min=1), default=DEFAULT_SLOTS, show_default=True,
-              help="The broker's maxHashSlotNum.")  # fmt: skip
+@click.option(
+    "--index-slots",
+    type=click.IntRange(min=1),
+    default=DEFAULT_SLOTS,
+    show_default=True,
+    help="The broker's maxHashSlotNum.",
+)
 def verify(directory: Path, index_slots: int) -> None:
     """Check every message in the commit log of the store in DIR, and print what was found as JSON.
 
-    DIR is a store's root, or a folder with commit log files. Of a root, consume queues, index and checkpoints are
-    compared with the log, too. Exit code 1 when something is damaged, missing, or does not agree.
+    DIR is a store's root, or a folder with commit log files. Of a root, consume queues, index and
+    checkpoints are compared with the log, too. Exit code 1 when something is damaged, missing, or
+    does not agree.
     """
     from dledger.rocketmq.verify.store import Audit
 
@@ -55,8 +62,10 @@ def verify(directory: Path, index_slots: int) -> None:
 def store_argument(function: F) -> F:
     """``STORE`` and what it takes to reach it."""
     function = click.option(
-        "--storage-options", metavar="JSON", help="What fsspec's file system needs at a URL: '{\"anon\": true}'.",
-    )(function)  # fmt: skip
+        "--storage-options",
+        metavar="JSON",
+        help="What fsspec's file system needs at a URL: '{\"anon\": true}'.",
+    )(function)
     return click.argument("url", metavar="STORE")(function)
 
 
@@ -75,18 +84,24 @@ def find_store(url: str, options: str | None, layout: str = "rocketmq") -> Store
     except ValueError:
         given = None
     if not isinstance(given, dict):
-        raise ConfigError("--storage-options is no JSON object: write it as in {\"anon\": true}")
+        raise ConfigError('--storage-options is no JSON object: write it as in {"anon": true}')
     return open_store(Storage.of(url, given), layout)
 
 
 @rocketmq.command()
 @store_argument
-@click.option("--layout", type=click.Choice(LAYOUTS), default="rocketmq", show_default=True,
-              help="dledger: the directory of a node of Java's DLedger.")  # fmt: skip
+@click.option(
+    "--layout",
+    type=click.Choice(LAYOUTS),
+    default="rocketmq",
+    show_default=True,
+    help="dledger: the directory of a node of Java's DLedger.",
+)
 def inspect(url: str, storage_options: str | None, layout: str) -> None:
     """What the store is, as JSON: its logs and files, when each begins, checkpoint and topics.
 
-    STORE is a broker's store root, its commitlog or dledger-<id> folder, or a copy, on a disk or at any fsspec URL.
+    STORE is a broker's store root, its commitlog or dledger-<id> folder, or a copy, on a disk or at
+    any fsspec URL.
     """
     from dledger.rocketmq.files.inspect import inspect_store
 
@@ -96,21 +111,50 @@ def inspect(url: str, storage_options: str | None, layout: str) -> None:
 @rocketmq.command()
 @store_argument
 @click.option("--topic", default="", help="Messages of this topic.")
-@click.option("--key", default="", help="Messages with this word in their KEYS, or this unique key.")
-@click.option("--id", "message_id", default="", help="The message with this id, the broker's or the client's.")
-@click.option("--from", "begin", metavar="TIME", help="Stored then or later: milliseconds, or 2024-03-10T07:30:00Z.")
+@click.option(
+    "--key", default="", help="Messages with this word in their KEYS, or this unique key."
+)
+@click.option(
+    "--id", "message_id", default="", help="The message with this id, the broker's or the client's."
+)
+@click.option(
+    "--from",
+    "begin",
+    metavar="TIME",
+    help="Stored then or later: milliseconds, or 2024-03-10T07:30:00Z.",
+)
 @click.option("--to", "end", metavar="TIME", help="Stored before then.")
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=32, show_default=True, help="Messages at most.")
-@click.option("--index-slots", type=click.IntRange(min=1), default=DEFAULT_SLOTS, show_default=True,
-              help="The broker's maxHashSlotNum.")  # fmt: skip
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(min=1),
+    default=32,
+    show_default=True,
+    help="Messages at most.",
+)
+@click.option(
+    "--index-slots",
+    type=click.IntRange(min=1),
+    default=DEFAULT_SLOTS,
+    show_default=True,
+    help="The broker's maxHashSlotNum.",
+)
 def search(
-    url: str, storage_options: str | None, topic: str, key: str, message_id: str, begin: str | None, end: str | None,
-    limit: int, index_slots: int,
-) -> None:  # fmt: skip
+    url: str,
+    storage_options: str | None,
+    topic: str,
+    key: str,
+    message_id: str,
+    begin: str | None,
+    end: str | None,
+    limit: int,
+    index_slots: int,
+) -> None:
     """Messages that fit all that is given, one JSON line each, in the order of the log.
 
-    With --topic and --key the store's index files are used, and what they do not cover is read through, as is the log
-    for anything else. Damage on the way is told on standard error; exit code 1 when nothing was found.
+    With --topic and --key the store's index files are used, and what they do not cover is read
+    through, as is the log for anything else. Damage on the way is told on standard error; exit code
+    1 when nothing was found.
     """
     from dledger.rocketmq.files.lookup import Search, message_with_id
     from dledger.rocketmq.files.lookup import search as search_store
@@ -154,7 +198,10 @@ def time_ms(option: str, text: str | None) -> int | None:
     except ValueError:
         time = None
     if time is None or time.tzinfo is None:
-        raise ConfigError(f"{option} {text!r}: write milliseconds since 1970, or a time as in 2024-03-10T07:30:00Z")
+        raise ConfigError(
+            f"{option} {text!r}: write milliseconds since 1970, or a time as in "
+            f"2024-03-10T07:30:00Z"
+        )
     micros = round((time - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)
     return -(-micros // 1000)
 
@@ -163,23 +210,37 @@ def print_message(row: dict[str, Any]) -> None:
     """One line of JSON."""
     shown = {name: value for name, value in row.items() if name not in ("body", "properties")}
     shown |= {"properties": dict(row["properties"] or ()), **text_or_base64("body", row["body"])}
-    shown |= {name: value.isoformat() for name, value in shown.items() if isinstance(value, datetime)}
+    shown |= {
+        name: value.isoformat() for name, value in shown.items() if isinstance(value, datetime)
+    }
     click.echo(json.dumps(shown, ensure_ascii=False))
 
 
 def commit_log_files(directory: Path) -> list[Path]:
-    """Commit log files of a store, those of a plain commit log before those of DLedger mode, by their offsets.
+    """Commit log files of a store, those of a plain commit log before those of DLedger mode, by
+    their offsets.
 
     Raises:
         PathError: it is no folder, or there are none in it.
     """
     if not directory.is_dir():
         what = "is a file" if directory.exists() else "does not exist"
-        raise PathError(f"{directory} {what}; name the root of a RocketMQ store, or its commitlog folder")
+        raise PathError(
+            f"{directory} {what}; name the root of a RocketMQ store, or its commitlog folder"
+        )
     folders = [directory, directory / "commitlog", *sorted(directory.glob("dledger-*/data"))]
-    files = [path for folder in folders if folder.is_dir() for path in folder.iterdir() if is_log_name(path.name)]
+    files = [
+        path
+        for folder in folders
+        if folder.is_dir()
+        for path in folder.iterdir()
+        if is_log_name(path.name)
+    ]
     if not files:
-        raise PathError(f"no commit log files in {directory}; they are in commitlog or dledger-<id>/data of a store")
+        raise PathError(
+            f"no commit log files in {directory}; they are in commitlog or dledger-<id>/data of a "
+            f"store"
+        )
     return sorted(files, key=lambda path: (path.parent, path.name))
 
 

@@ -21,11 +21,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 def store_options(function: F) -> F:
     """``--store`` and the broker's settings."""
     function = click.option(
-        "--set", "settings", multiple=True, metavar="NAME=VALUE",
-        help="A setting of the broker's configuration, e.g. mappedFileSizeCommitLog, which must be the other side's.",
-    )(function)  # fmt: skip
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A setting of the broker's configuration, e.g. mappedFileSizeCommitLog, which must "
+        "be the other side's.",
+    )(function)
     return click.option(
-        "--store", "root", required=True, type=click.Path(path_type=Path), metavar="DIR", help="The store's root."
+        "--store",
+        "root",
+        required=True,
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="The store's root.",
     )(function)
 
 
@@ -36,9 +45,9 @@ def store_options(function: F) -> F:
 def follow(master: str, root: Path, settings: tuple[str, ...], listen: str | None) -> None:
     """Be a slave of the RocketMQ master at HOST:PORT (its listenPort + 1), until SIGTERM or SIGINT.
 
-    The master's commit log goes into the store in DIR, which is made if there is none, with consume queues and index.
-    A sync master's sends are acknowledged once they are on this disk. Spark's readStream over DIR shows each message.
-    It may be killed at any time and goes on where it was.
+    The master's commit log goes into the store in DIR, which is made if there is none, with consume
+    queues and index. A sync master's sends are acknowledged once they are on this disk. Spark's
+    readStream over DIR shows each message. It may be killed at any time and goes on where it was.
     """
     from dledger.net.address import split_address
     from dledger.rocketmq.config import HA, STORE
@@ -67,12 +76,18 @@ def follow(master: str, root: Path, settings: tuple[str, ...], listen: str | Non
 
 @click.command("serve-ha")
 @store_options
-@click.option("--listen", required=True, metavar="HOST:PORT", help="Where slaves find it; they look at the port behind "
-              "their master's listenPort, or where haMasterAddress says.")  # fmt: skip
+@click.option(
+    "--listen",
+    required=True,
+    metavar="HOST:PORT",
+    help="Where slaves find it; they look at the port behind "
+    "their master's listenPort, or where haMasterAddress says.",
+)
 def serve_ha(root: Path, settings: tuple[str, ...], listen: str) -> None:
     """Be the master that RocketMQ slaves follow: serve the store in DIR, until SIGTERM or SIGINT.
 
-    An empty slave gets the last file of the commit log only, from any RocketMQ master; older files can be copied.
+    An empty slave gets the last file of the commit log only, from any RocketMQ master; older files
+    can be copied.
     """
     from dledger.rocketmq.config import HA, STORE
     from dledger.rocketmq.ha.serve import serve_store
@@ -93,19 +108,28 @@ def split_listen(text: str) -> tuple[str, int]:
     """
     from dledger.net.address import split_address
 
-    return (text[:-2].strip("[]"), 0) if text.endswith(":0") and len(text) > 2 else split_address(text)
+    return (
+        (text[:-2].strip("[]"), 0) if text.endswith(":0") and len(text) > 2 else split_address(text)
+    )
 
 
 def ready(service: HAService) -> None:
     """Say where slaves can connect."""
     accepts = service.accept_socket_service
-    click.echo(f"listening on {accepts.host}:{accepts.port}, log {service.log.min_offset} to {service.log.max_offset}")
+    click.echo(
+        f"listening on {accepts.host}:{accepts.port}, log {service.log.min_offset} to "
+        f"{service.log.max_offset}"
+    )
 
 
 def run_over(
-    root: Path, texts: tuple[str, ...], known: Any, work: Callable[[MessageStore, Any], Coroutine[Any, Any, None]], *,
+    root: Path,
+    texts: tuple[str, ...],
+    known: Any,
+    work: Callable[[MessageStore, Any], Coroutine[Any, Any, None]],
+    *,
     create: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Open the store, work until a signal, close it.
 
     Raises:
@@ -122,7 +146,9 @@ def run_over(
     given = parse_broker_settings(texts, known)
     of_store = {name: given.pop(name) for name, _ in STORE.values() if name in given}
     if not create and not (root / "commitlog").is_dir():
-        raise PathError(f"--store {root}: there is no commitlog in it; name the root of a broker's store")
+        raise PathError(
+            f"--store {root}: there is no commitlog in it; name the root of a broker's store"
+        )
     log_to_stderr()
     store = MessageStore(root, reput=ColumnReput, **of_store)
     try:

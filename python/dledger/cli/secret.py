@@ -24,16 +24,22 @@ def create(file: Path) -> None:
     try:
         create_secret(file)
     except FileExistsError:
-        raise PathError(f"{file} is there already; name another file, or remove it if no node uses it") from None
+        raise PathError(
+            f"{file} is there already; name another file, or remove it if no node uses it"
+        ) from None
     except OSError as error:
         raise PathError(f"{file}: {error.strerror}") from None
-    click.echo(f"{file} has a new secret: start every node of the group with --secret-file and a copy of it")
+    click.echo(
+        f"{file} has a new secret: start every node of the group with --secret-file and a copy of "
+        f"it"
+    )
 
 
 @secret.command()
 @group_options
 def enforce(bootstrap: str, timeout: float) -> None:
-    """Take no member any more that does not prove the secret, for ever. New groups do so from the beginning."""
+    """Take no member any more that does not prove the secret, for ever. New groups do so from the
+    beginning."""
     with open_client(bootstrap, timeout) as client:
         client.enforce_secret()
     click.echo("every member has to prove the secret now")

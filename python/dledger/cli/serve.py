@@ -18,28 +18,58 @@ DECIDED = ("members", "node_id", "directory", "port", "parent_pid", "accept_loss
 
 @click.command()
 @click.option("--self-id", required=True, help="Which of the peers this node is, e.g. n0.")
-@click.option("--peers", required=True, metavar="n0-HOST:PORT;...", help="All nodes of the group, the same everywhere.")
 @click.option(
-    "--dir", "directory", required=True, type=click.Path(path_type=Path), help="For this node's files; made if missing."
+    "--peers",
+    required=True,
+    metavar="n0-HOST:PORT;...",
+    help="All nodes of the group, the same everywhere.",
 )
-@click.option("--group", default="default", show_default=True, help="Identity of the group, the same everywhere.")
 @click.option(
-    "--secret-file", type=click.Path(path_type=Path),
-    help="The group's secret, the same on every node (dledger secret create). A group on one machine needs none named.",
+    "--dir",
+    "directory",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="For this node's files; made if missing.",
+)
+@click.option(
+    "--group",
+    default="default",
+    show_default=True,
+    help="Identity of the group, the same everywhere.",
+)
+@click.option(
+    "--secret-file",
+    type=click.Path(path_type=Path),
+    help="The group's secret, the same on every node (dledger secret create). A group on one "
+    "machine needs none named.",
 )
 @click.option("--host", help="Where to listen; the host of this node's own address unless given.")
 @click.option(
-    "--set", "settings", multiple=True, metavar="NAME=VALUE",
-    help="Any other setting of a group or node, e.g. retention_ms=604800000. Group settings must be equal everywhere.",
-)  # fmt: skip
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Any other setting of a group or node, e.g. retention_ms=604800000. Group settings must "
+    "be equal everywhere.",
+)
 @click.option(
-    "--accept-loss", type=int, default=NOTHING_ACCEPTED, metavar="INDEX",
-    help="Of a group of one whose disk has lost committed entries: go on with the log as it is, which ends at INDEX.",
-)  # fmt: skip
+    "--accept-loss",
+    type=int,
+    default=NOTHING_ACCEPTED,
+    metavar="INDEX",
+    help="Of a group of one whose disk has lost committed entries: go on with the log as it is, "
+    "which ends at INDEX.",
+)
 def serve(
-    self_id: str, peers: str, directory: Path, group: str, secret_file: Path | None, host: str | None,
-    settings: tuple[str, ...], accept_loss: int,
-) -> None:  # fmt: skip
+    self_id: str,
+    peers: str,
+    directory: Path,
+    group: str,
+    secret_file: Path | None,
+    host: str | None,
+    settings: tuple[str, ...],
+    accept_loss: int,
+) -> None:
     """Run one node until SIGTERM or SIGINT; then it hands leadership over and drains."""
     from dledger.net.address import split_address
 
@@ -47,14 +77,27 @@ def serve(
     if self_id not in addresses:
         raise ConfigError(f"--self-id {self_id}: not one of the peers {', '.join(addresses)}")
     own_host, port = split_address(addresses[NodeId(self_id)])
-    of_group = parse_settings(settings, GroupConfig, NodeConfig, forbidden=(*DECIDED, "group", "host"))
-    of_node = {name: of_group.pop(name) for name in list(of_group) if name in NodeConfig.__dataclass_fields__}
-    group_config = from_settings(GroupConfig, {**of_group, "group": group, "members": tuple(addresses)})
+    of_group = parse_settings(
+        settings, GroupConfig, NodeConfig, forbidden=(*DECIDED, "group", "host")
+    )
+    of_node = {
+        name: of_group.pop(name)
+        for name in list(of_group)
+        if name in NodeConfig.__dataclass_fields__
+    }
+    group_config = from_settings(
+        GroupConfig, {**of_group, "group": group, "members": tuple(addresses)}
+    )
     node_config = from_settings(
         NodeConfig,
         {
-            **of_node, "node_id": NodeId(self_id), "directory": directory, "host": host or own_host, "port": port,
-            "accept_loss": accept_loss, "secret_file": str(secret_file.absolute()) if secret_file is not None else "",
+            **of_node,
+            "node_id": NodeId(self_id),
+            "directory": directory,
+            "host": host or own_host,
+            "port": port,
+            "accept_loss": accept_loss,
+            "secret_file": str(secret_file.absolute()) if secret_file is not None else "",
         },
     )
     from dledger.node.handlers.membership_secret import with_secret
@@ -65,8 +108,8 @@ def serve(
 
 
 def allow_all_files() -> None:
-    """As many open files as the system allows: a node has one for each partition with records, and shells often start
-    programs with a limit of 1024, which is there for other ones."""
+    """As many open files as the system allows: a node has one for each partition with records, and
+    shells often start programs with a limit of 1024, which is there for other ones."""
     with suppress(OSError, ValueError):
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

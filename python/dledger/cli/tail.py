@@ -25,12 +25,21 @@ DEFAULT_FROM: Final = "-10"
 @click.argument("topic")
 @click.option("-f", "--follow", is_flag=True, help="Go on with new records as they come.")
 @click.option(
-    "--from", "start", default=DEFAULT_FROM, show_default=True, metavar="earliest|latest|N",
+    "--from",
+    "start",
+    default=DEFAULT_FROM,
+    show_default=True,
+    metavar="earliest|latest|N",
     help="First offset; a negative N means the last N records of each partition.",
-)  # fmt: skip
+)
 @click.option("--partition", type=click.IntRange(min=0), help="Only this one; otherwise all.")
 @click.option("--limit", type=click.IntRange(min=1), help="End after so many records.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON line per record, with offset, timestamp, key, headers.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="One JSON line per record, with offset, timestamp, key, headers.",
+)
 @click.option("--key-separator", metavar="TEXT", help="Print key, TEXT, value.")
 @group_options
 def tail(
@@ -51,11 +60,21 @@ def tail(
         with naming_topic(client, topic):
             info = client.topic(topic)
         if partition is not None and partition >= info.partitions:
-            raise ConfigError(f"--partition {partition}: topic {topic!r} has partitions 0..{info.partitions - 1}")
+            raise ConfigError(
+                f"--partition {partition}: topic {topic!r} has partitions 0..{info.partitions - 1}"
+            )
         wanted = range(info.partitions) if partition is None else (partition,)
         begins, ends = client.begin_offsets(topic), client.end_offsets(topic)
-        if not follow and isinstance(position, int) and position > (past := max(ends[at] for at in wanted)):
-            there = f"the last offset of topic {topic!r} is {past - 1}" if past else f"topic {topic!r} is empty"
+        if (
+            not follow
+            and isinstance(position, int)
+            and position > (past := max(ends[at] for at in wanted))
+        ):
+            there = (
+                f"the last offset of topic {topic!r} is {past - 1}"
+                if past
+                else f"topic {topic!r} is empty"
+            )
             raise ConfigError(f"--from {position}: {there}")
         starts = {at: first_offset(position, begins[at], ends[at]) for at in wanted}
         if follow and len(starts) > 1:
@@ -76,7 +95,9 @@ def parse_start(text: str) -> str | int:
     try:
         return int(text)
     except ValueError:
-        raise ConfigError(f"--from {text}: write earliest, latest, an offset, or -N for the last N records") from None
+        raise ConfigError(
+            f"--from {text}: write earliest, latest, an offset, or -N for the last N records"
+        ) from None
 
 
 def first_offset(position: str | int, begin: int, end: int) -> int:
@@ -89,7 +110,9 @@ def first_offset(position: str | int, begin: int, end: int) -> int:
 class Printer:
     """Writes records; one at a time, whoever brings them."""
 
-    def __init__(self, topic: str, as_json: bool, key_separator: str | None, limit: int | None) -> None:
+    def __init__(
+        self, topic: str, as_json: bool, key_separator: str | None, limit: int | None
+    ) -> None:
         self._topic = topic
         self._as_json = as_json
         self._separator = key_separator.encode() if key_separator is not None else None
@@ -128,13 +151,15 @@ class Printer:
             **text_or_base64("key", record["key"]),
             **text_or_base64("value", record["value"]),
             "headers": [
-                {"key": header["key"], **text_or_base64("value", header["value"])} for header in record["headers"] or ()
+                {"key": header["key"], **text_or_base64("value", header["value"])}
+                for header in record["headers"] or ()
             ],
         }
 
 
 def _follow_all(client: Client, topic: str, starts: dict[int, int], printer: Printer) -> None:
-    """Follow several partitions at once, each on a thread; ends with the first error or the limit."""
+    """Follow several partitions at once, each on a thread; ends with the first error or the
+    limit."""
     ended = threading.Event()
     errors: list[DLedgerError] = []
 

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dledger.cli.common import group_options, json_option, naming_topic, open_client, print_json, print_table
+from dledger.cli.common import (
+    group_options,
+    json_option,
+    naming_topic,
+    open_client,
+    print_json,
+    print_table,
+)
 from dledger.errors import ConfigError, TopicExists, TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
 
@@ -28,44 +35,71 @@ def topics() -> None:
 @group_options
 @json_option
 def list_topics(bootstrap: str, timeout: float, as_json: bool) -> None:
-    """Topics with their partitions and offsets; of typed ones the newest version of their schema."""
+    """Topics with their partitions and offsets; of typed ones the newest version of their
+    schema."""
     with open_client(bootstrap, timeout) as client:
         found = {info.name: (info, _newest(client, info)) for info in client.topics()}
         rows = [(*found[one.topic], one) for one in client.partitions() if one.topic in found]
     if as_json:
-        print_json([
-            {"topic": info.name, "log_id": info.log_id, "type": _kind(info), "schema_version": version,
-             "partition": one.partition, "begin_offset": one.begin_offset, "end_offset": one.end_offset}
-            for info, version, one in rows
-        ])  # fmt: skip
+        print_json(
+            [
+                {
+                    "topic": info.name,
+                    "log_id": info.log_id,
+                    "type": _kind(info),
+                    "schema_version": version,
+                    "partition": one.partition,
+                    "begin_offset": one.begin_offset,
+                    "end_offset": one.end_offset,
+                }
+                for info, version, one in rows
+            ]
+        )
         return
     print_table(
         ("topic", "type", "schema", "partition", "begin", "end", "records"),
         [
-            (one.topic, _kind(info), _version(version), str(one.partition), one.begin_offset, one.end_offset,
-             _records(one))
+            (
+                one.topic,
+                _kind(info),
+                _version(version),
+                str(one.partition),
+                one.begin_offset,
+                one.end_offset,
+                _records(one),
+            )
             for info, version, one in rows
         ],
-    )  # fmt: skip
+    )
 
 
 @topics.command()
 @click.argument("name")
-@click.option("--schema-version", type=click.IntRange(min=1), help="A typed topic's columns as of this version.")
+@click.option(
+    "--schema-version",
+    type=click.IntRange(min=1),
+    help="A typed topic's columns as of this version.",
+)
 @group_options
 @json_option
-def show(name: str, schema_version: int | None, bootstrap: str, timeout: float, as_json: bool) -> None:
+def show(
+    name: str, schema_version: int | None, bootstrap: str, timeout: float, as_json: bool
+) -> None:
     """All about topic NAME: settings, partitions, and the columns of a typed one."""
     with open_client(bootstrap, timeout) as client:
         with naming_topic(client, name):
             info = client.topic(name)
         if schema_version is not None and not info.typed:
-            raise ConfigError(f"--schema-version {schema_version}: topic {name!r} is raw: it has keys and values")
+            raise ConfigError(
+                f"--schema-version {schema_version}: topic {name!r} is raw: it has keys and values"
+            )
         versions = client.schemas(info) if info.typed else []
         parts = [one for one in client.partitions() if one.topic == name]
     at = len(versions) if schema_version is None else schema_version
     if at > len(versions):
-        raise ConfigError(f"--schema-version {at}: topic {name!r} has the versions 1 to {len(versions)}")
+        raise ConfigError(
+            f"--schema-version {at}: topic {name!r} has the versions 1 to {len(versions)}"
+        )
     columns = versions[at - 1] if at else None
     if as_json:
         print_json(_as_json(info, parts, columns, at, len(versions)))
@@ -97,7 +131,11 @@ def _records(one: PartitionState) -> int:
 def _time(us: int) -> str | None:
     """Microseconds since 1970 as text; None for 0, a partition that never had a record."""
     try:
-        return (datetime.fromtimestamp(0, UTC) + timedelta(microseconds=us)).isoformat() if us else None
+        return (
+            (datetime.fromtimestamp(0, UTC) + timedelta(microseconds=us)).isoformat()
+            if us
+            else None
+        )
     except OverflowError:  # a writer's time may be any
         return f"{us} us"
 
@@ -105,35 +143,53 @@ def _time(us: int) -> str | None:
 def _as_json(
     info: TopicInfo, parts: list[PartitionState], columns: Columns | None, at: int, newest: int
 ) -> dict[str, Any]:
-    """``schema`` is null for a raw topic, and for a typed one that nobody has written to; its ``spark`` is the text
-    that Spark's ``StructType.fromJson`` takes."""
+    """``schema`` is null for a raw topic, and for a typed one that nobody has written to; its
+    ``spark`` is the text that Spark's ``StructType.fromJson`` takes."""
     schema = None
     if columns is not None:
         schema = {
-            "version": at, "newest": newest, "key": columns.key or None, "time": columns.time or None,
+            "version": at,
+            "newest": newest,
+            "key": columns.key or None,
+            "time": columns.time or None,
             "columns": [
-                {"name": one.name, "type": str(one.type), "nullable": one.nullable} for one in columns.fields
+                {"name": one.name, "type": str(one.type), "nullable": one.nullable}
+                for one in columns.fields
             ],
             "spark": json.loads(columns.text),
-        }  # fmt: skip
+        }
     return {
-        "topic": info.name, "log_id": info.log_id, "type": _kind(info), "settings": info.settings,
-        "records": sum(map(_records, parts)), "bytes": sum(one.bytes for one in parts),
+        "topic": info.name,
+        "log_id": info.log_id,
+        "type": _kind(info),
+        "settings": info.settings,
+        "records": sum(map(_records, parts)),
+        "bytes": sum(one.bytes for one in parts),
         "partitions": [
-            {"partition": one.partition, "begin_offset": one.begin_offset, "end_offset": one.end_offset,
-             "records": _records(one), "bytes": one.bytes, "newest": _time(one.newest_us)}
+            {
+                "partition": one.partition,
+                "begin_offset": one.begin_offset,
+                "end_offset": one.end_offset,
+                "records": _records(one),
+                "bytes": one.bytes,
+                "newest": _time(one.newest_us),
+            }
             for one in parts
         ],
         "schema": schema,
-    }  # fmt: skip
+    }
 
 
-def _print(info: TopicInfo, parts: list[PartitionState], columns: Columns | None, at: int, newest: int) -> None:
+def _print(
+    info: TopicInfo, parts: list[PartitionState], columns: Columns | None, at: int, newest: int
+) -> None:
     facts = {
-        "topic": info.name, "log id": info.log_id, "type": _kind(info),
+        "topic": info.name,
+        "log id": info.log_id,
+        "type": _kind(info),
         **{name: value for name, value in info.settings.items() if name != "type"},
         "records": f"{sum(map(_records, parts)):,} in {sum(one.bytes for one in parts):,} bytes",
-    }  # fmt: skip
+    }
     if columns is not None:
         facts["schema"] = f"{_version(at)} of {_version(newest)}" if at < newest else _version(at)
     elif info.typed:
@@ -145,11 +201,17 @@ def _print(info: TopicInfo, parts: list[PartitionState], columns: Columns | None
     print_table(
         ("partition", "begin", "end", "records", "bytes", "newest record"),
         [
-            (str(one.partition), one.begin_offset, one.end_offset, _records(one), one.bytes,
-             _time(one.newest_us) or "-")
+            (
+                str(one.partition),
+                one.begin_offset,
+                one.end_offset,
+                _records(one),
+                one.bytes,
+                _time(one.newest_us) or "-",
+            )
             for one in parts
         ],
-    )  # fmt: skip
+    )
     if columns is not None:
         roles = {columns.find(columns.time): "event time", columns.find(columns.key): "key"}
         print_table(
@@ -165,7 +227,9 @@ def _print(info: TopicInfo, parts: list[PartitionState], columns: Columns | None
 @click.argument("name")
 @click.option("--partitions", type=click.IntRange(1, 10_000), default=1, show_default=True)
 @click.option("--if-absent", is_flag=True, help="No error when it is there already.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the topic.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the topic."
+)
 @group_options
 @json_option
 def create(
@@ -203,11 +267,14 @@ def _tell(info: TopicInfo, as_json: bool) -> None:
 
 @topics.command()
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(1, 10_000), required=True, help="So many from now on.")
+@click.option(
+    "--partitions", type=click.IntRange(1, 10_000), required=True, help="So many from now on."
+)
 @group_options
 @json_option
 def alter(name: str, partitions: int, bootstrap: str, timeout: float, as_json: bool) -> None:
-    """Give topic NAME more partitions. What is in it stays where it is; keys may go elsewhere than before."""
+    """Give topic NAME more partitions. What is in it stays where it is; keys may go elsewhere than
+    before."""
     with open_client(bootstrap, timeout) as client, naming_topic(client, name):
         _tell(client.add_partitions(name, partitions), as_json)
 

@@ -1,4 +1,5 @@
-"""The clients: they find the leader, retry what is safe to retry, and say the truth about what is not."""
+"""The clients: they find the leader, retry what is safe to retry, and say the truth about what is
+not."""
 
 from dledger.client.aio.client import AsyncClient
 from dledger.client.aio.producer import AsyncProducer, AsyncStage, AsyncTransaction

@@ -1,8 +1,9 @@
 """A group of nodes beside the program that uses it.
 
-`EmbeddedGroup` and `connect_path` keep a whole group in a directory; `EmbeddedNode` runs one node of a group whose
-other nodes run elsewhere. Every node is a detached process of its own, so that it outlives the short-lived workers in
-which Spark plans, and a kill of the program does not take the log with it.
+`EmbeddedGroup` and `connect_path` keep a whole group in a directory; `EmbeddedNode` runs one node
+of a group whose other nodes run elsewhere. Every node is a detached process of its own, so that it
+outlives the short-lived workers in which Spark plans, and a kill of the program does not take the
+log with it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One node of an embedded group: ``python -m dledger.embedded.child DIR NODE``.
 
-All it needs is in DIR/group.json. It says on descriptor 1, in one JSON line, that it serves or why it cannot, and from
-then on writes to its log only. It ends on SIGTERM, when nobody has needed the group for long enough, and when the
-directory is not there any more.
+All it needs is in DIR/group.json. It says on descriptor 1, in one JSON line, that it serves or why
+it cannot, and from then on writes to its log only. It ends on SIGTERM, when nobody has needed the
+group for long enough, and when the directory is not there any more.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ WATCH_S: Final = 0.5
 
 
 class Addresses:
-    """The nodes' addresses as group.json has them now: a port may be picked anew while others run."""
+    """The nodes' addresses as group.json has them now: a port may be picked anew while others
+    run."""
 
     def __init__(self, home: Home, file: GroupFile) -> None:
         self._home = home
@@ -74,7 +75,9 @@ class Addresses:
 class Watch:
     """Decides when a node ends by itself."""
 
-    def __init__(self, home: Home, addresses: Addresses, pid_file: PidFile, server: NodeServer) -> None:
+    def __init__(
+        self, home: Home, addresses: Addresses, pid_file: PidFile, server: NodeServer
+    ) -> None:
         self._home = home
         self._place = home.place()
         self._addresses = addresses
@@ -98,7 +101,8 @@ class Watch:
                 return "nobody has used the group"
 
     def unneeded(self) -> bool:
-        """Whether nobody has used any node for the idle timeout and nobody who asked for them lives."""
+        """Whether nobody has used any node for the idle timeout and nobody who asked for them
+        lives."""
         file = self._addresses.refresh()
         idle_s = file.settings.get("idle_timeout_ms", IDLE_TIMEOUT_MS) / 1000
         return idle_s > 0 and self._home.unused_s() >= idle_s and not file.live_users()
@@ -121,7 +125,9 @@ async def serve(home: Home, node_id: NodeId, pid_file: PidFile) -> None:
     if file is None:
         raise ConfigError(f"{home.group_file} is missing; start the group with EmbeddedGroup")
     group = group_config(file.group, file.members, file.settings)
-    node = node_config(node_id, home.node_directory(node_id), file.addresses[node_id], file.settings)
+    node = node_config(
+        node_id, home.node_directory(node_id), file.addresses[node_id], file.settings
+    )
     if file.named:
         node = with_secret(node, file.addresses)
     else:
@@ -131,7 +137,9 @@ async def serve(home: Home, node_id: NodeId, pid_file: PidFile) -> None:
     server = NodeServer(group, node, addresses)
     await server.start()
     home.touch_used()
-    preferring = asyncio.ensure_future(take_the_lead(server, file.group, addresses)) if file.named else None
+    preferring = (
+        asyncio.ensure_future(take_the_lead(server, file.group, addresses)) if file.named else None
+    )
     say({"ready": True})
     log_instead_of(1, home.node_directory(node_id) / LOG_FILE)
     logger.info("%s of group %s serves on %s", node_id, file.group, file.addresses[node_id])
@@ -147,7 +155,8 @@ async def serve(home: Home, node_id: NodeId, pid_file: PidFile) -> None:
 
 
 async def first_reason_to_end(server: NodeServer, watch: Watch) -> str:
-    """A signal, a reason of the watch's, or the error that the node cannot go on with, which is raised."""
+    """A signal, a reason of the watch's, or the error that the node cannot go on with, which is
+    raised."""
     terminated = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -168,11 +177,12 @@ async def first_reason_to_end(server: NodeServer, watch: Watch) -> str:
 
 
 async def take_the_lead(server: NodeServer, group: str, addresses: Addresses) -> None:
-    """An application's own node is the preferred leader: ask whoever leads to hand over, until this node has led once.
+    """An application's own node is the preferred leader: ask whoever leads to hand over, until this
+    node has led once.
 
-    A leader refuses while this node is behind, so it asks again. Not for ever: two applications whose nodes are in
-    one group would take it from one another without end. Where leadership must always come back, every node has the
-    setting ``preferred_leaders``.
+    A leader refuses while this node is behind, so it asks again. Not for ever: two applications
+    whose nodes are in one group would take it from one another without end. Where leadership must
+    always come back, every node has the setting ``preferred_leaders``.
     """
     node = server.node.node_id
     while (leader := server.raft.leader_id) != node:
@@ -195,7 +205,8 @@ def log_instead_of(descriptor: int, log: Path) -> None:
 
 
 def take_own_limits() -> None:
-    """As many files and as much memory as the system allows, whatever limits the starter had set for itself."""
+    """As many files and as much memory as the system allows, whatever limits the starter had set
+    for itself."""
     for what in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_DATA):
         with suppress(OSError, ValueError):
             hard = resource.getrlimit(what)[1]
@@ -207,7 +218,8 @@ def main() -> None:
     os.umask(0o077)  # what a group keeps is for its owner alone
     os.closerange(3, 65536)  # descriptors of the starter's that it did not mean to share
     home, node_id = Home(sys.argv[1]), NodeId(sys.argv[2])
-    os.chdir(home.path)  # relative paths cannot surprise, and the starter's directory may be unmounted
+    # relative paths cannot surprise, and the starter's directory may be unmounted
+    os.chdir(home.path)
     take_own_limits()
     log_to_stderr(home.node_directory(node_id) / LOG_FILE)
     try:

@@ -1,4 +1,5 @@
-"""A whole group in one directory: `EmbeddedGroup` under the caller's control, `connect_path` for everybody else."""
+"""A whole group in one directory: `EmbeddedGroup` under the caller's control, `connect_path` for
+everybody else."""
 
 from __future__ import annotations
 
@@ -18,7 +19,14 @@ from dledger.embedded.home import LOG_FILE, Home
 from dledger.embedded.probe import ask_all, wait_for_leader
 from dledger.embedded.process import ProcessId, application_pid, is_descendant
 from dledger.embedded.settings import check_group_settings, check_replicas, tls_of
-from dledger.embedded.start import DRAIN_TIMEOUT_S, Wish, join_group, start_nodes, stop_group, stop_nodes
+from dledger.embedded.start import (
+    DRAIN_TIMEOUT_S,
+    Wish,
+    join_group,
+    start_nodes,
+    stop_group,
+    stop_nodes,
+)
 from dledger.errors import ConfigError, PathError, Unavailable
 from dledger.types import NodeId, Role
 
@@ -28,13 +36,14 @@ LEADER_TIMEOUT_S: Final = 30.0
 _ELECTION_S: Final = 3.0
 """How long an election may take before the nodes are looked at again."""
 _holds: Counter[tuple[int, str, str]] = Counter()
-"""How many `EmbeddedGroup` hold a group: of this process (`forks.generation`), in this directory, of this identity. A
-directory that was deleted and made anew has another one."""
+"""How many `EmbeddedGroup` hold a group: of this process (`forks.generation`), in this directory,
+of this identity. A directory that was deleted and made anew has another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """One node as it is now. ``pid`` and ``role`` are None while it does not run or does not answer."""
+    """One node as it is now. ``pid`` and ``role`` are None while it does not run or does not
+    answer."""
 
     pid: int | None
     address: str
@@ -44,10 +53,10 @@ class NodeInfo:
 class EmbeddedGroup:
     """A group of nodes on this machine, each its own process, with all its files in ``path``.
 
-    Whoever comes second for the same path, from this or another program or user, joins the group that runs. Nodes
-    that are missing are started, so a group that was killed comes back with everything that was acknowledged. As a
-    context manager, ends the group on exit unless another program holds it; a program that ends without that leaves
-    the group to its idle timeout.
+    Whoever comes second for the same path, from this or another program or user, joins the group
+    that runs. Nodes that are missing are started, so a group that was killed comes back with
+    everything that was acknowledged. As a context manager, ends the group on exit unless another
+    program holds it; a program that ends without that leaves the group to its idle timeout.
 
     Args:
         path: a directory on a local disk; made when missing. Everything the group knows is in it.
@@ -61,7 +70,9 @@ class EmbeddedGroup:
         Unavailable: the nodes did not start or elect a leader; the message has their last words.
     """
 
-    def __init__(self, path: str | os.PathLike[str], replicas: int | None = None, **settings: Any) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], replicas: int | None = None, **settings: Any
+    ) -> None:
         if replicas is not None:
             check_replicas(replicas)
         check_group_settings(settings)
@@ -121,13 +132,16 @@ class EmbeddedGroup:
         return describe_nodes(self._home, self._file())
 
     def kill(self, node_id: NodeId | str) -> None:
-        """SIGKILL a node, as a crash would. Returns when it is gone; nothing when it was not running."""
+        """SIGKILL a node, as a crash would. Returns when it is gone; nothing when it was not
+        running."""
         node = self._known(node_id)
         process = self._home.node(node).process
         if process is None or not process.signal(signal.SIGKILL):
             return
         if not self._home.wait_gone(node, process, DRAIN_TIMEOUT_S):
-            raise Unavailable(f"{self._home}: process {process.pid} of {node_id} does not end, even by SIGKILL")
+            raise Unavailable(
+                f"{self._home}: process {process.pid} of {node_id} does not end, even by SIGKILL"
+            )
 
     def restart(self, node_id: NodeId | str) -> None:
         """Start a node again on its files, after a graceful end if it runs. Returns when it serves.
@@ -141,9 +155,11 @@ class EmbeddedGroup:
             start_nodes(self._home, self._file(), [node], alone=True)
 
     def stop(self, *, force: bool = False) -> None:
-        """End the group gracefully, unless another program holds it; then only give up this program's hold.
+        """End the group gracefully, unless another program holds it; then only give up this
+        program's hold.
 
-        In a forked child nothing: the hold is the parent's. Nor where the directory has another group by now.
+        In a forked child nothing: the hold is the parent's. Nor where the directory has another
+        group by now.
 
         Args:
             force: end it even so. The other program finds it again when it next asks for the path.
@@ -159,7 +175,9 @@ class EmbeddedGroup:
                 return
             own = self._wish.user.process
             if not _holds[self._key]:
-                file = self._home.write(replace(file, users=tuple(u for u in file.live_users() if u.process != own)))
+                file = self._home.write(
+                    replace(file, users=tuple(u for u in file.live_users() if u.process != own))
+                )
             if force or not any(_counts(user, own) for user in file.live_users()):
                 stop_group(self._home, file)
 
@@ -167,7 +185,10 @@ class EmbeddedGroup:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
 
@@ -177,14 +198,18 @@ class EmbeddedGroup:
     def _file(self) -> GroupFile:
         file = self._home.read()
         if file is None:
-            raise PathError(f"{self._home}: group.json is gone; make the group anew with EmbeddedGroup")
+            raise PathError(
+                f"{self._home}: group.json is gone; make the group anew with EmbeddedGroup"
+            )
         return file
 
     def _known(self, node_id: NodeId | str) -> NodeId:
         nodes = self._file().local
         if node_id not in nodes:
             hint = nearest(node_id, list(nodes))
-            raise ConfigError(f"{self._home} has no node {node_id!r}{hint}; it has {', '.join(nodes)}")
+            raise ConfigError(
+                f"{self._home} has no node {node_id!r}{hint}; it has {', '.join(nodes)}"
+            )
         return NodeId(node_id)
 
     def _quorum_runs(self, file: GroupFile) -> bool:
@@ -192,11 +217,15 @@ class EmbeddedGroup:
 
     def _describe(self, file: GroupFile) -> str:
         down = [node for node in file.local if not self._home.node(node).running]
-        return f"nodes that do not run: {', '.join(down) or 'none'}; restart() them, or see their {LOG_FILE}"
+        return (
+            f"nodes that do not run: {', '.join(down) or 'none'}; restart() them, or see "
+            f"their {LOG_FILE}"
+        )
 
 
 def _counts(user: User, own: ProcessId) -> bool:
-    """Whether a user keeps the group from being ended by ``own``: not the Spark driver that ``own`` started."""
+    """Whether a user keeps the group from being ended by ``own``: not the Spark driver that ``own``
+    started."""
     return user.holds or not is_descendant(user.process.pid, own.pid)
 
 
@@ -212,8 +241,8 @@ def describe_nodes(home: Home, file: GroupFile) -> dict[NodeId, NodeInfo]:
 
 
 def _join_and_wait(home: Home, wish: Wish) -> GroupFile:
-    """Join, and wait for a leader; a node that dies meanwhile is started again, also one that was killed just before
-    and still held its lock when it was looked at.
+    """Join, and wait for a leader; a node that dies meanwhile is started again, also one that was
+    killed just before and still held its lock when it was looked at.
 
     Raises:
         Unavailable: there is no leader after `LEADER_TIMEOUT_S`.
@@ -244,8 +273,9 @@ def connect_path(
 ) -> str:
     """The bootstrap servers of the group in ``path``, started where it does not run.
 
-    This is how Spark's ``.load("/data/log")`` finds its group. When all nodes run it only looks at files. The group
-    stays for as long as the calling application lives (in a Spark worker: the driver's Java process) or uses it.
+    This is how Spark's ``.load("/data/log")`` finds its group. When all nodes run it only looks at
+    files. The group stays for as long as the calling application lives (in a Spark worker: the
+    driver's Java process) or uses it.
 
     Args:
         path: the group's directory.

@@ -42,7 +42,8 @@ class GroupFile:
     """Fields of GroupConfig and NodeConfig that are not at their defaults."""
     users: tuple[User, ...] = ()
     named: bool = False
-    """The caller named the peers: their addresses are not ours to choose, and other nodes run elsewhere."""
+    """The caller named the peers: their addresses are not ours to choose, and other nodes run
+    elsewhere."""
     place: str = ""
     """Device and inode of the directory; another one says that this is a copy."""
 
@@ -69,11 +70,15 @@ class GroupFile:
 
     @staticmethod
     def decode(content: bytes, where: Path) -> GroupFile:
-        """Raises `ConfigError` for a file that no version of this program has written, or a newer one has."""
+        """Raises `ConfigError` for a file that no version of this program has written, or a newer
+        one has."""
         try:
             data = json.loads(content)
             if data["format"] > FORMAT:
-                raise ConfigError(f"{where}: format {data['format']} is newer than this program's {FORMAT}: upgrade")
+                raise ConfigError(
+                    f"{where}: format {data['format']} is newer than this program's {FORMAT}: "
+                    f"upgrade"
+                )
             return GroupFile(
                 group=data["group"],
                 members=tuple(data["members"]),
@@ -88,7 +93,8 @@ class GroupFile:
             if isinstance(error, ConfigError):
                 raise
             raise ConfigError(
-                f"{where} is damaged ({type(error).__name__}: {error}); restore it from a copy: it names the group "
+                f"{where} is damaged ({type(error).__name__}: {error}); restore it from a copy: "
+                f"it names the group "
                 "that the stores beside it belong to"
             ) from error
 

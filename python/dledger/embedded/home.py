@@ -3,14 +3,15 @@
 ::
 
     <path>/group.json      what the group is: identity, members, addresses, settings, users
-    <path>/secret          what its nodes and clients prove to one another; readable for the owner alone
+    <path>/secret          what its nodes and clients prove to one another; its owner reads it
     <path>/.lock           held (flock) while somebody starts, joins or ends the group
     <path>/.used           touched while clients use any node; its age is how long nobody has
-    <path>/n0/node.pid     the process of node n0, which holds a flock on this file as long as it lives
+    <path>/n0/node.pid     the process of node n0, which holds a flock on this file
     <path>/n0/node.log     what n0 has to say, bounded in size
     <path>/n0/...          n0's store
 
-A lock dies with its process, so none is ever stale; a node runs exactly when its ``node.pid`` is locked.
+A lock dies with its process, so none is ever stale; a node runs exactly when its ``node.pid`` is
+locked.
 """
 
 from __future__ import annotations
@@ -105,7 +106,8 @@ class Home:
         return self.path / GROUP_SECRET
 
     def make_secret(self) -> None:
-        """A group of a release before secrets gets its own too. Call with the lock held. Raises `PathError`."""
+        """A group of a release before secrets gets its own too. Call with the lock held. Raises
+        `PathError`."""
         with path_errors(self.path, "make the group's secret"), suppress(FileExistsError):
             create_secret(self.secret_file)
 
@@ -141,7 +143,8 @@ class Home:
         return GroupFile.decode(content, self.group_file)
 
     def write(self, file: GroupFile) -> GroupFile:
-        """Put a new group.json in place of the old one; a crash leaves one or the other. Call with the lock held."""
+        """Put a new group.json in place of the old one; a crash leaves one or the other. Call with
+        the lock held."""
         temporary = self.path / (GROUP_FILE + ".new")
         with path_errors(self.path, "write group.json"):
             temporary.unlink(missing_ok=True)
@@ -177,12 +180,15 @@ class Home:
                         raise
                     if time.monotonic() > deadline:
                         raise Unavailable(
-                            f"{self.path}: another program has been starting or ending this group for "
+                            f"{self.path}: another program has been starting or ending this group "
+                            f"for "
                             f"{timeout_s:.0f} s; wait for it, or end it"
                         ) from None
                     time.sleep(0.01)
                 except OSError:
-                    with path_errors(self.path, "lock the directory (its file system has no flock)"):
+                    with path_errors(
+                        self.path, "lock the directory (its file system has no flock)"
+                    ):
                         raise
             with path_errors(self.path, "check the lock"):
                 check_lock(self.path / LOCK_FILE)
@@ -195,7 +201,8 @@ class Home:
         with path_errors(self.path, "create the lock"):
             descriptor = open_for_lock(lock, os.O_RDWR | os.O_CREAT)
         status = os.fstat(descriptor)
-        if status.st_mode & 0o077 and status.st_uid == os.geteuid():  # made so that others could hold it for ever
+        # made so that others could hold it for ever
+        if status.st_mode & 0o077 and status.st_uid == os.geteuid():
             os.fchmod(descriptor, 0o600)
         return descriptor
 
@@ -225,13 +232,15 @@ class Home:
             process = ProcessId.from_dict(data)
             return NodeProcess(running, process, str(data["home"]), bool(data["ending"]))
         except (KeyError, TypeError, ValueError):
-            return NodeProcess(running)  # it has its lock, but has not written its name yet, or ended cleanly
+            # it has its lock, but has not written its name yet, or ended cleanly
+            return NodeProcess(running)
 
     def wait_gone(self, node_id: NodeId, process: ProcessId, timeout_s: float) -> bool:
-        """Wait until a process of a node has ended and let go of everything; False when it has not by then.
+        """Wait until a process of a node has ended and let go of everything; False when it has not
+        by then.
 
-        The lock is the last thing to go: a killed process can look like a zombie while threads of it still hold files
-        and the port. Another process of the node may have it then.
+        The lock is the last thing to go: a killed process can look like a zombie while threads of
+        it still hold files and the port. Another process of the node may have it then.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -245,7 +254,8 @@ class Home:
             time.sleep(0.005)
 
     def last_sign_of_life(self, node_id: NodeId) -> int:
-        """When the node last touched its node.pid, in ns; opened anew each time, so that NFS asks its server."""
+        """When the node last touched its node.pid, in ns; opened anew each time, so that NFS asks
+        its server."""
         with suppressed(), open(self.node_directory(node_id) / PID_FILE, "rb") as file:
             return os.fstat(file.fileno()).st_mtime_ns
         return 0
@@ -270,7 +280,8 @@ class Home:
                 mark.unlink(missing_ok=True)
 
     def failed_lately(self, node_id: NodeId) -> bool:
-        """Whether the node could not start within the last `FAILED_S`; a mark of a wrong clock says nothing."""
+        """Whether the node could not start within the last `FAILED_S`; a mark of a wrong clock says
+        nothing."""
         with suppressed():
             marked = (self.node_directory(node_id) / FAILED_FILE).stat().st_mtime
             return abs(time.time() - marked) < FAILED_S
@@ -295,7 +306,9 @@ class Home:
 
     def add_user(self, file: GroupFile, user: User) -> GroupFile:
         """`file` with this user and without the dead ones."""
-        others = [u for u in file.live_users() if u.process != user.process or u.holds != user.holds]
+        others = [
+            u for u in file.live_users() if u.process != user.process or u.holds != user.holds
+        ]
         return replace(file, users=(*others, user))
 
 
@@ -314,8 +327,8 @@ class PidFile:
     def acquire(self, ending_s: float, living_s: float = 1.0) -> bool:
         """Take the hold; False when another process of this node has it and keeps it.
 
-        One that says it is ending is waited for ``ending_s`` seconds, any other ``living_s``: that one may have just
-        been killed, or a probe may have looked at the lock.
+        One that says it is ending is waited for ``ending_s`` seconds, any other ``living_s``: that
+        one may have just been killed, or a probe may have looked at the lock.
 
         Raises:
             PathError: the file system's locks keep nobody out.

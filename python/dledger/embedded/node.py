@@ -22,15 +22,17 @@ from dledger.types import NodeId, Role
 class EmbeddedNode:
     """This application's node: the group's preferred leader, as a RocketMQ broker embeds DLedger.
 
-    The other nodes run where ``peers`` says, by ``dledger serve`` or as another application's embedded node. The
-    node is a process of its own, found again through the directory like those of `EmbeddedGroup`.
+    The other nodes run where ``peers`` says, by ``dledger serve`` or as another application's
+    embedded node. The node is a process of its own, found again through the directory like those of
+    `EmbeddedGroup`.
 
     Args:
         path: a directory for this node's files, made when missing.
         peers: ``n0-host:port;n1-host:port;…``, the same on every node.
         self_id: which of them this is.
-        settings: fields of `GroupConfig` and `NodeConfig` by name; ``group`` (``default``) must be that of the others.
-            It listens on its own address's host, unless ``host`` says otherwise.
+        settings: fields of `GroupConfig` and `NodeConfig` by name; ``group`` (``default``) must be
+            that of the others. It listens on its own address's host, unless ``host`` says
+            otherwise.
 
     Raises:
         ConfigError, UnknownOption: ``self_id`` is not in ``peers``, or a setting cannot be.
@@ -39,10 +41,14 @@ class EmbeddedNode:
         WrongGroup: the directory belongs to another group.
     """
 
-    def __init__(self, path: str | os.PathLike[str], peers: str, self_id: str, **settings: Any) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], peers: str, self_id: str, **settings: Any
+    ) -> None:
         addresses = parse_peers(peers)
         if self_id not in addresses:
-            raise ConfigError(f"self id {self_id!r} is not one of the peers: {', '.join(addresses)}")
+            raise ConfigError(
+                f"self id {self_id!r} is not one of the peers: {', '.join(addresses)}"
+            )
         chosen = {"preferred_leaders": [self_id], **settings}
         group = str(chosen.pop("group", "default"))
         # advertise_host is what the peers say; host may stand alone here.
@@ -89,14 +95,17 @@ class EmbeddedNode:
         tls = tls_of(self._wish.settings)
         leader = wait_for_leader(peers, group, timeout_s, tls)
         if leader is None:
-            raise Unavailable(f"no leader within {timeout_s:g} s; start the other nodes of {', '.join(peers.values())}")
+            raise Unavailable(
+                f"no leader within {timeout_s:g} s; start the other nodes of "
+                f"{', '.join(peers.values())}"
+            )
         if leader != self.node_id and ask_to_lead(peers[leader], group, self.node_id, tls):
             return self.node_id
         return leader
 
     def stop(self) -> None:
-        """End the node gracefully: it hands leadership over and drains. In a forked child nothing: the node is the
-        parent's."""
+        """End the node gracefully: it hands leadership over and drains. In a forked child nothing:
+        the node is the parent's."""
         if self._born != forks.generation:
             return
         with self._home.lock():
@@ -106,7 +115,10 @@ class EmbeddedNode:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
 

@@ -15,9 +15,11 @@ _CHECK_EVERY: Final = 64 << 10
 
 
 class BoundedLog(logging.Handler):
-    """Writes records to descriptor 2, which is the log file, and starts a new file when it has become large.
+    """Writes records to descriptor 2, which is the log file, and starts a new file when it has
+    become large.
 
-    A handler of the standard library would leave descriptor 2, and so the last words of a crash, in the old file.
+    A handler of the standard library would leave descriptor 2, and so the last words of a crash, in
+    the old file.
     """
 
     def __init__(self, path: Path, max_bytes: int = LOG_BYTES, descriptor: int = 2) -> None:
@@ -26,7 +28,9 @@ class BoundedLog(logging.Handler):
         self._max_bytes = max_bytes
         self._descriptor = descriptor
         self._unchecked = _CHECK_EVERY
-        formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
+        formatter = logging.Formatter(
+            "%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S"
+        )
         formatter.converter = time.gmtime
         self.setFormatter(formatter)
 

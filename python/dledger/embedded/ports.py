@@ -18,8 +18,9 @@ _TRIES: Final = 2000
 def port_range() -> tuple[int, int]:
     """Ports that the system does not hand out to outgoing connections, [first, end).
 
-    A port from the system's own range could be taken by anybody's outgoing connection while its node is down, and a
-    peer that keeps connecting to it on loopback could even end up connected to itself.
+    A port from the system's own range could be taken by anybody's outgoing connection while its
+    node is down, and a peer that keeps connecting to it on loopback could even end up connected to
+    itself.
     """
     try:
         low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
@@ -59,7 +60,10 @@ def free_ports(host: str, count: int, avoid: set[int] | None = None) -> list[int
             found.append(port)
             if len(found) == count:
                 return found
-    raise PortInUse(f"no {count} free ports on {host} in {first}..{end - 1} ({error}); is it an address of this host?")
+    raise PortInUse(
+        f"no {count} free ports on {host} in {first}..{end - 1} ({error}); is it an address of "
+        f"this host?"
+    )
 
 
 __all__ = ["free_ports", "port_range"]

@@ -1,4 +1,5 @@
-"""Asking a node who it is and who leads, over a plain socket: no event loop, no Arrow, one question."""
+"""Asking a node who it is and who leads, over a plain socket: no event loop, no Arrow, one
+question."""
 
 from __future__ import annotations
 
@@ -13,7 +14,12 @@ from dledger.net.connections.blocking import BlockingConnection, Lost
 from dledger.net.connections.handshake import Greeting, Introduction
 from dledger.net.connections.tls import client_context
 from dledger.net.user_directory import group_secret
-from dledger.protocol.messages.client import MetadataRequest, MetadataResponse, TransferRequest, TransferResponse
+from dledger.protocol.messages.client import (
+    MetadataRequest,
+    MetadataResponse,
+    TransferRequest,
+    TransferResponse,
+)
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.wire import FrameLimits, Message
 from dledger.types import NodeId, Role
@@ -33,8 +39,11 @@ class NodeView:
     leader_id: NodeId
 
 
-def ask_node(address: str, group: str = "", timeout_s: float = 1.0, tls: Tls | None = None) -> NodeView | None:
-    """What the node at ``address`` says; None when nobody answers there in time, or it is no node of ``group``."""
+def ask_node(
+    address: str, group: str = "", timeout_s: float = 1.0, tls: Tls | None = None
+) -> NodeView | None:
+    """What the node at ``address`` says; None when nobody answers there in time, or it is no node
+    of ``group``."""
     answer = _question(address, group, MetadataRequest(), timeout_s, tls)
     if not isinstance(answer, MetadataResponse):
         return None
@@ -44,17 +53,22 @@ def ask_node(address: str, group: str = "", timeout_s: float = 1.0, tls: Tls | N
     return NodeView(answer.node_id, answer.group, role, answer.term, answer.leader_id)
 
 
-def ask_to_lead(leader_address: str, group: str, node_id: NodeId, tls: Tls | None, timeout_s: float = 10.0) -> bool:
+def ask_to_lead(
+    leader_address: str, group: str, node_id: NodeId, tls: Tls | None, timeout_s: float = 10.0
+) -> bool:
     """Ask the leader to hand over to ``node_id``; whether it did."""
     answer = _question(leader_address, group, TransferRequest(to=node_id), timeout_s, tls)
     return isinstance(answer, TransferResponse) and answer.code == Code.SUCCESS
 
 
-def _question(address: str, group: str, request: Message, timeout_s: float, tls: Tls | None) -> Message | None:
+def _question(
+    address: str, group: str, request: Message, timeout_s: float, tls: Tls | None
+) -> Message | None:
     greeting = Greeting(Introduction(group=group), secret=lambda answer: group_secret(answer.group))
     try:
         connection = BlockingConnection(address, greeting, _LIMITS, timeout_s, client_context(tls))
-    except (Unavailable, WrongGroup, AccessDenied, ConfigError):  # the last one: TLS files that are not there
+    # the last one: TLS files that are not there
+    except (Unavailable, WrongGroup, AccessDenied, ConfigError):
         return None
     try:
         answer: Message = connection.ask(request, (), time.monotonic() + timeout_s)[0]
@@ -72,11 +86,14 @@ def ask_all(addresses: dict[NodeId, str], group: str, tls: Tls | None) -> dict[N
         return {node: view for node, view in zip(addresses, views, strict=True) if view is not None}
 
 
-def wait_for_leader(addresses: dict[NodeId, str], group: str, timeout_s: float, tls: Tls | None) -> NodeId | None:
+def wait_for_leader(
+    addresses: dict[NodeId, str], group: str, timeout_s: float, tls: Tls | None
+) -> NodeId | None:
     """The leader as soon as there is one; None when there is none by then."""
     deadline = time.monotonic() + timeout_s
     while True:
-        for address in addresses.values():  # one after the other: on loopback that is quicker than threads
+        # one after the other: on loopback that is quicker than threads
+        for address in addresses.values():
             view = ask_node(address, group, tls=tls)
             if view and view.role is Role.LEADER:
                 return view.node_id

@@ -1,4 +1,5 @@
-"""Which process is which: identities that a reused pid cannot fake, and the spawning of detached children."""
+"""Which process is which: identities that a reused pid cannot fake, and the spawning of detached
+children."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ _SPARK_WORKER_ENV: Final = "PYTHON_WORKER_FACTORY_"
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Where a pid means something: a machine, one boot of it, one pid and network namespace (a container)."""
+    """Where a pid means something: a machine, one boot of it, one pid and network namespace (a
+    container)."""
 
     name: str
     boot: str
@@ -32,7 +34,9 @@ class Host:
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Host:
-        return Host(str(data.get("name", "")), str(data.get("boot", "")), str(data.get("space", "")))
+        return Host(
+            str(data.get("name", "")), str(data.get("boot", "")), str(data.get("space", ""))
+        )
 
 
 @lru_cache(maxsize=1)
@@ -46,7 +50,8 @@ def this_host() -> Host:
 
 
 def start_time(pid: int) -> str:
-    """When the process was started, in the system's own words; empty when there is none (or it is a zombie)."""
+    """When the process was started, in the system's own words; empty when there is none (or it is a
+    zombie)."""
     if pid <= 0:
         return ""
     stat = Path(f"/proc/{pid}/stat")
@@ -55,7 +60,9 @@ def start_time(pid: int) -> str:
             after_name = stat.read_text().rpartition(")")[2].split()
             return "" if after_name[0] in "ZX" else after_name[19]
         return ""
-    done = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
     return done.stdout.strip()
 
 
@@ -74,7 +81,9 @@ class ProcessId:
     @property
     def alive(self) -> bool:
         """Whether it still runs. A process of another host is never seen as alive."""
-        return self.host == this_host() and bool(self.started) and start_time(self.pid) == self.started
+        return (
+            self.host == this_host() and bool(self.started) and start_time(self.pid) == self.started
+        )
 
     def signal(self, number: signal.Signals) -> bool:
         """Send a signal; False when the process is gone already."""
@@ -108,9 +117,11 @@ def _is_java(pid: int) -> bool:
 
 
 def application_pid() -> int:
-    """The process that stands for the application: this one, or in a Spark worker its driver's Java process.
+    """The process that stands for the application: this one, or in a Spark worker its driver's Java
+    process.
 
-    Spark plans in workers that may live for a second; a group must not take their end for the application's.
+    Spark plans in workers that may live for a second; a group must not take their end for the
+    application's.
     """
     pid = os.getpid()
     if any(name.startswith(_SPARK_WORKER_ENV) for name in os.environ):
@@ -138,10 +149,11 @@ def reap(pid: int) -> None:
 
 
 def exit_code(pid: int, timeout_s: float) -> int | None:
-    """How a child ends: its exit code, or minus the signal that ended it. It is taken off the process table.
+    """How a child ends: its exit code, or minus the signal that ended it. It is taken off the
+    process table.
 
-    None when it has not ended by then, and where its end cannot be known: somebody else has taken it off, or the
-    program ignores SIGCHLD.
+    None when it has not ended by then, and where its end cannot be known: somebody else has taken
+    it off, or the program ignores SIGCHLD.
     """
     deadline = time.monotonic() + timeout_s
     with suppressed():
@@ -154,17 +166,21 @@ def exit_code(pid: int, timeout_s: float) -> int | None:
 
 
 def spawn_python(module: str, arguments: list[str], stdout: int, log_file: Path) -> int:
-    """Start ``python -m module`` in a session of its own, with stdin closed and stderr in ``log_file``.
+    """Start ``python -m module`` in a session of its own, with stdin closed and stderr in
+    ``log_file``.
 
-    ``stdout`` is a descriptor the child gets as its descriptor 1. Signals are at their defaults in the child, whatever
-    the caller ignores or blocks.
+    ``stdout`` is a descriptor the child gets as its descriptor 1. Signals are at their defaults in
+    the child, whatever the caller ignores or blocks.
     """
     # -P: a file of the user's in the working directory must not pass for a library module.
     command = [sys.executable, "-P", "-m", module, *arguments]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(_SPARK_WORKER_ENV)}
     root = Path(dledger.__file__ or "").parent.parent
-    if root.name not in {"site-packages", "dist-packages"}:  # a source tree: the child does not find it by itself
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH", "")]))
+    # a source tree: the child does not find it by itself
+    if root.name not in {"site-packages", "dist-packages"}:
+        environment["PYTHONPATH"] = os.pathsep.join(
+            filter(None, [str(root), os.environ.get("PYTHONPATH", "")])
+        )
     return os.posix_spawn(
         sys.executable,
         command,

@@ -23,11 +23,13 @@ END_TIMEOUT_S: Final = 15.0
 
 
 class Killed(Unavailable):
-    """A process was killed before it served, by a person or by the kernel. Its store may be sound."""
+    """A process was killed before it served, by a person or by the kernel. Its store may be
+    sound."""
 
 
 def spawn_nodes(home: Home, nodes: list[NodeId]) -> dict[NodeId, DLedgerError | None]:
-    """Start processes and collect each one's first word: why it does not serve, None where it does."""
+    """Start processes and collect each one's first word: why it does not serve, None where it
+    does."""
     pending: dict[int, tuple[NodeId, int]] = {}
     for node in nodes:
         home.make_node_directory(node)
@@ -55,7 +57,8 @@ def spawn_nodes(home: Home, nodes: list[NodeId]) -> dict[NodeId, DLedgerError | 
             os.close(descriptor)
     for node, _ in pending.values():
         answers[node] = Unavailable(
-            f"node {node} of {home} did not serve within {START_TIMEOUT_S:.0f} s; its log ends with: "
+            f"node {node} of {home} did not serve within {START_TIMEOUT_S:.0f} s; its log ends "
+            f"with: "
             f"{home.log_tail(node)}"
         )
     return answers
@@ -76,10 +79,14 @@ def _answer(home: Home, node: NodeId, pid: int, said: bytes) -> DLedgerError | N
         tail = home.log_tail(node) or "nothing"
         if exit_code(pid, END_TIMEOUT_S) == -signal.SIGKILL:
             return Killed(
-                f"node {node} of {home} was killed (SIGKILL) before it served, twice; start it again when it is known "
-                f"what kills it, as the kernel does where memory is short; its log ends with: {tail}"
+                f"node {node} of {home} was killed (SIGKILL) before it served, twice; start it "
+                f"again when it is known "
+                f"what kills it, as the kernel does where memory is short; its log ends with: "
+                f"{tail}"
             )
-        return StorageError(f"node {node} of {home} ended before it served; its log ends with: {tail}")
+        return StorageError(
+            f"node {node} of {home} ended before it served; its log ends with: {tail}"
+        )
     if answer.get("ready") or answer.get("error") == "AlreadyRunning":
         return None
     reap(pid)

@@ -1,4 +1,5 @@
-"""Bringing the nodes of a directory up: find those that live, start those that do not, agree on ports."""
+"""Bringing the nodes of a directory up: find those that live, start those that do not, agree on
+ports."""
 
 from __future__ import annotations
 
@@ -42,13 +43,15 @@ class Wish:
     replicas: int | None = None
     create: bool = True
     peers: dict[NodeId, str] | None = None
-    """The third way: this directory holds one node, ``local``, of a group whose others run elsewhere."""
+    """The third way: this directory holds one node, ``local``, of a group whose others run
+    elsewhere."""
     local: NodeId | None = None
     group: str | None = None
 
 
 def join_group(home: Home, wish: Wish) -> tuple[GroupFile, bool]:
-    """Make sure that every node of the directory runs; the group, and whether any node had to be started.
+    """Make sure that every node of the directory runs; the group, and whether any node had to be
+    started.
 
     Raises:
         PathError: the directory cannot be used, or another host runs the group.
@@ -62,7 +65,9 @@ def join_group(home: Home, wish: Wish) -> tuple[GroupFile, bool]:
         _note(home, file)
         return file, False
     if file is None and not wish.create:
-        raise PathError(f"{home}: there is no group in this directory; name another one, or write to it first")
+        raise PathError(
+            f"{home}: there is no group in this directory; name another one, or write to it first"
+        )
     with home.lock():
         file = home.read()
         file = _new_group(home, wish) if file is None else _existing_group(home, file, wish)
@@ -88,39 +93,49 @@ def _note(home: Home, file: GroupFile) -> None:
 
 
 def _end_old_release(home: Home, file: GroupFile, wish: Wish) -> None:
-    """A group without a secret is of release 0.1.0. Its nodes understand nothing of what is said today."""
+    """A group without a secret is of release 0.1.0. Its nodes understand nothing of what is said
+    today."""
     running = [node for node in file.local if home.node(node).running]
     others = [user.process.pid for user in file.live_users() if user.process != wish.user.process]
     if running and others:
         raise errors.ConfigError(
-            f"{home}: nodes of dledger 0.1.0 run here, and programs of that release use them: end these first "
+            f"{home}: nodes of dledger 0.1.0 run here, and programs of that release use them: end "
+            f"these first "
             f"(processes {', '.join(map(str, others))})"
         )
     stop_nodes(home, running)
 
 
 def _nothing_to_do(home: Home, file: GroupFile, wish: Wish) -> bool:
-    """The usual case, without a lock: all nodes run, this program is known, and it asks for nothing else."""
+    """The usual case, without a lock: all nodes run, this program is known, and it asks for nothing
+    else."""
     if not file.named and not home.secret_file.exists():
         return False
     states = {node: home.node(node) for node in file.local}
     wanting = [
         node
         for node, n in states.items()
-        if not (n.running and not n.ending and n.process and n.process.alive and n.home == str(home))
+        if not (
+            n.running and not n.ending and n.process and n.process.alive and n.home == str(home)
+        )
     ]
     if wanting and (wish.user.holds or _without_hopeless(home, file, wanting)):
         return False
     check_join(file, wish.replicas, wish.settings, running=True, where=str(home))
     known = any(u.process == wish.user.process and u.holds == wish.user.holds for u in file.users)
-    live = all(file.settings.get(k, default_of(k)) == v for k, v in wish.settings.items() if k == "idle_timeout_ms")
+    live = all(
+        file.settings.get(k, default_of(k)) == v
+        for k, v in wish.settings.items()
+        if k == "idle_timeout_ms"
+    )
     same = wish.peers is None or wish.peers == file.addresses
     return live and same and (known or not os.access(home.group_file, os.W_OK))
 
 
 def _without_hopeless(home: Home, file: GroupFile, missing: list[NodeId]) -> list[NodeId]:
-    """Which of the missing nodes to start. One that just failed to start, e.g. because its store is damaged, would
-    cost every `connect_path` a try; where the others are a quorum it is left alone for a while."""
+    """Which of the missing nodes to start. One that just failed to start, e.g. because its store is
+    damaged, would cost every `connect_path` a try; where the others are a quorum it is left alone
+    for a while."""
     hopeful = [node for node in missing if not home.failed_lately(node)]
     quorum = 2 * (len(file.local) - len(missing)) > len(file.members)
     return hopeful if quorum else missing
@@ -155,7 +170,8 @@ def _check_free_space(home: Home, settings: dict[str, Any]) -> None:
     free = disk.f_bavail * disk.f_frsize
     if free < reserve:
         raise PathError(
-            f"{home}: the disk is full: {free:,} bytes free, {reserve:,} must stay free (disk_reserve_bytes); make "
+            f"{home}: the disk is full: {free:,} bytes free, {reserve:,} must stay free "
+            f"(disk_reserve_bytes); make "
             "room or name a directory on another disk",
         )
 
@@ -168,31 +184,39 @@ def _existing_group(home: Home, file: GroupFile, wish: Wish) -> GroupFile:
     running = any(home.node(node).running for node in file.local)
     check_join(file, wish.replicas, wish.settings, running, str(home))
     whoever_is_there = wish.peers is None and not wish.user.holds  # connect_path asks for no kind
-    if not whoever_is_there and ((wish.peers is not None) != file.named or (wish.local not in (None, *file.local))):
+    if not whoever_is_there and (
+        (wish.peers is not None) != file.named or (wish.local not in (None, *file.local))
+    ):
         raise errors.ConfigError(
-            f"{home} holds {'one node' if file.named else 'a whole group'} ({', '.join(file.local)}), which "
+            f"{home} holds {'one node' if file.named else 'a whole group'} "
+            f"({', '.join(file.local)}), which "
             "is not what is asked for; name another directory"
         )
     if wish.group and wish.group != file.group:
-        raise errors.WrongGroup(f"{home} belongs to group {file.group!r}, not {wish.group!r}; name another directory")
+        raise errors.WrongGroup(
+            f"{home} belongs to group {file.group!r}, not {wish.group!r}; name another directory"
+        )
     settings = {**file.settings, **wish.settings}
     addresses = file.addresses
     copied = file.place != home.place() and not running  # the original may be using those ports
     if wish.peers is not None:
         if tuple(wish.peers) != file.members:
             raise errors.ConfigError(
-                f"{home}: the group's nodes are {', '.join(file.members)}, not {', '.join(wish.peers)}; name the same "
+                f"{home}: the group's nodes are {', '.join(file.members)}, not "
+                f"{', '.join(wish.peers)}; name the same "
                 "nodes in the same order (their addresses may change), or another directory"
             )
         addresses = dict(wish.peers)
-    elif not file.named and (copied or _host_of(settings) != split_address(addresses[file.members[0]])[0]):
+    elif not file.named and (
+        copied or _host_of(settings) != split_address(addresses[file.members[0]])[0]
+    ):
         addresses = _pick_addresses(settings, file.members, {})
     return replace(file, settings=settings, addresses=addresses, place=home.place())
 
 
 def _settle(home: Home, node: NodeId) -> None:
-    """End a process of the node's that is half gone: it ends already, or its path is another directory by now. Wait for
-    one that was killed."""
+    """End a process of the node's that is half gone: it ends already, or its path is another
+    directory by now. Wait for one that was killed."""
     state = _named(home, node)
     process = state.process
     if process is None or not state.running:
@@ -209,9 +233,12 @@ def _settle(home: Home, node: NodeId) -> None:
 
 
 def _named(home: Home, node: NodeId) -> NodeProcess:
-    """The node's process. One without a name has just taken its lock, or has ended and is about to let go of it."""
+    """The node's process. One without a name has just taken its lock, or has ended and is about to
+    let go of it."""
     deadline = time.monotonic() + DRAIN_TIMEOUT_S
-    while (state := home.node(node)).running and state.process is None and time.monotonic() < deadline:
+    while (
+        (state := home.node(node)).running and state.process is None and time.monotonic() < deadline
+    ):
         time.sleep(0.005)
     return state
 
@@ -219,10 +246,15 @@ def _named(home: Home, node: NodeId) -> NodeProcess:
 def _refuse_other_host(home: Home, nodes: Iterable[NodeId]) -> None:
     """A second host (or container) on the same directory: never two processes on one store.
 
-    The lock tells within one kernel; on a file system whose locks do not reach other hosts, signs of life do.
+    The lock tells within one kernel; on a file system whose locks do not reach other hosts, signs
+    of life do.
     """
     found = {node: home.node(node) for node in nodes}
-    elsewhere = {node: state for node, state in found.items() if state.process and state.process.host != this_host()}
+    elsewhere = {
+        node: state
+        for node, state in found.items()
+        if state.process and state.process.host != this_host()
+    }
     alive = [node for node, state in elsewhere.items() if state.running]
     boot = this_host().boot
     silent = {
@@ -238,8 +270,10 @@ def _refuse_other_host(home: Home, nodes: Iterable[NodeId]) -> None:
         process = elsewhere[node].process
         assert process is not None
         raise PathError(
-            f"{home}: host {process.host.name!r} (or a container of that name) runs {node} of this group, process "
-            f"{process.pid}. Use its addresses as dledger.bootstrap.servers (it needs dledger.advertise.host for "
+            f"{home}: host {process.host.name!r} (or a container of that name) runs {node} of "
+            f"this group, process "
+            f"{process.pid}. Use its addresses as dledger.bootstrap.servers (it needs "
+            f"dledger.advertise.host for "
             "that), or end the programs that use it there: its nodes end by themselves soon after"
         )
 
@@ -248,7 +282,9 @@ def _host_of(settings: dict[str, Any]) -> str:
     return str(settings.get("advertise_host") or "127.0.0.1")
 
 
-def _pick_addresses(settings: dict[str, Any], nodes: Iterable[NodeId], others: dict[NodeId, str]) -> dict[NodeId, str]:
+def _pick_addresses(
+    settings: dict[str, Any], nodes: Iterable[NodeId], others: dict[NodeId, str]
+) -> dict[NodeId, str]:
     """New addresses for ``nodes``, beside those that the others keep."""
     nodes = list(nodes)
     host = _host_of(settings)
@@ -271,23 +307,35 @@ def _write_if_changed(home: Home, file: GroupFile) -> GroupFile:
         raise
 
 
-def start_nodes(home: Home, file: GroupFile, nodes: list[NodeId], *, alone: bool = False) -> GroupFile:
-    """Start these nodes at the same time and wait until each serves or says why not. Call with the lock held.
+def start_nodes(
+    home: Home, file: GroupFile, nodes: list[NodeId], *, alone: bool = False
+) -> GroupFile:
+    """Start these nodes at the same time and wait until each serves or says why not. Call with the
+    lock held.
 
-    A node whose port somebody else has taken gets another one, and one that is killed meanwhile is started again. Nodes
-    that cannot start are an error only when there are too few others for a quorum, or with ``alone``.
+    A node whose port somebody else has taken gets another one, and one that is killed meanwhile is
+    started again. Nodes that cannot start are an error only when there are too few others for a
+    quorum, or with ``alone``.
     """
     failures: dict[NodeId, DLedgerError] = {}
     waiting = list(nodes)
     for _ in range(PORT_TRIES):
         results = _spawn_again(home, waiting)
-        waiting = [node for node, error in results.items() if isinstance(error, PortInUse) and not file.named]
+        waiting = [
+            node
+            for node, error in results.items()
+            if isinstance(error, PortInUse) and not file.named
+        ]
         failures.update({n: e for n, e in results.items() if e is not None and n not in waiting})
         if not waiting:
             break
         kept = {node: address for node, address in file.addresses.items() if node not in waiting}
-        file = home.write(replace(file, addresses=kept | _pick_addresses(file.settings, waiting, kept)))
-    failures.update({node: PortInUse(f"{file.addresses[node]}: no port could be kept") for node in waiting})
+        file = home.write(
+            replace(file, addresses=kept | _pick_addresses(file.settings, waiting, kept))
+        )
+    failures.update(
+        {node: PortInUse(f"{file.addresses[node]}: no port could be kept") for node in waiting}
+    )
     for node in nodes:
         home.note_start(node, failed=node in failures)
     for node, error in failures.items():
@@ -299,7 +347,8 @@ def start_nodes(home: Home, file: GroupFile, nodes: list[NodeId], *, alone: bool
 
 
 def _spawn_again(home: Home, nodes: list[NodeId]) -> dict[NodeId, DLedgerError | None]:
-    """`spawn_nodes`, and once more for those that were killed: that says nothing of their stores."""
+    """`spawn_nodes`, and once more for those that were killed: that says nothing of their
+    stores."""
     results = spawn_nodes(home, nodes)
     killed = [node for node, error in results.items() if isinstance(error, Killed)]
     return results | spawn_nodes(home, killed)
@@ -308,7 +357,8 @@ def _spawn_again(home: Home, nodes: list[NodeId]) -> dict[NodeId, DLedgerError |
 def stop_group(home: Home, file: GroupFile) -> None:
     """End all nodes of the directory gracefully. Call with the lock held.
 
-    The leader goes last: it has nobody left to hand leadership to, and so does not wait for one that ends as well.
+    The leader goes last: it has nobody left to hand leadership to, and so does not wait for one
+    that ends as well.
     """
     leader = wait_for_leader(file.addresses, file.group, 0, tls_of(file.settings))
     stop_nodes(home, [node for node in file.local if node != leader])
@@ -316,13 +366,16 @@ def stop_group(home: Home, file: GroupFile) -> None:
 
 
 def stop_nodes(home: Home, nodes: Iterable[NodeId]) -> None:
-    """End nodes gracefully, all at the same time; with SIGKILL those that will not. Call with the lock held.
+    """End nodes gracefully, all at the same time; with SIGKILL those that will not. Call with the
+    lock held.
 
-    A node may have another process behind the one that ends: whoever had started it was killed, and so it was started
-    once more.
+    A node may have another process behind the one that ends: whoever had started it was killed, and
+    so it was started once more.
     """
     left = list(nodes)
-    while processes := {node: state.process for node in left if (state := home.node(node)).running and state.process}:
+    while processes := {
+        node: state.process for node in left if (state := home.node(node)).running and state.process
+    }:
         for process in processes.values():
             process.signal(signal.SIGTERM)
         deadline = time.monotonic() + DRAIN_TIMEOUT_S

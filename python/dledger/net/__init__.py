@@ -1,4 +1,5 @@
-"""Sockets: asyncio connections of frames, a node's port, links between peers, and a plain socket for blocking use."""
+"""Sockets: asyncio connections of frames, a node's port, links between peers, and a plain socket
+for blocking use."""
 
 from dledger.net.connections.connection import Connection, Handlers, connect
 from dledger.net.connections.peer import PeerLink
@@ -6,4 +7,14 @@ from dledger.net.listener.listener import Listener, Patience, listen
 from dledger.net.loop import run
 from dledger.protocol.wire import FrameLimits
 
-__all__ = ["Connection", "FrameLimits", "Handlers", "Listener", "Patience", "PeerLink", "connect", "listen", "run"]
+__all__ = [
+    "Connection",
+    "FrameLimits",
+    "Handlers",
+    "Listener",
+    "Patience",
+    "PeerLink",
+    "connect",
+    "listen",
+    "run",
+]

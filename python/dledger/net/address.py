@@ -42,7 +42,8 @@ def split_addresses(text: str) -> list[str]:
 
 
 def tune(sock: socket.socket, unanswered_ms: int = 0) -> None:
-    """No delay for small frames, keep-alive, and with ``unanswered_ms`` an end to waiting for a peer's TCP ack."""
+    """No delay for small frames, keep-alive, and with ``unanswered_ms`` an end to waiting for a
+    peer's TCP ack."""
     if sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     with suppressed():  # the other side may have gone already
@@ -56,8 +57,11 @@ def tune(sock: socket.socket, unanswered_ms: int = 0) -> None:
 
 
 def limit_unsent(sock: socket.socket) -> None:
-    """Let the kernel take no more than KERNEL_BYTES beyond what is on its way. What it has taken counts as sent, though
-    the other side takes nothing, and it would take 4 MiB. A reader was at most 3 % slower; with 128 KiB, 16 %."""
-    if sock.family in (socket.AF_INET, socket.AF_INET6) and (option := getattr(socket, "TCP_NOTSENT_LOWAT", None)):
+    """Let the kernel take no more than KERNEL_BYTES beyond what is on its way. What it has taken
+    counts as sent, though the other side takes nothing, and it would take 4 MiB. A reader was at
+    most 3 % slower; with 128 KiB, 16 %."""
+    if sock.family in (socket.AF_INET, socket.AF_INET6) and (
+        option := getattr(socket, "TCP_NOTSENT_LOWAT", None)
+    ):
         with contextlib.suppress(OSError):  # the other side may have gone already
             sock.setsockopt(socket.IPPROTO_TCP, option, KERNEL_BYTES)

@@ -1,8 +1,10 @@
-"""A secret that programs share: the file it is kept in, and the proof, over a connection's hello, that one has it.
+"""A secret that programs share: the file it is kept in, and the proof, over a connection's hello,
+that one has it.
 
-The proof is HMAC-SHA256 (RFC 2104) of what both sides said of themselves, their nonces among it, and of the side that
-proves. So a proof is good for one connection, in one direction, of one pair of programs: it can be neither replayed nor
-sent back. It says who is there when a connection begins; what is said later, TLS alone protects.
+The proof is HMAC-SHA256 (RFC 2104) of what both sides said of themselves, their nonces among it,
+and of the side that proves. So a proof is good for one connection, in one direction, of one pair of
+programs: it can be neither replayed nor sent back. It says who is there when a connection begins;
+what is said later, TLS alone protects.
 """
 
 from __future__ import annotations
@@ -40,19 +42,33 @@ class Secret:
         self._begun = hmac.new(key, digestmod="sha256")
         """Its copies save the search for the hash function, which costs more than the proof."""
 
-    def proof(self, side: Side, hello: HelloRequest, answer: HelloResponse, nonce: bytes | None = None) -> bytes:
-        """What the given side sends. ``nonce``: the one of ``answer``, where that is still to be made with it."""
+    def proof(
+        self, side: Side, hello: HelloRequest, answer: HelloResponse, nonce: bytes | None = None
+    ) -> bytes:
+        """What the given side sends. ``nonce``: the one of ``answer``, where that is still to be
+        made with it."""
         role = "node" if hello.node_id else "client"
         said = (
-            "dledger hello", hello.version, side.value, role,
-            hello.group, hello.node_id, hello.group_id, hello.nonce,
-            answer.group, answer.node_id, answer.group_id, answer.nonce if nonce is None else nonce,
-        )  # fmt: skip
+            "dledger hello",
+            hello.version,
+            side.value,
+            role,
+            hello.group,
+            hello.node_id,
+            hello.group_id,
+            hello.nonce,
+            answer.group,
+            answer.node_id,
+            answer.group_id,
+            answer.nonce if nonce is None else nonce,
+        )
         made = self._begun.copy()
         made.update(pack(said))
         return made.digest()
 
-    def is_proof(self, found: bytes, side: Side, hello: HelloRequest, answer: HelloResponse) -> bool:
+    def is_proof(
+        self, found: bytes, side: Side, hello: HelloRequest, answer: HelloResponse
+    ) -> bool:
         """Whether it is the other side's, in a time that does not tell where it differs."""
         return hmac.compare_digest(found, self.proof(side, hello, answer))
 
@@ -61,7 +77,8 @@ def read_secret(path: str | os.PathLike[str], owner: int | None = None) -> Secre
     """The secret in a file that this user alone can read, or ``owner`` alone.
 
     Raises:
-        ConfigError: it is missing, empty or short, or others may read or have put it there; with the way out.
+        ConfigError: it is missing, empty or short, or others may read or have put it there; with
+            the way out.
     """
     where = Path(path)
     owner = os.geteuid() if owner is None else owner
@@ -71,7 +88,11 @@ def read_secret(path: str | os.PathLike[str], owner: int | None = None) -> Secre
     except OSError as error:
         if is_interrupt(error):
             raise
-        way_out = f": make one with 'dledger secret create {where}'" if error.errno == errno.ENOENT else ""
+        way_out = (
+            f": make one with 'dledger secret create {where}'"
+            if error.errno == errno.ENOENT
+            else ""
+        )
         raise ConfigError(f"secret file {where}: {error.strerror}{way_out}") from None
     try:
         _refuse_strange_file(where, os.fstat(descriptor), owner)
@@ -81,7 +102,8 @@ def read_secret(path: str | os.PathLike[str], owner: int | None = None) -> Secre
     if not LEAST <= len(key) <= MOST:
         found = "is empty" if not key else f"has {len(key)} bytes"
         raise ConfigError(
-            f"secret file {where} {found}; a secret has {LEAST} to {MOST}: make one with 'dledger secret create FILE'"
+            f"secret file {where} {found}; a secret has {LEAST} to {MOST}: make one with 'dledger "
+            f"secret create FILE'"
         )
     return Secret(key)
 
@@ -92,7 +114,8 @@ def _refuse_strange_link(where: Path, owner: int) -> None:
         status = where.lstat()
     if status is not None and stat.S_ISLNK(status.st_mode) and status.st_uid not in (owner, 0):
         raise ConfigError(
-            f"secret file {where} is a symbolic link of user {status.st_uid}, who may let it point elsewhere: name the "
+            f"secret file {where} is a symbolic link of user {status.st_uid}, who may let it "
+            f"point elsewhere: name the "
             "file itself"
         )
 
@@ -102,20 +125,22 @@ def _refuse_strange_file(where: Path, status: os.stat_result, owner: int) -> Non
         raise ConfigError(f"secret file {where} is no regular file")
     if status.st_uid != owner:
         raise ConfigError(
-            f"secret file {where} belongs to user {status.st_uid}, not to user {owner}: run this as that user, or "
+            f"secret file {where} belongs to user {status.st_uid}, not to user {owner}: run this "
+            f"as that user, or "
             f"'chown {owner} {where}'"
         )
     if status.st_mode & 0o077:
         mode = stat.S_IMODE(status.st_mode)
         raise ConfigError(
-            f"secret file {where} may be used by others (mode {mode:04o}), so it is no secret: make a new one, or "
+            f"secret file {where} may be used by others (mode {mode:04o}), so it is no secret: "
+            f"make a new one, or "
             f"'chmod 600 {where}' if nobody has read it"
         )
 
 
 def create_secret(path: str | os.PathLike[str]) -> None:
-    """A new secret of 256 bits in a file with mode 0600. Of several programs that do so at once the first one wins, and
-    none ever sees half a secret.
+    """A new secret of 256 bits in a file with mode 0600. Of several programs that do so at once the
+    first one wins, and none ever sees half a secret.
 
     Raises:
         FileExistsError: the file is there.

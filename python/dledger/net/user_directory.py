@@ -3,9 +3,10 @@
 ::
 
     secret          shared by the nodes that this user runs on this machine
-    groups/<name>   for each embedded group of this user's: the directory that it lies in, and its secret with it
+    groups/<name>   the directory of each embedded group of this user, and its secret
 
-The home is that of the system's list of users, whatever HOME says; ``DLEDGER_USER_DIRECTORY`` names another directory.
+The home is that of the system's list of users, whatever HOME says; ``DLEDGER_USER_DIRECTORY`` names
+another directory.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _OTHERWISE: Final = f"set {VARIABLE} to a directory of this user's"
 _here: dict[str, Path] = {}
 """Groups that this process has met, for a user without a directory."""
 _read: dict[str, tuple[Path, tuple[int, ...], Secret]] = {}
-"""Secrets as they were read, with what would show that the file has changed: each connection wants one."""
+"""Secrets as they were read, with what would show that the file has changed: each connection wants
+one."""
 
 
 def user_directory() -> Path:
@@ -45,10 +47,13 @@ def user_directory() -> Path:
     except OSError as error:
         if is_interrupt(error):
             raise
-        raise ConfigError(f"{path}, where dledger keeps what is this user's: {error.strerror}; {_OTHERWISE}") from None
+        raise ConfigError(
+            f"{path}, where dledger keeps what is this user's: {error.strerror}; {_OTHERWISE}"
+        ) from None
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise ConfigError(
-            f"{path} is no directory of user {os.geteuid()}'s (it belongs to user {status.st_uid}); {_OTHERWISE}"
+            f"{path} is no directory of user {os.geteuid()}'s (it belongs to user "
+            f"{status.st_uid}); {_OTHERWISE}"
         )
     if status.st_mode & 0o077:
         mode = stat.S_IMODE(status.st_mode)
@@ -94,7 +99,8 @@ def forget_group(group: str) -> None:
 
 
 def group_secret(group: str) -> Secret | None:
-    """The secret of an embedded group of this user's; None where none is known. Root may have anybody's.
+    """The secret of an embedded group of this user's; None where none is known. Root may have
+    anybody's.
 
     Raises:
         ConfigError: there is one, and it is no secret any more.
@@ -146,4 +152,11 @@ def user_secret() -> Path:
     return path
 
 
-__all__ = ["GROUP_SECRET", "forget_group", "group_secret", "note_group", "user_directory", "user_secret"]
+__all__ = [
+    "GROUP_SECRET",
+    "forget_group",
+    "group_secret",
+    "note_group",
+    "user_directory",
+    "user_secret",
+]

@@ -1,7 +1,8 @@
 """What a group's log is for: the part of a node that a group's ``commit_log`` decides.
 
-`Application` is that of a group with topics: the catalog does all there is to do, and messages of a RocketMQ commit log
-are refused. `dledger.node.rocketmq.dledger_commit_log.DLedgerCommitLog` is the other one.
+`Application` is that of a group with topics: the catalog does all there is to do, and messages of a
+RocketMQ commit log are refused. `dledger.node.rocketmq.dledger_commit_log.DLedgerCommitLog` is the
+other one.
 """
 
 from __future__ import annotations
@@ -29,11 +30,15 @@ Handler = Callable[[Connection, int, Any, memoryview], None]
 
 
 class Application:
-    """Everything a node tells the part that its group's ``commit_log`` decides; all of it on the node's loop."""
+    """Everything a node tells the part that its group's ``commit_log`` decides; all of it on the
+    node's loop."""
 
     def handlers(self) -> dict[type[Any], Handler]:
         """Who answers which request, in place of what the node itself would do or besides it."""
-        text = "this group keeps topics; messages go into a group that was made with commit_log='rocketmq'"
+        text = (
+            "this group keeps topics; messages go into a group that was made with "
+            "commit_log='rocketmq'"
+        )
         return {
             PutMessageRequest: refusing(PutMessageResponse, text),
             ViewMessageRequest: refusing(ViewMessageResponse, text),
@@ -62,8 +67,8 @@ class Application:
         """The node stops: nobody is left without an answer. ``code`` is an indefinite one."""
 
     async def retain_old(self, now_ms: int) -> bool:
-        """Let go of what is expired in front of the log at ``now_ms`` since 1970. Whether something is left there: then
-        the log stays whole."""
+        """Let go of what is expired in front of the log at ``now_ms`` since 1970. Whether something
+        is left there: then the log stays whole."""
         return False
 
     async def stop(self, *, clean: bool) -> None:

@@ -12,7 +12,14 @@ from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.table import MemoryTables
 from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
-from dledger.errors import CatalogLost, CorruptEntry, CorruptStore, DiskFull, DLedgerError, StorageError
+from dledger.errors import (
+    CatalogLost,
+    CorruptEntry,
+    CorruptStore,
+    DiskFull,
+    DLedgerError,
+    StorageError,
+)
 from dledger.node.handlers.admission import Admissions, change_of, explain, put_on_record
 from dledger.node.handlers.fetches import Reads
 from dledger.node.handlers.handshake import Gate
@@ -42,7 +49,8 @@ from dledger.types import Index, NodeId, Role
 logger = logging.getLogger(__name__)
 
 HAND_OVER_S: Final = 2.0
-"""Longest wait at a graceful stop for another node to take over, and again for pending writes to be answered."""
+"""Longest wait at a graceful stop for another node to take over, and again for pending writes to be
+answered."""
 
 
 class NodeServer:
@@ -51,14 +59,20 @@ class NodeServer:
     Args:
         group: what all members agree on.
         node: what this one has for itself.
-        addresses: where the members can be reached, ``host:port`` each; asked again whenever it matters.
+        addresses: where the members can be reached, ``host:port`` each; asked again whenever it
+            matters.
         disk, environment: for tests; the real ones otherwise.
     """
 
     def __init__(
-        self, group: GroupConfig, node: NodeConfig, addresses: Callable[[], dict[NodeId, str]], *,
-        disk: Disk | None = None, environment: Environment = REAL,
-    ) -> None:  # fmt: skip
+        self,
+        group: GroupConfig,
+        node: NodeConfig,
+        addresses: Callable[[], dict[NodeId, str]],
+        *,
+        disk: Disk | None = None,
+        environment: Environment = REAL,
+    ) -> None:
         self.group = group
         self.node = node
         self._addresses = addresses
@@ -70,10 +84,11 @@ class NodeServer:
         self._running = False
         self._closed = False
         self._is_lost = False
-        """Its catalog is: until it has the leader's it applies nothing, leads nobody and answers no client."""
+        """Its catalog is: until it has the leader's it applies nothing, leads nobody and answers no
+        client."""
         self._restarting: asyncio.Task[bool] | None = None
 
-    # --- life ---------------------------------------------------------------------------------------------------
+    # --- life -------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Open the store, restore the catalog, listen, and take part.
@@ -85,11 +100,14 @@ class NodeServer:
             PathError: the directory cannot be used.
         """
         self.gate = Gate(self.group, self.node, self._disk, self._environment)
-        self.store: LogStore = open_store(self.group, self.node, self._disk, environment=self._environment)
+        self.store: LogStore = open_store(
+            self.group, self.node, self._disk, environment=self._environment
+        )
         try:
             self.checkpoints = Checkpoints(self.node.directory, self._disk)
             self.catalog = self._restore()
-            if self.catalog.secret_enforced:  # by an entry that is not applied again, or in a state of the leader's
+            # by an entry that is not applied again, or in a state of the leader's
+            if self.catalog.secret_enforced:
                 self.gate.enforce()
             self._faults = (*self.store.recovery.faulty, *put_on_record(self.store, self.catalog))
             self._build()
@@ -108,10 +126,15 @@ class NodeServer:
         self.scrubber.start()
         self.states.start()
         logger.info(
-            "%s of group %s listens on %s:%d; log %d to %d, applied to %d", self.node.node_id, self.group.group,
-            self.node.host, self.port, self.store.begin_index, self.store.end.position.index,
+            "%s of group %s listens on %s:%d; log %d to %d, applied to %d",
+            self.node.node_id,
+            self.group.group,
+            self.node.host,
+            self.port,
+            self.store.begin_index,
+            self.store.end.position.index,
             self.catalog.applied_index,
-        )  # fmt: skip
+        )
 
     def _restore(self) -> Catalog:
         """The catalog, or an empty one in its place while the group's is fetched."""
@@ -120,70 +143,156 @@ class NodeServer:
             return self.checkpoints.restore(self.store)
         except CatalogLost as error:
             if len(self.group.members) == 1:
-                raise CorruptStore(f"{error}. No other node has it: put back a backup of the directory") from error
+                raise CorruptStore(
+                    f"{error}. No other node has it: put back a backup of the directory"
+                ) from error
             logger.error("%s; the leader's is fetched", error)
             self._is_lost = True
             return Catalog(MemoryTables())
 
     def _build(self) -> None:
-        group, node, store, machine, gate = self.group, self.node, self.store, self._environment, self.gate
+        group, node, store, machine, gate = (
+            self.group,
+            self.node,
+            self.store,
+            self._environment,
+            self.gate,
+        )
         self.raft = RaftNode(
-            group, node.node_id, store.hard_state, summary_of(store, self.catalog, self._faults), machine.below,
-            machine.now_ms(), node.cache_bytes, store.membership, change_of,
-        )  # fmt: skip
+            group,
+            node.node_id,
+            store.hard_state,
+            summary_of(store, self.catalog, self._faults),
+            machine.below,
+            machine.now_ms(),
+            node.cache_bytes,
+            store.membership,
+            change_of,
+        )
         gate.known = lambda: self.raft.membership
         if self._is_lost:
             self.raft.follow_only()
         self.peers = Peers(
-            group, node, self._addresses, frame_limits(group), lambda peer: self.driver.peer_found(peer), gate
+            group,
+            node,
+            self._addresses,
+            frame_limits(group),
+            lambda peer: self.driver.peer_found(peer),
+            gate,
         )
         self.driver = ReadyLoop(
-            self.raft, store, self.peers.send, self.peers.flush, self, self._fatal,
-            lazy=node.flush == "async", environment=machine,
-        )  # fmt: skip
+            self.raft,
+            store,
+            self.peers.send,
+            self.peers.flush,
+            self,
+            self._fatal,
+            lazy=node.flush == "async",
+            environment=machine,
+        )
         self.writes = ProposalQueue(
             group, self.driver, self.catalog, lambda: self.front.relieved(), self.peers.shut_out
         )
         self.admissions = Admissions(group, self.driver, self.catalog, self.writes)
         self.applier = Applier(
-            self.catalog, self.raft, store, self.driver.on_reader, self.writes.known_header, self.writes.applied,
-            self._on_pass, self.driver.fail, self.on_damage, gate.enforce,
-        )  # fmt: skip
+            self.catalog,
+            self.raft,
+            store,
+            self.driver.on_reader,
+            self.writes.known_header,
+            self.writes.applied,
+            self._on_pass,
+            self.driver.fail,
+            self.on_damage,
+            gate.enforce,
+        )
         self.repairs = Repairs(
-            group, node.node_id, self.driver, store, self.catalog, self.peers.send, self.applier.resume,
+            group,
+            node.node_id,
+            self.driver,
+            store,
+            self.catalog,
+            self.peers.send,
+            self.applier.resume,
             lambda refused: self.states.no_copy(refused),
-        )  # fmt: skip
+        )
         self.states = Snapshots(
-            group, node, self.driver, store, self.catalog, self.checkpoints, self.peers, self._disk,
-            self.on_damage, lambda: self.house.checkpoint(), self._restart,
+            group,
+            node,
+            self.driver,
+            store,
+            self.catalog,
+            self.checkpoints,
+            self.peers,
+            self._disk,
+            self.on_damage,
+            lambda: self.house.checkpoint(),
+            self._restart,
             catalog_lost=self._is_lost,
-        )  # fmt: skip
+        )
         self.scrubber = Scrubber(node, self.driver, store, self.repairs.found)
         self.polls = LongPolls(self.catalog.partitions)
         self.reads = Reads(self.driver, self.catalog, store, self.polls, self.on_damage)
         self.linearizable = LinearizableReads(self.driver, self.catalog)
         self.offsets = Offsets(self.driver, self.catalog, self.linearizable, self.polls)
         self.answers = MetadataHandler(
-            group, node.node_id, self.driver, self.catalog, store, self.linearizable, self._addresses,
+            group,
+            node.node_id,
+            self.driver,
+            self.catalog,
+            store,
+            self.linearizable,
+            self._addresses,
             self._more_status,
-        )  # fmt: skip
+        )
         self.application = application_of(
-            group, node, self.driver, self.catalog, store, self.writes, self.linearizable, self._addresses,
+            group,
+            node,
+            self.driver,
+            self.catalog,
+            store,
+            self.writes,
+            self.linearizable,
+            self._addresses,
             self.on_damage,
-        )  # fmt: skip
-        self.listings = Listings(self.driver, self.catalog, store, self.linearizable, self.on_damage)
+        )
+        self.listings = Listings(
+            self.driver, self.catalog, store, self.linearizable, self.on_damage
+        )
         self.front = RequestRouter(
-            group, node, self.driver, self.writes, self.reads, self.offsets, self.answers, self.repairs,
-            self.admissions, self.listings, self.states.installer, self.application, gate,
-        )  # fmt: skip
+            group,
+            node,
+            self.driver,
+            self.writes,
+            self.reads,
+            self.offsets,
+            self.answers,
+            self.repairs,
+            self.admissions,
+            self.listings,
+            self.states.installer,
+            self.application,
+            gate,
+        )
         self.front.catalog_lost = self._is_lost
         self.house = Maintenance(
-            node, self.driver, store, self.catalog, self.applier, self.writes, self.front, self.peers,
-            self.checkpoints, lambda: self.states.floor, self._idle.set, self.application.retain_old,
-        )  # fmt: skip
+            node,
+            self.driver,
+            store,
+            self.catalog,
+            self.applier,
+            self.writes,
+            self.front,
+            self.peers,
+            self.checkpoints,
+            lambda: self.states.floor,
+            self._idle.set,
+            self.application.retain_old,
+        )
 
     async def stop(self) -> None:
-        """Hand leadership over, answer what is pending, save everything, close. Safe to call twice."""
+        """Hand leadership over, answer what is pending, save everything, close. Safe to call
+        twice."""
         if self._closed or not self._running:
             return
         self._closed = True
@@ -251,7 +360,9 @@ class NodeServer:
         others = {peer: mark for peer, mark in raft.watermarks.items() if peer != self.node.node_id}
         connected = self.peers.connected()
         heard = raft.heard
-        candidates = [p for p in others if connected.get(str(p)) and raft.membership.of(p) == heard.get(p)]
+        candidates = [
+            p for p in others if connected.get(str(p)) and raft.membership.of(p) == heard.get(p)
+        ]
         if not candidates:
             return
         best = max(candidates, key=lambda peer: others[peer])
@@ -279,7 +390,7 @@ class NodeServer:
         """Until nobody has used the node for ``idle_timeout_ms``."""
         await self._idle.wait()
 
-    # --- what others ask ----------------------------------------------------------------------------------------
+    # --- what others ask --------------------------------------------------------------------------
 
     @property
     def port(self) -> int:
@@ -299,7 +410,9 @@ class NodeServer:
             "clients": self.front.clients,
             "group_id": self.raft.membership.group_id,
             "refused_peers": dict(self.gate.refused),
-            "other_groups": {str(peer): stranger.tag for peer, stranger in self.raft.strangers.items()},
+            "other_groups": {
+                str(peer): stranger.tag for peer, stranger in self.raft.strangers.items()
+            },
             "peers_connected": self.peers.connected(),
             "client_requests": self.client_requests,
             "pending_writes": self.writes.waiting,
@@ -316,7 +429,7 @@ class NodeServer:
             **self.application.status(),
         }
 
-    # --- news -------------------------------------------------------------------------------------------------
+    # --- news -------------------------------------------------------------------------------------
 
     def on_committed(self, index: Index) -> None:
         self.store.note_commit(index)
@@ -347,8 +460,10 @@ class NodeServer:
         if len(self.group.members) == 1 and error.index == self.catalog.applied_index + 1:
             self.driver.fail(
                 CorruptStore(
-                    f"{self.node.directory}: a committed entry cannot be applied: {error}. No other node has a copy: "
-                    "put back a backup of this directory; 'dledger verify' tells all that is damaged"
+                    f"{self.node.directory}: a committed entry cannot be applied: {error}. No "
+                    f"other node has a copy: "
+                    "put back a backup of this directory; 'dledger verify' tells all that is "
+                    "damaged"
                 )
             )
 
@@ -362,9 +477,12 @@ class NodeServer:
         self.writes.leadership_changed()
         self.answers.leadership_changed()
         logger.info(
-            "%s is %s in term %d, leader %s", self.node.node_id, change.role.name, change.term,
+            "%s is %s in term %d, leader %s",
+            self.node.node_id,
+            change.role.name,
+            change.term,
             change.leader_id or "unknown",
-        )  # fmt: skip
+        )
 
     def on_fact(self, fact: Fact) -> None:
         explain(fact)
@@ -376,10 +494,12 @@ class NodeServer:
         self.application.on_pass()
 
     def _fatal(self, error: BaseException) -> None:
-        """The end: whoever waits for an acknowledgement never gets one from this node (D2). Not where only the catalog
-        is lost that can be had again, from the log or from another node."""
+        """The end: whoever waits for an acknowledgement never gets one from this node (D2). Not
+        where only the catalog is lost that can be had again, from the log or from another node."""
         self.applier.stop()  # it may have read what it wants to write into the topic index
-        can_rebuild = not self._closed and (not self.store.begin_index or len(self.group.members) > 1)
+        can_rebuild = not self._closed and (
+            not self.store.begin_index or len(self.group.members) > 1
+        )
         if isinstance(error, CatalogLost) and can_rebuild:
             logger.error("%s: the catalog and its tables are made again", error)
             self._restart(self.checkpoints.forget)
@@ -390,7 +510,9 @@ class NodeServer:
             logger.critical("%s stops: %s", self.node.node_id, error)
         else:
             logger.critical("%s stops because of a defect", self.node.node_id, exc_info=error)
-            self._error = StorageError(f"{self.node.node_id} stopped because of a defect: {error!r}")
+            self._error = StorageError(
+                f"{self.node.node_id} stopped because of a defect: {error!r}"
+            )
             self._error.__cause__ = error
         self.front.abort()
         self._failed.set()

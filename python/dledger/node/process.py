@@ -22,8 +22,8 @@ logger = logging.getLogger(__name__)
 
 LOG_FORMAT: Final = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
 SWITCH_S: Final = 0.0005
-"""How soon the loop lets the flusher's thread go on when both have something to do. Python's own 5 ms would be added
-to every sync."""
+"""How soon the loop lets the flusher's thread go on when both have something to do. Python's own 5
+ms would be added to every sync."""
 
 
 def run_node(
@@ -35,7 +35,8 @@ def run_node(
     disk: Disk | None = None,
     environment: Environment = REAL,
 ) -> None:
-    """Run one node in this process; returns after a graceful end (SIGTERM, SIGINT, or unused for long enough).
+    """Run one node in this process; returns after a graceful end (SIGTERM, SIGINT, or unused for
+    long enough).
 
     Args:
         addresses: where the members can be reached, ``host:port`` each.
@@ -43,7 +44,8 @@ def run_node(
         disk, environment: for tests; the real ones otherwise.
 
     Raises:
-        StorageError: the disk failed, and the node stopped acknowledging at once; exit with an error.
+        StorageError: the disk failed, and the node stopped acknowledging at once; exit with an
+            error.
         CorruptStore, WrongGroup, PathError, PortInUse: it could not start.
     """
     log_to_stderr()
@@ -86,8 +88,8 @@ async def serve(
 
 
 def tune_interpreter() -> None:
-    """For a process that is a node and nothing else: what start-up made is never collected, and collections are rare
-    because nearly everything here is freed by reference counts."""
+    """For a process that is a node and nothing else: what start-up made is never collected, and
+    collections are rare because nearly everything here is freed by reference counts."""
     sys.setswitchinterval(SWITCH_S)
     gc.collect()
     gc.freeze()

@@ -1,4 +1,5 @@
-"""DLedger's protocol made safe, as a pure state machine: election, replication, commit, reads, handing over."""
+"""DLedger's protocol made safe, as a pure state machine: election, replication, commit, reads,
+handing over."""
 
 from dledger.raft.raft_node import RaftNode
 from dledger.raft.state.log import LogSummary

@@ -1,4 +1,5 @@
-"""One node's rules that do not depend on its role: who may say what, terms, and how roles change."""
+"""One node's rules that do not depend on its role: who may say what, terms, and how roles
+change."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ from dledger.types import NodeId, Role, Term
 
 
 class Machine(RaftState):
-    """A node as a state machine. ``acting`` does what the present role does; only ``become_*`` replace it."""
+    """A node as a state machine. ``acting`` does what the present role does; only ``become_*``
+    replace it."""
 
     def __init__(
         self,
@@ -113,16 +115,22 @@ class Machine(RaftState):
             self.acting.peer_found(peer, now_ms)
 
     def step(self, message: PeerMessage, now_ms: int) -> None:
-        """Take a message in, after checking its group, receiver, sender and term, in that order (D6, D14)."""
+        """Take a message in, after checking its group, receiver, sender and term, in that order
+        (D6, D14)."""
         if message.remote_id != self.me or not self.watch.hears(message, now_ms):
-            self._refuse(message, Code.UNKNOWN_GROUP if message.remote_id == self.me else Code.UNKNOWN_MEMBER)
+            self._refuse(
+                message, Code.UNKNOWN_GROUP if message.remote_id == self.me else Code.UNKNOWN_MEMBER
+            )
         elif message.local_id in self.peers and self.terms.refuses(message, now_ms):
             return
         elif isinstance(message, VoteRequest):
             is_taking = isinstance(self.acting, Candidate) and self.acting.taking_leadership
             answer_vote(self, message, now_ms, is_taking)
         elif message.local_id not in self.peers:
-            self._refuse(message, Code.UNEXPECTED_MEMBER if message.local_id == self.me else Code.UNKNOWN_MEMBER)
+            self._refuse(
+                message,
+                Code.UNEXPECTED_MEMBER if message.local_id == self.me else Code.UNKNOWN_MEMBER,
+            )
         elif isinstance(message, HeartBeatRequest):
             self._answer_beat(message, self._on_heartbeat(message, now_ms))
         elif isinstance(message, PushEntryRequest):
@@ -141,7 +149,9 @@ class Machine(RaftState):
         told, changed = self._told, None
         if told.role is not self.role or told.term != self.term or told.leader_id != self.leader_id:
             self._told = changed = RoleChange(self.role, self.term, self.leader_id)
-        return self.out.take(self.hard_state() if self.out.save else None, changed, self.admission.take())
+        return self.out.take(
+            self.hard_state() if self.out.save else None, changed, self.admission.take()
+        )
 
     def _leave(self) -> None:
         if isinstance(self.acting, Leader):
@@ -149,7 +159,11 @@ class Machine(RaftState):
 
     def _on_heartbeat(self, request: HeartBeatRequest, now_ms: int) -> Code:
         if request.leader_id != request.local_id:
-            return Code.UNKNOWN_MEMBER if request.leader_id not in self.config.members else Code.INCONSISTENT_LEADER
+            return (
+                Code.UNKNOWN_MEMBER
+                if request.leader_id not in self.config.members
+                else Code.INCONSISTENT_LEADER
+            )
         if request.term < self.term:
             return Code.EXPIRED_TERM
         if request.term > self.term:
@@ -166,7 +180,9 @@ class Machine(RaftState):
         if self.leader_id is None:
             self.become_follower(self.term, leader_id, now_ms)
         if self.leader_id != leader_id:
-            self.out.fact("two_leaders_in_a_term", term=self.term, known=str(self.leader_id), claims=leader_id)
+            self.out.fact(
+                "two_leaders_in_a_term", term=self.term, known=str(self.leader_id), claims=leader_id
+            )
             return Code.INCONSISTENT_LEADER
         self.heard_leader_ms = now_ms
         self.leader_is_gone = False
@@ -174,7 +190,11 @@ class Machine(RaftState):
 
     def _on_push(self, request: PushEntryRequest, now_ms: int) -> None:
         if request.leader_id != request.local_id:
-            code = Code.UNKNOWN_MEMBER if request.leader_id not in self.config.members else Code.INCONSISTENT_LEADER
+            code = (
+                Code.UNKNOWN_MEMBER
+                if request.leader_id not in self.config.members
+                else Code.INCONSISTENT_LEADER
+            )
         elif request.term < self.term:
             code = Code.EXPIRED_TERM
         else:
@@ -213,7 +233,9 @@ class Machine(RaftState):
         )
 
     def _on_response(
-        self, response: VoteResponse | HeartBeatResponse | PushEntryResponse | LeadershipTransferResponse, now_ms: int
+        self,
+        response: VoteResponse | HeartBeatResponse | PushEntryResponse | LeadershipTransferResponse,
+        now_ms: int,
     ) -> None:
         """An answer counts in its term only; one of a later term ends a leadership."""
         if isinstance(response, VoteResponse):
@@ -234,7 +256,11 @@ class Machine(RaftState):
     def _refuse(self, message: PeerMessage, code: Code) -> None:
         """Not for us, or not from a member: say so if that helps anybody, and leave a trace."""
         self.out.fact(
-            "stray", message=type(message).__name__, group=message.group, sender=message.local_id, code=code.name
+            "stray",
+            message=type(message).__name__,
+            group=message.group,
+            sender=message.local_id,
+            code=code.name,
         )
         if message.group == self.tag and isinstance(message, HeartBeatRequest):
             self._answer_beat(message, code)

@@ -1,4 +1,5 @@
-"""`RaftNode`: one member of a group, pure. It talks to nobody: call it, then carry out what it returns."""
+"""`RaftNode`: one member of a group, pure. It talks to nobody: call it, then carry out what it
+returns."""
 
 from __future__ import annotations
 
@@ -28,8 +29,9 @@ P = ParamSpec("P")
 class RaftNode:
     """One node of a Raft group in DLedger's words.
 
-    Every call takes the time in milliseconds of a clock that never goes back (D10) and returns what is to be done
-    now; see `Ready` for the order. Calls come one at a time. After a `SafetyViolation` every call raises it again.
+    Every call takes the time in milliseconds of a clock that never goes back (D10) and returns what
+    is to be done now; see `Ready` for the order. Calls come one at a time. After a
+    `SafetyViolation` every call raises it again.
     """
 
     def __init__(
@@ -44,23 +46,26 @@ class RaftNode:
         membership: Membership | None = None,
         change_of: ChangeOf = no_change,
     ) -> None:
-        """``log`` and ``membership`` tell what is on disk, all of it durable (D15); without a membership all
-        incarnations are 0 and count. ``dice(n)`` is a number from [0, n). ``change_of`` tells from an entry's bytes
-        whether it changes who counts; it is asked of every entry that is written.
+        """``log`` and ``membership`` tell what is on disk, all of it durable (D15); without a
+        membership all incarnations are 0 and count. ``dice(n)`` is a number from [0, n).
+        ``change_of`` tells from an entry's bytes whether it changes who counts; it is asked of
+        every entry that is written.
 
         Raises:
             ConfigError: ``node_id`` is not a member of the group.
             SafetyViolation: the log ends before what is known to be committed.
         """
         self._log = RaftLog(log, cache_bytes)
-        self._machine = Machine(config, node_id, hard_state, self._log, dice, now_ms, membership, change_of)
+        self._machine = Machine(
+            config, node_id, hard_state, self._log, dice, now_ms, membership, change_of
+        )
         self._halted: SafetyViolation | None = None
 
     # ---- inputs
 
     def follow_only(self) -> None:
-        """What the log means is lost here, so this node could not lead: it asks for no votes in this life. It votes and
-        counts as ever, for which the log is enough."""
+        """What the log means is lost here, so this node could not lead: it asks for no votes in
+        this life. It votes and counts as ever, for which the log is enough."""
         self._machine.follows_only = True
 
     def tick(self, now_ms: int) -> Ready:
@@ -76,13 +81,15 @@ class RaftNode:
         return self._run(self._machine.step, message, now_ms)
 
     def peer_lost(self, peer: NodeId, now_ms: int) -> Ready:
-        """The last connection from ``peer`` has ended. A kernel closes a dead process's connections at once, so a
-        follower then waits ``takeover_ms`` for its leader, not ``election_ms``. Only a hint: it may be false."""
+        """The last connection from ``peer`` has ended. A kernel closes a dead process's connections
+        at once, so a follower then waits ``takeover_ms`` for its leader, not ``election_ms``. Only
+        a hint: it may be false."""
         return self._run(self._machine.peer_lost, peer, now_ms)
 
     def peer_found(self, peer: NodeId, now_ms: int) -> Ready:
-        """A connection with ``peer`` is open again, in either direction. What was sent to it before may be lost, so
-        what matters is sent again now. Only a hint: it may be false, or come too often."""
+        """A connection with ``peer`` is open again, in either direction. What was sent to it before
+        may be lost, so what matters is sent again now. Only a hint: it may be false, or come too
+        often."""
         return self._run(self._machine.peer_found, peer, now_ms)
 
     def propose(self, bodies: Sequence[Buffer], now_ms: int, magic: int = MAGIC_NORMAL) -> Ready:
@@ -101,40 +108,48 @@ class RaftNode:
     def persisted(self, position: Position, now_ms: int, generation: int | None = None) -> Ready:
         """Everything up to ``position`` is durable; that of an entry cut meanwhile is ignored.
 
-        ``generation``: this node's `generation` when the sync began. A sync that began before a cut says nothing
-        about entries written again in the same place, so with it such a call is ignored too.
+        ``generation``: this node's `generation` when the sync began. A sync that began before a cut
+        says nothing about entries written again in the same place, so with it such a call is
+        ignored too.
         """
         return self._run(self._persisted, position, now_ms, generation)
 
     def truncated(self, end: LogEnd) -> None:
-        """The store has carried out ``truncate_to`` and ends there now (where its next entry goes)."""
+        """The store has carried out ``truncate_to`` and ends there now (where its next entry
+        goes)."""
         self._log.truncated(end)
 
     def loaded(self, peer: NodeId, entries: Sequence[Entry], now_ms: int) -> Ready:
         """The answer to a `Load`; no entries when they cannot be read."""
-        return self._run(lambda: self._leader.loaded(peer, entries, now_ms) if self._leader else None)
+        return self._run(
+            lambda: self._leader.loaded(peer, entries, now_ms) if self._leader else None
+        )
 
     def read_index(self, token: int, now_ms: int) -> Ready:
-        """Ask how far a linearizable read must have applied; answered in ``Ready.reads``, now or later (D8)."""
+        """Ask how far a linearizable read must have applied; answered in ``Ready.reads``, now or
+        later (D8)."""
         return self._run(self._read_index, token)
 
     def transfer(self, to: NodeId | None, now_ms: int) -> Ready:
-        """Hand leadership to ``to`` (None: the follower nearest to the end); answered in ``Ready.transfer`` within an
-        election time. Appends are refused with LEADER_TRANSFERRING meanwhile."""
+        """Hand leadership to ``to`` (None: the follower nearest to the end); answered in
+        ``Ready.transfer`` within an election time. Appends are refused with LEADER_TRANSFERRING
+        meanwhile."""
         return self._run(self._transfer, to, now_ms)
 
     def set_writable(self, writable: bool, now_ms: int) -> Ready:
-        """The disk is full, or not any more (D12): a leader then refuses appends with DISK_FULL and hands over, a
-        follower refuses pushes, a candidate lets others go first."""
+        """The disk is full, or not any more (D12): a leader then refuses appends with DISK_FULL and
+        hands over, a follower refuses pushes, a candidate lets others go first."""
         return self._run(self._set_writable, writable, now_ms)
 
     def set_members(self, index: Index, bound: Mapping[NodeId, int], now_ms: int) -> Ready:
-        """The entry ``index``, which is committed and applied, says which incarnations count from now on."""
+        """The entry ``index``, which is committed and applied, says which incarnations count from
+        now on."""
         return self._run(self._set_members, index, bound, now_ms)
 
     def set_faulty(self, runs: Sequence[tuple[Index, Index]], now_ms: int) -> Ready:
-        """These entries (first and last of each run) are damaged on this disk, and no others: until they are repaired
-        this node asks for no votes, and hands over if it leads. A node without peers goes on: nobody has a copy."""
+        """These entries (first and last of each run) are damaged on this disk, and no others: until
+        they are repaired this node asks for no votes, and hands over if it leads. A node without
+        peers goes on: nobody has a copy."""
         return self._run(self._set_faulty, runs, now_ms)
 
     def repaired(self, entries: Sequence[Entry]) -> None:
@@ -158,14 +173,14 @@ class RaftNode:
         return deadline if transfer is None else min(deadline, transfer.deadline_ms)
 
     def can_accept(self, size: int) -> Code:
-        """SUCCESS when ``size`` bytes may be proposed now; else NOT_LEADER, LEADER_TRANSFERRING, DISK_FULL or
-        LEADER_PENDING_FULL."""
+        """SUCCESS when ``size`` bytes may be proposed now; else NOT_LEADER, LEADER_TRANSFERRING,
+        DISK_FULL or LEADER_PENDING_FULL."""
         return Code.NOT_LEADER if (leader := self._leader) is None else leader.can_accept(size)
 
     def install_mode(self, first: Position) -> InstallMode | None:
-        """How a state whose log begins at the committed entry ``first`` may take the place of this node's now; None
-        when it may not. Whoever goes by it feeds this node nothing any more, and makes another one of what is then on
-        the disk.
+        """How a state whose log begins at the committed entry ``first`` may take the place of this
+        node's now; None when it may not. Whoever goes by it feeds this node nothing any more, and
+        makes another one of what is then on the disk.
 
         Raises:
             SafetyViolation: it contradicts a committed entry; stop the node (D7).
@@ -204,7 +219,8 @@ class RaftNode:
 
     @property
     def leader_id(self) -> NodeId | None:
-        """Who leads, as far as this node knows: nobody while the connection from its leader has ended."""
+        """Who leads, as far as this node knows: nobody while the connection from its leader has
+        ended."""
         return None if self._machine.leader_is_gone else self._machine.leader_id
 
     @property
@@ -238,7 +254,8 @@ class RaftNode:
 
     @property
     def noop_index(self) -> Index:
-        """On a leader, where its term opened: once that is applied it knows all that was ever acknowledged. Else -1."""
+        """On a leader, where its term opened: once that is applied it knows all that was ever
+        acknowledged. Else -1."""
         return NO_INDEX if (leader := self._leader) is None else leader.noop_index
 
     @property
@@ -250,7 +267,8 @@ class RaftNode:
         return {self.node_id: self._leader.acks.watermarks[self.node_id], **others}
 
     def acknowledged_by(self, member: NodeId) -> Index:
-        """On a leader, how far ``member`` counts for commits; -1 when it does not, or on another node."""
+        """On a leader, how far ``member`` counts for commits; -1 when it does not, or on another
+        node."""
         return NO_INDEX if (leader := self._leader) is None else leader.acks.watermarks[member]
 
     @property
@@ -270,12 +288,14 @@ class RaftNode:
 
     @property
     def strangers(self) -> dict[NodeId, Stranger]:
-        """The members by name that spoke for another group, or for another list of members, in this life."""
+        """The members by name that spoke for another group, or for another list of members, in this
+        life."""
         return self._machine.watch.strangers
 
     @property
     def change(self) -> Change | None:
-        """The change of who counts in this log that is not known to be committed: at most one at a time."""
+        """The change of who counts in this log that is not known to be committed: at most one at a
+        time."""
         return self._machine.admission.pending
 
     def is_known(self, members_index: Index) -> bool:
@@ -291,7 +311,9 @@ class RaftNode:
     def heard(self) -> dict[NodeId, int]:
         """On a leader, the incarnation of each other member that has answered it; else empty."""
         followers = {} if self._leader is None else self._leader.dispatchers
-        return {peer: one.incarnation for peer, one in followers.items() if one.incarnation is not None}
+        return {
+            peer: one.incarnation for peer, one in followers.items() if one.incarnation is not None
+        }
 
     @property
     def pending_bytes(self) -> int:
@@ -304,11 +326,15 @@ class RaftNode:
         self._log.check()
         assert (machine.role is Role.LEADER) == (machine.leader_id == machine.me)
         assert machine.role is not Role.FOLLOWER or machine.leader_id is not None
-        assert self._log.end.position.term <= machine.term, f"{self._log.end} in term {machine.term}"
+        assert self._log.end.position.term <= machine.term, (
+            f"{self._log.end} in term {machine.term}"
+        )
         if self._leader is not None:
             assert machine.voted_for == machine.me
             for dispatcher in self._leader.dispatchers.values():
-                assert dispatcher.watermark <= self.end_index, f"{dispatcher.peer} has more than its leader"
+                assert dispatcher.watermark <= self.end_index, (
+                    f"{dispatcher.peer} has more than its leader"
+                )
         if isinstance(machine.acting, Follower):
             assert self.committed_index <= machine.acting.matched_index <= self.end_index
 
@@ -352,7 +378,10 @@ class RaftNode:
 
     def _set_members(self, index: Index, bound: Mapping[NodeId, int], now_ms: int) -> None:
         admission = self._machine.admission
-        known, term = admission.membership, self._log.term_at(index) if index <= self._log.committed_index else None
+        known, term = (
+            admission.membership,
+            self._log.term_at(index) if index <= self._log.committed_index else None,
+        )
         if index < known.index or (index == known.index and (term is None or known.term == term)):
             return
         was = admission.is_admitted

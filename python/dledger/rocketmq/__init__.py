@@ -1,6 +1,7 @@
 """RocketMQ: its bytes, its files read, written, checked and exported, and its replication.
 
-The names below are for users; each is loaded when it is first used, because most of this package needs no Arrow.
+The names below are for users; each is loaded when it is first used, because most of this package
+needs no Arrow.
 """
 
 from __future__ import annotations

@@ -62,7 +62,9 @@ def parse_broker_settings(
         if not equals:
             raise ConfigError(f"--set {text!r}: write name=value")
         if name not in known:
-            raise UnknownOption(f"--set {name}: unknown setting{nearest(name, [*known])}; known: {', '.join(known)}")
+            raise UnknownOption(
+                f"--set {name}: unknown setting{nearest(name, [*known])}; known: {', '.join(known)}"
+            )
         argument, convert = known[name]
         try:
             found[argument] = convert(value)

@@ -14,8 +14,8 @@ from dledger.types import NO_INDEX, Buffer, Index, NodeId, Position, Term
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose store this is. ``incarnation`` is drawn when the store is created, so that a node that lost its disk and
-    comes back under the same name is not taken for the one that voted."""
+    """Whose store this is. ``incarnation`` is drawn when the store is created, so that a node that
+    lost its disk and comes back under the same name is not taken for the one that voted."""
 
     group: str
     node_id: NodeId
@@ -34,7 +34,8 @@ class DiskLevel(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Entries ``first`` to ``last`` that are there but cannot be believed. Kept as found, never served."""
+    """Entries ``first`` to ``last`` that are there but cannot be believed. Kept as found, never
+    served."""
 
     first: Index
     last: Index
@@ -47,8 +48,9 @@ class Fault:
 class RecoveryReport:
     """What opening a store found, each with its reason.
 
-    ``faulty`` is the part that somebody must act on: the log's length is right and none of it was cut, but these
-    entries have to be repaired from a peer (`LogStore.repair`) before this node may lead or serve them.
+    ``faulty`` is the part that somebody must act on: the log's length is right and none of it was
+    cut, but these entries have to be repaired from a peer (`LogStore.repair`) before this node may
+    lead or serve them.
     """
 
     begin_index: Index = NO_INDEX
@@ -60,7 +62,8 @@ class RecoveryReport:
     notes: tuple[str, ...] = ()
     faulty: tuple[Fault, ...] = ()
     lost: str = ""
-    """What is gone of entries that were committed here (`dledger.storage.recovery.lost_entries`)."""
+    """What is gone of entries that were committed here
+    (`dledger.storage.recovery.lost_entries`)."""
     unverified: bool = False
     """Some entries carry no checksums: DLedger itself wrote them."""
 
@@ -92,9 +95,9 @@ class Scrubbed:
 
 @dataclass(slots=True)
 class Held:
-    """Expired files with entries from ``first`` on are held back, each until it is expired for ``max_ms``, while all
-    of them are no larger than ``max_bytes`` (0: no limit) together. After a `LogStore.retain`, ``bytes`` of them were,
-    with entries up to ``last``."""
+    """Expired files with entries from ``first`` on are held back, each until it is expired for
+    ``max_ms``, while all of them are no larger than ``max_bytes`` (0: no limit) together. After a
+    `LogStore.retain`, ``bytes`` of them were, with entries up to ``last``."""
 
     first: Index
     max_ms: int
@@ -106,9 +109,9 @@ class Held:
 class LogStore(Protocol):
     """One node's log and hard state.
 
-    ``append``, ``truncate``, ``save_hard_state`` and ``retain`` belong to one thread; ``sync``, ``read``,
-    ``read_bodies`` and the properties may be called from others. After any StorageError each later call raises it
-    again (D2): the caller must end the process.
+    ``append``, ``truncate``, ``save_hard_state`` and ``retain`` belong to one thread; ``sync``,
+    ``read``, ``read_bodies`` and the properties may be called from others. After any StorageError
+    each later call raises it again (D2): the caller must end the process.
     """
 
     @property
@@ -117,12 +120,13 @@ class LogStore(Protocol):
 
     @property
     def begin(self) -> LogEnd:
-        """What the first kept entry follows; its term is not known any more. chain_crc -1: unknown."""
+        """What the first kept entry follows; its term is not known any more. chain_crc -1:
+        unknown."""
 
     @property
     def installed_index(self) -> Index:
-        """As of which entry the last catalog is that was taken over from another node, -1: none was. The log may still
-        end before it."""
+        """As of which entry the last catalog is that was taken over from another node, -1: none
+        was. The log may still end before it."""
 
     @property
     def end(self) -> LogEnd:
@@ -150,8 +154,8 @@ class LogStore(Protocol):
 
         Raises:
             DiskFull: no room for the next file; nothing was written and the store stays usable.
-            CorruptStore: the entries do not continue the log (index, term, pos or chain), or are of a term that
-                no saved hard state has; nothing was written.
+            CorruptStore: the entries do not continue the log (index, term, pos or chain), or are of
+                a term that no saved hard state has; nothing was written.
             StorageError: the disk failed; the store is unusable from now on.
         """
 
@@ -159,8 +163,8 @@ class LogStore(Protocol):
         """Cut everything behind ``after``; durable on return.
 
         Raises:
-            CorruptEntry: ``after`` itself is damaged, so nobody knows where the log would go on; nothing was cut.
-                Repair it first: it may have been acknowledged.
+            CorruptEntry: ``after`` itself is damaged, so nobody knows where the log would go on;
+                nothing was cut. Repair it first: it may have been acknowledged.
             CorruptStore: that would cut a committed entry (D4, D7), or ``after`` is not kept here.
         """
 
@@ -182,11 +186,13 @@ class LogStore(Protocol):
         """Durable on return. Belongs to the thread of ``append``."""
 
     def note_commit(self, index: Index) -> None:
-        """Entries up to ``index`` are committed: never cut them. Written down with the next sync."""
+        """Entries up to ``index`` are committed: never cut them. Written down with the next
+        sync."""
 
     def read(self, begin: Index, max_bytes: int, end: Index | None = None) -> list[Entry]:
-        """Consecutive entries from ``begin``, up to ``max_bytes`` but at least one, all before ``end`` (exclusive);
-        empty at the end of the log. Checksums are verified; stops in front of a corrupt entry.
+        """Consecutive entries from ``begin``, up to ``max_bytes`` but at least one, all before
+        ``end`` (exclusive); empty at the end of the log. Checksums are verified; stops in front of
+        a corrupt entry.
 
         Raises:
             CorruptEntry: the entry at ``begin`` does not match its checksums; the message names it.
@@ -194,7 +200,8 @@ class LogStore(Protocol):
         """
 
     def read_bodies(self, refs: Sequence[tuple[int, int, int]]) -> list[Buffer]:
-        """The bodies of entries given as (index, pos, size), in that order, checked against header and checksum.
+        """The bodies of entries given as (index, pos, size), in that order, checked against header
+        and checksum.
 
         Raises:
             CorruptEntry: the bytes there are not that entry, or are damaged.
@@ -202,40 +209,48 @@ class LogStore(Protocol):
         """
 
     def index_at(self, pos: int) -> Index | None:
-        """The entry that begins at this log position, in bytes; None where none does that is kept."""
+        """The entry that begins at this log position, in bytes; None where none does that is
+        kept."""
 
     def repair(self, *entries: Entry, last_stays: bool = False) -> None:
-        """Put sound copies of neighbouring damaged entries, fetched from a peer, in their place: in a new file, that
-        takes the old one's place when it is durable. All entries that are damaged side by side belong together, so
-        that the sound ones around them can vouch for them. May be called from any thread.
+        """Put sound copies of neighbouring damaged entries, fetched from a peer, in their place: in
+        a new file, that takes the old one's place when it is durable. All entries that are damaged
+        side by side belong together, so that the sound ones around them can vouch for them. May be
+        called from any thread.
 
-        ``last_stays``: the log is about to be cut behind the last of them, so what is behind it does not vouch; the
-        caller has seen that the last one is of the index and term that is to be there, and there is one such entry.
+        ``last_stays``: the log is about to be cut behind the last of them, so what is behind it
+        does not vouch; the caller has seen that the last one is of the index and term that is to be
+        there, and there is one such entry.
 
         Raises:
-            CorruptEntry: they are not the entries that belong there, or another place of the file cannot be read.
+            CorruptEntry: they are not the entries that belong there, or another place of the file
+                cannot be read.
             DiskFull: no room for the new file; nothing was changed.
             StorageError: the disk failed; the store is unusable from now on.
         """
 
     def scrub(self, max_bytes: int, committed: Index) -> Scrubbed:
-        """Read and check about ``max_bytes`` more of the log, pass after pass from its first entry to ``committed`` (as
-        it was when the pass began). One step at a time, from any thread.
+        """Read and check about ``max_bytes`` more of the log, pass after pass from its first entry
+        to ``committed`` (as it was when the pass began). One step at a time, from any thread.
 
         Raises:
             StorageError: the disk failed otherwise than by not giving back what was written.
         """
 
     def examine(self, first: Index, last: Index) -> tuple[Fault, ...]:
-        """What is damaged in and beside entries of which a read failed, or for which their neighbours do not vouch:
-        whole runs, so that each can be repaired. From any thread."""
+        """What is damaged in and beside entries of which a read failed, or for which their
+        neighbours do not vouch: whole runs, so that each can be repaired. From any thread."""
 
-    def retain(self, limit: Index, now_ms: int, hour: int | None = None, held: Sequence[Held] = ()) -> Index:
-        """Delete whole expired files, oldest first, none with an entry above ``limit``, never the last one.
+    def retain(
+        self, limit: Index, now_ms: int, hour: int | None = None, held: Sequence[Held] = ()
+    ) -> Index:
+        """Delete whole expired files, oldest first, none with an entry above ``limit``, never the
+        last one.
 
         Args:
             limit: the last entry that may go.
-            now_ms: wall clock, in milliseconds since 1970, to compare with the files' modification times.
+            now_ms: wall clock, in milliseconds since 1970, to compare with the files' modification
+                times.
             hour: local hour of the day for ``delete_when``; None asks the clock.
             held: what to keep over its time.
 
@@ -245,7 +260,8 @@ class LogStore(Protocol):
 
     def disk_level(self) -> DiskLevel: ...
     def abandon(self) -> None:
-        """The node has failed elsewhere on its disk: from here on the store is one that failed (D2)."""
+        """The node has failed elsewhere on its disk: from here on the store is one that failed
+        (D2)."""
 
     def close(self) -> None:
         """Sync and let go. A store that failed is closed without touching the disk again."""

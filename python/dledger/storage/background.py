@@ -1,4 +1,5 @@
-"""Housekeeping beside the store: a thread that allocates the next file and settles the mark off the append path."""
+"""Housekeeping beside the store: a thread that allocates the next file and settles the mark off the
+append path."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from typing import Any, Final
 from dledger.environment import REAL, Environment, Worker
 
 INTERVAL_S: Final = 0.25
-"""Pause after each round. It bounds how far behind the durable log the settled mark is, and costs four syncs of a
-small file per second at most."""
+"""Pause after each round. It bounds how far behind the durable log the settled mark is, and costs
+four syncs of a small file per second at most."""
 
 
 class BackgroundState(Enum):
@@ -27,7 +28,9 @@ class BackgroundState(Enum):
 class BackgroundTasks:
     """Calls ``work`` soon after `wake`."""
 
-    def __init__(self, work: Callable[[], None], keeping: BackgroundState, environment: Environment = REAL) -> None:
+    def __init__(
+        self, work: Callable[[], None], keeping: BackgroundState, environment: Environment = REAL
+    ) -> None:
         self._work = work
         self._keeping = keeping
         self._wanted = False

@@ -1,9 +1,10 @@
 """The log of one node in files that DLedger's own tools can read.
 
-Appends go into the page cache at once; `sync` makes all that has gathered durable with one fdatasync per data file.
-Index files are not synced for an acknowledgement: they can be rebuilt from the data, and recovery does so from the
-last point at which both were synced. Any error of the disk is fatal (D2): it is remembered and raised by every later
-call, and nothing is written or synced again.
+Appends go into the page cache at once; `sync` makes all that has gathered durable with one
+fdatasync per data file. Index files are not synced for an acknowledgement: they can be rebuilt from
+the data, and recovery does so from the last point at which both were synced. Any error of the disk
+is fatal (D2): it is remembered and raised by every later call, and nothing is written or synced
+again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ from dledger.errors import CorruptEntry, PathError, StorageError
 from dledger.protocol.messages.entry import Entry, HardState, LogEnd
 from dledger.protocol.messages.membership import Membership
 from dledger.storage.api import DiskLevel, Fault, Held, Identity, RecoveryReport, Scrubbed
-from dledger.storage.api_rules import check_append, check_hard_state, check_truncate, older_than_its_log
+from dledger.storage.api_rules import (
+    check_append,
+    check_hard_state,
+    check_truncate,
+    older_than_its_log,
+)
 from dledger.storage.background import BackgroundState, BackgroundTasks
 from dledger.storage.disk.disk import Disk, RealDisk, StoreFatal, Where, storage_error
 from dledger.storage.disk.lock_checks import is_held
@@ -41,7 +47,8 @@ from dledger.storage.recovery.recovery import mark_of, no_commit_beyond, recover
 from dledger.types import NOWHERE, Buffer, Index, Position, Term
 
 INDEXED_EVERY: Final = 16 << 20
-"""The index is synced after so many bytes of log, so that recovery reads no more than that (and the unsynced tail)."""
+"""The index is synced after so many bytes of log, so that recovery reads no more than that (and the
+unsynced tail)."""
 
 
 def open_store(
@@ -51,7 +58,8 @@ def open_store(
     keeping: BackgroundState = BackgroundState.THREAD,
     environment: Environment = REAL,
 ) -> FileStore:
-    """Open this node's store, creating it in an empty directory; recovers by itself, see `FileStore.recovery`.
+    """Open this node's store, creating it in an empty directory; recovers by itself, see
+    `FileStore.recovery`.
 
     Raises:
         PathError: the directory is a file, may not be written, or is in use by another process.
@@ -88,7 +96,9 @@ def open_settings(
 class FileStore:
     """See `dledger.storage.api.LogStore`."""
 
-    def __init__(self, parts: Parts, keeping: BackgroundState, environment: Environment = REAL) -> None:
+    def __init__(
+        self, parts: Parts, keeping: BackgroundState, environment: Environment = REAL
+    ) -> None:
         self._settings, self._disk, self._parts = parts.settings, parts.disk, parts
         self._data, self._index = parts.data, parts.index
         self._failed: StorageError | None = None
@@ -102,10 +112,16 @@ class FileStore:
         recovered = recover(parts, hint)
         lost = own_up(parts, hint, recovered.end.position.index, environment)
         self._recovery = replace(recovered.report, lost=lost)
-        self._view = LogView(recovered.begin_index, recovered.begin_pos, recovered.begin_chain, recovered.end)
+        self._view = LogView(
+            recovered.begin_index, recovered.begin_pos, recovered.begin_chain, recovered.end
+        )
         self._commit = no_commit_beyond(hint, recovered.end)
-        vouch = None if parts.disk.witness is None else partial(vouch_for, parts, parts.disk.witness)
-        self._marks = RecoveryPoints(parts.mark_slots, mark_of(recovered, self._commit, parts.disk.boot_id()), vouch)
+        vouch = (
+            None if parts.disk.witness is None else partial(vouch_for, parts, parts.disk.witness)
+        )
+        self._marks = RecoveryPoints(
+            parts.mark_slots, mark_of(recovered, self._commit, parts.disk.boot_id()), vouch
+        )
         self._reader = Reader(self._data, self._index, lambda: self._view, self._lock)
         self._scrub = Scrub(self._data, lambda: self._view, lambda: self._marks.mark.durable)
         self._room = Room(self._data, self._index.files, self._fail)
@@ -179,7 +195,9 @@ class FileStore:
     def bytes_used(self) -> int:
         """Bytes that the log's files take on the disk, allocated ahead or not."""
         end = self._view.end
-        return self._data.bytes_used(end.end_pos) + self._index.files.bytes_used((end.position.index + 1) * UNIT_SIZE)
+        return self._data.bytes_used(end.end_pos) + self._index.files.bytes_used(
+            (end.position.index + 1) * UNIT_SIZE
+        )
 
     def _fatal(self, what: str, where: Where) -> StoreFatal:
         """Turn an error of the disk into the end of this store (D2)."""
@@ -218,8 +236,8 @@ class FileStore:
         self._view = view
 
     def truncate(self, after: Index) -> None:
-        """See `LogStore.truncate`. A crash on the way leaves the log as it was, as it should be, or cut at the end
-        of a whole file between the two."""
+        """See `LogStore.truncate`. A crash on the way leaves the log as it was, as it should be, or
+        cut at the end of a whole file between the two."""
         self._check_alive()
         if after >= self._view.end.position.index:
             return
@@ -253,7 +271,8 @@ class FileStore:
         return end.position
 
     def keep(self) -> None:
-        """One round of housekeeping: allocate ahead, settle the mark. What fails is raised by the next call."""
+        """One round of housekeeping: allocate ahead, settle the mark. What fails is raised by the
+        next call."""
         if self._failed is not None or self._closed:
             return
         with suppress(StorageError):
@@ -317,10 +336,14 @@ class FileStore:
         return self._reader.index_at(pos)
 
     def _read_failed(self, first: int, last: int, error: OSError) -> StorageError | CorruptEntry:
-        """What is durable can be fetched from a peer; a disk that cannot give back what it just took is done for."""
+        """What is durable can be fetched from a peer; a disk that cannot give back what it just
+        took is done for."""
         if last > self.durable.index:
             return self._fail("read what was just written to", self._data.directory, error)
-        return CorruptEntry(f"entry {first} or one near it cannot be read from {self._data.directory}: {error}", first)
+        return CorruptEntry(
+            f"entry {first} or one near it cannot be read from {self._data.directory}: {error}",
+            first,
+        )
 
     def repair(self, *entries: Entry, last_stays: bool = False) -> None:
         """See `LogStore.repair`."""
@@ -341,11 +364,19 @@ class FileStore:
     def examine(self, first: Index, last: Index) -> tuple[Fault, ...]:
         """See `LogStore.examine`."""
         with self._fatal("examine", self._data.directory):
-            return examine(self._data, self._reader, self._view, self._marks.mark.durable, first, last)
+            return examine(
+                self._data, self._reader, self._view, self._marks.mark.durable, first, last
+            )
 
-    def retain(self, limit: Index, now_ms: int, hour: int | None = None, held: Sequence[Held] = ()) -> Index:
+    def retain(
+        self, limit: Index, now_ms: int, hour: int | None = None, held: Sequence[Held] = ()
+    ) -> Index:
         """See `LogStore.retain`."""
-        with self._sync_lock, self._lock, self._fatal("delete expired files of", self._data.directory):
+        with (
+            self._sync_lock,
+            self._lock,
+            self._fatal("delete expired files of", self._data.directory),
+        ):
             level = self.disk_level()
             self._show(without_expired(self._parts, self._view, level, limit, now_ms, hour, held))
             if self._view.begin_index > self._marks.mark.begin_index:
@@ -366,7 +397,9 @@ class FileStore:
 
     def abandon(self) -> None:
         """See `LogStore.abandon`."""
-        self._failed = self._failed or StorageError(f"{self._settings.directory}: given up, because this node stops")
+        self._failed = self._failed or StorageError(
+            f"{self._settings.directory}: given up, because this node stops"
+        )
 
     def close(self) -> None:
         """See `LogStore.close`."""

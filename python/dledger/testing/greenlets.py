@@ -1,7 +1,9 @@
-"""Greenlets: call stacks of their own within one thread, which run only when they are switched to; and other locks.
+"""Greenlets: call stacks of their own within one thread, which run only when they are switched to;
+and other locks.
 
-The simulator and the scheduler of interleavings stop a thread of a node in the middle of a call and go on with it
-later. The package ``greenlet`` comes with the extra ``test``, so it is loaded where it is needed, not before.
+The simulator and the scheduler of interleavings stop a thread of a node in the middle of a call and
+go on with it later. The package ``greenlet`` comes with the extra ``test``, so it is loaded where
+it is needed, not before.
 """
 
 from __future__ import annotations
@@ -60,13 +62,15 @@ def current_greenlet() -> Greenlet:
 
 @contextmanager
 def other_threading(stand_in: object) -> Iterator[None]:
-    """As long as this lasts, the product's modules that are loaded take ``stand_in`` for the module `threading`: each
-    of them says ``threading.Lock()``."""
+    """As long as this lasts, the product's modules that are loaded take ``stand_in`` for the module
+    `threading`: each of them says ``threading.Lock()``."""
     modules = [
-        module for name, module in sorted(sys.modules.items())
-        if name.startswith("dledger.") and not name.startswith("dledger.testing.")
+        module
+        for name, module in sorted(sys.modules.items())
+        if name.startswith("dledger.")
+        and not name.startswith("dledger.testing.")
         and module.__dict__.get("threading") is threading
-    ]  # fmt: skip
+    ]
     for module in modules:
         module.__dict__["threading"] = stand_in
     try:

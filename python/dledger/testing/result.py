@@ -1,4 +1,5 @@
-"""What every campaign writes with ``--json``: one form, so that the page of evidence can be made from all of them."""
+"""What every campaign writes with ``--json``: one form, so that the page of evidence can be made
+from all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +16,13 @@ from typing import Any, Final
 
 
 def result(
-    campaign: str, *, command: str, ok: bool, figures: Mapping[str, float], faults: Mapping[str, int], **more: Any
+    campaign: str,
+    *,
+    command: str,
+    ok: bool,
+    figures: Mapping[str, float],
+    faults: Mapping[str, int],
+    **more: Any,
 ) -> dict[str, Any]:
     """A campaign's result as JSON values.
 
@@ -25,8 +32,8 @@ def result(
         ok: whether everything held.
         figures: how much was done, each figure under its unit in the plural: ``{"seeds": 2000}``.
         faults: how often each kind of fault really bit.
-        more: whatever else the campaign wants to keep; ``table`` is shown on the page: a list of rows, the first one
-            the headings.
+        more: whatever else the campaign wants to keep; ``table`` is shown on the page: a list of
+            rows, the first one the headings.
     """
     return {
         "campaign": campaign,
@@ -45,8 +52,11 @@ def save(found: Mapping[str, Any], path: Path) -> None:
     path.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def end(found: Mapping[str, Any], folder: Path, json_file: Path | None, say: Callable[[str], None]) -> int:
-    """Tell a result's figures and problems, and write it; the exit code. ``folder`` stays only where it is red."""
+def end(
+    found: Mapping[str, Any], folder: Path, json_file: Path | None, say: Callable[[str], None]
+) -> int:
+    """Tell a result's figures and problems, and write it; the exit code. ``folder`` stays only
+    where it is red."""
     for name, value in found["figures"].items():
         say(f"{value:,} {name}")
     if json_file:
@@ -62,9 +72,14 @@ def end(found: Mapping[str, Any], folder: Path, json_file: Path | None, say: Cal
 
 
 def command(
-    name: str, about: str | None, unit: str, most: int, seeds: str, run: Callable[..., dict[str, Any]],
+    name: str,
+    about: str | None,
+    unit: str,
+    most: int,
+    seeds: str,
+    run: Callable[..., dict[str, Any]],
     argv: Sequence[str] | None,
-) -> int:  # fmt: skip
+) -> int:
     """The command of a campaign that is asked for by a number and a seed; its exit code.
 
     Args:
@@ -76,7 +91,9 @@ def command(
         run: gets a folder, the number, the seed, and a function that tells a line.
     """
     parser = argparse.ArgumentParser(prog=f"python -m dledger.testing.{name}", description=about)
-    parser.add_argument(f"--{name}", dest="number", type=int, default=most, help=f"{unit} (%(default)s)")
+    parser.add_argument(
+        f"--{name}", dest="number", type=int, default=most, help=f"{unit} (%(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=1, help=f"of {seeds} (%(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything there")
     wanted = parser.parse_args(argv)
@@ -94,7 +111,9 @@ def _say(text: str) -> None:
 
 def _commit() -> str:
     command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
-    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+    )
     return done.stdout.strip()
 
 

@@ -8,7 +8,13 @@ from pathlib import Path
 
 from dledger.protocol.messages.entry import HEADER
 from dledger.rocketmq.format.hosts import Host
-from dledger.rocketmq.format.message import Message, encode_blank, encode_dledger_blank, encode_message, message_size
+from dledger.rocketmq.format.message import (
+    Message,
+    encode_blank,
+    encode_dledger_blank,
+    encode_message,
+    message_size,
+)
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 HOST = Host.of("10.1.2.3", 10911)
@@ -19,7 +25,9 @@ FIRST = 1_790_000_000_000
 class Log:
     """A log that grows in a folder."""
 
-    def __init__(self, folder: Path, file_size: int, start: int = 0, *, entries: bool = False) -> None:
+    def __init__(
+        self, folder: Path, file_size: int, start: int = 0, *, entries: bool = False
+    ) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
         self.file_size = file_size
@@ -53,7 +61,10 @@ class Log:
 
     def append(self, messages: Iterable[Message], term: int = 3) -> list[int]:
         """Physical offsets of the messages."""
-        return [self.entry(message, term) if self.entries else self.message(message) for message in messages]
+        return [
+            self.entry(message, term) if self.entries else self.message(message)
+            for message in messages
+        ]
 
     def message(self, message: Message) -> int:
         at = self.place(message_size(message))
@@ -70,7 +81,9 @@ class Log:
     def body(self, body: bytes, term: int) -> int:
         """Any entry; its position."""
         at = self.place(48 + len(body))
-        self.write(at, HEADER.pack(1, 48 + len(body), self.index, term, at, 0, 0, 0, len(body)) + body)
+        self.write(
+            at, HEADER.pack(1, 48 + len(body), self.index, term, at, 0, 0, 0, len(body)) + body
+        )
         self.units.append(struct.pack(">iqiqq", 1, at, 48 + len(body), self.index, term))
         self.end = at + 48 + len(body)
         self.index += 1
@@ -81,7 +94,9 @@ class Log:
         folder = self.folder.parent / "index"
         folder.mkdir(exist_ok=True)
         (folder / f"{0:020d}").write_bytes(b"".join(self.units).ljust(4096, b"\0"))
-        (self.folder.parent / "checkpoint").write_text(f"endIndex={self.index - 1}\ncommittedIndex={index}\n")
+        (self.folder.parent / "checkpoint").write_text(
+            f"endIndex={self.index - 1}\ncommittedIndex={index}\n"
+        )
 
 
 def some(count: int, size: int = 100, first: int = 0) -> list[Message]:
@@ -89,12 +104,18 @@ def some(count: int, size: int = 100, first: int = 0) -> list[Message]:
     topics = ("orders", "payments")
     return [
         Message(
-            topics[n % len(topics)], f"{n:06d}".encode().ljust(size, b"."), f"KEYS\x01k{n}\x02TAGS\x01t{n % 3}",
-            queue_id=n % 4, queue_offset=n // 4, born_timestamp=FIRST + 1000 * n - 5, born_host=HOST,
-            store_timestamp=FIRST + 1000 * n, store_host=HOST,
+            topics[n % len(topics)],
+            f"{n:06d}".encode().ljust(size, b"."),
+            f"KEYS\x01k{n}\x02TAGS\x01t{n % 3}",
+            queue_id=n % 4,
+            queue_offset=n // 4,
+            born_timestamp=FIRST + 1000 * n - 5,
+            born_host=HOST,
+            store_timestamp=FIRST + 1000 * n,
+            store_host=HOST,
         )
         for n in range(first, first + count)
-    ]  # fmt: skip
+    ]
 
 
 def upgraded(root: Path, file_size: int = 4096, old: int = 40, new: int = 60) -> tuple[Log, Log]:

@@ -1,4 +1,5 @@
-"""Stores in each of their forms are found and read whole, or cut into ranges, from a disk or a URL."""
+"""Stores in each of their forms are found and read whole, or cut into ranges, from a disk or a
+URL."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def read(
 def test_a_store_of_either_form_is_read_whole_however_it_is_cut(
     tmp_path: Path, stores: Any, entries: bool, most: int
 ) -> None:
-    log = stores.Log(tmp_path / ("dledger-n0/data" if entries else "commitlog"), 4096, entries=entries)
+    log = stores.Log(
+        tmp_path / ("dledger-n0/data" if entries else "commitlog"), 4096, entries=entries
+    )
     messages = stores.some(100)
     places = log.append(messages)
     store = opened(tmp_path)
@@ -53,17 +56,24 @@ def test_a_store_of_either_form_is_read_whole_however_it_is_cut(
     assert read(store, most, "physical_offset")[0] == places
 
 
-def test_an_upgraded_store_is_read_over_the_border_of_its_two_logs(tmp_path: Path, stores: Any) -> None:
+def test_an_upgraded_store_is_read_over_the_border_of_its_two_logs(
+    tmp_path: Path, stores: Any
+) -> None:
     plain, ledger = stores.upgraded(tmp_path)
     store = opened(tmp_path)
-    assert [(form.name, form.begin) for form in store.forms] == [("commitlog", 0), ("dledger", plain.end)]
+    assert [(form.name, form.begin) for form in store.forms] == [
+        ("commitlog", 0),
+        ("dledger", plain.end),
+    ]
     rows, damage = read(store, 1000)
     assert rows == [m.body for m in stores.some(100)]
     assert not damage
     assert ledger.end > plain.end
 
 
-def test_stores_that_rocketmq_and_dledger_wrote_are_read_in_all_three_forms(tmp_path: Path, stores: Any) -> None:
+def test_stores_that_rocketmq_and_dledger_wrote_are_read_in_all_three_forms(
+    tmp_path: Path, stores: Any
+) -> None:
     golden = stores.GOLDEN
     for folder, name, file in (
         ("commitlog", 0, "old_commitlog.bin"),
@@ -74,14 +84,18 @@ def test_stores_that_rocketmq_and_dledger_wrote_are_read_in_all_three_forms(tmp_
         (tmp_path / folder / f"{name:020d}").write_bytes(data.ljust(65_536, b"\0"))
     both = read(opened(tmp_path), column="topic")
     assert (len(both[0]), both[1]) == (7, [])
-    parts = [read(opened(tmp_path / folder), column="topic")[0] for folder in ("commitlog", "dledger-n0")]
+    parts = [
+        read(opened(tmp_path / folder), column="topic")[0] for folder in ("commitlog", "dledger-n0")
+    ]
     assert parts[0] + parts[1] == both[0]
     assert read(opened(tmp_path / "dledger-n0" / "data"), column="topic")[0] == parts[1]
     indexes, damage = read(opened(golden / "dledger_clean_n0", "dledger"), column="entry_index")
     assert (indexes, damage) == (list(range(6)), [])
 
 
-def test_entries_of_a_dledger_node_have_their_bodies_as_they_are(tmp_path: Path, stores: Any) -> None:
+def test_entries_of_a_dledger_node_have_their_bodies_as_they_are(
+    tmp_path: Path, stores: Any
+) -> None:
     log = stores.Log(tmp_path / "data", 2048, entries=True)
     bodies = [bytes([n]) * (n * 7 % 90) for n in range(60)]
     places = [log.body(body, 1 + n // 20) for n, body in enumerate(bodies)]
@@ -102,7 +116,9 @@ def test_a_store_at_an_fsspec_url_is_read_like_one_on_a_disk(tmp_path: Path, sto
     try:
         store = opened("memory://shop")
         assert read(store, 1000) == ([m.body for m in stores.some(100)], [])
-        assert [form.files for form in store.forms] == [form.files for form in opened(tmp_path).forms]
+        assert [form.files for form in store.forms] == [
+            form.files for form in opened(tmp_path).forms
+        ]
         with pytest.raises(PathError, match="memory://shop/nothing does not exist"):
             opened("memory://shop/nothing")
     finally:
@@ -131,7 +147,9 @@ def test_a_file_that_vanishes_while_a_folder_is_listed_hides_no_other(
     assert listing.files == {"checkpoint": 10}
 
 
-def test_a_file_that_vanishes_before_it_is_read_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_vanishes_before_it_is_read_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     storage = Storage.of(str(tmp_path), {})
     monkeypatch.setattr(Storage, "size", lambda self, path: 32)
     assert storage.find("checkpoint", 100) is None
@@ -155,10 +173,12 @@ def test_local_urls_and_options_that_are_none_of_theirs(tmp_path: Path, stores: 
         (lambda root: None, "does not exist; name the root of a RocketMQ store"),
         (lambda root: root.write_text(""), "is a file; name the root"),
         (lambda root: root.mkdir(), "no log files in"),
-        (lambda root: [(root / f"dledger-n{n}" / "data").mkdir(parents=True) for n in (0, 1)],
-         "several nodes.*dledger-n0, dledger-n1. Name one of them"),
+        (
+            lambda root: [(root / f"dledger-n{n}" / "data").mkdir(parents=True) for n in (0, 1)],
+            "several nodes.*dledger-n0, dledger-n1. Name one of them",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_store_says_what_to_name(tmp_path: Path, make: Any, message: str) -> None:
     make(tmp_path / "store")
     with pytest.raises(PathError, match=message):
@@ -173,7 +193,9 @@ def test_two_logs_of_which_none_follows_the_other_are_refused(tmp_path: Path, st
     assert len(read(opened(tmp_path / "commitlog"))[0]) == 50
 
 
-def test_files_that_were_made_ahead_of_use_are_no_end_of_the_one_that_is_written(tmp_path: Path, stores: Any) -> None:
+def test_files_that_were_made_ahead_of_use_are_no_end_of_the_one_that_is_written(
+    tmp_path: Path, stores: Any
+) -> None:
     log = stores.Log(tmp_path / "commitlog", 4096)
     log.append(stores.some(10))
     (tmp_path / "commitlog" / f"{4096:020d}").write_bytes(bytes(4096))
@@ -183,7 +205,9 @@ def test_files_that_were_made_ahead_of_use_are_no_end_of_the_one_that_is_written
     assert read(store, 500) == ([m.body for m in stores.some(10)], [])
 
 
-def test_a_file_that_a_plain_broker_made_ahead_does_not_stand_against_its_upgrade(tmp_path: Path, stores: Any) -> None:
+def test_a_file_that_a_plain_broker_made_ahead_does_not_stand_against_its_upgrade(
+    tmp_path: Path, stores: Any
+) -> None:
     plain, _ = stores.upgraded(tmp_path)
     (tmp_path / "commitlog" / f"{plain.end:020d}").write_bytes(bytes(4096))
     assert read(opened(tmp_path), 1000) == ([m.body for m in stores.some(100)], [])
@@ -203,7 +227,9 @@ def test_names_that_are_no_offsets_are_no_log_files(tmp_path: Path, stores: Any)
     assert len(read(opened(tmp_path))[0]) == 5
 
 
-def test_an_error_of_a_urls_file_system_names_the_file_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_urls_file_system_names_the_file_and_no_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from fsspec.implementations.memory import MemoryFileSystem
 
     def fails(*_: object, **__: object) -> None:
@@ -216,7 +242,9 @@ def test_an_error_of_a_urls_file_system_names_the_file_and_no_secret(monkeypatch
     assert "secret" not in repr(storage)
 
 
-def test_a_missing_file_a_cut_one_and_one_that_is_too_long_are_damage(tmp_path: Path, stores: Any) -> None:
+def test_a_missing_file_a_cut_one_and_one_that_is_too_long_are_damage(
+    tmp_path: Path, stores: Any
+) -> None:
     log = stores.Log(tmp_path / "commitlog", 4096)
     log.append(stores.some(120))
     assert log.end > 5 * 4096
@@ -233,7 +261,9 @@ def test_a_missing_file_a_cut_one_and_one_that_is_too_long_are_damage(tmp_path: 
     assert len(rows) > 70
 
 
-def test_two_files_with_one_missing_between_have_the_size_that_they_have(tmp_path: Path, stores: Any) -> None:
+def test_two_files_with_one_missing_between_have_the_size_that_they_have(
+    tmp_path: Path, stores: Any
+) -> None:
     log = stores.Log(tmp_path / "commitlog", 4096)
     log.append(stores.some(50))
     log.path(4096).unlink()
@@ -250,7 +280,9 @@ def test_a_copy_without_the_zeros_at_its_ends_is_whole(tmp_path: Path, stores: A
     assert read(opened(tmp_path), 1000) == ([m.body for m in stores.some(60)], [])
 
 
-def test_a_message_that_was_never_finished_at_the_logs_end_is_no_damage(tmp_path: Path, stores: Any) -> None:
+def test_a_message_that_was_never_finished_at_the_logs_end_is_no_damage(
+    tmp_path: Path, stores: Any
+) -> None:
     log = stores.Log(tmp_path / "commitlog", 4096)
     places = log.append(stores.some(10))
     with log.path(0).open("r+b") as file:
@@ -267,16 +299,26 @@ def test_offsets_bound_what_is_read(tmp_path: Path, stores: Any) -> None:
     plain, _ = stores.upgraded(tmp_path)
     store = opened(tmp_path)
     places = read(store, column="physical_offset")[0]
-    for begin, stop in ((places[10], places[60]), (places[10] + 1, places[60] + 1), (0, plain.end), (plain.end, None)):
+    for begin, stop in (
+        (places[10], places[60]),
+        (places[10] + 1, places[60] + 1),
+        (0, plain.end),
+        (plain.end, None),
+    ):
         got = read(store, 1000, "physical_offset", begin=begin, stop=stop)[0]
         # an entry begins 48 bytes before its message
         starts = [p - 48 if p > plain.end else p for p in places]
-        assert got == [p for p, s in zip(places, starts, strict=True) if begin <= s and (stop is None or s < stop)]
+        assert got == [
+            p
+            for p, s in zip(places, starts, strict=True)
+            if begin <= s and (stop is None or s < stop)
+        ]
 
 
 def test_times_leave_out_whole_files_and_messages_exactly(tmp_path: Path, stores: Any) -> None:
     log = stores.Log(tmp_path / "commitlog", 4096)
-    messages = [m for n in range(6) for m in stores.some(10, first=100_000 * n)]  # more than a day between
+    # more than a day between
+    messages = [m for n in range(6) for m in stores.some(10, first=100_000 * n)]
     log.append(messages)
     store = opened(tmp_path)
     first, last = messages[25].store_timestamp, messages[31].store_timestamp
@@ -296,15 +338,26 @@ def test_a_broker_s_clock_that_is_set_by_less_than_an_hour_leaves_out_no_file(
     log = stores.Log(tmp_path / "commitlog", 4096)
     messages = stores.some(60)
     probe = stores.Log(tmp_path / "probe", 4096)
-    firsts = {place // 4096: n for n, place in reversed(list(enumerate(probe.append(messages))))}.values()
-    wrong = {n: replace(messages[n], store_timestamp=messages[n].store_timestamp + ahead) for n in firsts}
+    firsts = {
+        place // 4096: n for n, place in reversed(list(enumerate(probe.append(messages))))
+    }.values()
+    wrong = {
+        n: replace(messages[n], store_timestamp=messages[n].store_timestamp + ahead) for n in firsts
+    }
     log.append([wrong.get(n, message) for n, message in enumerate(messages)])
-    wanted = Wanted(stored_from=messages[0].store_timestamp, stored_before=messages[-1].store_timestamp + 1)
-    assert read(opened(tmp_path), wanted=wanted)[0] == [m.body for n, m in enumerate(messages) if n not in wrong]
+    wanted = Wanted(
+        stored_from=messages[0].store_timestamp, stored_before=messages[-1].store_timestamp + 1
+    )
+    assert read(opened(tmp_path), wanted=wanted)[0] == [
+        m.body for n, m in enumerate(messages) if n not in wrong
+    ]
 
 
-def test_what_is_not_committed_is_not_shown_before_the_committed_entry_is_there(tmp_path: Path, stores: Any) -> None:
-    """A follower may hear of a commit before it has the entry; until then its own tail may still be given up."""
+def test_what_is_not_committed_is_not_shown_before_the_committed_entry_is_there(
+    tmp_path: Path, stores: Any
+) -> None:
+    """A follower may hear of a commit before it has the entry; until then its own tail may still be
+    given up."""
     log = stores.Log(tmp_path / "data", 4096, entries=True)
     log.append(stores.some(20))
     log.commit(30)

@@ -23,7 +23,8 @@ SIZES = {
     "indexfile.bin": 8440,
     "old_commitlog.bin": 65_536,
 }
-"""Bytes of the files as they were written; the copies here do without most of the zeros at their ends."""
+"""Bytes of the files as they were written; the copies here do without most of the zeros at their
+ends."""
 NOW = 1_790_000_000_000
 HOST = Host.of("10.1.2.3", 10911)
 
@@ -54,12 +55,16 @@ def make_messages(count: int, size: int = 100, first: int = 0, queues: int = 4) 
     """Messages that can be told apart, of two topics in turn."""
     return [
         Message(
-            ("orders", "payments")[n % 2], f"{n:06d}".encode().ljust(size, b"."),
-            f"KEYS\x01k{n} all\x02UNIQ_KEY\x01U{n:08d}\x02TAGS\x01t{n % 3}", queue_id=n // 2 % queues,
-            born_timestamp=NOW - 5, born_host=HOST, store_host=HOST,
+            ("orders", "payments")[n % 2],
+            f"{n:06d}".encode().ljust(size, b"."),
+            f"KEYS\x01k{n} all\x02UNIQ_KEY\x01U{n:08d}\x02TAGS\x01t{n % 3}",
+            queue_id=n // 2 % queues,
+            born_timestamp=NOW - 5,
+            born_host=HOST,
+            store_host=HOST,
         )
         for n in range(first, first + count)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,8 @@ V4, V6 = Host.of("10.0.0.7", 40001), Host.of("fd00::7", 40001)
 
 
 def some_messages(dice: Rng, count: int, *, odd: bool) -> list[Message]:
-    """Messages of a few queues with all kinds of keys; with ``odd`` some that belong into no queue, or leave gaps."""
+    """Messages of a few queues with all kinds of keys; with ``odd`` some that belong into no queue,
+    or leave gaps."""
     nexts: dict[tuple[str, int], int] = {}
     found = []
     for n in range(count):
@@ -31,11 +32,22 @@ def some_messages(dice: Rng, count: int, *, odd: bool) -> list[Message]:
         if odd and dice.below(40) == 0:
             topic = "SCHEDULE_TOPIC_XXXX"
             properties.append("DELAY\x013")
-        stored, host = 1_790_000_000_000 + 700 * n - dice.below(3000), V6 if dice.below(5) == 0 else V4
-        found.append(Message(
-            topic, b"b" * dice.below(50), "\x02".join(properties), queue_id=queue_id, queue_offset=offset,
-            sys_flag=flag, store_timestamp=stored, born_host=host,
-        ))  # fmt: skip
+        stored, host = (
+            1_790_000_000_000 + 700 * n - dice.below(3000),
+            V6 if dice.below(5) == 0 else V4,
+        )
+        found.append(
+            Message(
+                topic,
+                b"b" * dice.below(50),
+                "\x02".join(properties),
+                queue_id=queue_id,
+                queue_offset=offset,
+                sys_flag=flag,
+                store_timestamp=stored,
+                born_host=host,
+            )
+        )
     return found
 
 

@@ -1,4 +1,5 @@
-"""Old plain commit logs as they are found, closed and copied, before a group goes on behind them."""
+"""Old plain commit logs as they are found, closed and copied, before a group goes on behind
+them."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ SIZE = 65_536
 def make_store(root: Path, count: int = 300) -> Path:
     with MessageStore(root, file_size=SIZE) as store:
         store.put_messages(
-            Message(("orders", "bills")[n % 2], b"%06d" % n * 50, f"UNIQ_KEY\x01u{n}", n // 2 % 2) for n in range(count)
+            Message(("orders", "bills")[n % 2], b"%06d" % n * 50, f"UNIQ_KEY\x01u{n}", n // 2 % 2)
+            for n in range(count)
         )
     return root
 
@@ -32,7 +34,9 @@ def make_store(root: Path, count: int = 300) -> Path:
 def snapshot(root: Path) -> dict[str, tuple[bytes, int]]:
     """Bytes and time of every file."""
     files = [path for path in sorted(root.rglob("*")) if path.is_file()]
-    return {str(path.relative_to(root)): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+    return {
+        str(path.relative_to(root)): (path.read_bytes(), path.stat().st_mtime_ns) for path in files
+    }
 
 
 def test_the_golden_old_log_is_closed_where_the_real_broker_closed_it(
@@ -43,7 +47,12 @@ def test_the_golden_old_log_is_closed_where_the_real_broker_closed_it(
     path = tmp_path / "commitlog" / ("0" * 20)
     path.write_bytes(real[:1206].ljust(SIZE, b"\0"))
     found = examine(tmp_path)
-    assert (found.end, found.divided_offset, found.has_blank, found.messages) == (1206, 65_536, False, 6)
+    assert (found.end, found.divided_offset, found.has_blank, found.messages) == (
+        1206,
+        65_536,
+        False,
+        6,
+    )
     assert snapshot(tmp_path)["commitlog/" + "0" * 20][0] == real[:1206].ljust(SIZE, b"\0")
     close_last_file(found)
     assert path.read_bytes() == real
@@ -62,7 +71,8 @@ def test_queues_go_on_behind_their_last_message_and_where_the_log_has_none_behin
         store.put_messages([Message("gone", b"x")] * 3)
         store.put_messages(Message("orders", b"%06d" % n * 50) for n in range(300))
         store.put_message(Message("half", b"x", sys_flag=int(Transaction.PREPARED)))
-        store.log.files.delete_before(store.log.files.starts[-2])  # before queues follow: "gone" is in its queue only
+        # before queues follow: "gone" is in its queue only
+        store.log.files.delete_before(store.log.files.starts[-2])
         expected = {key: end for key, end in store.queues.next_offsets().items() if end}
     found = examine(root)
     assert {(t, q): end for t, ends in found.queues.items() for q, end in ends.items()} == expected
@@ -76,7 +86,8 @@ def test_queues_of_topics_that_were_deleted_are_told(tmp_path: Path) -> None:
     assert examine(root).reborn == []
     shutil.rmtree(root / "consumequeue" / "orders" / "1")
     shutil.rmtree(root / "consumequeue" / "bills")
-    queues = ConsumeQueues(root / "consumequeue")  # of the topic that was made again: its first message has offset 0
+    # of the topic that was made again: its first message has offset 0
+    queues = ConsumeQueues(root / "consumequeue")
     assert queues.put("bills", 0, 0, 15_000, 100, 0)
     queues.flush()
     found = examine(root)
@@ -86,7 +97,9 @@ def test_queues_of_topics_that_were_deleted_are_told(tmp_path: Path) -> None:
     assert examine(root).reborn == []
 
 
-def test_queues_that_reach_further_than_the_log_say_that_it_has_lost_its_end(tmp_path: Path) -> None:
+def test_queues_that_reach_further_than_the_log_say_that_it_has_lost_its_end(
+    tmp_path: Path,
+) -> None:
     root = make_store(tmp_path, 8)
     queue = root / "consumequeue" / "orders" / "0" / ("0" * 20)
     data = bytearray(queue.read_bytes())
@@ -101,7 +114,9 @@ def test_a_file_that_was_made_ahead_is_the_last_one_as_for_the_original(tmp_path
     last = sorted((root / "commitlog").iterdir())[-1]
     found = examine(root)
     last.with_name(f"{found.divided_offset:020d}").write_bytes(bytes(SIZE))
-    with pytest.raises(CorruptStore, match="before its file does, and there is another file behind it"):
+    with pytest.raises(
+        CorruptStore, match="before its file does, and there is another file behind it"
+    ):
         examine(root)
     close_last_file(found)
     ahead = examine(root)
@@ -117,7 +132,11 @@ def test_what_a_crash_left_behind_the_last_message_is_covered_by_the_blank(tmp_p
         file.seek(clean.end - clean.starts[-1])
         file.write(b"\0\0\1\0\xda\xa3\x20\xa7" + b"half" * 40)
     found = examine(root)
-    assert (found.end, found.messages, found.fingerprint) == (clean.end, clean.messages, clean.fingerprint)
+    assert (found.end, found.messages, found.fingerprint) == (
+        clean.end,
+        clean.messages,
+        clean.fingerprint,
+    )
     assert f"bytes {clean.end:,} to" in found.tail
     close_last_file(found)
     closed = examine(root)
@@ -157,7 +176,9 @@ def test_stores_that_cannot_be_adopted_say_why(tmp_path: Path) -> None:
         examine(root)
 
 
-def test_a_log_of_ledger_mode_is_not_adopted(golden: Callable[[str], bytes], tmp_path: Path) -> None:
+def test_a_log_of_ledger_mode_is_not_adopted(
+    golden: Callable[[str], bytes], tmp_path: Path
+) -> None:
     (tmp_path / "commitlog").mkdir()
     (tmp_path / "commitlog" / ("0" * 20)).write_bytes(golden("dledger_data.bin"))
     with pytest.raises(PathError, match="entries of DLedger mode"):
@@ -165,14 +186,18 @@ def test_a_log_of_ledger_mode_is_not_adopted(golden: Callable[[str], bytes], tmp
 
 
 def test_two_logs_have_one_fingerprint_only_when_they_end_alike(tmp_path: Path) -> None:
-    one, two, three = (make_store(tmp_path / name, count) for name, count in (("a", 50), ("b", 51), ("c", 51)))
+    one, two, three = (
+        make_store(tmp_path / name, count) for name, count in (("a", 50), ("b", 51), ("c", 51))
+    )
     prints = [examine(root).fingerprint for root in (one, two, three)]
     assert prints[0] != prints[1]
     copy_store(one, tmp_path / "copy")
     assert examine(tmp_path / "copy").fingerprint == prints[0]
 
 
-def test_a_copy_has_the_same_files_times_and_holes_and_nothing_that_says_in_use(tmp_path: Path) -> None:
+def test_a_copy_has_the_same_files_times_and_holes_and_nothing_that_says_in_use(
+    tmp_path: Path,
+) -> None:
     root = make_store(tmp_path / "store")
     (root / "adopting-n0").mkdir()
     (root / "adopting-n0" / "half").touch()
@@ -181,7 +206,11 @@ def test_a_copy_has_the_same_files_times_and_holes_and_nothing_that_says_in_use(
     before = snapshot(root)
     copy_store(root, tmp_path / "copy")
     assert snapshot(root) == before
-    expected = {name: file for name, file in before.items() if name != "lock" and not name.startswith("adopting")}
+    expected = {
+        name: file
+        for name, file in before.items()
+        if name != "lock" and not name.startswith("adopting")
+    }
     assert snapshot(tmp_path / "copy") == expected
     assert (tmp_path / "copy" / "sparse").stat().st_blocks < 100
 
@@ -200,11 +229,18 @@ def test_an_old_log_gives_its_messages_and_loses_its_oldest_files_first(tmp_path
     places = [p.start for f in found.starts for p in pieces(root, f) if p.kind is PieceKind.MESSAGE]
     assert len(places) == 300
     assert all(old.message(place) is not None for place in places)
-    assert [old.message(place) for place in (places[3] + 1, -1, found.end, found.divided_offset, 1 << 40)] == [None] * 5
+    assert [
+        old.message(place)
+        for place in (places[3] + 1, -1, found.end, found.divided_offset, 1 << 40)
+    ] == [None] * 5
     old.delete_before(found.starts[1])
     assert (old.min_offset, old.is_gone, old.message(places[0])) == (found.starts[1], False, None)
     old.delete_before(found.divided_offset)
-    assert (old.min_offset, old.is_gone, old.message(places[-1])) == (found.divided_offset, True, None)
+    assert (old.min_offset, old.is_gone, old.message(places[-1])) == (
+        found.divided_offset,
+        True,
+        None,
+    )
     old.close()
     assert not any((root / "commitlog").iterdir())
     again = OldCommitLog.find(node)
@@ -213,7 +249,9 @@ def test_an_old_log_gives_its_messages_and_loses_its_oldest_files_first(tmp_path
     again.close()
 
 
-def test_a_last_old_file_whose_removal_was_interrupted_is_removed_by_the_next_start(tmp_path: Path) -> None:
+def test_a_last_old_file_whose_removal_was_interrupted_is_removed_by_the_next_start(
+    tmp_path: Path,
+) -> None:
     root = make_store(tmp_path)
     found = examine(root)
     node = root / "dledger-n0"

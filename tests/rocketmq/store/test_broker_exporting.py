@@ -1,4 +1,5 @@
-"""Stores that are exported: a reader of brokers' stores finds every message, DLedger's files are DLedger's bytes."""
+"""Stores that are exported: a reader of brokers' stores finds every message, DLedger's files are
+DLedger's bytes."""
 
 from __future__ import annotations
 
@@ -32,13 +33,16 @@ def records(count: int, begins: dict[int, int]) -> list[Message]:
     for n in range(count):
         queue = sorted(begins)[n % len(begins)]
         headers = [("TAGS", b"t%d" % (n % 2)), ("source", b"web")]
-        found.append(maker.message(queue, nexts[queue], 1_790_000_000_000 + n, b"k%d" % n, b"v" * n, headers))
+        found.append(
+            maker.message(queue, nexts[queue], 1_790_000_000_000 + n, b"k%d" % n, b"v" * n, headers)
+        )
         nexts[queue] += 1
     return found
 
 
 def read_all(root: Path) -> list[dict[str, object]]:
-    """What the reader of foreign stores finds, which shares no code that looks for files with the writer."""
+    """What the reader of foreign stores finds, which shares no code that looks for files with the
+    writer."""
     storage = Storage.of(str(root), {})
     plan = plan_store(open_store(storage, "rocketmq"))
     assert not plan.faults
@@ -51,7 +55,9 @@ def read_all(root: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("form", ["rocketmq", "dledger"])
-def test_an_exported_store_has_every_message_with_its_queue_offset_key_and_headers(tmp_path: Path, form: str) -> None:
+def test_an_exported_store_has_every_message_with_its_queue_offset_key_and_headers(
+    tmp_path: Path, form: str
+) -> None:
     begins = {0: 0, 1: 0}
     made = records(60, begins)
     store = (
@@ -76,9 +82,12 @@ def test_an_exported_store_has_every_message_with_its_queue_offset_key_and_heade
     assert b'"readQueueNums":2' in (tmp_path / "config" / "topics.json").read_bytes()
 
 
-def test_a_queue_that_begins_above_0_has_its_first_message_where_a_broker_looks_for_it(tmp_path: Path) -> None:
-    """A broker takes a queue's first unit at or behind the commit log's begin for its first message: fillers, whose
-    place is 0, must lie before that begin, or the broker's consumers skip real messages with them."""
+def test_a_queue_that_begins_above_0_has_its_first_message_where_a_broker_looks_for_it(
+    tmp_path: Path,
+) -> None:
+    """A broker takes a queue's first unit at or behind the commit log's begin for its first
+    message: fillers, whose place is 0, must lie before that begin, or the broker's consumers skip
+    real messages with them."""
     begins = {0: 7, 1: 0}
     store = PlainExport(tmp_path, "orders", begins, 4096)
     store.put(records(10, begins))
@@ -115,19 +124,32 @@ def golden_entries() -> list[tuple[int, int, bytes]]:
 
 
 def test_entries_of_a_real_node_that_are_written_again_have_its_bytes(tmp_path: Path) -> None:
-    files = LedgerFiles(tmp_path / "dledger-n0", data_file_size=DATA_FILE, index_file_size=INDEX_FILE)
+    files = LedgerFiles(
+        tmp_path / "dledger-n0", data_file_size=DATA_FILE, index_file_size=INDEX_FILE
+    )
     for _, term, body in golden_entries():
         files.append(term, body)
     files.close()
-    for name in ("data/00000000000000000000", "data/00000000000000001024", "index/00000000000000000000", "checkpoint"):
+    for name in (
+        "data/00000000000000000000",
+        "data/00000000000000001024",
+        "index/00000000000000000000",
+        "checkpoint",
+    ):
         assert (tmp_path / "dledger-n0" / name).read_bytes() == (LEDGER / name).read_bytes(), name
     assert (tmp_path / "dledger-n0" / "currterm").read_text() == "voteLeader=\ncurrTerm=0\n"
 
 
-def test_an_entry_that_would_leave_fewer_than_8_bytes_goes_into_the_next_file(tmp_path: Path) -> None:
+def test_an_entry_that_would_leave_fewer_than_8_bytes_goes_into_the_next_file(
+    tmp_path: Path,
+) -> None:
     """Exactly 8 bytes may stay; padding is magic -1, the bytes that are left, and zeros."""
     files = LedgerFiles(tmp_path / "n", data_file_size=DATA_FILE, index_file_size=INDEX_FILE)
-    positions = [files.append(0, bytes(DATA_FILE - 8 - 48)), files.append(0, b"x" * 100), files.append(0, b"y" * 829)]
+    positions = [
+        files.append(0, bytes(DATA_FILE - 8 - 48)),
+        files.append(0, b"x" * 100),
+        files.append(0, b"y" * 829),
+    ]
     files.close()
     assert positions == [48, 1024 + 48, 2048 + 48]
     first, second = ((tmp_path / "n" / "data" / f"{n * 1024:020d}").read_bytes() for n in (0, 1))
@@ -136,7 +158,9 @@ def test_an_entry_that_would_leave_fewer_than_8_bytes_goes_into_the_next_file(tm
     assert not any(second[156:])
 
 
-def test_an_entry_that_no_file_has_room_for_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_an_entry_that_no_file_has_room_for_is_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
     """Java's DLedger burns whole files for it and leaves a log that a restart cuts short."""
     files = LedgerFiles(tmp_path / "n", data_file_size=DATA_FILE, index_file_size=INDEX_FILE)
     files.append(0, b"before")
@@ -153,7 +177,9 @@ def test_a_directory_with_a_log_is_not_written_over(tmp_path: Path) -> None:
         LedgerFiles(tmp_path / "n", data_file_size=DATA_FILE, index_file_size=INDEX_FILE)
 
 
-@pytest.mark.parametrize("name", ["", "a.b", "a/b", "..", "größe", "x" * 128, "TBW102", "rmq_sys_x"])
+@pytest.mark.parametrize(
+    "name", ["", "a.b", "a/b", "..", "größe", "x" * 128, "TBW102", "rmq_sys_x"]
+)
 def test_a_topic_name_that_rocketmq_does_not_take_is_refused_with_the_way_out(name: str) -> None:
     with pytest.raises(ConfigError, match="--as"):
         check_topic_name(name)
@@ -164,7 +190,13 @@ def test_a_retry_topic_s_name_is_a_topic_name() -> None:
 
 
 def test_key_takes_the_place_of_a_header_of_that_name_and_empty_headers_are_left_out() -> None:
-    headers: list[tuple[str, bytes | None]] = [("KEYS", b"h"), ("a", b"1"), ("a", b"2"), ("b", b""), ("c", None)]
+    headers: list[tuple[str, bytes | None]] = [
+        ("KEYS", b"h"),
+        ("a", b"1"),
+        ("a", b"2"),
+        ("b", b""),
+        ("c", None),
+    ]
     message = RecordMessages("t").message(0, 0, 5, b"k1 k2", None, headers)
     assert message.property_map() == {"KEYS": "k1 k2", "a": "2"}
     assert message.body == b""

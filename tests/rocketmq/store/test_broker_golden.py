@@ -24,32 +24,51 @@ def messages(data: bytes, start: int = 0) -> list[Message]:
     ]
 
 
-def test_dispatch_of_a_broker_s_log_makes_the_broker_s_queues_and_index(golden: Golden, tmp_path: Path) -> None:
-    queues, index = ConsumeQueues(tmp_path / "consumequeue", 1000), IndexService(tmp_path / "index", 100, 400)
+def test_dispatch_of_a_broker_s_log_makes_the_broker_s_queues_and_index(
+    golden: Golden, tmp_path: Path
+) -> None:
+    queues, index = (
+        ConsumeQueues(tmp_path / "consumequeue", 1000),
+        IndexService(tmp_path / "index", 100, 400),
+    )
     data = golden("dledger_data.bin")
     reput = Reput(queues, index, 0)
     assert reput.dispatch(data, 0, len(data)) == 1333
     queues.flush()
     index.flush()
-    made = {path.relative_to(tmp_path / "consumequeue").as_posix(): path for path in tmp_path.rglob("0" * 20)}
-    assert sorted(made) == [f"{queue}/{0:020d}" for queue in ("SCHEDULE_TOPIC_XXXX/2", "TopicA/0", "TopicA/1")]
+    made = {
+        path.relative_to(tmp_path / "consumequeue").as_posix(): path
+        for path in tmp_path.rglob("0" * 20)
+    }
+    assert sorted(made) == [
+        f"{queue}/{0:020d}" for queue in ("SCHEDULE_TOPIC_XXXX/2", "TopicA/0", "TopicA/1")
+    ]
     assert made[f"SCHEDULE_TOPIC_XXXX/2/{0:020d}"].read_bytes() == golden("cq_SCHEDULE_2.bin")
     assert made[f"TopicA/0/{0:020d}"].read_bytes() == golden("cq_TopicA_0.bin")
     (file,) = index.files
     assert file.read_bytes() == golden("indexfile.bin")
 
 
-def test_dispatch_in_pieces_cut_anywhere_makes_the_same_files(golden: Golden, tmp_path: Path) -> None:
-    queues, index = ConsumeQueues(tmp_path / "consumequeue", 1000), IndexService(tmp_path / "index", 100, 400)
+def test_dispatch_in_pieces_cut_anywhere_makes_the_same_files(
+    golden: Golden, tmp_path: Path
+) -> None:
+    queues, index = (
+        ConsumeQueues(tmp_path / "consumequeue", 1000),
+        IndexService(tmp_path / "index", 100, 400),
+    )
     data, reput = golden("dledger_data.bin"), Reput(queues, index, 0)
     for end in range(0, 1400, 7):
         reput.dispatch(data[:end], 0, len(data))
     assert reput.offset == 1333
-    assert (tmp_path / "consumequeue/TopicA/0" / ("0" * 20)).read_bytes() == golden("cq_TopicA_0.bin")
+    assert (tmp_path / "consumequeue/TopicA/0" / ("0" * 20)).read_bytes() == golden(
+        "cq_TopicA_0.bin"
+    )
     assert index.files[0].read_bytes() == golden("indexfile.bin")
 
 
-def test_messages_of_a_broker_s_commit_log_that_are_put_again_have_its_bytes(golden: Golden, tmp_path: Path) -> None:
+def test_messages_of_a_broker_s_commit_log_that_are_put_again_have_its_bytes(
+    golden: Golden, tmp_path: Path
+) -> None:
     data = golden("old_commitlog.bin")
     log = CommitLog(tmp_path, len(data))
     placed = log.put_messages(messages(data), stamped=True)
@@ -58,7 +77,9 @@ def test_messages_of_a_broker_s_commit_log_that_are_put_again_have_its_bytes(gol
     assert (tmp_path / "commitlog" / ("0" * 20)).read_bytes() == data
 
 
-def test_a_broker_s_store_opens_with_what_is_in_it_and_goes_on(golden: Golden, tmp_path: Path) -> None:
+def test_a_broker_s_store_opens_with_what_is_in_it_and_goes_on(
+    golden: Golden, tmp_path: Path
+) -> None:
     data = golden("old_commitlog.bin")
     (tmp_path / "commitlog").mkdir()
     (tmp_path / "commitlog" / ("0" * 20)).write_bytes(data[:1206].ljust(len(data), b"\0"))

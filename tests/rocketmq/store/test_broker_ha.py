@@ -23,7 +23,10 @@ from dledger.types import Buffer
 FILE = 1 << 20
 SETTINGS = HASettings(mapped_file_size_commit_log=FILE)
 QUICK = HASettings(
-    mapped_file_size_commit_log=FILE, ha_send_heartbeat_interval=20, ha_housekeeping_interval=200, slave_timeout=50
+    mapped_file_size_commit_log=FILE,
+    ha_send_heartbeat_interval=20,
+    ha_housekeeping_interval=200,
+    slave_timeout=50,
 )
 
 
@@ -94,8 +97,13 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def serving(log: FakeLog, role: BrokerRole = BrokerRole.ASYNC_MASTER, settings: HASettings = SETTINGS,
-                  port: int = 0, most_slaves: int = 64) -> AsyncIterator[HAService]:  # fmt: skip
+async def serving(
+    log: FakeLog,
+    role: BrokerRole = BrokerRole.ASYNC_MASTER,
+    settings: HASettings = SETTINGS,
+    port: int = 0,
+    most_slaves: int = 64,
+) -> AsyncIterator[HAService]:
     service = HAService(log, role, settings, most_slaves=most_slaves)
     await service.start("127.0.0.1", port)
     try:
@@ -105,7 +113,9 @@ async def serving(log: FakeLog, role: BrokerRole = BrokerRole.ASYNC_MASTER, sett
 
 
 @contextlib.asynccontextmanager
-async def following(log: FakeLog, port: int, settings: HASettings = SETTINGS) -> AsyncIterator[Follower]:
+async def following(
+    log: FakeLog, port: int, settings: HASettings = SETTINGS
+) -> AsyncIterator[Follower]:
     follower = Follower(log, f"127.0.0.1:{port}", settings)
     task = asyncio.create_task(follower.run())
     try:
@@ -119,8 +129,8 @@ async def following(log: FakeLog, port: int, settings: HASettings = SETTINGS) ->
 
 @contextlib.asynccontextmanager
 async def lying_master(*answers: bytes) -> AsyncIterator[int]:
-    """Waits for the first report of each connection, sends the next answer, and then only listens; without
-    an answer it closes."""
+    """Waits for the first report of each connection, sends the next answer, and then only listens;
+    without an answer it closes."""
     loop = asyncio.get_running_loop()
 
     async def serve(listening: socket.socket) -> None:
@@ -227,7 +237,10 @@ def test_report_after_a_flush_does_not_cover_what_came_during_it() -> None:
             serving(master, BrokerRole.SYNC_MASTER) as service,
             following(slave, service.accept_socket_service.port),
         ):
-            acknowledged = lambda: [link.connection.slave_ack_offset for link in service.connections]  # noqa: E731
+
+            def acknowledged() -> list[int]:
+                return [link.connection.slave_ack_offset for link in service.connections]
+
             await until(lambda: acknowledged() == [1_000])
             master.data += log_bytes(1_000, 500)
             one = asyncio.create_task(service.handle_ha(1_500))
@@ -271,7 +284,11 @@ def test_made_up_first_report_is_no_acknowledgement() -> None:
             raw_slave(service.accept_socket_service.port) as (_, writer),
         ):
             writer.write(struct.pack(">q", 1_000))
-            await until(lambda: any(link.connection.slave_ack_offset == 1_000 for link in service.connections))
+            await until(
+                lambda: any(
+                    link.connection.slave_ack_offset == 1_000 for link in service.connections
+                )
+            )
             assert await service.handle_ha(1_000) is HAStatus.FLUSH_SLAVE_TIMEOUT
 
     run(main())
@@ -349,7 +366,9 @@ def test_slave_leaves_a_master_that_falls_silent_in_half_a_header_and_comes_back
     run(main())
 
 
-def test_slave_waits_longer_each_time_for_a_master_that_closes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slave_waits_longer_each_time_for_a_master_that_closes_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     waits: list[float] = []
     real = asyncio.sleep
 
@@ -376,13 +395,16 @@ def test_following_ends_when_the_disk_fails(error: Exception) -> None:
         slave.fails = error
         async with serving(FakeLog(log_bytes(0, 1_000))) as service:
             with pytest.raises(type(error), match=str(error)):
-                await Follower(slave, f"127.0.0.1:{service.accept_socket_service.port}", SETTINGS).run()
+                await Follower(
+                    slave, f"127.0.0.1:{service.accept_socket_service.port}", SETTINGS
+                ).run()
 
     run(main())
 
 
 def test_flush_that_fails_while_the_master_goes_away_is_not_forgotten() -> None:
-    """The flush that follows it succeeds, as the system's second fsync does: nothing it covers may be reported."""
+    """The flush that follows it succeeds, as the system's second fsync does: nothing it covers may
+    be reported."""
 
     async def main() -> None:
         slave = FakeLog()

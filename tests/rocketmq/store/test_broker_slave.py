@@ -37,10 +37,16 @@ Some = Callable[..., list[Message]]
 def messages(count: int, first: int = 0) -> list[Message]:
     host = Host.of("10.1.2.3", 10911)
     return [
-        Message("orders", f"{n:06d}".encode().ljust(n % 300, b"."), f"UNIQ_KEY\x01U{n:08d}\x02TAGS\x01t{n % 3}",
-                queue_id=n % 3, born_host=host, store_host=host)
+        Message(
+            "orders",
+            f"{n:06d}".encode().ljust(n % 300, b"."),
+            f"UNIQ_KEY\x01U{n:08d}\x02TAGS\x01t{n % 3}",
+            queue_id=n % 3,
+            born_host=host,
+            store_host=host,
+        )
         for n in range(first, first + count)
-    ]  # fmt: skip
+    ]
 
 
 def run(main: object) -> None:
@@ -68,7 +74,9 @@ async def serving(store: MessageStore) -> AsyncIterator[HAService]:
 
 @contextlib.asynccontextmanager
 async def following(store: MessageStore, master: HAService) -> AsyncIterator[None]:
-    task = asyncio.create_task(follow_master(store, f"127.0.0.1:{master.accept_socket_service.port}", HA))
+    task = asyncio.create_task(
+        follow_master(store, f"127.0.0.1:{master.accept_socket_service.port}", HA)
+    )
     yield
     task.cancel()
     await asyncio.wait([task])
@@ -76,7 +84,8 @@ async def following(store: MessageStore, master: HAService) -> AsyncIterator[Non
 
 
 def files(root: Path) -> dict[str, bytes]:
-    """Everything that a store holds of its messages; index files are named by when they were made."""
+    """Everything that a store holds of its messages; index files are named by when they were
+    made."""
     found = {}
     for folder in ("commitlog", "consumequeue"):
         paths = [path for path in (root / folder).rglob("*") if path.is_file()]
@@ -92,7 +101,9 @@ def check_equal(slave: MessageStore, master: MessageStore, count: int) -> None:
         assert (found.queue_id, found.body[:6]) == (n % 3, f"{n:06d}".encode())
 
 
-def test_slave_that_follows_from_the_start_becomes_the_same_store(tmp_path: Path, opened: Opened) -> None:
+def test_slave_that_follows_from_the_start_becomes_the_same_store(
+    tmp_path: Path, opened: Opened
+) -> None:
     async def main() -> None:
         master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
         async with serving(master) as service, following(slave, service):
@@ -108,7 +119,9 @@ def test_slave_that_follows_from_the_start_becomes_the_same_store(tmp_path: Path
     run(main())
 
 
-def test_slave_that_begins_with_the_last_file_finds_what_it_has(tmp_path: Path, opened: Opened) -> None:
+def test_slave_that_begins_with_the_last_file_finds_what_it_has(
+    tmp_path: Path, opened: Opened
+) -> None:
     async def main() -> None:
         master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
         master.put_messages(messages(100))
@@ -123,14 +136,19 @@ def test_slave_that_begins_with_the_last_file_finds_what_it_has(tmp_path: Path, 
     run(main())
 
 
-def test_store_that_follows_is_a_table_that_grows_message_by_message(tmp_path: Path, opened: Opened) -> None:
-    """What ``readStream`` does, over the slave's files: each message once, in order, none before it is whole."""
+def test_store_that_follows_is_a_table_that_grows_message_by_message(
+    tmp_path: Path, opened: Opened
+) -> None:
+    """What ``readStream`` does, over the slave's files: each message once, in order, none before it
+    is whole."""
 
     async def main() -> None:
         master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
         placed = master.put_messages(messages(1))
         async with serving(master) as service, following(slave, service):
-            await until(lambda: slave.log.max_offset == placed[-1].physical_offset + placed[-1].size)
+            await until(
+                lambda: slave.log.max_offset == placed[-1].physical_offset + placed[-1].size
+            )
             table = Storage.of(str(slave.root), {})
             known = begins(open_store(table, "rocketmq"))
             for n in range(1, 40):
@@ -146,7 +164,9 @@ def test_store_that_follows_is_a_table_that_grows_message_by_message(tmp_path: P
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_slave_that_is_killed_at_any_byte_goes_on_and_loses_nothing(tmp_path: Path, seed: int) -> None:
+def test_slave_that_is_killed_at_any_byte_goes_on_and_loses_nothing(
+    tmp_path: Path, seed: int
+) -> None:
     dice = random.Random(seed)
     with MessageStore(tmp_path / "master", **SMALL) as master:  # type: ignore[arg-type]
         master.put_messages(messages(120))
@@ -193,7 +213,9 @@ def borders(store: MessageStore) -> set[int]:
     return found
 
 
-def test_master_whose_bytes_are_no_messages_ends_the_following(tmp_path: Path, opened: Opened) -> None:
+def test_master_whose_bytes_are_no_messages_ends_the_following(
+    tmp_path: Path, opened: Opened
+) -> None:
     async def main() -> None:
         master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
         master.put_messages(messages(3))
@@ -213,14 +235,18 @@ def test_master_with_files_of_another_size_is_refused(tmp_path: Path, opened: Op
             master.put_messages(messages(1))
         async with serving(master) as service:
             at = f"127.0.0.1:{service.accept_socket_service.port}"
-            with pytest.raises(ProtocolError, match="where no commit log file of 8192 bytes begins"):
+            with pytest.raises(
+                ProtocolError, match="where no commit log file of 8192 bytes begins"
+            ):
                 await follow_master(slave, at, HASettings(mapped_file_size_commit_log=2 * FILE))
         assert slave.log.max_offset == 0
 
     run(main())
 
 
-def test_reput_dispatches_behind_the_log_and_writes_the_checkpoint(tmp_path: Path, opened: Opened, some: Some) -> None:
+def test_reput_dispatches_behind_the_log_and_writes_the_checkpoint(
+    tmp_path: Path, opened: Opened, some: Some
+) -> None:
     store = opened(tmp_path / "slave")
     rested = threading.Event()
 
@@ -244,7 +270,9 @@ def test_reput_dispatches_behind_the_log_and_writes_the_checkpoint(tmp_path: Pat
     assert len(store.messages_with_key("orders", "all", None, None)) == 25
 
 
-def test_flush_counts_what_was_there_when_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flush_counts_what_was_there_when_it_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = MappedFileQueue(tmp_path / "log", 100)
     log.append(b"a" * 30)
     synced: list[int] = []

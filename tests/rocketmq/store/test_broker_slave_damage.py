@@ -1,4 +1,5 @@
-"""A slave whose master sends damaged messages: none is stored or acknowledged, and the slave starts again."""
+"""A slave whose master sends damaged messages: none is stored or acknowledged, and the slave starts
+again."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def opened() -> Opened:
 
 def messages(count: int) -> list[Message]:
     return [
-        Message("orders", f"{n:06d}".encode().ljust(100, b"."), f"UNIQ_KEY\x01U{n:08d}", queue_id=n % 3)
+        Message(
+            "orders", f"{n:06d}".encode().ljust(100, b"."), f"UNIQ_KEY\x01U{n:08d}", queue_id=n % 3
+        )
         for n in range(count)
     ]
 
@@ -105,7 +108,8 @@ def test_a_damaged_message_is_neither_stored_nor_acknowledged_and_the_slave_star
     whole = path.read_bytes()
     data = bytearray(whole)
     DAMAGE[damage](data, begin)
-    slave.append_raw(0, whole[: master.messages("orders", 1, 0, 1)[0].physical_offset])  # so that it begins at 0
+    # so that it begins at 0
+    slave.append_raw(0, whole[: master.messages("orders", 1, 0, 1)[0].physical_offset])
     path.write_bytes(data)
     told: list[int] = []
 

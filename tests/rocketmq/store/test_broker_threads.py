@@ -1,4 +1,5 @@
-"""Files that two threads have at once: where one of them is within a call of the disk, the other one does something."""
+"""Files that two threads have at once: where one of them is within a call of the disk, the other
+one does something."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ class TellingLock:
 
 
 def within(monkeypatch: pytest.MonkeyPatch, name: str, action: Callable[[], object]) -> None:
-    """Carry out an action within the next call of this function of ``os``, when what it does is done."""
+    """Carry out an action within the next call of this function of ``os``, when what it does is
+    done."""
     original, left = getattr(os, name), [action]
 
     def called(*args: object) -> object:
@@ -56,7 +58,8 @@ def within(monkeypatch: pytest.MonkeyPatch, name: str, action: Callable[[], obje
 
 
 def beside(queue: MappedFileQueue, action: Callable[[], object]) -> Callable[[], threading.Thread]:
-    """Begins an action in a thread of its own, and returns when it has ended, or waits for the queue's lock."""
+    """Begins an action in a thread of its own, and returns when it has ended, or waits for the
+    queue's lock."""
     told = threading.Event()
     queue._flushing = TellingLock(told)  # type: ignore[assignment]
 
@@ -107,7 +110,9 @@ def test_no_file_gets_its_name_before_the_name_of_the_one_in_front_is_on_the_dis
     done: list[str] = []
     rename = Path.rename
     monkeypatch.setattr(module, "sync_directory", lambda path: done.append("synced"))
-    monkeypatch.setattr(Path, "rename", lambda path, to: (done.append(f"made {int(to.name)}"), rename(path, to)))
+    monkeypatch.setattr(
+        Path, "rename", lambda path, to: (done.append(f"made {int(to.name)}"), rename(path, to))
+    )
     queue.append(b"a" * 50)
     within(monkeypatch, "fdatasync", lambda: queue.append(b"b" * 100))
     queue.flush()
@@ -135,7 +140,9 @@ def test_files_that_go_beside_a_flush_are_no_error_of_it(
     queue: MappedFileQueue, monkeypatch: pytest.MonkeyPatch, remove: str
 ) -> None:
     queue.append(b"a" * 250)
-    begin = beside(queue, queue.destroy if remove == "destroy" else lambda: queue.delete_before(200))
+    begin = beside(
+        queue, queue.destroy if remove == "destroy" else lambda: queue.delete_before(200)
+    )
     threads: list[threading.Thread] = []
     within(monkeypatch, "fdatasync", lambda: threads.append(begin()))
     queue.flush()
@@ -236,7 +243,11 @@ def test_consume_queues_of_a_node_belong_to_the_thread_that_has_opened_them(tmp_
     thread = threading.Thread(target=files.open, args=(MemoryStore(),))
     thread.start()
     thread.join()
-    for forbidden in (lambda: files.put([]), lambda: files.save(NO_INDEX), lambda: files.delete_before(0)):
+    for forbidden in (
+        lambda: files.put([]),
+        lambda: files.save(NO_INDEX),
+        lambda: files.delete_before(0),
+    ):
         with pytest.raises(AssertionError, match="another thread"):
             forbidden()
 

@@ -1,4 +1,5 @@
-"""A slave's log that looks at many messages at once takes and refuses what it does when it looks at each by itself."""
+"""A slave's log that looks at many messages at once takes and refuses what it does when it looks at
+each by itself."""
 
 from __future__ import annotations
 
@@ -23,10 +24,20 @@ UNITS = 50
 
 def damage(dice: Rng, log: bytearray, begin: int) -> str:
     """Do something to a message; which part of it."""
-    part, at, width = dice.pick((
-        ("nothing", 0, 0), ("size", 0, 4), ("magic", 4, 4), ("CRC", 8, 4), ("queue id", 12, 4), ("queue offset", 20, 8),
-        ("place", 28, 8), ("flag", 36, 4), ("anything", 0, 120), ("zeros", 0, 0),
-    ))  # fmt: skip
+    part, at, width = dice.pick(
+        (
+            ("nothing", 0, 0),
+            ("size", 0, 4),
+            ("magic", 4, 4),
+            ("CRC", 8, 4),
+            ("queue id", 12, 4),
+            ("queue offset", 20, 8),
+            ("place", 28, 8),
+            ("flag", 36, 4),
+            ("anything", 0, 120),
+            ("zeros", 0, 0),
+        )
+    )
     if part == "zeros":
         log[begin : begin + 8] = bytes(8)
     elif width:
@@ -35,7 +46,8 @@ def damage(dice: Rng, log: bytearray, begin: int) -> str:
 
 
 def taken(root: Path, log: bytes, cuts: list[int]) -> tuple[str, int, int, bytes]:
-    """Feed a log in pieces: what was said against it, where it ends, how far it may be reported, and what is stored."""
+    """Feed a log in pieces: what was said against it, where it ends, how far it may be reported,
+    and what is stored."""
     commit_log = CommitLog(root, FILE)
     checked, at, said = CheckedLog(commit_log, {}, UNITS), 0, ""
     for end in [*cuts, len(log)]:
@@ -51,7 +63,9 @@ def taken(root: Path, log: bytes, cuts: list[int]) -> tuple[str, int, int, bytes
     return found
 
 
-def both(root: Path, log: bytes, cuts: list[int], monkeypatch: pytest.MonkeyPatch) -> tuple[str, int, int, bytes]:
+def both(
+    root: Path, log: bytes, cuts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, int, int, bytes]:
     """The same with columns and without them."""
     found = []
     for few in (1, sys.maxsize):
@@ -86,12 +100,15 @@ def test_many_messages_at_once_are_taken_and_refused_as_one_by_one(
     assert all(refused[part] for part in parts)
 
 
-@pytest.mark.parametrize(("wrong", "says"), [
-    (Message("../x", b""), "name of a folder"),
-    (Message("orders", b"", queue_id=-1), "a message of queue -1"),
-    (Message("orders", b"", queue_id=1, queue_offset=UNITS + 1), "queue 1 of orders ends at"),
-    (Message("orders", b"", queue_id=3, queue_offset=-1), "queue offset -1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (Message("../x", b""), "name of a folder"),
+        (Message("orders", b"", queue_id=-1), "a message of queue -1"),
+        (Message("orders", b"", queue_id=1, queue_offset=UNITS + 1), "queue 1 of orders ends at"),
+        (Message("orders", b"", queue_id=3, queue_offset=-1), "queue offset -1"),
+    ],
+)
 def test_a_message_that_no_queue_can_have_is_refused_among_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: Message, says: str
 ) -> None:

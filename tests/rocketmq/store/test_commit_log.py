@@ -38,7 +38,9 @@ def pieces(log: CommitLog) -> list[tuple[PieceKind, int, int]]:
     ]
 
 
-def test_messages_lie_one_behind_the_other_and_a_blank_closes_a_file_without_room(log: CommitLog, some: Some) -> None:
+def test_messages_lie_one_behind_the_other_and_a_blank_closes_a_file_without_room(
+    log: CommitLog, some: Some
+) -> None:
     placed = log.put_messages(some(50))
     kinds = pieces(log)
     assert [(start, end - start) for kind, start, end in kinds if kind is PieceKind.MESSAGE] == [
@@ -48,9 +50,12 @@ def test_messages_lie_one_behind_the_other_and_a_blank_closes_a_file_without_roo
     for one, message in zip(placed, some(50), strict=True):
         stored = log.message_at(one.physical_offset)
         assert stored == replace(
-            message, physical_offset=one.physical_offset, queue_offset=one.queue_offset,
-            store_timestamp=one.store_timestamp, body_crc=stored.body_crc,
-        )  # fmt: skip
+            message,
+            physical_offset=one.physical_offset,
+            queue_offset=one.queue_offset,
+            store_timestamp=one.store_timestamp,
+            body_crc=stored.body_crc,
+        )
     assert [one.queue_offset for one in placed] == [n // 8 for n in range(50)]
 
 
@@ -97,7 +102,9 @@ def test_a_put_for_which_the_disk_has_no_room_takes_no_queue_offsets(
 
 
 @pytest.mark.parametrize("flag", [SysFlag.PREPARED, SysFlag.ROLLBACK])
-def test_prepared_and_rolled_back_messages_take_no_queue_offset(log: CommitLog, flag: SysFlag) -> None:
+def test_prepared_and_rolled_back_messages_take_no_queue_offset(
+    log: CommitLog, flag: SysFlag
+) -> None:
     plain = Message("t", b"x")
     placed = log.put_messages([plain, plain, replace(plain, sys_flag=int(flag)), plain])
     assert [one.queue_offset for one in placed] == [0, 1, 0, 2]
@@ -109,7 +116,9 @@ def test_store_time_stands_behind_a_host_of_either_kind(log: CommitLog) -> None:
         assert log.message_at(placed.physical_offset).store_timestamp == placed.store_timestamp
 
 
-def test_bytes_of_a_master_go_on_exactly_at_the_end(log: CommitLog, some: Some, tmp_path: Path) -> None:
+def test_bytes_of_a_master_go_on_exactly_at_the_end(
+    log: CommitLog, some: Some, tmp_path: Path
+) -> None:
     log.put_messages(some(50))
     data, slave = log.read(0, log.max_offset), CommitLog(tmp_path / "slave", FILE)
     for begin in range(0, len(data), 1000):
@@ -122,7 +131,8 @@ def test_bytes_of_a_master_go_on_exactly_at_the_end(log: CommitLog, some: Some, 
 
 
 @pytest.mark.parametrize(
-    ("offset", "taken"), [(0, True), (2 * FILE, True), (10, False), (FILE + 1, False), (-FILE, False)]
+    ("offset", "taken"),
+    [(0, True), (2 * FILE, True), (10, False), (FILE + 1, False), (-FILE, False)],
 )
 def test_an_empty_log_begins_where_a_file_does(log: CommitLog, offset: int, taken: bool) -> None:
     if taken:
@@ -152,7 +162,9 @@ def test_a_log_that_a_blank_closes_goes_on_in_the_next_file(log: CommitLog, some
 
 
 @pytest.mark.parametrize("cut", [4, 30, 80, 91, 150])
-def test_a_message_without_its_end_is_cut_off_for_good(log: CommitLog, some: Some, cut: int) -> None:
+def test_a_message_without_its_end_is_cut_off_for_good(
+    log: CommitLog, some: Some, cut: int
+) -> None:
     placed = log.put_messages(some(9))
     path, end = log.files.path(0), placed[-1].physical_offset
     path.write_bytes(path.read_bytes()[: end + cut].ljust(FILE, b"\0"))
@@ -166,7 +178,9 @@ def test_a_message_without_its_end_is_cut_off_for_good(log: CommitLog, some: Som
 def test_a_message_over_the_window_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dledger.rocketmq.store.commit_log.WINDOW", 64)
     log = CommitLog(tmp_path, FILE)
-    log.put_messages([Message("t", bytes(1000)), Message("t", bytes(2000)), Message("t", bytes(3000))])
+    log.put_messages(
+        [Message("t", bytes(1000)), Message("t", bytes(2000)), Message("t", bytes(3000))]
+    )
     found = reopened(log)
     assert found.recover_normally().end == log.max_offset
 
@@ -208,14 +222,20 @@ def test_damage_after_a_crash_is_refused_where_what_is_behind_was_on_the_disk(
             found.recover_abnormally(0, checkpoint, gathered.extend)
     else:
         assert found.recover_abnormally(0, checkpoint, gathered.extend).end == at
-        assert [one.physical_offset for one in gathered] == [one.physical_offset for one in placed[:8]]
+        assert [one.physical_offset for one in gathered] == [
+            one.physical_offset for one in placed[:8]
+        ]
 
 
 def test_recovery_after_a_crash_begins_with_the_last_file_that_the_checkpoint_vouches_for(
     log: CommitLog, some: Some
 ) -> None:
     placed = [log.put_message(message) for message in some(60)]
-    firsts = {one.physical_offset: one.store_timestamp for one in placed if one.physical_offset % FILE == 0}
+    firsts = {
+        one.physical_offset: one.store_timestamp
+        for one in placed
+        if one.physical_offset % FILE == 0
+    }
     found = reopened(log)
     for start, stored in firsts.items():
         assert found.recovery_start(stored) == start
@@ -233,7 +253,9 @@ def test_a_log_of_zeros_is_empty(log: CommitLog, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("offset", [1, 91, 200])
-def test_what_is_no_message_is_told_and_not_returned(log: CommitLog, some: Some, offset: int) -> None:
+def test_what_is_no_message_is_told_and_not_returned(
+    log: CommitLog, some: Some, offset: int
+) -> None:
     log.put_messages(some(3))
     with pytest.raises(FormatError):
         log.message_at(offset)

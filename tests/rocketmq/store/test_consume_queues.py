@@ -50,7 +50,9 @@ def test_a_unit_that_is_put_again_changes_nothing_and_is_nothing_to_tell_of(
     assert (queue.max_offset, queue.get(11).tags_code) == (12, 11)
 
 
-def test_a_queue_that_begins_above_0_has_fillers_before_its_first_message(queue: ConsumeQueue) -> None:
+def test_a_queue_that_begins_above_0_has_fillers_before_its_first_message(
+    queue: ConsumeQueue,
+) -> None:
     fill(queue, 23, 26)
     assert [path.name for path in queue.directory.iterdir()] == [f"{20 * 20:020d}"]
     assert [unit.is_filler for unit in queue.units(20, 6)] == [True] * 3 + [False] * 3
@@ -79,14 +81,18 @@ def test_a_message_whose_place_another_one_has_is_not_put_and_told(
 
 
 @pytest.mark.parametrize("offset", [-1, 1 << 60, 3 + IN_FILE + 1])
-def test_an_offset_that_no_queue_can_have_is_an_error_and_costs_no_disk(queue: ConsumeQueue, offset: int) -> None:
+def test_an_offset_that_no_queue_can_have_is_an_error_and_costs_no_disk(
+    queue: ConsumeQueue, offset: int
+) -> None:
     fill(queue, 0, 3)
     with pytest.raises(FormatError, match=str(offset)):
         queue.put(offset, 5000, 100, 7)
     assert queue.max_offset == 3
 
 
-def test_recovery_ends_at_the_first_unit_without_a_size_and_clears_what_is_behind(queue: ConsumeQueue) -> None:
+def test_recovery_ends_at_the_first_unit_without_a_size_and_clears_what_is_behind(
+    queue: ConsumeQueue,
+) -> None:
     fill(queue, 0, 17)
     path = queue.directory / f"{200:020d}"
     data = bytearray(path.read_bytes())
@@ -109,7 +115,9 @@ def test_recovery_looks_at_the_last_three_files_only(queue: ConsumeQueue) -> Non
 
 
 @pytest.mark.parametrize("cut", range(0, 46))
-def test_messages_behind_a_place_are_forgotten_and_can_be_put_again(queue: ConsumeQueue, cut: int) -> None:
+def test_messages_behind_a_place_are_forgotten_and_can_be_put_again(
+    queue: ConsumeQueue, cut: int
+) -> None:
     fill(queue, 4, 25)
     fill(queue, 28, 40)
     queue.truncate_dirty(100 * cut + 50)
@@ -123,7 +131,9 @@ def test_messages_behind_a_place_are_forgotten_and_can_be_put_again(queue: Consu
     assert opened.max_offset == 60
 
 
-@pytest.mark.parametrize(("begin", "first"), [(0, 4), (450, 5), (2400, 24), (2450, 28), (3900, 39), (9999, 40)])
+@pytest.mark.parametrize(
+    ("begin", "first"), [(0, 4), (450, 5), (2400, 24), (2450, 28), (3900, 39), (9999, 40)]
+)
 def test_a_queue_begins_with_its_first_message_that_the_commit_log_still_has(
     queue: ConsumeQueue, begin: int, first: int
 ) -> None:
@@ -133,7 +143,9 @@ def test_a_queue_begins_with_its_first_message_that_the_commit_log_still_has(
     assert queue.min_offset == first
 
 
-def test_files_without_a_message_that_the_commit_log_still_has_are_removed(queue: ConsumeQueue) -> None:
+def test_files_without_a_message_that_the_commit_log_still_has_are_removed(
+    queue: ConsumeQueue,
+) -> None:
     fill(queue, 0, 35)
     assert queue.delete_before(2000) == 2
     assert offsets(queue) == [100 * n for n in range(20, 35)]
@@ -143,7 +155,9 @@ def test_files_without_a_message_that_the_commit_log_still_has_are_removed(queue
 
 def test_fillers_alone_are_no_queue(queue: ConsumeQueue) -> None:
     queue.directory.mkdir(parents=True)
-    (queue.directory / f"{0:020d}").write_bytes(b"\0" * 8 + b"\x7f\xff\xff\xff" + b"\0" * 8 + bytes(180))
+    (queue.directory / f"{0:020d}").write_bytes(
+        b"\0" * 8 + b"\x7f\xff\xff\xff" + b"\0" * 8 + bytes(180)
+    )
     opened = ConsumeQueue(queue.directory, IN_FILE)
     assert opened.get(0) == FILLER
     opened.recover()

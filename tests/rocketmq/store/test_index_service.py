@@ -26,8 +26,8 @@ def service(folder: Path) -> IndexService:
 
 
 def put(index: IndexService, begin: int, end: int, keys: int = 3) -> None:
-    """Messages at 100 times their number, stored a second after one another, with a key of their own, and common ones
-    that all have."""
+    """Messages at 100 times their number, stored a second after one another, with a key of their
+    own, and common ones that all have."""
     for n in range(begin, end):
         index.put("t", [f"k{n}", *(f"c{m}" for m in range(1, keys))], 100 * n, NOW + 1000 * n)
     index.write()
@@ -47,7 +47,9 @@ def lookups(index: IndexService, count: int) -> Sequence[Sequence[int]]:
     return [index.lookup("t", f"k{n}") for n in range(count)]
 
 
-def test_every_message_is_found_by_each_of_its_keys_the_newest_first_over_files(tmp_path: Path) -> None:
+def test_every_message_is_found_by_each_of_its_keys_the_newest_first_over_files(
+    tmp_path: Path,
+) -> None:
     index = service(tmp_path / "index")
     put(index, 0, 20)
     assert lookups(index, 20) == [[100 * n] for n in range(20)]
@@ -64,7 +66,9 @@ def test_keys_are_found_within_store_times(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("again", range(0, 20, 3))
-def test_messages_that_are_put_again_from_any_place_change_nothing(tmp_path: Path, again: int) -> None:
+def test_messages_that_are_put_again_from_any_place_change_nothing(
+    tmp_path: Path, again: int
+) -> None:
     index = service(tmp_path / "index")
     put(index, 0, 20)
     before = contents(index)
@@ -78,7 +82,9 @@ def test_messages_that_are_put_again_from_any_place_change_nothing(tmp_path: Pat
 
 
 @pytest.mark.parametrize("written", range(1, 60, 4))
-def test_a_message_of_which_some_keys_were_put_gets_the_others_alone(tmp_path: Path, written: int) -> None:
+def test_a_message_of_which_some_keys_were_put_gets_the_others_alone(
+    tmp_path: Path, written: int
+) -> None:
     """A process may be killed between two keys of one message, of which one closes a file."""
     index, keys = service(tmp_path / "index"), [(n, m) for n in range(20) for m in range(3)]
     for n, m in keys[:written]:
@@ -94,7 +100,9 @@ def test_a_message_of_which_some_keys_were_put_gets_the_others_alone(tmp_path: P
 
 
 @pytest.mark.parametrize("cut", [0, 50, 100, 650, 700, 1333, 1350, 1400, 1900, 1950, 5000])
-def test_keys_of_messages_behind_a_place_are_forgotten_and_nothing_else(tmp_path: Path, cut: int) -> None:
+def test_keys_of_messages_behind_a_place_are_forgotten_and_nothing_else(
+    tmp_path: Path, cut: int
+) -> None:
     index = service(tmp_path / "index")
     put(index, 0, 20)
     assert index.truncate_dirty(cut) == cut
@@ -154,9 +162,16 @@ def test_files_of_messages_that_the_commit_log_has_no_more_are_removed(tmp_path:
 
 
 @pytest.mark.parametrize(
-    "change", [lambda data: data[:-1], lambda data: data + b"\0", lambda data: data[:36] + b"\x7f\0\0\0" + data[40:]]
+    "change",
+    [
+        lambda data: data[:-1],
+        lambda data: data + b"\0",
+        lambda data: data[:36] + b"\x7f\0\0\0" + data[40:],
+    ],
 )
-def test_an_index_file_that_cannot_be_is_an_error_that_says_what_to_do(tmp_path: Path, change) -> None:  # type: ignore[no-untyped-def]
+def test_an_index_file_that_cannot_be_is_an_error_that_says_what_to_do(
+    tmp_path: Path, change
+) -> None:  # type: ignore[no-untyped-def]
     index = service(tmp_path / "index")
     put(index, 0, 3)
     index.close()

@@ -25,7 +25,9 @@ def queue(tmp_path: Path) -> MappedFileQueue:
     return MappedFileQueue(tmp_path / "log", 100)
 
 
-def test_bytes_go_over_files_of_full_size_that_are_named_by_20_digits(queue: MappedFileQueue) -> None:
+def test_bytes_go_over_files_of_full_size_that_are_named_by_20_digits(
+    queue: MappedFileQueue,
+) -> None:
     assert queue.append(b"a" * 30) == 0
     assert queue.append(b"b" * 230) == 30
     assert names(queue.directory) == [f"{n:020d}" for n in (0, 100, 200)]
@@ -43,12 +45,16 @@ def test_bytes_that_are_not_there_are_refused_with_what_there_is(queue: MappedFi
     assert queue.read(30, 0) == b""
 
 
-def test_a_log_that_is_opened_again_seems_written_to_the_end_of_its_last_file(queue: MappedFileQueue) -> None:
+def test_a_log_that_is_opened_again_seems_written_to_the_end_of_its_last_file(
+    queue: MappedFileQueue,
+) -> None:
     queue.append(b"a" * 130)
     assert MappedFileQueue(queue.directory, 100).max_offset == 200
 
 
-def test_a_log_can_begin_at_any_offset_and_its_files_at_multiples_only(queue: MappedFileQueue) -> None:
+def test_a_log_can_begin_at_any_offset_and_its_files_at_multiples_only(
+    queue: MappedFileQueue,
+) -> None:
     queue.start_at(350)
     queue.append(b"x")
     assert names(queue.directory) == [f"{300:020d}"]
@@ -59,13 +65,18 @@ def test_a_log_can_begin_at_any_offset_and_its_files_at_multiples_only(queue: Ma
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda d: (d / f"{100:020d}").write_bytes(bytes(99)), "has 99 bytes, and the files of this log 100"),
+        (
+            lambda d: (d / f"{100:020d}").write_bytes(bytes(99)),
+            "has 99 bytes, and the files of this log 100",
+        ),
         (lambda d: (d / f"{200:020d}").write_bytes(b""), "has 0 bytes"),
         (lambda d: (d / f"{100:020d}").unlink(), "no file has bytes 100 to 200"),
         (lambda d: (d / f"{150:020d}").write_bytes(bytes(100)), "does not begin at a multiple"),
     ],
 )
-def test_files_that_no_log_has_are_refused_with_the_file_s_name(queue: MappedFileQueue, change, says: str) -> None:  # type: ignore[no-untyped-def]
+def test_files_that_no_log_has_are_refused_with_the_file_s_name(
+    queue: MappedFileQueue, change, says: str
+) -> None:  # type: ignore[no-untyped-def]
     queue.append(b"a" * 250)
     change(queue.directory)
     with pytest.raises(CorruptStore, match=says):
@@ -89,9 +100,12 @@ def test_what_is_cut_off_never_comes_back(queue: MappedFileQueue) -> None:
 
 
 @pytest.mark.parametrize(
-    ("offset", "starts", "end"), [(0, [0], 0), (99, [0], 99), (100, [0], 100), (400, [0, 100, 200, 300], 350)]
+    ("offset", "starts", "end"),
+    [(0, [0], 0), (99, [0], 99), (100, [0], 100), (400, [0, 100, 200, 300], 350)],
 )
-def test_a_log_is_cut_at_borders_too(queue: MappedFileQueue, offset: int, starts: list[int], end: int) -> None:
+def test_a_log_is_cut_at_borders_too(
+    queue: MappedFileQueue, offset: int, starts: list[int], end: int
+) -> None:
     queue.append(b"a" * 350)
     queue.truncate_dirty(min(offset, queue.max_offset))
     assert (queue.starts, queue.max_offset) == (starts, end)
@@ -117,7 +131,8 @@ def test_old_files_are_removed_whole_and_the_last_one_never(queue: MappedFileQue
 def test_a_file_goes_when_the_one_before_it_is_gone_on_the_disk(
     queue: MappedFileQueue, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    """A power cut may leave any of the names that changed since the last sync of their directory."""
+    """A power cut may leave any of the names that changed since the last sync of their
+    directory."""
     queue.append(b"a" * 350)
     queue.flush()
     durable = [names(queue.directory)]
@@ -129,7 +144,11 @@ def test_a_file_goes_when_the_one_before_it_is_gone_on_the_disk(
         unlink(path)
 
     monkeypatch.setattr(Path, "unlink", unlinked)
-    {"cut": lambda: queue.truncate_dirty(20), "deletion": lambda: queue.delete_before(300), "end": queue.destroy}[way]()
+    {
+        "cut": lambda: queue.truncate_dirty(20),
+        "deletion": lambda: queue.delete_before(300),
+        "end": queue.destroy,
+    }[way]()
     assert len(names(queue.directory)) == (0 if way == "end" else 1)
 
 
@@ -220,7 +239,9 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_a_flush_syncs_every_file_that_was_written_and_their_names(queue: MappedFileQueue, synced: list[str]) -> None:
+def test_a_flush_syncs_every_file_that_was_written_and_their_names(
+    queue: MappedFileQueue, synced: list[str]
+) -> None:
     size = queue.file_size
     queue.append(b"x" * (2 * size + 1))
     synced.clear()
@@ -253,4 +274,6 @@ def test_what_a_killed_process_may_have_left_unsynced_is_synced_from_that_file_o
     queue.doubt(size + 1)
     assert queue.flushed_offset == size + 1
     queue.flush()
-    assert sorted(synced) == sorted([f"{size:020d}", f"{2 * size:020d}", f"{queue.directory.name}/"])
+    assert sorted(synced) == sorted(
+        [f"{size:020d}", f"{2 * size:020d}", f"{queue.directory.name}/"]
+    )

@@ -1,4 +1,5 @@
-"""A whole store: who may open it, and what it has after a stop, a kill, and a power failure at any point."""
+"""A whole store: who may open it, and what it has after a stop, a kill, and a power failure at any
+point."""
 
 from __future__ import annotations
 
@@ -25,11 +26,14 @@ Opened = Callable[..., MessageStore]
 
 
 def check(store: MessageStore, least: int) -> int:
-    """Whether log, queues and index say the same; how many messages there are, which must be ``least``."""
+    """Whether log, queues and index say the same; how many messages there are, which must be
+    ``least``."""
     bodies: dict[tuple[str, int, int], bytes] = {}
     count = 0
     for (topic, queue_id), queue in store.queues.items():
-        for n, message in enumerate(store.messages(topic, queue_id, queue.min_offset, 1 << 20), queue.min_offset):
+        for n, message in enumerate(
+            store.messages(topic, queue_id, queue.min_offset, 1 << 20), queue.min_offset
+        ):
             assert (message.topic, message.queue_id, message.queue_offset) == (topic, queue_id, n)
             assert store.message_at(message.physical_offset) == message
             assert message in store.messages_with_key(topic, message.property_map()["UNIQ_KEY"])
@@ -55,7 +59,9 @@ def file_units(path: Path) -> int:
     return max(0, file.count - 1)
 
 
-def test_a_stopped_store_has_everything_and_goes_on(tmp_path: Path, some: Some, opened: Opened) -> None:
+def test_a_stopped_store_has_everything_and_goes_on(
+    tmp_path: Path, some: Some, opened: Opened
+) -> None:
     with opened(tmp_path) as store:
         store.put_messages(some(50))
         assert check(store, 50) == 50
@@ -71,7 +77,9 @@ def test_a_stopped_store_has_everything_and_goes_on(tmp_path: Path, some: Some, 
     assert (tmp_path / "checkpoint").stat().st_size == 4096
 
 
-def test_a_store_of_a_killed_process_has_everything_that_was_put(tmp_path: Path, some: Some, opened: Opened) -> None:
+def test_a_store_of_a_killed_process_has_everything_that_was_put(
+    tmp_path: Path, some: Some, opened: Opened
+) -> None:
     store = opened(tmp_path / "live")
     for n in range(12):
         store.put_messages(some(7, first=7 * n))
@@ -91,13 +99,23 @@ def snapshot(root: Path) -> dict[Path, bytes]:
     return {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def after_power_failure(flushed: dict[Path, bytes], written: dict[Path, bytes], dice: Rng, root: Path) -> None:
-    """What may be on the disk: what was flushed, and of what was written since any sectors; of each folder's new files
-    the last one or not."""
+def after_power_failure(
+    flushed: dict[Path, bytes], written: dict[Path, bytes], dice: Rng, root: Path
+) -> None:
+    """What may be on the disk: what was flushed, and of what was written since any sectors; of each
+    folder's new files the last one or not."""
     sector = 64
     for path, data in written.items():
-        old, is_last = flushed.get(path), not any(one.parent == path.parent and one > path for one in written)
-        if old is None and is_last and path.parts[0] in ("commitlog", "consumequeue") and dice.below(2):
+        old, is_last = (
+            flushed.get(path),
+            not any(one.parent == path.parent and one > path for one in written),
+        )
+        if (
+            old is None
+            and is_last
+            and path.parts[0] in ("commitlog", "consumequeue")
+            and dice.below(2)
+        ):
             continue
         made = bytearray(bytes(len(data)) if old is None else old.ljust(len(data), b"\0"))
         for at in range(0, len(data), sector):
@@ -134,7 +152,9 @@ def test_a_store_after_a_power_failure_has_what_was_flushed_and_agrees_with_itse
         assert check(found, kept + 10) == kept + 10
 
 
-def test_queues_and_index_that_are_gone_are_made_again(tmp_path: Path, some: Some, opened: Opened) -> None:
+def test_queues_and_index_that_are_gone_are_made_again(
+    tmp_path: Path, some: Some, opened: Opened
+) -> None:
     with opened(tmp_path) as store:
         store.put_messages(some(50))
     shutil.rmtree(tmp_path / "consumequeue")
@@ -154,7 +174,8 @@ def vouch_for_all(root: Path, store: MessageStore) -> int:
 def test_an_index_that_a_broker_s_crash_tore_is_made_again_from_where_it_is_torn(
     tmp_path: Path, some: Some, opened: Opened, keyless: int
 ) -> None:
-    """A broker puts its index on the disk when a file is full: what the checkpoint vouches for need not be in it."""
+    """A broker puts its index on the disk when a file is full: what the checkpoint vouches for need
+    not be in it."""
     with opened(tmp_path, index_units=1000) as store:
         store.put_messages(some(100))
         store.put_messages([Message("no keys", bytes(500))] * keyless)
@@ -168,7 +189,9 @@ def test_an_index_that_a_broker_s_crash_tore_is_made_again_from_where_it_is_torn
     with opened(tmp_path, index_units=1000) as store:
         for n in range(100):
             topic = ("orders", "payments")[n % 2]
-            assert [one.body[:6] for one in store.messages_with_key(topic, f"k{n}")] == [b"%06d" % n]
+            assert [one.body[:6] for one in store.messages_with_key(topic, f"k{n}")] == [
+                b"%06d" % n
+            ]
         assert file_units(path) == 300
 
 
@@ -260,7 +283,9 @@ def test_a_log_that_lost_its_end_is_told_by_the_checkpoint_alone(
         assert check(store, kept) == kept
 
 
-def test_old_files_go_with_what_queues_and_index_have_of_them(tmp_path: Path, some: Some, opened: Opened) -> None:
+def test_old_files_go_with_what_queues_and_index_have_of_them(
+    tmp_path: Path, some: Some, opened: Opened
+) -> None:
     with opened(tmp_path) as store:
         store.put_messages(some(200))
         assert store.delete_before(5 * 4096) == 5
@@ -284,7 +309,9 @@ def test_bytes_of_a_master_are_in_queues_and_index_as_they_come(
             slave.append_raw(begin, data[begin : begin + 333])
         assert check(slave, 100) == 100
         for path in (tmp_path / "master").rglob("0" * 15 + "*"):
-            assert (tmp_path / "slave" / path.relative_to(tmp_path / "master")).read_bytes() == path.read_bytes()
+            assert (
+                tmp_path / "slave" / path.relative_to(tmp_path / "master")
+            ).read_bytes() == path.read_bytes()
 
 
 def test_a_store_that_is_open_is_not_opened_again_here(tmp_path: Path, opened: Opened) -> None:
@@ -304,7 +331,9 @@ with open(sys.argv[1], "w") as file:
 """
 
 
-def test_a_store_that_another_process_has_open_is_left_alone(tmp_path: Path, some: Some, opened: Opened) -> None:
+def test_a_store_that_another_process_has_open_is_left_alone(
+    tmp_path: Path, some: Some, opened: Opened
+) -> None:
     with opened(tmp_path) as store:
         store.put_messages(some(5))
     words = [sys.executable, "-c", HOLD, str(tmp_path / "lock")]
@@ -326,7 +355,9 @@ def test_a_store_of_dledger_mode_is_no_plain_one(tmp_path: Path, opened: Opened)
     assert [path.name for path in tmp_path.iterdir()] == ["dledger-n0"]
 
 
-def test_a_store_whose_files_have_other_sizes_says_so(tmp_path: Path, some: Some, opened: Opened) -> None:
+def test_a_store_whose_files_have_other_sizes_says_so(
+    tmp_path: Path, some: Some, opened: Opened
+) -> None:
     with opened(tmp_path) as store:
         store.put_messages(some(5))
     with pytest.raises(CorruptStore, match="4,096 bytes, and the files of this log 8,192"):
@@ -335,7 +366,9 @@ def test_a_store_whose_files_have_other_sizes_says_so(tmp_path: Path, some: Some
         opened(tmp_path, index_slots=17)
 
 
-def test_topics_are_added_to_those_that_the_broker_has(tmp_path: Path, golden: Callable[[str], bytes]) -> None:
+def test_topics_are_added_to_those_that_the_broker_has(
+    tmp_path: Path, golden: Callable[[str], bytes]
+) -> None:
     data = golden("topics.json")
     (tmp_path / "topics.json").write_bytes(data)
     topics = TopicConfigs(tmp_path, lambda: 5)

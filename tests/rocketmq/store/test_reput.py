@@ -64,7 +64,11 @@ def test_each_message_has_its_unit_with_place_size_and_tags_code(
         assert queue is not None
         unit = queue.get(message.queue_offset)
         tags = java_hash(message.property_map()["TAGS"])
-        assert (unit.physical_offset, unit.size, unit.tags_code) == (at, message_size(message), tags)
+        assert (unit.physical_offset, unit.size, unit.tags_code) == (
+            at,
+            message_size(message),
+            tags,
+        )
         assert index.lookup(message.topic, message.property_map()["UNIQ_KEY"]) == [at]
         assert at in index.lookup(message.topic, "all")
         at += message_size(message)
@@ -77,12 +81,17 @@ def test_messages_of_both_versions_and_both_kinds_of_hosts_are_read(queues: Cons
         Message("t", b"y" * 300, born_host=V6, store_host=V6, store_timestamp=7),
     ]
     found, end = Dispatcher().requests(log_of(messages), 0, 1 << 20)
-    assert [(one.topic, one.store_timestamp) for one in found] == [("t" * 300, 5), ("größe", 6), ("t", 7)]
+    assert [(one.topic, one.store_timestamp) for one in found] == [
+        ("t" * 300, 5),
+        ("größe", 6),
+        ("t", 7),
+    ]
     assert end == sum(map(message_size, messages))
 
 
 @pytest.mark.parametrize(
-    ("flag", "in_queue", "in_index"), [(0, True, True), (0x4, False, True), (0x8, True, True), (0xC, False, False)]
+    ("flag", "in_queue", "in_index"),
+    [(0, True, True), (0x4, False, True), (0x8, True, True), (0xC, False, False)],
 )
 def test_prepared_and_rolled_back_messages_are_in_no_queue_and_rolled_back_ones_in_no_index(
     queues: ConsumeQueues, index: IndexService, flag: int, in_queue: bool, in_index: bool
@@ -94,7 +103,8 @@ def test_prepared_and_rolled_back_messages_are_in_no_queue_and_rolled_back_ones_
 
 
 @pytest.mark.parametrize(
-    ("delay", "level"), [("3", 3), ("18", 18), ("99", 18), ("0", 0), ("-1", 0), ("x", 0), ("9" * 30, 0), ("", 0)]
+    ("delay", "level"),
+    [("3", 3), ("18", 18), ("99", 18), ("0", 0), ("-1", 0), ("x", 0), ("9" * 30, 0), ("", 0)],
 )
 def test_a_delayed_message_has_its_time_of_delivery_for_a_tags_code(
     queues: ConsumeQueues, delay: str, level: int
@@ -107,12 +117,16 @@ def test_a_delayed_message_has_its_time_of_delivery_for_a_tags_code(
 
 def test_keys_are_the_unique_one_first_and_each_word_of_the_others(some: Some) -> None:
     properties = ("KEYS\x01 a  b \x02UNIQ_KEY\x01u", "UNIQ_KEY\x01u", "KEYS\x01a", "")
-    found, _ = Dispatcher().requests(log_of([Message("t", b"", text) for text in properties]), 0, 1 << 20)
+    found, _ = Dispatcher().requests(
+        log_of([Message("t", b"", text) for text in properties]), 0, 1 << 20
+    )
     assert [tuple(one.keys) for one in found] == [("u", "a", "b"), ("u",), ("a",), ()]
 
 
 @pytest.mark.parametrize("entries", [False, True])
-def test_a_blank_leads_to_the_next_file_however_short_it_is(some: Some, queues: ConsumeQueues, entries: bool) -> None:
+def test_a_blank_leads_to_the_next_file_however_short_it_is(
+    some: Some, queues: ConsumeQueues, entries: bool
+) -> None:
     blank = encode_dledger_blank if entries else encode_blank
     for room in (8, 9, 47, 48, 90, 91, 200):
         log = log_of(some(1), entries=entries)
@@ -133,11 +147,15 @@ def test_bytes_are_dispatched_again_from_anywhere_without_a_change(
     for message in messages:
         Reput(queues, index, at).dispatch(log[at:], at, 1 << 20)
         at += message_size(message)
-    assert {path: path.read_bytes() for path in queues.root.parent.rglob("*") if path.is_file()} == files
+    assert {
+        path: path.read_bytes() for path in queues.root.parent.rglob("*") if path.is_file()
+    } == files
 
 
 @pytest.mark.parametrize("place", [0, 3, 4, 28, 35, 84, 100])
-def test_damage_is_named_after_what_is_before_it_has_been_put(some: Some, queues: ConsumeQueues, place: int) -> None:
+def test_damage_is_named_after_what_is_before_it_has_been_put(
+    some: Some, queues: ConsumeQueues, place: int
+) -> None:
     messages = some(3)
     log = bytearray(log_of(messages))
     second = message_size(messages[0])

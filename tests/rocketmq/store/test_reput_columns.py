@@ -24,7 +24,10 @@ def dispatch_all(reput: Reput, log: bytes) -> None:
 
 def made(root: Path, kind: type[Reput], log: bytes, cuts: list[int]) -> dict[str, bytes]:
     """The files of queues and index, when the log comes up to each of the cuts in turn."""
-    queues, index = ConsumeQueues(root / "consumequeue", 50), IndexService(root / "index", 64, 300, lambda: 1000)
+    queues, index = (
+        ConsumeQueues(root / "consumequeue", 50),
+        IndexService(root / "index", 64, 300, lambda: 1000),
+    )
     reput = kind(queues, index, 0)
     for end in [*cuts, len(log)]:
         while True:
@@ -35,7 +38,11 @@ def made(root: Path, kind: type[Reput], log: bytes, cuts: list[int]) -> dict[str
     queues.flush()
     index.flush()
     index.close()
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -70,7 +77,10 @@ def test_what_is_there_already_is_not_put_twice(tmp_path: Path) -> None:
 
 def test_damage_and_a_bad_topic_are_told_as_one_by_one(tmp_path: Path) -> None:
     messages = some_messages(Rng(2), 100, odd=False)
-    for wrong, says in ((Message("../x", b""), "name of a folder"), (Message("t", b"", "\x01"), "")):
+    for wrong, says in (
+        (Message("../x", b""), "name of a folder"),
+        (Message("t", b"", "\x01"), ""),
+    ):
         log = bytearray(log_of([*messages, wrong, *messages[:50]]))
         at = sum(map(message_size, messages))
         if not says:

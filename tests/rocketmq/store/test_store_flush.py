@@ -18,7 +18,9 @@ Some = Callable[..., list[Message]]
 
 @pytest.fixture
 def store(tmp_path: Path) -> Any:
-    with MessageStore(tmp_path, file_size=4096, units_in_file=20, index_slots=10, index_units=40) as opened:
+    with MessageStore(
+        tmp_path, file_size=4096, units_in_file=20, index_slots=10, index_units=40
+    ) as opened:
         yield opened
 
 
@@ -35,7 +37,10 @@ def test_a_flush_syncs_the_queues_before_the_checkpoint_says_so(
     store.put_messages(some(3))
     monkeypatch.setattr(os, "fdatasync", note)
     store.flush()
-    queues = {tmp_path / "consumequeue" / topic / str(queue_id) for (topic, queue_id), _ in store.queues.items()}
+    queues = {
+        tmp_path / "consumequeue" / topic / str(queue_id)
+        for (topic, queue_id), _ in store.queues.items()
+    }
     assert queues
     assert queues <= synced
 

@@ -1,4 +1,5 @@
-"""A store that has lost files of its queues or its index has everything again after its next start."""
+"""A store that has lost files of its queues or its index has everything again after its next
+start."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ SLOTS, UNITS = 8, 31
 
 
 def shown(store: MessageStore) -> tuple[dict[Any, Any], list[tuple[int, int]], dict[Any, Any]]:
-    """What is found by queue offset and by key, and the queue offsets that the next messages get."""
+    """What is found by queue offset and by key, and the queue offsets that the next messages
+    get."""
     queued = {
         (*key, queue.min_offset + n): message.body
         for key, queue in store.queues.items()
@@ -105,8 +107,9 @@ def lose_all(root: Path) -> None:
 
 
 LOSSES = (
-    lose_nothing, lose_the_index, lose_the_first_index_file, lose_a_middle_index_file, lose_the_last_index_file,
-    lose_a_queue, lose_the_first_file_of_a_queue, lose_the_last_file_of_a_queue, lose_all_queues, lose_all,
+    lose_nothing, lose_the_index, lose_the_first_index_file, lose_a_middle_index_file,
+    lose_the_last_index_file, lose_a_queue, lose_the_first_file_of_a_queue,
+    lose_the_last_file_of_a_queue, lose_all_queues, lose_all,
 )  # fmt: skip
 MARK = "dispatched"
 
@@ -220,7 +223,9 @@ def test_only_a_start_in_doubt_reads_all_of_the_log_and_says_when_it_cannot_make
     opened(tmp_path).close()
     assert caplog.messages == []
     lose_a_queue(tmp_path)
-    with pytest.raises(CorruptStore, match=r"queue 1 of orders; and the commit log, of which .* is damaged: byte"):
+    with pytest.raises(
+        CorruptStore, match=r"queue 1 of orders; and the commit log, of which .* is damaged: byte"
+    ):
         opened(tmp_path)
 
 

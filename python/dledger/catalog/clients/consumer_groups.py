@@ -10,7 +10,12 @@ from dledger.catalog.topics.partition import Partition
 from dledger.catalog.topics.topics import Topics
 from dledger.config import check_name
 from dledger.errors import ConfigError
-from dledger.protocol.messages.catalog_commands import CommitOffsets, CommitProgress, DeleteGroup, HoldRetention
+from dledger.protocol.messages.catalog_commands import (
+    CommitOffsets,
+    CommitProgress,
+    DeleteGroup,
+    HoldRetention,
+)
 from dledger.protocol.messages.codes import Code
 
 _DONE: Final = CommandResult(Code.SUCCESS)
@@ -35,7 +40,8 @@ class Group:
         self.offsets: dict[int, dict[int, int]] = {}
         """topic id -> partition -> next offset."""
         self.committed_ms = 0
-        """When it said so last, in ms since 1970 by the leader's clock; 0: before that was noted."""
+        """When it said so last, in ms since 1970 by the leader's clock; 0: before that was
+        noted."""
         self.holds = False
         """What it has not processed is kept over its time, as far as an operator allows."""
 
@@ -64,13 +70,16 @@ class Groups:
             for number, offset in offsets.items():
                 end = self._partition(info.topic_id, number).next_offset
                 if not 0 <= offset <= end:
-                    text = f"{name}/{number} ends at offset {end}; {offset} cannot have been processed"
+                    text = (
+                        f"{name}/{number} ends at offset {end}; {offset} cannot have been processed"
+                    )
                     return CommandResult(Code.OFFSET_OUT_OF_RANGE, text)
                 checked.append((info.topic_id, number, offset))
         group = self.by_name.setdefault(command.consumer_group, Group())
         for topic_id, number, offset in checked:
             group.offsets.setdefault(topic_id, {})[number] = offset
-        if isinstance(command, CommitProgress):  # the older command never noted it, and a replay must not either
+        # the older command never noted it, and a replay must not either
+        if isinstance(command, CommitProgress):
             group.committed_ms = command.time_ms
         return _DONE
 
@@ -80,9 +89,16 @@ class Groups:
             info = self._topics.by_name.get(name)
             if info is None:
                 return CommandResult(Code.UNKNOWN_TOPIC, f"there is no topic {name!r}")
-            log_id = command.log_ids.get(name, info.log_id) if isinstance(command, CommitProgress) else info.log_id
+            log_id = (
+                command.log_ids.get(name, info.log_id)
+                if isinstance(command, CommitProgress)
+                else info.log_id
+            )
             if log_id != info.log_id:
-                text = f"topic {name!r} was deleted and created again: its log id is {info.log_id}, not {log_id}"
+                text = (
+                    f"topic {name!r} was deleted and created again: its log id is "
+                    f"{info.log_id}, not {log_id}"
+                )
                 return CommandResult(Code.UNKNOWN_TOPIC, text)
             for number in offsets:
                 if not 0 <= number < info.partitions:
@@ -117,11 +133,14 @@ class Groups:
         if group is None:
             return {}
         by_id = self._topics.by_id
-        return {by_id[topic_id].name: dict(sorted(spans.items())) for topic_id, spans in group.offsets.items()}
+        return {
+            by_id[topic_id].name: dict(sorted(spans.items()))
+            for topic_id, spans in group.offsets.items()
+        }
 
     def holds(self) -> list[Hold]:
-        """What each group that holds retention back needs first, the oldest entry first. This node's view: it knows
-        nothing of records that it has not kept."""
+        """What each group that holds retention back needs first, the oldest entry first. This
+        node's view: it knows nothing of records that it has not kept."""
         found: list[Hold] = []
         for name, group in self.by_name.items():
             needed: list[Hold] = []

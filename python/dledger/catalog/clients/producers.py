@@ -1,8 +1,9 @@
-"""Producer sessions: each batch once and in order, over retries, changes of leader, and restarts of the producer.
+"""Producer sessions: each batch once and in order, over retries, changes of leader, and restarts of
+the producer.
 
-A session numbers its batches from 0 in each partition. Only the next number is taken. One that was taken already is
-answered with its first result, as long as it is among the last `WINDOW` of its partition; a retry from before that is
-refused for good, never appended again (B24).
+A session numbers its batches from 0 in each partition. Only the next number is taken. One that was
+taken already is answered with its first result, as long as it is among the last `WINDOW` of its
+partition; a retry from before that is refused for good, never appended again (B24).
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ MAX_RESULTS: Final = 8_000_000
 
 
 class Window:
-    """The number that comes next, and the base offsets of the last ones, at their number modulo WINDOW."""
+    """The number that comes next, and the base offsets of the last ones, at their number modulo
+    WINDOW."""
 
     __slots__ = ("next_sequence", "results")
 
@@ -45,7 +47,8 @@ class Window:
 
 
 class ProducerState:
-    """One producer. ``used_at`` is the entry of its last batch or opening, ``used_ms`` a time not after that."""
+    """One producer. ``used_at`` is the entry of its last batch or opening, ``used_ms`` a time not
+    after that."""
 
     __slots__ = ("epoch", "name", "producer_id", "used_at", "used_ms", "windows")
 
@@ -78,7 +81,9 @@ class Producers:
         except ConfigError as error:
             return CommandResult(Code.MALFORMED, str(error))
         session = self.init(index, command.producer_name, now_ms)
-        return CommandResult(Code.SUCCESS, "", {"producer_id": session.producer_id, "epoch": session.epoch})
+        return CommandResult(
+            Code.SUCCESS, "", {"producer_id": session.producer_id, "epoch": session.epoch}
+        )
 
     def init(self, index: int, name: str, now_ms: int) -> ProducerState:
         """Open a session, or raise the epoch of the one that has this name."""
@@ -103,7 +108,9 @@ class Producers:
         session = self.sessions.get(header.producer_id)
         if session is None:
             return DataResult(
-                Code.UNKNOWN_PRODUCER, -1, f"no session of producer {header.producer_id}: it expired; open a new one"
+                Code.UNKNOWN_PRODUCER,
+                -1,
+                f"no session of producer {header.producer_id}: it expired; open a new one",
             )
         if header.producer_epoch != session.epoch:
             return _wrong_epoch(header, session)
@@ -114,15 +121,19 @@ class Producers:
             return None
         if sequence > expected or window is None:
             return DataResult(
-                Code.OUT_OF_ORDER_SEQUENCE, -1,
-                f"producer {session.name!r}: batch {sequence} came before batch {expected}; send that first",
-            )  # fmt: skip
+                Code.OUT_OF_ORDER_SEQUENCE,
+                -1,
+                f"producer {session.name!r}: batch {sequence} came before batch {expected}; send "
+                f"that first",
+            )
         if sequence < expected - WINDOW:
             return DataResult(
-                Code.OUT_OF_ORDER_SEQUENCE, -1,
-                f"producer {session.name!r}: batch {sequence} was taken, but its result is forgotten: only those of "
+                Code.OUT_OF_ORDER_SEQUENCE,
+                -1,
+                f"producer {session.name!r}: batch {sequence} was taken, but its result is "
+                f"forgotten: only those of "
                 f"the last {WINDOW} before batch {expected} are remembered",
-            )  # fmt: skip
+            )
         return DataResult(Code.SUCCESS, window.results[sequence % WINDOW])
 
     def remember(self, index: int, header: BodyHeader, key: int, base_offset: int) -> None:
@@ -141,8 +152,8 @@ class Producers:
     def expire(self, index: int, now_ms: int) -> None:
         """Forget sessions that were idle for SESSION_MS.
 
-        Batches carry no clock, so a session that was used since the last scan counts as used now: never forgotten too
-        early, at most SESSION_MS too late.
+        Batches carry no clock, so a session that was used since the last scan counts as used now:
+        never forgotten too early, at most SESSION_MS too late.
         """
         if self.next_expiry_ms is None or now_ms < self.next_expiry_ms:
             return
@@ -162,7 +173,8 @@ class Producers:
                 self.results -= len(session.windows.pop(key).results)
 
     def _evict(self, sessions: int, results: int) -> None:
-        """Forget the longest unused sessions: so many, and until so many results are gone; never the newest one."""
+        """Forget the longest unused sessions: so many, and until so many results are gone; never
+        the newest one."""
         target = self.results - results
         oldest = sorted(self.sessions.values(), key=lambda session: session.used_at)[:-1]
         for at, session in enumerate(oldest):
@@ -183,13 +195,25 @@ class Producers:
 def _wrong_epoch(header: BodyHeader, session: ProducerState) -> DataResult:
     if header.producer_epoch > session.epoch:
         return DataResult(
-            Code.MALFORMED, -1,
-            f"producer {session.name!r} has epoch {session.epoch}; {header.producer_epoch} was given to nobody",
-        )  # fmt: skip
+            Code.MALFORMED,
+            -1,
+            f"producer {session.name!r} has epoch {session.epoch}; {header.producer_epoch} was "
+            f"given to nobody",
+        )
     return DataResult(
-        Code.PRODUCER_FENCED, -1,
-        f"producer {session.name!r}: a newer session took over; epoch is {session.epoch}, not {header.producer_epoch}",
-    )  # fmt: skip
+        Code.PRODUCER_FENCED,
+        -1,
+        f"producer {session.name!r}: a newer session took over; epoch is {session.epoch}, not "
+        f"{header.producer_epoch}",
+    )
 
 
-__all__ = ["MAX_RESULTS", "MAX_SESSIONS", "SESSION_MS", "WINDOW", "ProducerState", "Producers", "Window"]
+__all__ = [
+    "MAX_RESULTS",
+    "MAX_SESSIONS",
+    "SESSION_MS",
+    "WINDOW",
+    "ProducerState",
+    "Producers",
+    "Window",
+]

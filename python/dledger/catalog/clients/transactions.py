@@ -1,10 +1,12 @@
-"""Transactions: staged batches lie in the log without offsets until one entry gives them all theirs.
+"""Transactions: staged batches lie in the log without offsets until one entry gives them all
+theirs.
 
-A transaction is (writer id, sequence). Each of its stages is filled by one task attempt; the commit names the stages
-that count, in order, and what each must hold. What a failed attempt staged is dropped. A writer's sequences only grow:
-committing the last one again is answered with its result, committing an older one is a success without effect. A commit
-that says how many rows it has, and their digest (`CommitWrite`), is held to that: the last one again must have the same
-rows, and an older one is refused.
+A transaction is (writer id, sequence). Each of its stages is filled by one task attempt; the commit
+names the stages that count, in order, and what each must hold. What a failed attempt staged is
+dropped. A writer's sequences only grow: committing the last one again is answered with its result,
+committing an older one is a success without effect. A commit that says how many rows it has, and
+their digest (`CommitWrite`), is held to that: the last one again must have the same rows, and an
+older one is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +19,12 @@ from typing import Any, Final
 from dledger.catalog.clients.writers import MAX_WRITERS, Offsets, Writer, Writers
 from dledger.catalog.results import STAGED, CommandResult, DataResult
 from dledger.catalog.topics.partition import Partition
-from dledger.protocol.messages.catalog_commands import AbortTransaction, CommitTransaction, CommitWrite, OpenStage
+from dledger.protocol.messages.catalog_commands import (
+    AbortTransaction,
+    CommitTransaction,
+    CommitWrite,
+    OpenStage,
+)
 from dledger.protocol.messages.codes import Code
 from dledger.records.body.header import BodyHeader
 from dledger.times import utc
@@ -31,11 +38,23 @@ DIGEST: Final = re.compile("[0-9a-f]{16}")
 
 
 class Stage:
-    """Batches of one attempt, packed, and their sums. `index` is the entry that opened it, and its id."""
+    """Batches of one attempt, packed, and their sums. `index` is the entry that opened it, and its
+    id."""
 
-    __slots__ = ("batches", "deadline_ms", "label", "records", "rows", "sequence", "stage_id", "writer_id")
+    __slots__ = (
+        "batches",
+        "deadline_ms",
+        "label",
+        "records",
+        "rows",
+        "sequence",
+        "stage_id",
+        "writer_id",
+    )
 
-    def __init__(self, stage_id: int, writer_id: str, sequence: int, label: str, deadline_ms: int) -> None:
+    def __init__(
+        self, stage_id: int, writer_id: str, sequence: int, label: str, deadline_ms: int
+    ) -> None:
         self.stage_id = stage_id
         self.writer_id = writer_id
         self.sequence = sequence
@@ -55,7 +74,10 @@ class Transactions:
     """Open stages and the writers' last commits."""
 
     def __init__(
-        self, partition: Callable[[int], Partition | None], grown: set[int], max_writers: int = MAX_WRITERS
+        self,
+        partition: Callable[[int], Partition | None],
+        grown: set[int],
+        max_writers: int = MAX_WRITERS,
     ) -> None:
         """``grown``: takes the keys of partitions that a commit gives rows to."""
         self._partition = partition
@@ -71,7 +93,9 @@ class Transactions:
         writer = self.writers.find(command.writer_id)
         if writer is not None and command.sequence <= writer.sequence:
             offsets, records = writer.result(command.sequence)
-            return CommandResult(Code.SUCCESS, "", {"committed": True, "offsets": offsets, "records": records})
+            return CommandResult(
+                Code.SUCCESS, "", {"committed": True, "offsets": offsets, "records": records}
+            )
         self.stages[index] = Stage(
             index, command.writer_id, command.sequence, command.label, now_ms + command.timeout_ms
         )
@@ -82,17 +106,21 @@ class Transactions:
         stage = self.stages.get(header.producer_id)
         if stage is None:
             return DataResult(
-                Code.UNKNOWN_STAGE, -1,
-                f"stage {header.producer_id} is not open: it timed out, or its transaction was committed or aborted",
-            )  # fmt: skip
+                Code.UNKNOWN_STAGE,
+                -1,
+                f"stage {header.producer_id} is not open: it timed out, or its transaction was "
+                f"committed or aborted",
+            )
         if header.sequence == stage.batches:
             return None
         if header.sequence < stage.batches:
             return STAGED
         return DataResult(
-            Code.OUT_OF_ORDER_SEQUENCE, -1,
-            f"stage {stage.stage_id}: batch {header.sequence} came before batch {stage.batches}; send that first",
-        )  # fmt: skip
+            Code.OUT_OF_ORDER_SEQUENCE,
+            -1,
+            f"stage {stage.stage_id}: batch {header.sequence} came before batch {stage.batches}; "
+            f"send that first",
+        )
 
     def add(self, index: int, pos: int, size: int, header: BodyHeader, crc: int, key: int) -> None:
         """The batch, which `check` let pass, waits in its stage."""
@@ -109,12 +137,15 @@ class Transactions:
         writer = self.writers.find(command.writer_id)
         if writer is not None and command.sequence <= writer.sequence:
             offsets, records = writer.result(command.sequence)
-            return CommandResult(Code.SUCCESS, "", {"repeated": True, "offsets": offsets, "records": records})
+            return CommandResult(
+                Code.SUCCESS, "", {"repeated": True, "offsets": offsets, "records": records}
+            )
         return self._commit(index, command, 0, "")
 
     def commit_write(self, index: int, command: CommitWrite, now_ms: int) -> CommandResult:
-        """As `commit`, of a write whose rows are known by count and digest. A repeat with other rows is refused, and so
-        is one of an older sequence: whoever repeats it has gone back, and its rows may be others.
+        """As `commit`, of a write whose rows are known by count and digest. A repeat with other
+        rows is refused, and so is one of an older sequence: whoever repeats it has gone back, and
+        its rows may be others.
 
         The first repeat of a commit without a digest is accepted, and leaves its own.
         """
@@ -134,22 +165,31 @@ class Transactions:
         checked = bool(writer.digest)
         if not checked or command.writer_id not in self.writers.by_name:
             kept = Writer(
-                writer.sequence, index, writer.offsets, writer.records,
-                committed_ms=writer.committed_ms, digest=command.digest,
-            )  # fmt: skip
+                writer.sequence,
+                index,
+                writer.offsets,
+                writer.records,
+                committed_ms=writer.committed_ms,
+                digest=command.digest,
+            )
             self.writers.put(command.writer_id, kept)
         self._drop(s for s in self._stages_of(command.writer_id) if s.sequence <= command.sequence)
         offsets, records = writer.result(command.sequence)
         more = {"committed_ms": writer.committed_ms, "checked": checked}
-        return CommandResult(Code.SUCCESS, "", {"repeated": True, "offsets": offsets, "records": records, **more})
+        return CommandResult(
+            Code.SUCCESS, "", {"repeated": True, "offsets": offsets, "records": records, **more}
+        )
 
     def _former(self, command: CommitWrite) -> Writer | None:
-        """The writer by the name that an earlier release gave it, if that one wrote to a topic of these stages: that
-        name was the same for all topics. Where only its hash is left, it may have."""
+        """The writer by the name that an earlier release gave it, if that one wrote to a topic of
+        these stages: that name was the same for all topics. Where only its hash is left, it may
+        have."""
         former = self.writers.find(command.formerly) if command.formerly else None
         if former is None or former.committed_at < 0:
             return former
-        stages = [self.stages[part.stage_id] for part in command.stages if part.stage_id in self.stages]
+        stages = [
+            self.stages[part.stage_id] for part in command.stages if part.stage_id in self.stages
+        ]
         keys = {key for stage in stages for key, *_ in STAGED_ROW.iter_unpack(stage.rows)}
         topics = {part.topic for key in keys if (part := self._partition(key)) is not None}
         return former if topics & former.offsets.keys() else None
@@ -164,11 +204,15 @@ class Transactions:
         records = 0
         for part in command.stages:
             records += self._place(index, self.stages[part.stage_id], offsets)
-        writer = Writer(command.sequence, index, offsets, records, committed_ms=now_ms, digest=digest)
+        writer = Writer(
+            command.sequence, index, offsets, records, committed_ms=now_ms, digest=digest
+        )
         self.writers.put(command.writer_id, writer)
         self._drop(s for s in self._stages_of(command.writer_id) if s.sequence <= command.sequence)
         offsets, records = writer.result(command.sequence)
-        return CommandResult(Code.SUCCESS, "", {"repeated": False, "offsets": offsets, "records": records})
+        return CommandResult(
+            Code.SUCCESS, "", {"repeated": False, "offsets": offsets, "records": records}
+        )
 
     def _refusal(self, command: CommitTransaction | CommitWrite) -> CommandResult | None:
         """Why this commit cannot be, or None."""
@@ -176,27 +220,39 @@ class Transactions:
         for part in command.stages:
             stage = self.stages.get(part.stage_id)
             if part.stage_id in seen:
-                return CommandResult(Code.MALFORMED, f"stage {part.stage_id} stands twice in the commit")
+                return CommandResult(
+                    Code.MALFORMED, f"stage {part.stage_id} stands twice in the commit"
+                )
             seen.add(part.stage_id)
             if stage is None:
-                return CommandResult(Code.UNKNOWN_STAGE, f"stage {part.stage_id} timed out or was aborted: stage again")
+                return CommandResult(
+                    Code.UNKNOWN_STAGE,
+                    f"stage {part.stage_id} timed out or was aborted: stage again",
+                )
             if (stage.writer_id, stage.sequence) != (command.writer_id, command.sequence):
                 return CommandResult(
                     Code.TRANSACTION_CONFLICT,
-                    f"stage {part.stage_id} is of transaction {stage.sequence} of writer {stage.writer_id!r}, not of "
+                    f"stage {part.stage_id} is of transaction {stage.sequence} of writer "
+                    f"{stage.writer_id!r}, not of "
                     f"{command.sequence} of {command.writer_id!r}",
                 )
             if (stage.batches, stage.records) != (part.batches, part.records):
                 return CommandResult(
                     Code.STAGE_INCOMPLETE,
-                    f"stage {part.stage_id} ({stage.label}) holds {stage.records} records in {stage.batches} batches, "
+                    f"stage {part.stage_id} ({stage.label}) holds {stage.records} records in "
+                    f"{stage.batches} batches, "
                     f"the commit wants {part.records} in {part.batches}",
                 )
-            gone = {key for key, *_ in STAGED_ROW.iter_unpack(stage.rows) if self._partition(key) is None}
+            gone = {
+                key
+                for key, *_ in STAGED_ROW.iter_unpack(stage.rows)
+                if self._partition(key) is None
+            }
             if gone:
                 ids = ", ".join(str(topic_id) for topic_id in sorted({key >> 32 for key in gone}))
                 return CommandResult(
-                    Code.UNKNOWN_TOPIC, f"stage {part.stage_id} has batches of deleted topics (topic id {ids})"
+                    Code.UNKNOWN_TOPIC,
+                    f"stage {part.stage_id} has batches of deleted topics (topic id {ids})",
                 )
         return None
 
@@ -207,7 +263,9 @@ class Transactions:
             assert partition is not None
             base = partition.append(at, pos, size, crc, count, last_us, index)
             self._grown.add(key)
-            span = offsets.setdefault(partition.topic, {}).setdefault(key & 0xFFFFFFFF, [base, base])
+            span = offsets.setdefault(partition.topic, {}).setdefault(
+                key & 0xFFFFFFFF, [base, base]
+            )
             span[1] = base + count
         return stage.records
 
@@ -230,7 +288,10 @@ class Transactions:
 
     def first_index(self) -> int | None:
         """The lowest entry that an open stage still needs."""
-        return min((at for stage in self.stages.values() if (at := stage.first_index) is not None), default=None)
+        return min(
+            (at for stage in self.stages.values() if (at := stage.first_index) is not None),
+            default=None,
+        )
 
     def _stages_of(self, writer_id: str) -> Iterable[Stage]:
         return (stage for stage in self.stages.values() if stage.writer_id == writer_id)
@@ -243,12 +304,16 @@ class Transactions:
         """The open stages, for people."""
         return [
             {
-                "stage_id": stage.stage_id, "writer_id": stage.writer_id, "sequence": stage.sequence,
-                "label": stage.label, "batches": stage.batches, "records": stage.records,
+                "stage_id": stage.stage_id,
+                "writer_id": stage.writer_id,
+                "sequence": stage.sequence,
+                "label": stage.label,
+                "batches": stage.batches,
+                "records": stage.records,
                 "deadline_ms": stage.deadline_ms,
             }
             for stage in self.stages.values()
-        ]  # fmt: skip
+        ]
 
 
 def malformed_stage(command: OpenStage) -> str:
@@ -268,7 +333,11 @@ def malformed_commit(command: CommitTransaction | CommitWrite) -> str:
         return f"a writer id has 1 to {MAX_NAME} characters, a sequence is 0 or more"
     if isinstance(command, CommitTransaction):
         return ""
-    if len(command.formerly) > MAX_NAME or command.records < 0 or not DIGEST.fullmatch(command.digest):
+    if (
+        len(command.formerly) > MAX_NAME
+        or command.records < 0
+        or not DIGEST.fullmatch(command.digest)
+    ):
         return "a write's count of rows is 0 or more, and its digest 16 hexadecimal digits"
     return ""
 
@@ -284,4 +353,11 @@ def _unlike(writer: Writer, command: CommitWrite) -> str:
     return f"it was committed already{when} with {writer.records} rows, and now it has {rows} rows"
 
 
-__all__ = ["MAX_STAGE_MS", "STAGED_ROW", "Stage", "Transactions", "malformed_commit", "malformed_stage"]
+__all__ = [
+    "MAX_STAGE_MS",
+    "STAGED_ROW",
+    "Stage",
+    "Transactions",
+    "malformed_commit",
+    "malformed_stage",
+]

@@ -1,9 +1,10 @@
 """What each writer of transactions committed last, so that a repeat is known as one.
 
-A query may come back after weeks and repeat its last batch, so writers do not expire. What is remembered is bounded all
-the same. Over ``most`` writers the ones that committed longest ago give way: first those of batch jobs, whose names are
-never used again; of any other one there stay a hash of its name, its last sequence, and the count and digest of the
-rows. Of these as many are kept again, and then the oldest are as if they had never been.
+A query may come back after weeks and repeat its last batch, so writers do not expire. What is
+remembered is bounded all the same. Over ``most`` writers the ones that committed longest ago give
+way: first those of batch jobs, whose names are never used again; of any other one there stay a hash
+of its name, its last sequence, and the count and digest of the rows. Of these as many are kept
+again, and then the oldest are as if they had never been.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ class Writer:
 
     Attributes:
         sequence: of that transaction.
-        committed_at: the entry that committed it; -1 where only the hash of the writer's name is left.
+        committed_at: the entry that committed it; -1 where only the hash of the writer's name is
+            left.
         offsets: what it wrote.
         records: how many rows that was.
         committed_ms: when, by the leader's clock; 0 where that is not known.
-        digest: of the rows (`dledger.records.digest`), in hexadecimal; empty where the writer gave none.
+        digest: of the rows (`dledger.records.digest`), in hexadecimal; empty where the writer gave
+            none.
     """
 
     __slots__ = ("committed_at", "committed_ms", "digest", "offsets", "records", "sequence")
@@ -54,7 +57,10 @@ class Writer:
         """Offsets and records of that commit; empty when a later one has taken its place."""
         if sequence < self.sequence:
             return {}, 0
-        offsets = {topic: {at: list(span) for at, span in spans.items()} for topic, spans in self.offsets.items()}
+        offsets = {
+            topic: {at: list(span) for at, span in spans.items()}
+            for topic, spans in self.offsets.items()
+        }
         return offsets, self.records
 
 
@@ -79,7 +85,11 @@ class Writers:
     def find(self, name: str) -> Writer | None:
         """What is known of a writer."""
         known = self.by_name.get(name)
-        if known is None and self.traces and (trace := self.traces.get(trace_name(name))) is not None:
+        if (
+            known is None
+            and self.traces
+            and (trace := self.traces.get(trace_name(name))) is not None
+        ):
             return Writer(trace.sequence, -1, {}, trace.records, digest=trace.digest)
         return known
 
@@ -94,11 +104,14 @@ class Writers:
 
     def _forget(self, count: int) -> None:
         """A hundredth more than must be, so that it is rarely done: it looks at all of them."""
-        oldest = sorted(self.by_name, key=lambda name: not name.startswith(JOB))  # it keeps their order otherwise
+        # it keeps their order otherwise
+        oldest = sorted(self.by_name, key=lambda name: not name.startswith(JOB))
         for name in oldest[:count]:
             writer = self.by_name.pop(name)
             if not name.startswith(JOB):
-                self.traces[trace_name(name)] = Trace(writer.sequence, writer.records, writer.digest)
+                self.traces[trace_name(name)] = Trace(
+                    writer.sequence, writer.records, writer.digest
+                )
         for name in list(self.traces)[: max(0, len(self.traces) - self.most)]:
             del self.traces[name]
 

@@ -5,10 +5,11 @@ Every batch is a row of 56 bytes, little-endian::
     byte 0             8       16    24              32           40             48     52    56
          | base offset | index | pos | newest so far | applied at | bytes before | size | crc |
 
-``newest so far`` is the largest record time up to this row, ``applied at`` the entry that gave the row its offsets (its
-own, or its transaction's COMMIT), ``bytes before`` the sum of the sizes of all rows before it. These and the base
-offset never fall from row to row, so each can be searched; ``index`` can fall, because a transaction's batches lie in
-the log before the entry that commits them. A row's count is the next one's base offset less its own.
+``newest so far`` is the largest record time up to this row, ``applied at`` the entry that gave the
+row its offsets (its own, or its transaction's COMMIT), ``bytes before`` the sum of the sizes of all
+rows before it. These and the base offset never fall from row to row, so each can be searched;
+``index`` can fall, because a transaction's batches lie in the log before the entry that commits
+them. A row's count is the next one's base offset less its own.
 """
 
 from __future__ import annotations
@@ -46,19 +47,28 @@ def table_name(topic_id: int, number: int) -> str:
 
 
 class Partition:
-    """Offsets and rows of one partition. All but `begin_row` and `begin_offset` are equal on every node."""
+    """Offsets and rows of one partition. All but `begin_row` and `begin_offset` are equal on every
+    node."""
 
     __slots__ = (
-        "_cursors", "_factory", "_number_in_topic", "_table", "_topic_id", "begin_offset", "begin_row", "bytes",
-        "lateness", "newest_schema", "newest_us", "next_offset", "rows", "rows_crc", "topic",
+        "_cursors", "_factory", "_number_in_topic", "_table", "_topic_id", "begin_offset",
+        "begin_row", "bytes", "lateness", "newest_schema", "newest_us", "next_offset", "rows",
+        "rows_crc", "topic",
     )  # fmt: skip
 
     def __init__(
-        self, factory: TableFactory, topic: str, topic_id: int, number: int, newest_schema: int = RAW
+        self,
+        factory: TableFactory,
+        topic: str,
+        topic_id: int,
+        number: int,
+        newest_schema: int = RAW,
     ) -> None:
         self._factory = factory
-        self._cursors: dict[int, int] | None = None  # where readers go on: offset -> row, so that they need no search
-        self._table: Table | None = None  # opened with the first row: a topic may have many idle partitions
+        # where readers go on: offset -> row, so that they need no search
+        self._cursors: dict[int, int] | None = None
+        # opened with the first row: a topic may have many idle partitions
+        self._table: Table | None = None
         self.topic = topic
         self._topic_id = topic_id
         self._number_in_topic = number
@@ -70,7 +80,8 @@ class Partition:
         self.lateness = 0  # most entries that ever lay between a batch and its commit
         self.begin_row = 0
         self.begin_offset = 0
-        self.newest_schema = newest_schema  # of its topic; here too, because every batch is held against it
+        # of its topic; here too, because every batch is held against it
+        self.newest_schema = newest_schema
 
     @property
     def name(self) -> str:
@@ -95,10 +106,15 @@ class Partition:
         if self.begin_row < self.rows:
             base, *_, before, size, _ = ROW.unpack(table.read(self.rows - 1, self.rows))
             if base >= self.next_offset or before + size != self.bytes:
-                raise CorruptStore(f"table {self.name}: its last row does not fit the snapshot; rebuild from the log")
+                raise CorruptStore(
+                    f"table {self.name}: its last row does not fit the snapshot; rebuild from the "
+                    f"log"
+                )
             self.begin_offset = self._number(self.begin_row, BASE)
 
-    def append(self, index: int, pos: int, size: int, crc: int, count: int, last_us: int, applied_at: int) -> int:
+    def append(
+        self, index: int, pos: int, size: int, crc: int, count: int, last_us: int, applied_at: int
+    ) -> int:
         """Give a batch its offsets; returns the first one."""
         base = self.next_offset
         if last_us > self.newest_us:
@@ -127,7 +143,10 @@ class Partition:
             else:
                 low = middle + 1
         rows = read(low, high)  # the last few at once: in a file each read costs more than its rows
-        while low < high and _number_at(rows, len(rows) - (high - low) * ROW_SIZE + column)[0] <= value:
+        while (
+            low < high
+            and _number_at(rows, len(rows) - (high - low) * ROW_SIZE + column)[0] <= value
+        ):
             low += 1
         return low
 
@@ -141,7 +160,8 @@ class Partition:
     def _row_of(self, offset: int) -> int:
         if not self.begin_offset <= offset <= self.next_offset:
             raise OffsetOutOfRange(
-                f"offset {offset} of {self.name} is outside of what is kept, {self.begin_offset} to {self.next_offset}",
+                f"offset {offset} of {self.name} is outside of what is kept, {self.begin_offset} "
+                f"to {self.next_offset}",
                 self.begin_offset,
                 self.next_offset,
             )
@@ -150,7 +170,8 @@ class Partition:
         return self._first_above(BASE, offset, self.begin_row, self.rows) - 1
 
     def find(self, offset: int, end_offset: int, max_bytes: int) -> list[BatchRef]:
-        """The batches that hold [offset, end_offset); no more than ``max_bytes`` of them, but at least one."""
+        """The batches that hold [offset, end_offset); no more than ``max_bytes`` of them, but at
+        least one."""
         if end_offset < 0 or end_offset > self.next_offset:
             end_offset = self.next_offset
         if offset >= end_offset and offset >= self.begin_offset:
@@ -168,7 +189,8 @@ class Partition:
         return found
 
     def _collect(self, row: int, end_offset: int, max_bytes: int) -> list[BatchRef]:
-        """The batches from ``row`` on that begin below ``end_offset``; up to ``max_bytes``, but at least one."""
+        """The batches from ``row`` on that begin below ``end_offset``; up to ``max_bytes``, but at
+        least one."""
         found: list[BatchRef] = []
         total, chunk = 0, FIRST_ROWS
         while row < self.rows:
@@ -191,15 +213,18 @@ class Partition:
         return [(base, count) for base, count, index, _ in placed if first <= index <= last]
 
     def placed(self, first: int, last: int) -> Iterator[tuple[int, int, int, int]]:
-        """(base offset, records, entry, placing entry) of the batches that were given their offsets by the entries
-        ``first`` to ``last``: by their own, or by their transaction's COMMIT."""
+        """(base offset, records, entry, placing entry) of the batches that were given their offsets
+        by the entries ``first`` to ``last``: by their own, or by their transaction's COMMIT."""
         if self.begin_row == self.rows:
             return  # and its table stays unopened: a topic may have many idle partitions
         row = self._first_above(APPLIED, first - 1, self.begin_row, self.rows)
         while row < self.rows:
             stop = min(row + CHUNK_ROWS, self.rows)
             rows = list(ROW.iter_unpack(self.table.read(row, min(stop + 1, self.rows))))
-            ends = [*(fields[0] for fields in rows[1:]), *([self.next_offset] if stop == self.rows else [])]
+            ends = [
+                *(fields[0] for fields in rows[1:]),
+                *([self.next_offset] if stop == self.rows else []),
+            ]
             for (base, index, _, _, applied, *_), end in zip(rows, ends, strict=False):
                 if applied > last:
                     return
@@ -207,28 +232,34 @@ class Partition:
             row = stop
 
     def needed_from(self, offset: int) -> int | None:
-        """An entry in front of which nothing is needed to read from ``offset`` on; None when nothing is there to read.
-        Below the first kept offset: as from that one."""
+        """An entry in front of which nothing is needed to read from ``offset`` on; None when
+        nothing is there to read. Below the first kept offset: as from that one."""
         if offset >= self.next_offset or self.begin_row == self.rows:
             return None
         row = self._row_of(max(offset, self.begin_offset))
-        # a later row's entry may lie before this one's, but not before its own COMMIT by more than that
+        # a later row's entry may lie before this one's, but not before its own COMMIT by more than
+        # that
         return self._number(row, APPLIED) - self.lateness
 
     def unread(self, offset: int) -> tuple[int, int]:
-        """(stored bytes, time) behind ``offset``: of the kept batches that hold records from there on, and the newest
-        time up to the end of the first of these, in microseconds since 1970 (NO_TIME where there is none)."""
+        """(stored bytes, time) behind ``offset``: of the kept batches that hold records from there
+        on, and the newest time up to the end of the first of these, in microseconds since 1970
+        (NO_TIME where there is none)."""
         if offset >= self.next_offset or self.begin_row == self.rows:
             return 0, NO_TIME
         row = self._row_of(max(offset, self.begin_offset))
         return self.bytes - self._number(row, BYTES), self._number(row, NEWEST)
 
-    def split(self, start: int, end: int, target_bytes: int, max_pieces: int) -> list[tuple[int, int]]:
-        """Cut [start, end) between batches, each piece of at least one batch and about ``target_bytes``."""
+    def split(
+        self, start: int, end: int, target_bytes: int, max_pieces: int
+    ) -> list[tuple[int, int]]:
+        """Cut [start, end) between batches, each piece of at least one batch and about
+        ``target_bytes``."""
         if start >= end:
             return []
         first, last = self._row_of(start), self._row_of(end - 1)
-        self._row_of(end)  # refuse an end that is not there yet: a shorter answer would lose records
+        # refuse an end that is not there yet: a shorter answer would lose records
+        self._row_of(end)
         cuts: list[tuple[int, int]] = []
         done = self._number(first, BYTES)
         whole = (self._number(last + 1, BYTES) if last + 1 < self.rows else self.bytes) - done
@@ -237,7 +268,9 @@ class Partition:
         row, near = first, FIRST_ROWS
         while row <= last and len(cuts) < max_pieces:
             begin = row
-            row = max(row + 1, self._next_above(BYTES, done + target_bytes - 1, row, last + 1, near))
+            row = max(
+                row + 1, self._next_above(BYTES, done + target_bytes - 1, row, last + 1, near)
+            )
             near = row - begin
             before = self._number(row, BYTES) if row < self.rows else self.bytes
             cuts.append((self._number(row, BASE) if row <= last else end, before - done))
@@ -245,10 +278,13 @@ class Partition:
         return cuts
 
     def offset_for_time(self, timestamp_us: int) -> int:
-        """The base offset of the first batch with a record at or after that time; -1 when there is none."""
+        """The base offset of the first batch with a record at or after that time; -1 when there is
+        none."""
         if timestamp_us > self.newest_us or self.begin_row == self.rows:
             return -1
-        return self._number(self._first_above(NEWEST, timestamp_us - 1, self.begin_row, self.rows), BASE)
+        return self._number(
+            self._first_above(NEWEST, timestamp_us - 1, self.begin_row, self.rows), BASE
+        )
 
     def drop_before(self, index: int) -> None:
         """Entries below ``index`` are gone: begin behind the last batch that is among them."""
@@ -256,8 +292,13 @@ class Partition:
         if begin == self.rows:
             return
         gone = self._first_above(APPLIED, index - 1, begin, self.rows)
-        # a batch that is gone may have been committed by an entry that is kept, at most `lateness` entries later
-        row = self._first_above(APPLIED, index - 1 + self.lateness, gone, self.rows) if self.lateness else gone
+        # a batch that is gone may have been committed by an entry that is kept, at most `lateness`
+        # entries later
+        row = (
+            self._first_above(APPLIED, index - 1 + self.lateness, gone, self.rows)
+            if self.lateness
+            else gone
+        )
         while row > gone:
             start = max(gone, row - CHUNK_ROWS)
             rows = list(ROW.iter_unpack(self.table.read(start, row)))

@@ -1,7 +1,9 @@
-"""The partitions of all topics, by key (topic id << 32 | number). One has an object from its first use on.
+"""The partitions of all topics, by key (topic id << 32 | number). One has an object from its first
+use on.
 
-A topic of 10,000 partitions is one small command, which every node carries out in one turn of its loop; so that takes
-no work for each of them. One without an object is as `Partition` begins: no rows, no table, offsets from 0 on.
+A topic of 10,000 partitions is one small command, which every node carries out in one turn of its
+loop; so that takes no work for each of them. One without an object is as `Partition` begins: no
+rows, no table, offsets from 0 on.
 """
 
 from __future__ import annotations
@@ -15,9 +17,12 @@ from dledger.protocol.messages.client import TopicInfo
 
 
 class Partitions(Mapping[int, Partition]):
-    """What `topics` says that there is, in the order of keys. ``newest_schema(topic_id)``: see `Schemas.newest`."""
+    """What `topics` says that there is, in the order of keys. ``newest_schema(topic_id)``: see
+    `Schemas.newest`."""
 
-    def __init__(self, tables: TableFactory, topics: Topics, newest_schema: Callable[[int], int]) -> None:
+    def __init__(
+        self, tables: TableFactory, topics: Topics, newest_schema: Callable[[int], int]
+    ) -> None:
         self._tables = tables
         self._topics = topics
         self._newest_schema = newest_schema
@@ -47,7 +52,9 @@ class Partitions(Mapping[int, Partition]):
             raise KeyError(key)
         info = self._topics.by_id[key >> 32]
         number = key & 0xFFFFFFFF
-        return Partition(self._tables, info.name, info.topic_id, number, self._newest_schema(info.topic_id))
+        return Partition(
+            self._tables, info.name, info.topic_id, number, self._newest_schema(info.topic_id)
+        )
 
     def __contains__(self, key: object) -> bool:
         info = self._topics.by_id.get(key >> 32) if isinstance(key, int) else None

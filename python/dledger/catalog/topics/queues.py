@@ -1,9 +1,11 @@
-"""How far each queue of a RocketMQ commit log has come: the queue offset that its next message gets.
+"""How far each queue of a RocketMQ commit log has come: the queue offset that its next message
+gets.
 
-A message carries its queue offset in its own bytes, so a leader settles it before the message goes into the log: from
-this table as of its log's end. Since every leader does so, the offsets of a queue are gap-free in the order of the log,
-whoever led when; an entry that is given up takes its number with it. The table is state like any other here: every node
-has it, a snapshot carries it, and it stays when the messages themselves are gone.
+A message carries its queue offset in its own bytes, so a leader settles it before the message goes
+into the log: from this table as of its log's end. Since every leader does so, the offsets of a
+queue are gap-free in the order of the log, whoever led when; an entry that is given up takes its
+number with it. The table is state like any other here: every node has it, a snapshot carries it,
+and it stays when the messages themselves are gone.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ class Queues:
         """The latest store time of a message; leaders stamp none that is earlier."""
 
     def add(self, topic: str, queue_id: int, queue_offset: int, store_ms: int) -> None:
-        """A message is committed. ``queue_offset`` -1: it has no place in a queue (prepared, or rolled back)."""
+        """A message is committed. ``queue_offset`` -1: it has no place in a queue (prepared, or
+        rolled back)."""
         if store_ms > self.store_ms:
             self.store_ms = store_ms
         if queue_offset >= 0:
@@ -38,7 +41,8 @@ class Queues:
                 self.next[key] = queue_offset + 1
 
     def adopt(self, queues: Mapping[str, Mapping[int, int]], store_ms: int) -> None:
-        """The queues of an old commit log go on here: topic -> queue id -> offset of the next message."""
+        """The queues of an old commit log go on here: topic -> queue id -> offset of the next
+        message."""
         self.store_ms = max(self.store_ms, store_ms)
         for topic, ends in queues.items():
             for queue_id, end in ends.items():
@@ -47,7 +51,10 @@ class Queues:
     def begin(self, index: int, command: AdoptCommitLog) -> CommandResult:
         """`adopt`, as the first entry of a log says it, and no other one."""
         if index:
-            return CommandResult(Code.MALFORMED, "a commit log is adopted before its group is started, with no request")
+            return CommandResult(
+                Code.MALFORMED,
+                "a commit log is adopted before its group is started, with no request",
+            )
         self.adopt(command.queues, command.store_ms)
         return CommandResult(Code.SUCCESS)
 
@@ -56,7 +63,10 @@ class Queues:
 
     def encode(self) -> list[Any]:
         """As plain JSON values, the same for the same state."""
-        return [self.store_ms, [[topic, queue_id, end] for (topic, queue_id), end in sorted(self.next.items())]]
+        return [
+            self.store_ms,
+            [[topic, queue_id, end] for (topic, queue_id), end in sorted(self.next.items())],
+        ]
 
     @classmethod
     def decode(cls, data: Iterable[Any]) -> Queues:
@@ -68,7 +78,8 @@ class Queues:
 
 
 class Settled:
-    """The same as of the end of a leader's log: what is applied, and what it has put behind that since."""
+    """The same as of the end of a leader's log: what is applied, and what it has put behind that
+    since."""
 
     def __init__(self, applied: Queues) -> None:
         self._next = dict(applied.next)

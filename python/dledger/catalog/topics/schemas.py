@@ -1,7 +1,9 @@
-"""The schemas of typed topics, by topic and version. Versions count from 1; one that was given stays for ever.
+"""The schemas of typed topics, by topic and version. Versions count from 1; one that was given
+stays for ever.
 
-Two writers that change a topic's columns at once both name the version that they started from. The first one is taken;
-the other one is told what the columns are by now, and puts its own together with these.
+Two writers that change a topic's columns at once both name the version that they started from. The
+first one is taken; the other one is told what the columns are by now, and puts its own together
+with these.
 """
 
 from __future__ import annotations
@@ -52,7 +54,8 @@ class Schemas:
         return RAW if versions is None else len(versions)
 
     def behind(self, topic_id: int, version: int) -> tuple[tuple[str, ...], int]:
-        """The schemas behind a version, one at least and as many as an answer has room for; and the newest one."""
+        """The schemas behind a version, one at least and as many as an answer has room for; and the
+        newest one."""
         room = MAX_ANSWER
         some: list[str] = []
         for schema in self.by_topic.get(topic_id, ())[max(version, 0) :]:
@@ -63,15 +66,21 @@ class Schemas:
         return tuple(some), self.newest(topic_id)
 
     def evolve(self, command: EvolveSchema) -> CommandResult:
-        """The answer says whether the columns were ``accepted`` (also when a repeat finds them there already), and the
-        ``version`` and ``schema`` that they have or that stand in their way."""
+        """The answer says whether the columns were ``accepted`` (also when a repeat finds them
+        there already), and the ``version`` and ``schema`` that they have or that stand in their
+        way."""
         info = self._topics.by_name.get(command.topic)
         if info is None or info.log_id != command.log_id:
-            text = f"there is no topic {command.topic!r} with log id {command.log_id}; it was deleted"
+            text = (
+                f"there is no topic {command.topic!r} with log id {command.log_id}; it was deleted"
+            )
             return CommandResult(Code.UNKNOWN_TOPIC, text)
         versions = self.by_topic.get(info.topic_id)
         if versions is None:
-            text = f"topic {info.name!r} is raw: it has key, value and headers, and no columns of its own"
+            text = (
+                f"topic {info.name!r} is raw: it has key, value and headers, and no columns "
+                f"of its own"
+            )
             return CommandResult(Code.SCHEMA_MISMATCH, text)
         try:
             columns = Columns.parse(command.schema)
@@ -82,10 +91,16 @@ class Schemas:
         if command.base_version != len(versions):
             return _answer(False, len(versions), versions[-1] if versions else "")
         if versions and not is_evolution(Columns.parse(versions[-1]), columns):
-            text = f"topic {info.name!r}: columns can be added and widened, nothing else; version {len(versions)} stays"
+            text = (
+                f"topic {info.name!r}: columns can be added and widened, nothing else; "
+                f"version {len(versions)} stays"
+            )
             return CommandResult(Code.SCHEMA_MISMATCH, text)
         if len(versions) >= MAX_VERSIONS:
-            text = f"topic {info.name!r} has {MAX_VERSIONS} versions of its schema: write to a new topic"
+            text = (
+                f"topic {info.name!r} has {MAX_VERSIONS} versions of its schema: write to a "
+                f"new topic"
+            )
             return CommandResult(Code.MALFORMED, text)
         versions.append(columns.text)
         for number in range(info.partitions):
@@ -95,7 +110,9 @@ class Schemas:
 
 
 def _answer(accepted: bool, version: int, schema: str) -> CommandResult:
-    return CommandResult(Code.SUCCESS, "", {"accepted": accepted, "version": version, "schema": schema})
+    return CommandResult(
+        Code.SUCCESS, "", {"accepted": accepted, "version": version, "schema": schema}
+    )
 
 
 def refuse(header: BodyHeader, newest: int, topic: str) -> DataResult | None:
@@ -107,9 +124,15 @@ def refuse(header: BodyHeader, newest: int, topic: str) -> DataResult | None:
     if newest == RAW:
         if not header.schema_version:
             return None
-        text = f"topic {topic!r} is raw, and the batch has columns of schema version {header.schema_version}"
+        text = (
+            f"topic {topic!r} is raw, and the batch has columns of schema version "
+            f"{header.schema_version}"
+        )
     elif not header.schema_version:
-        text = f"topic {topic!r} is typed, and the batch has plain records: write a frame of its columns"
+        text = (
+            f"topic {topic!r} is typed, and the batch has plain records: write a frame of its "
+            f"columns"
+        )
     elif header.schema_version <= newest:
         return None
     else:

@@ -1,7 +1,9 @@
-"""Where the catalog keeps its topic index: rows of one size, packed, appended at the end and never changed.
+"""Where the catalog keeps its topic index: rows of one size, packed, appended at the end and never
+changed.
 
-The catalog touches no files, so it is given a `TableFactory`. `MemoryTables` keeps rows in memory; the store has a
-file-backed twin. Rows keep their numbers for ever: dropping the oldest moves `begin`, not the numbers.
+The catalog touches no files, so it is given a `TableFactory`. `MemoryTables` keeps rows in memory;
+the store has a file-backed twin. Rows keep their numbers for ever: dropping the oldest moves
+`begin`, not the numbers.
 """
 
 from __future__ import annotations
@@ -34,20 +36,21 @@ class Table(Protocol):
         """
 
     def truncate(self, end: int) -> None:
-        """Take away the rows from ``end`` on. Below `begin` the table is empty and begins at ``end``.
+        """Take away the rows from ``end`` on. Below `begin` the table is empty and begins at
+        ``end``.
 
         Raises:
             CorruptStore: the table has fewer rows than that.
         """
 
     def drop_front(self, begin: int) -> None:
-        """The rows below ``begin`` are not needed any more; `begin` moves to it, or at least not above it (a file may
-        give space back in larger steps)."""
+        """The rows below ``begin`` are not needed any more; `begin` moves to it, or at least not
+        above it (a file may give space back in larger steps)."""
 
 
 class TableFactory(Protocol):
-    """Opens tables by name. What is appended may be lost in a crash until the owner of the factory syncs it, which it
-    does before it saves a snapshot of the catalog."""
+    """Opens tables by name. What is appended may be lost in a crash until the owner of the factory
+    syncs it, which it does before it saves a snapshot of the catalog."""
 
     def open(self, name: str, row_size: int) -> Table:
         """The table of that name, empty when there was none. Names are plain ``[a-z0-9-]+``.
@@ -82,12 +85,17 @@ class MemoryTable:
         size = self.row_size
         first, last = (start - self.begin) * size, (stop - self.begin) * size
         if first < 0 or last > len(self._data):
-            raise CorruptStore(f"rows {start} to {stop} are not all in the table, which has {self.begin} to {self.end}")
+            raise CorruptStore(
+                f"rows {start} to {stop} are not all in the table, which has {self.begin} to "
+                f"{self.end}"
+            )
         return self._data[first:last]
 
     def truncate(self, end: int) -> None:
         if end > self.end:
-            raise CorruptStore(f"the table has {self.end} rows, fewer than the {end} it should keep")
+            raise CorruptStore(
+                f"the table has {self.end} rows, fewer than the {end} it should keep"
+            )
         del self._data[max(0, end - self.begin) * self.row_size :]
         self.begin = min(self.begin, end)
 
@@ -98,7 +106,8 @@ class MemoryTable:
 
 
 class MemoryTables:
-    """Tables that live as long as this object; a catalog restored over the same object finds them again."""
+    """Tables that live as long as this object; a catalog restored over the same object finds them
+    again."""
 
     def __init__(self) -> None:
         self.tables: dict[str, MemoryTable] = {}

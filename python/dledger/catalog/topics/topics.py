@@ -15,11 +15,13 @@ from dledger.protocol.messages.codes import Code
 MAX_PARTITIONS: Final = 10_000
 """Of one topic."""
 MAX_RETIRED: Final = 100_000
-"""Log ids of deleted topics that are remembered, so that a delayed repeat of a creation is recognised."""
+"""Log ids of deleted topics that are remembered, so that a delayed repeat of a creation is
+recognised."""
 MAX_SETTING: Final = 4096
 SETTINGS: Final = ("description", "type")
-"""What a topic can be created with. ``description``: a text for people, up to MAX_SETTING characters; ``type``: ``raw``
-(keys and values, the default) or ``typed`` (rows of columns, see `dledger.catalog.topics.schemas`)."""
+"""What a topic can be created with. ``description``: a text for people, up to MAX_SETTING
+characters; ``type``: ``raw`` (keys and values, the default) or ``typed`` (rows of columns, see
+`dledger.catalog.topics.schemas`)."""
 TYPES: Final = ("raw", "typed")
 
 
@@ -36,7 +38,8 @@ class Topics:
         self._log_ids: set[str] = set()
 
     def create(self, command: CreateTopic) -> tuple[CommandResult, TopicInfo | None]:
-        """The answer, and the topic when it is new. Repeating a creation (same log id) is a success."""
+        """The answer, and the topic when it is new. Repeating a creation (same log id) is a
+        success."""
         malformed = malformed_topic(command)
         if malformed:
             return CommandResult(Code.MALFORMED, malformed), None
@@ -47,9 +50,12 @@ class Topics:
         if info is not None:
             return CommandResult(Code.SUCCESS, "", _result(info)), None
         info = TopicInfo(
-            name=command.name, topic_id=self.next_id, log_id=command.log_id, partitions=command.partitions,
+            name=command.name,
+            topic_id=self.next_id,
+            log_id=command.log_id,
+            partitions=command.partitions,
             settings=dict(sorted(command.settings.items())),
-        )  # fmt: skip
+        )
         self.next_id += 1
         self.add(info)
         return CommandResult(Code.SUCCESS, "", _result(info)), info
@@ -61,11 +67,20 @@ class Topics:
             if info.log_id == command.log_id:
                 return None
             if info.partitions != command.partitions:
-                message = f"topic {name!r} exists with {info.partitions} partitions, not {command.partitions}"
+                message = (
+                    f"topic {name!r} exists with {info.partitions} partitions, not "
+                    f"{command.partitions}"
+                )
                 return CommandResult(Code.TOPIC_EXISTS, message)
-            return None if command.if_absent else CommandResult(Code.TOPIC_EXISTS, f"topic {name!r} exists")
+            return (
+                None
+                if command.if_absent
+                else CommandResult(Code.TOPIC_EXISTS, f"topic {name!r} exists")
+            )
         if command.log_id in self.retired or command.log_id in self._log_ids:
-            message = f"log id {command.log_id!r} is or was another topic's; a new topic needs a new one"
+            message = (
+                f"log id {command.log_id!r} is or was another topic's; a new topic needs a new one"
+            )
             return CommandResult(Code.TOPIC_EXISTS, message)
         return None
 
@@ -82,7 +97,8 @@ class Topics:
             return self.no_topic(command.name)
         if not old.partitions <= command.partitions <= MAX_PARTITIONS:
             message = (
-                f"topic {old.name!r} has {old.partitions} partitions and can have more, up to {MAX_PARTITIONS}, but "
+                f"topic {old.name!r} has {old.partitions} partitions and can have more, up to "
+                f"{MAX_PARTITIONS}, but "
                 f"not {command.partitions}: records stay in their partition"
             )
             return CommandResult(Code.MALFORMED, message)

@@ -46,7 +46,8 @@ class _Holder:
 
 @checked
 class AsyncClient(AsyncMessages):
-    """As `dledger.client.Client`, for one event loop; every call is awaited and reads are asynchronous iterators.
+    """As `dledger.client.Client`, for one event loop; every call is awaited and reads are
+    asynchronous iterators.
 
     Args, Raises: see `Client`; ``environment`` is for tests.
     """
@@ -70,7 +71,10 @@ class AsyncClient(AsyncMessages):
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.close()
 
@@ -88,7 +92,9 @@ class AsyncClient(AsyncMessages):
         self, name: str, partitions: int = 1, *, if_absent: bool = False, **topic_settings: Any
     ) -> TopicInfo:
         """See `Client.create_topic`."""
-        return await self._run(operations.create_topic(self.core, name, partitions, if_absent, topic_settings))
+        return await self._run(
+            operations.create_topic(self.core, name, partitions, if_absent, topic_settings)
+        )
 
     async def add_partitions(self, name: str, partitions: int) -> TopicInfo:
         """See `Client.add_partitions`."""
@@ -116,11 +122,15 @@ class AsyncClient(AsyncMessages):
 
     async def schemas(self, topic: TopicInfo) -> list[Columns]:
         """See `Client.schemas`."""
-        return list(await self._run(schemas.load(self.core, topic.name, topic.topic_id, topic.log_id)))
+        return list(
+            await self._run(schemas.load(self.core, topic.name, topic.topic_id, topic.log_id))
+        )
 
     async def schema(self, topic: TopicInfo, version: int) -> Columns:
         """See `Client.schema`."""
-        return await self._run(schemas.at(self.core, topic.name, topic.topic_id, topic.log_id, version))
+        return await self._run(
+            schemas.at(self.core, topic.name, topic.topic_id, topic.log_id, version)
+        )
 
     async def evolve_schema(self, topic: TopicInfo, base_version: int, columns: Columns) -> Evolved:
         """See `Client.evolve_schema`."""
@@ -142,7 +152,9 @@ class AsyncClient(AsyncMessages):
         batch = make_records(values, keys=keys, headers=headers, timestamps=timestamps)
         return await self.append_batch(topic, partition, batch)
 
-    async def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> Appended:
+    async def append_batch(
+        self, topic: str, partition: int | None, batch: pa.RecordBatch
+    ) -> Appended:
         """See `Client.append_batch`."""
         holder = self._holders.pop() if self._holders else _Holder()
         try:
@@ -154,7 +166,9 @@ class AsyncClient(AsyncMessages):
         finally:
             self._holders.append(holder)
 
-    async def producer(self, topic: str, *, partition: int | None = None, name: str | None = None) -> AsyncProducer:
+    async def producer(
+        self, topic: str, *, partition: int | None = None, name: str | None = None
+    ) -> AsyncProducer:
         """See `Client.producer`."""
         info = await self.topic(topic)
         name = name or self.core.environment.unique()
@@ -175,7 +189,9 @@ class AsyncClient(AsyncMessages):
         opened = await self._run(operations.open_stage(writer_id, sequence, label, timeout_ms))
         if isinstance(opened, Committed):
             return opened
-        return AsyncStage(self, self.core, self._channel, opened, f"stage {opened} of ({writer_id!r}, {sequence})")
+        return AsyncStage(
+            self, self.core, self._channel, opened, f"stage {opened} of ({writer_id!r}, {sequence})"
+        )
 
     async def commit_transaction(
         self,
@@ -186,9 +202,13 @@ class AsyncClient(AsyncMessages):
         formerly: str = "",
     ) -> Committed:
         """See `Client.commit_transaction`."""
-        return await self._run(operations.commit_transaction(writer_id, sequence, stages, rows, formerly))
+        return await self._run(
+            operations.commit_transaction(writer_id, sequence, stages, rows, formerly)
+        )
 
-    async def abort_transaction(self, writer_id: str, sequence: int, stage_ids: Sequence[int] = ()) -> None:
+    async def abort_transaction(
+        self, writer_id: str, sequence: int, stage_ids: Sequence[int] = ()
+    ) -> None:
         """See `Client.abort_transaction`."""
         await self._run(operations.abort_transaction(writer_id, sequence, stage_ids))
 
@@ -250,7 +270,11 @@ class AsyncClient(AsyncMessages):
         """See `Client.fetch_bodies`."""
 
         async def read_on(position: int) -> AsyncGenerator[tuple[FetchedBatch, memoryview], None]:
-            known = await self._run(operations.known_topic(self.core, topic)) if isinstance(topic, str) else topic
+            known = (
+                await self._run(operations.known_topic(self.core, topic))
+                if isinstance(topic, str)
+                else topic
+            )
             fetcher = reader(self.core, known, partition, position, end, max_bytes)
             async for found in fetch(self.core, self._channel, fetcher, replica, follow=False):
                 yield found
@@ -259,21 +283,32 @@ class AsyncClient(AsyncMessages):
 
     async def begin_offsets(self, topic: str, *, stale: bool = False) -> dict[int, int]:
         """See `Client.begin_offsets`."""
-        return await self._run(operations.topic_offsets(self.core, topic, OffsetKind.BEGIN, stale=stale))
+        return await self._run(
+            operations.topic_offsets(self.core, topic, OffsetKind.BEGIN, stale=stale)
+        )
 
     async def end_offsets(
-        self, topic: str, *, stale: bool = False, newer_than: Mapping[int, int] | None = None, wait_ms: int = 0
+        self,
+        topic: str,
+        *,
+        stale: bool = False,
+        newer_than: Mapping[int, int] | None = None,
+        wait_ms: int = 0,
     ) -> dict[int, int]:
         """See `Client.end_offsets`."""
         wanted = None if newer_than is None else {topic: newer_than}
         more = {"stale": stale, "newer_than": wanted, "wait_ms": wait_ms}
         return await self._run(operations.topic_offsets(self.core, topic, OffsetKind.END, **more))
 
-    async def offsets_for_times(self, topic: str, timestamp_us: Time, *, stale: bool = False) -> dict[int, int]:
+    async def offsets_for_times(
+        self, topic: str, timestamp_us: Time, *, stale: bool = False
+    ) -> dict[int, int]:
         """See `Client.offsets_for_times`."""
         return await self._run(times.offsets_for_time(self.core, topic, timestamp_us, stale))
 
-    async def offsets_at(self, times_us: Mapping[str, Mapping[int, Time]], *, stale: bool = False) -> OffsetsResponse:
+    async def offsets_at(
+        self, times_us: Mapping[str, Mapping[int, Time]], *, stale: bool = False
+    ) -> OffsetsResponse:
         """See `Client.offsets_at`."""
         return await self._run(times.offsets_at(self.core, times_us, stale))
 
@@ -290,13 +325,25 @@ class AsyncClient(AsyncMessages):
         """See `Client.offsets`."""
         return await self._run(
             operations.offsets(
-                self.core, topics, kind,
-                timestamp_us=timestamp_us, stale=stale, newer_than=newer_than, wait_ms=wait_ms,
+                self.core,
+                topics,
+                kind,
+                timestamp_us=timestamp_us,
+                stale=stale,
+                newer_than=newer_than,
+                wait_ms=wait_ms,
             )
-        )  # fmt: skip
+        )
 
     async def split(
-        self, topic: str, partition: int, start: int, end: int, target_bytes: int, *, max_pieces: int = 10_000
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int,
+        target_bytes: int,
+        *,
+        max_pieces: int = 10_000,
     ) -> list[Range]:
         """See `Client.split`."""
         span = Span(topic, partition, start, end, target_bytes, max_pieces)
@@ -325,7 +372,11 @@ class AsyncClient(AsyncMessages):
         return await self._run(operations.lineage(self.core))
 
     async def commit_offsets(
-        self, group: str, offsets: Mapping[str, Mapping[int, int]], *, log_ids: Mapping[str, str] | None = None
+        self,
+        group: str,
+        offsets: Mapping[str, Mapping[int, int]],
+        *,
+        log_ids: Mapping[str, str] | None = None,
     ) -> None:
         """See `Client.commit_offsets`."""
         await self._run(operations.commit_offsets(group, offsets, log_ids))

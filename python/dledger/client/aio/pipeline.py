@@ -1,4 +1,5 @@
-"""Appends of one producer or stage on a connection of their own: many in flight, in order, over changes of leader."""
+"""Appends of one producer or stage on a connection of their own: many in flight, in order, over
+changes of leader."""
 
 from __future__ import annotations
 
@@ -162,7 +163,9 @@ class Pipeline:
                 raise Unavailable(f"{address}: knows no leader")
         address = routes.leader
         patience_s = self._core.config.connect_timeout_ms / 1000
-        handlers = Handlers(on_frame=self._answered, on_batch_end=self._batch_ended, on_close=self._closed)
+        handlers = Handlers(
+            on_frame=self._answered, on_batch_end=self._batch_ended, on_close=self._closed
+        )
         self._hello = asyncio.get_running_loop().create_future()
         self._greeting = self._core.greeting()
         try:
@@ -184,7 +187,9 @@ class Pipeline:
         finally:
             self._hello = None
 
-    def _answered(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+    def _answered(
+        self, connection: Connection, request_id: int, message: Any, payload: memoryview
+    ) -> None:
         if connection is not self._connection:
             return
         if isinstance(message, AppendResponse):
@@ -193,7 +198,11 @@ class Pipeline:
             elif message.code is Code.NOT_LEADER:
                 self._core.routes.redirected(self._address, message.leader_id)
             self.window.answered(request_id, message.code, message.message, message.base_offset)
-        elif isinstance(message, HelloResponse) and self._hello is not None and not self._hello.done():
+        elif (
+            isinstance(message, HelloResponse)
+            and self._hello is not None
+            and not self._hello.done()
+        ):
             self._greeted(connection, message)
 
     def _greeted(self, connection: Connection, message: HelloResponse) -> None:

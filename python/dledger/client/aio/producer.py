@@ -34,9 +34,12 @@ if TYPE_CHECKING:
 
 
 class AsyncFlow:
-    """Batches into a pipeline, no more than fit at a time; `dledger.client.blocking.outflow` for one loop."""
+    """Batches into a pipeline, no more than fit at a time; `dledger.client.blocking.outflow` for
+    one loop."""
 
-    def __init__(self, core: ClientState, what: str, pipeline: Pipeline, ready: deque[Outgoing]) -> None:
+    def __init__(
+        self, core: ClientState, what: str, pipeline: Pipeline, ready: deque[Outgoing]
+    ) -> None:
         self.pipeline = pipeline
         self._what = what
         self._born = forks.generation
@@ -83,7 +86,9 @@ class AsyncFlow:
         """Wait until less than the limits is in flight. Raises as `check`."""
         self.check()
         config = self._config
-        await self._wait(lambda: self._count < config.max_in_flight and self._bytes < config.max_in_flight_bytes)
+        await self._wait(
+            lambda: self._count < config.max_in_flight and self._bytes < config.max_in_flight_bytes
+        )
 
     async def empty(self) -> None:
         """Wait until everything is answered. Raises as `check`."""
@@ -102,7 +107,8 @@ class AsyncFlow:
 
 
 class AsyncProducer:
-    """`dledger.client.Producer` under asyncio: ``await append(...)`` waits for room and gives a future."""
+    """`dledger.client.Producer` under asyncio: ``await append(...)`` waits for room and gives a
+    future."""
 
     def __init__(
         self,
@@ -121,7 +127,9 @@ class AsyncProducer:
         window = Window(f"append to {info.name!r}")
         window.opened(session)
         pipeline = Pipeline(core, channel, window, lambda: channel.run(init_producer(core, name)))
-        self._flow = AsyncFlow(core, f"the producer of topic {info.name!r}", pipeline, self._intake.ready)
+        self._flow = AsyncFlow(
+            core, f"the producer of topic {info.name!r}", pipeline, self._intake.ready
+        )
 
     async def append(
         self,
@@ -132,10 +140,12 @@ class AsyncProducer:
         headers: Headers | None = None,
         timestamps: Times | None = None,
     ) -> asyncio.Future[Appended]:
-        """Append records, as `AsyncClient.append`; the future has their place when a quorum has them on disk.
+        """Append records, as `AsyncClient.append`; the future has their place when a quorum has
+        them on disk.
 
         Raises:
-            RecordTooLarge, ConfigError: nothing was taken. Everything else comes through the future.
+            RecordTooLarge, ConfigError: nothing was taken. Everything else comes through the
+                future.
         """
         plain = headers is None and timestamps is None
         if not (plain and isinstance(values, bytes) and (keys is None or isinstance(keys, bytes))):
@@ -149,8 +159,11 @@ class AsyncProducer:
         self._taken()
         return answer
 
-    async def append_batch(self, partition: int | None, batch: pa.RecordBatch) -> asyncio.Future[Appended]:
-        """Append a batch of record columns now, behind what was appended before it; see `append`."""
+    async def append_batch(
+        self, partition: int | None, batch: pa.RecordBatch
+    ) -> asyncio.Future[Appended]:
+        """Append a batch of record columns now, behind what was appended before it; see
+        `append`."""
         return await self._append(self._intake.place(partition, None), batch, now=True)
 
     async def _append(self, at: int, batch: pa.RecordBatch, now: bool) -> asyncio.Future[Appended]:
@@ -192,9 +205,11 @@ class AsyncProducer:
         await self._flow.empty()
 
     async def close(self) -> None:
-        """Flush, then end. Appending afterwards is an error. Each call returns only when everything is answered.
+        """Flush, then end. Appending afterwards is an error. Each call returns only when everything
+        is answered.
 
-        In a forked child it only gives up the child's copy: what was appended is the parent's to send.
+        In a forked child it only gives up the child's copy: what was appended is the parent's to
+        send.
         """
         if self._flow.forked:
             return
@@ -206,7 +221,10 @@ class AsyncProducer:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.close()
 
@@ -228,7 +246,12 @@ class AsyncStage:
     """`dledger.client.Stage` under asyncio."""
 
     def __init__(
-        self, client: AsyncClient, core: ClientState, channel: AsyncTransport, stage_id: int, what: str
+        self,
+        client: AsyncClient,
+        core: ClientState,
+        channel: AsyncTransport,
+        stage_id: int,
+        what: str,
     ) -> None:
         self.stage_id = stage_id
         self._client = client
@@ -253,8 +276,16 @@ class AsyncStage:
             await self._flow.room()
             self._tally.check_open()
             self._check_failed()
-            item = make_item(self._core, info, partition, piece, self._tally.counting(piece.num_rows), staged=True)
-            self._tally.under_way.add(call)  # and there it stays if anything ends this call half way
+            item = make_item(
+                self._core,
+                info,
+                partition,
+                piece,
+                self._tally.counting(piece.num_rows),
+                staged=True,
+            )
+            # and there it stays if anything ends this call half way
+            self._tally.under_way.add(call)
             self._flow.ready.append(Outgoing((item,)))
             self._flow.take()
         self._tally.under_way.discard(call)
@@ -290,7 +321,12 @@ class AsyncTransaction:
     """`dledger.client.Transaction` under asyncio."""
 
     def __init__(
-        self, client: AsyncClient, core: ClientState, stage: AsyncStage | Committed, writer_id: str, sequence: int
+        self,
+        client: AsyncClient,
+        core: ClientState,
+        stage: AsyncStage | Committed,
+        writer_id: str,
+        sequence: int,
     ) -> None:
         self._client = client
         self._core = core
@@ -321,19 +357,29 @@ class AsyncTransaction:
         if isinstance(self._stage, Committed):
             return
         info = await self._client.known_topic(topic, partition)
-        spread = partitions_of(batch, info.partitions) if partition is None and info.partitions > 1 else None
+        spread = (
+            partitions_of(batch, info.partitions)
+            if partition is None and info.partitions > 1
+            else None
+        )
         if spread is None:
             await self._stage.append_all([(info, place(self._core, info, partition, batch), batch)])
         else:
-            await self._stage.append_all([(info, at, batch.take(rows)) for at, rows in sorted(spread.items())])
+            await self._stage.append_all(
+                [(info, at, batch.take(rows)) for at, rows in sorted(spread.items())]
+            )
 
     async def commit(self) -> Committed:
         """Give everything its offsets at once; see `Transaction.commit`."""
         if self._result is None:
             if self._over or isinstance(self._stage, Committed):
-                raise TransactionError(f"transaction ({self._writer_id!r}, {self._sequence}) was aborted")
+                raise TransactionError(
+                    f"transaction ({self._writer_id!r}, {self._sequence}) was aborted"
+                )
             total = await self._stage.close()
-            self._result = await self._client.commit_transaction(self._writer_id, self._sequence, (total,))
+            self._result = await self._client.commit_transaction(
+                self._writer_id, self._sequence, (total,)
+            )
         self._over = True
         return self._result
 
@@ -342,14 +388,19 @@ class AsyncTransaction:
         if self._over or isinstance(self._stage, Committed) or self._stage.forked:
             return
         self._stage.cancel()
-        await self._client.abort_transaction(self._writer_id, self._sequence, (self._stage.stage_id,))
+        await self._client.abort_transaction(
+            self._writer_id, self._sequence, (self._stage.stage_id,)
+        )
         self._over = True
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if kind is None:
             await self.commit()

@@ -17,7 +17,8 @@ from dledger.protocol.messages.client import FetchedBatch, FetchResponse
 async def fetch(
     core: ClientState, channel: AsyncTransport, fetcher: Fetcher, replica: str | None, follow: bool
 ) -> AsyncGenerator[tuple[FetchedBatch, memoryview], None]:
-    """Stored bodies from the fetcher's position on; ``replica`` and errors as `Client.read` has them."""
+    """Stored bodies from the fetcher's position on; ``replica`` and errors as `Client.read` has
+    them."""
     if fetcher.done:
         return
     if not core.routes.peers:
@@ -42,7 +43,9 @@ async def fetch(
         deadline_ms = core.now_ms() + patience_ms
 
 
-async def _fetch_some(channel: AsyncTransport, fetcher: Fetcher, address: str) -> list[tuple[FetchedBatch, memoryview]]:
+async def _fetch_some(
+    channel: AsyncTransport, fetcher: Fetcher, address: str
+) -> list[tuple[FetchedBatch, memoryview]]:
     rpc = await channel.rpc(address)
     try:
         answer, payload = await rpc.ask(fetcher.request(), (), (ATTEMPT_MS + WAIT_MS) / 1000)

@@ -78,10 +78,14 @@ class AsyncTransport:
         else:
             call.learned(rpc.address, answer)
 
-    async def _attempt(self, call: Call, request: Request, rpc: Rpc) -> tuple[Any, memoryview] | None:
+    async def _attempt(
+        self, call: Call, request: Request, rpc: Rpc
+    ) -> tuple[Any, memoryview] | None:
         attempt_ms = request.attempt_ms if request.terms.repeatable else call.deadline_ms
         try:
-            answer, payload = await rpc.ask(request.message, request.payload, self._patience_s(call, attempt_ms))
+            answer, payload = await rpc.ask(
+                request.message, request.payload, self._patience_s(call, attempt_ms)
+            )
         except Lost as error:
             rpc.abort()
             if error.sent:
@@ -98,8 +102,10 @@ class AsyncTransport:
 
         Raises:
             Unavailable: nobody answers there, or by now another group's node.
-            WrongGroup: another group's node is there, and at every other address too, or none of ours was ever seen.
-            CertificateRefused: at this and every other address one side does not take the other's certificate.
+            WrongGroup: another group's node is there, and at every other address too, or none of
+                ours was ever seen.
+            CertificateRefused: at this and every other address one side does not take the other's
+                certificate.
             ForkedClient: the connections are those of the process that forked this one.
         """
         forks.check_born_here(self._born, "the AsyncClient")

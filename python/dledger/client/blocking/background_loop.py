@@ -1,4 +1,5 @@
-"""One event loop in a thread of its own for a process: where the blocking client's pipelines live."""
+"""One event loop in a thread of its own for a process: where the blocking client's pipelines
+live."""
 
 from __future__ import annotations
 
@@ -50,13 +51,16 @@ class Background:
         """
         if self.here:
             raise ConfigError(
-                "this is a future's callback, which runs on the thread that all answers come through, and that would "
-                "wait for itself: hand the call to a thread of your own, as a concurrent.futures executor has them "
+                "this is a future's callback, which runs on the thread that all answers come "
+                "through, and that would "
+                "wait for itself: hand the call to a thread of your own, as a concurrent.futures "
+                "executor has them "
                 "(Producer.append does not wait here, and may be called)"
             )
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run on the loop and wait for the result. Who is interrupted while it waits leaves the work going on.
+        """Run on the loop and wait for the result. Who is interrupted while it waits leaves the
+        work going on.
 
         Raises:
             ConfigError: as `check_elsewhere`.

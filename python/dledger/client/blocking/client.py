@@ -51,20 +51,26 @@ if TYPE_CHECKING:
 class Client(Admin, Messages):
     """Talks to a group of nodes; finds the leader by itself and retries what is safe to retry.
 
-    Nothing is connected before the first call. Threads may share a client; each call takes connections of its own.
-    A client survives pickling (as its settings) and fork (the child connects anew).
+    Nothing is connected before the first call. Threads may share a client; each call takes
+    connections of its own. A client survives pickling (as its settings) and fork (the child
+    connects anew).
 
     Args:
-        bootstrap_servers: ``host:port,...``: any nodes of the group; the others are learned from them.
-        group: the group's name, to be refused by any other; empty: that of the first node that answers.
-        group_id: what the group drew at its founding (`lineage`), to be refused by any other but a copy of it.
+        bootstrap_servers: ``host:port,...``: any nodes of the group; the others are learned from
+            them.
+        group: the group's name, to be refused by any other; empty: that of the first node that
+            answers.
+        group_id: what the group drew at its founding (`lineage`), to be refused by any other but a
+            copy of it.
         settings: those of `dledger.config.ClientConfig`.
 
     Raises:
         ConfigError, UnknownOption: an address or a setting cannot be.
     """
 
-    def __init__(self, bootstrap_servers: str, *, group: str = "", group_id: str = "", **settings: Any) -> None:
+    def __init__(
+        self, bootstrap_servers: str, *, group: str = "", group_id: str = "", **settings: Any
+    ) -> None:
         self.core = ClientState.make(bootstrap_servers, group, settings)
         self.core.routes.lineage = Lineage(group_id)
         self._settings = {"group": group, "group_id": group_id, **settings}
@@ -82,7 +88,10 @@ class Client(Admin, Messages):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -102,16 +111,19 @@ class Client(Admin, Messages):
         """A lane for this caller alone, until `_give_back`."""
         self._notice_fork()
         try:
-            return self._lanes.pop()  # the last one used: its session and connections are warm; pop is atomic
+            # the last one used: its session and connections are warm; pop is atomic
+            return self._lanes.pop()
         except IndexError as error:
             if is_interrupt(error):
                 raise
             return BlockingTransport(self.core)
 
     def _give_back(self, lane: BlockingTransport) -> None:
-        """Behind a call that came to its end. A lane of an interrupted call is not given back, however often what
-        clears it away is interrupted, too: its session's number may be used, and an answer on its way."""
-        if lane.asking or lane.born != forks.generation:  # a reader of the parent's had it at the fork
+        """Behind a call that came to its end. A lane of an interrupted call is not given back,
+        however often what clears it away is interrupted, too: its session's number may be used, and
+        an answer on its way."""
+        # a reader of the parent's had it at the fork
+        if lane.asking or lane.born != forks.generation:
             lane.close()
         else:
             self._lanes.append(lane)
@@ -130,12 +142,14 @@ class Client(Admin, Messages):
         return result
 
     def _notice_fork(self) -> None:
-        if self._pid != os.getpid():  # a child must not talk on its parent's connections; it may close its copies
+        # a child must not talk on its parent's connections; it may close its copies
+        if self._pid != os.getpid():
             self._shared = None
             lanes, self._lanes = self._lanes, deque()
             for lane in lanes:
                 lane.close()
-            self._pid = os.getpid()  # last: an interrupt before it leaves all of it to the next call
+            # last: an interrupt before it leaves all of it to the next call
+            self._pid = os.getpid()
 
     def _channel(self) -> AsyncTransport:
         """Connections of the background loop, on which pipelines run."""
@@ -161,10 +175,12 @@ class Client(Admin, Messages):
     ) -> Appended:
         """Append records to one partition as one entry; returns when a quorum has them on disk.
 
-        Without ``partition``: by the hash of the keys, which must agree, or else one partition after the other.
+        Without ``partition``: by the hash of the keys, which must agree, or else one partition
+        after the other.
 
         Args:
-            values: bytes, a list of bytes, or an Arrow array; ``keys`` likewise, of the same length.
+            values: bytes, a list of bytes, or an Arrow array; ``keys`` likewise, of the same
+                length.
             headers: (text, bytes) pairs for all, or one list of pairs for each record.
             timestamps: microseconds since 1970 UTC or datetimes; without them, now.
 
@@ -176,15 +192,21 @@ class Client(Admin, Messages):
         return self.append_batch(topic, partition, batch)
 
     def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> Appended:
-        """Append a batch of ``value`` and any of ``key``, ``timestamp``, ``headers``; see `append`."""
-        return self._in_lane(lambda lane: lane.run(append(self.core, lane, topic, partition, batch)))
+        """Append a batch of ``value`` and any of ``key``, ``timestamp``, ``headers``; see
+        `append`."""
+        return self._in_lane(
+            lambda lane: lane.run(append(self.core, lane, topic, partition, batch))
+        )
 
-    def producer(self, topic: str, *, partition: int | None = None, name: str | None = None) -> Producer:
+    def producer(
+        self, topic: str, *, partition: int | None = None, name: str | None = None
+    ) -> Producer:
         """A pipelined, idempotent, ordered producer for one topic.
 
         Args:
             partition: where all records go; None: as `append` does.
-            name: a name that stays: opening it again fences whoever had it, so that a zombie cannot write.
+            name: a name that stays: opening it again fences whoever had it, so that a zombie cannot
+                write.
         """
         info = self.topic(topic)
         name = name or self.core.environment.unique()
@@ -194,7 +216,8 @@ class Client(Admin, Messages):
     def transaction(
         self, writer_id: str, sequence: int, *, label: str = "", timeout_ms: int = 600_000
     ) -> Transaction:
-        """A transaction: appends that become visible together. Safe to repeat as a whole after any failure.
+        """A transaction: appends that become visible together. Safe to repeat as a whole after any
+        failure.
 
         Args:
             writer_id: who writes; its sequences only grow.
@@ -204,9 +227,11 @@ class Client(Admin, Messages):
         stage = self.stage(writer_id, sequence, label, timeout_ms)
         return Transaction(self, self.core, stage, writer_id, sequence)
 
-    def stage(self, writer_id: str, sequence: int, label: str = "", timeout_ms: int = 600_000) -> Stage | Committed:
-        """A stage of the transaction (writer_id, sequence), for one of several who write it; `commit_transaction`
-        commits them all. The result, when it is committed already."""
+    def stage(
+        self, writer_id: str, sequence: int, label: str = "", timeout_ms: int = 600_000
+    ) -> Stage | Committed:
+        """A stage of the transaction (writer_id, sequence), for one of several who write it;
+        `commit_transaction` commits them all. The result, when it is committed already."""
         opened = self._run(operations.open_stage(writer_id, sequence, label, timeout_ms))
         if isinstance(opened, Committed):
             return opened
@@ -221,21 +246,29 @@ class Client(Admin, Messages):
         rows: RowsSum | None = None,
         formerly: str = "",
     ) -> Committed:
-        """Give the records of all these stages their offsets at once, stage by stage. Safe to repeat.
+        """Give the records of all these stages their offsets at once, stage by stage. Safe to
+        repeat.
 
         Args:
-            rows: count and digest of all rows of the write. With them a repeat is refused unless it has the same rows.
-            formerly: the name that an earlier release gave this writer, with ``rows``; a commit under it counts, too.
+            rows: count and digest of all rows of the write. With them a repeat is refused unless it
+                has the same rows.
+            formerly: the name that an earlier release gave this writer, with ``rows``; a commit
+                under it counts, too.
 
         Raises:
-            TransactionError: a stage timed out or does not hold what it should; nothing was committed.
-            ReplayMismatch: it was committed with other rows, or is older than the writer's last one.
+            TransactionError: a stage timed out or does not hold what it should; nothing was
+                committed.
+            ReplayMismatch: it was committed with other rows, or is older than the writer's last
+                one.
             OutcomeUnknown: ask again with the same arguments.
         """
         return self._run(operations.commit_transaction(writer_id, sequence, stages, rows, formerly))
 
-    def abort_transaction(self, writer_id: str, sequence: int, stage_ids: Sequence[int] = ()) -> None:
-        """Drop these stages, or without ids all of the transaction's. A commit that happened stands."""
+    def abort_transaction(
+        self, writer_id: str, sequence: int, stage_ids: Sequence[int] = ()
+    ) -> None:
+        """Drop these stages, or without ids all of the transaction's. A commit that happened
+        stands."""
         self._run(operations.abort_transaction(writer_id, sequence, stage_ids))
 
     # reading
@@ -251,11 +284,12 @@ class Client(Admin, Messages):
         max_bytes: int = 4 << 20,
         replica: str | None = None,
     ) -> Resuming[pa.RecordBatch]:
-        """Records of [start, end) as batches in the READ_SCHEMA: offset, timestamp, key, value, headers. Rows of a
-        typed topic come with the text of their key column and as JSON.
+        """Records of [start, end) as batches in the READ_SCHEMA: offset, timestamp, key, value,
+        headers. Rows of a typed topic come with the text of their key column and as JSON.
 
-        Without ``end``: up to the end at the time of the call, or with ``follow`` for ever, waiting for new records.
-        Behind an exception, as a signal handler's, the next turn goes on with the first record that was not given.
+        Without ``end``: up to the end at the time of the call, or with ``follow`` for ever, waiting
+        for new records. Behind an exception, as a signal handler's, the next turn goes on with the
+        first record that was not given.
 
         Args:
             max_bytes: stored bytes of one fetch.
@@ -286,7 +320,9 @@ class Client(Admin, Messages):
         check_partition(topic, partition, ends)
         last = ends[partition] if end is None else end
         if not 0 <= start <= ends[partition] or last > ends[partition]:
-            begin = self._run(operations.topic_offsets(self.core, topic, OffsetKind.BEGIN))[partition]
+            begin = self._run(operations.topic_offsets(self.core, topic, OffsetKind.BEGIN))[
+                partition
+            ]
             raise out_of_range(topic, partition, start, end, begin, ends[partition])
         return last
 
@@ -300,17 +336,23 @@ class Client(Admin, Messages):
         max_bytes: int = 4 << 20,
         replica: str | None = None,
     ) -> Resuming[tuple[FetchedBatch, memoryview]]:
-        """Stored bodies that cover [start, end), byte for byte as on disk, checked against their CRCs.
+        """Stored bodies that cover [start, end), byte for byte as on disk, checked against their
+        CRCs.
 
-        The first may begin before ``start`` and the last end behind ``end``. ``topic`` by name, id, or as described.
+        The first may begin before ``start`` and the last end behind ``end``. ``topic`` by name, id,
+        or as described.
 
         Raises:
             As `read`; but an ``end`` that is not there yet is waited for, up to request_timeout_ms.
         """
-        known = self._run(operations.known_topic(self.core, topic)) if isinstance(topic, str) else topic
+        known = (
+            self._run(operations.known_topic(self.core, topic)) if isinstance(topic, str) else topic
+        )
 
         def read_on(position: int) -> Generator[tuple[FetchedBatch, memoryview], None, None]:
-            return self._fetch(reader(self.core, known, partition, position, end, max_bytes), replica, follow=False)
+            return self._fetch(
+                reader(self.core, known, partition, position, end, max_bytes), replica, follow=False
+            )
 
         return Resuming(read_on, start, behind_body)
 

@@ -1,7 +1,8 @@
-"""What goes out from any thread into a `Pipeline` on the background loop, no more than fits at a time.
+"""What goes out from any thread into a `Pipeline` on the background loop, no more than fits at a
+time.
 
-A batch changes hands in one step, the append to `Flow.ready`: an interrupt finds it handed over or not. All counting is
-the loop's, which no interrupt reaches.
+A batch changes hands in one step, the append to `Flow.ready`: an interrupt finds it handed over or
+not. All counting is the loop's, which no interrupt reaches.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from dledger.errors import DLedgerError
 
 SMALL_BYTES: Final = 16 << 10
 ROW: Final = 32
-"""Batches below SMALL_BYTES go to the loop up to ROW at a time: waking it costs as much as the work on one of them."""
+"""Batches below SMALL_BYTES go to the loop up to ROW at a time: waking it costs as much as the work
+on one of them."""
 _SIZE: Final = attrgetter("size")
 
 
@@ -38,7 +40,9 @@ class Flow:
         ready: where batches are put that are to go out, in order; `wake` must follow.
     """
 
-    def __init__(self, core: ClientState, what: str, make: Callable[[], Pipeline], ready: deque[Outgoing]) -> None:
+    def __init__(
+        self, core: ClientState, what: str, make: Callable[[], Pipeline], ready: deque[Outgoing]
+    ) -> None:
         self.ready = ready
         self._what = what
         self._born = forks.generation
@@ -55,7 +59,8 @@ class Flow:
         self._background.run(partial(self._start, make))
 
     async def _start(self, make: Callable[[], Pipeline]) -> None:
-        """On the loop, which no interrupt keeps from binding the end of the pipeline to that of this object."""
+        """On the loop, which no interrupt keeps from binding the end of the pipeline to that of
+        this object."""
         self.pipeline = make()
         self._end = weakref.finalize(self, _forget, self._background, self.pipeline)
         ref = weakref.ref(self)
@@ -73,7 +78,8 @@ class Flow:
     @property
     def empty(self) -> bool:
         """Whether every batch is answered."""
-        return not self.ready and not self._count  # in this order: `take` counts what it then takes away
+        # in this order: `take` counts what it then takes away
+        return not self.ready and not self._count
 
     def check(self) -> None:
         """Before any lock is taken, which in a forked child may be held for ever.
@@ -84,9 +90,11 @@ class Flow:
         forks.check_born_here(self._born, self._what)
 
     def wait_for_room(self) -> None:
-        """Wait until less than the limits is in flight. The caller holds no lock: what is waited for may need it.
+        """Wait until less than the limits is in flight. The caller holds no lock: what is waited
+        for may need it.
 
-        The loop's own thread, where the callbacks of futures run, goes on at once: it must not wait for itself.
+        The loop's own thread, where the callbacks of futures run, goes on at once: it must not wait
+        for itself.
 
         Raises:
             ForkedClient: as `check`.
@@ -102,20 +110,27 @@ class Flow:
         return self._count + len(waiting) < self._most and size < self._most_bytes
 
     def wake(self, size: int) -> None:
-        """``size`` bytes are ready. Few need not wake the loop: while something is unanswered, its answer does."""
-        if size >= SMALL_BYTES or len(self.ready) >= self._row or not self.pipeline.window.unanswered:
+        """``size`` bytes are ready. Few need not wake the loop: while something is unanswered, its
+        answer does."""
+        if (
+            size >= SMALL_BYTES
+            or len(self.ready) >= self._row
+            or not self.pipeline.window.unanswered
+        ):
             self._send()
 
     def _send(self) -> None:
         with self._lock:
             if not self._scheduled:
                 self._background.loop.call_soon_threadsafe(self.take)
-                self._scheduled = True  # only now: an interrupt before it costs a second call, behind it nothing
+                # only now: an interrupt before it costs a second call, behind it nothing
+                self._scheduled = True
 
     def take(self) -> None:
         """On the loop: send what is ready and fits."""
         with self._lock:
-            self._scheduled = False  # before anything is looked at: what comes after it schedules anew
+            # before anything is looked at: what comes after it schedules anew
+            self._scheduled = False
         found: list[Item] = []
         while self.ready and self._count < self._most:
             outgoing = self.ready[0]
@@ -161,7 +176,8 @@ class Flow:
         self._gates.wait(lambda: self.empty)
 
     def close(self) -> None:
-        """Wait until every batch is answered, then end the pipeline. It may be asked for again, and waits again."""
+        """Wait until every batch is answered, then end the pipeline. It may be asked for again, and
+        waits again."""
         if self._end.alive:
             self.wait_empty()
             self._background.run(self.pipeline.close)

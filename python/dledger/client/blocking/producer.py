@@ -1,4 +1,5 @@
-"""Pipelined appends for callers that wait: a thread-safe shell around a `Pipeline` on the background loop."""
+"""Pipelined appends for callers that wait: a thread-safe shell around a `Pipeline` on the
+background loop."""
 
 from __future__ import annotations
 
@@ -26,10 +27,12 @@ from dledger.records.body.records import make_records
 
 
 class Producer:
-    """Appends many batches at a time to one topic, each once and in order in its partition, over changes of leader.
+    """Appends many batches at a time to one topic, each once and in order in its partition, over
+    changes of leader.
 
-    Small appends are grouped: a batch goes out when it has ``batch_bytes`` or is ``linger_ms`` old. When
-    ``max_in_flight`` batches or ``max_in_flight_bytes`` wait for their answers, appending waits. Threads may share it.
+    Small appends are grouped: a batch goes out when it has ``batch_bytes`` or is ``linger_ms`` old.
+    When ``max_in_flight`` batches or ``max_in_flight_bytes`` wait for their answers, appending
+    waits. Threads may share it.
 
     Made by `Client.producer`.
     """
@@ -66,13 +69,15 @@ class Producer:
         headers: Headers | None = None,
         timestamps: Times | None = None,
     ) -> Future[Appended]:
-        """Append records, as `Client.append`; the future has their place when a quorum has them on disk.
+        """Append records, as `Client.append`; the future has their place when a quorum has them on
+        disk.
 
-        An exception of a signal handler that ends this call leaves it open whether its records were taken; what
-        earlier calls took goes out all the same.
+        An exception of a signal handler that ends this call leaves it open whether its records were
+        taken; what earlier calls took goes out all the same.
 
         Raises:
-            RecordTooLarge, ConfigError: nothing was taken. Everything else comes through the future.
+            RecordTooLarge, ConfigError: nothing was taken. Everything else comes through the
+                future.
         """
         plain = headers is None and timestamps is None
         if not (plain and isinstance(values, bytes) and (keys is None or isinstance(keys, bytes))):
@@ -91,7 +96,8 @@ class Producer:
         return answer
 
     def append_batch(self, partition: int | None, batch: pa.RecordBatch) -> Future[Appended]:
-        """Append a batch of record columns now, behind what was appended before it; see `append`."""
+        """Append a batch of record columns now, behind what was appended before it; see
+        `append`."""
         return self._append(self._intake.place(partition, None), batch, now=True)
 
     def _append(self, at: int, batch: pa.RecordBatch, now: bool) -> Future[Appended]:
@@ -113,7 +119,8 @@ class Producer:
         self._flow.wait_for_room()
         if self._lock._is_owned():  # type: ignore[attr-defined]
             raise ConfigError(
-                "a signal handler interrupted a call of this producer, and cannot use it: let the handler raise an "
+                "a signal handler interrupted a call of this producer, and cannot use it: let the "
+                "handler raise an "
                 "exception or set a flag, and go on behind the call"
             )
 
@@ -151,9 +158,11 @@ class Producer:
         self._flow.wait_empty()
 
     def close(self) -> None:
-        """Flush, then end. Appending afterwards is an error. Each call returns only when everything is answered.
+        """Flush, then end. Appending afterwards is an error. Each call returns only when everything
+        is answered.
 
-        In a forked child it only gives up the child's copy: what was appended is the parent's to send.
+        In a forked child it only gives up the child's copy: what was appended is the parent's to
+        send.
         """
         if self._flow.forked:
             return
@@ -165,6 +174,9 @@ class Producer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()

@@ -22,7 +22,8 @@ from dledger.records.columns.types import Columns
 class Replicas:
     """Whom a reader asks: one replica as long as it answers well, then the next one.
 
-    Those on the reader's own machine come first, among these and among the others any: readers spread.
+    Those on the reader's own machine come first, among these and among the others any: readers
+    spread.
     """
 
     def __init__(self, core: ClientState, preferred: str) -> None:
@@ -50,7 +51,9 @@ class Replicas:
         self._at += 1
         if self._at % len(self._order):
             return 0.0
-        self._pause_ms = min(max(2 * self._pause_ms, self._config.retry_min_ms), self._config.retry_max_ms)
+        self._pause_ms = min(
+            max(2 * self._pause_ms, self._config.retry_min_ms), self._config.retry_max_ms
+        )
         return self._pause_ms / 1000
 
 
@@ -61,7 +64,8 @@ def _turned(addresses: list[str], core: ClientState) -> list[str]:
 
 
 def preferred_address(core: ClientState, replica: str | None, follow: bool) -> str:
-    """The named node's address; for a reader that follows the leader's, which knows of each commit first; else any."""
+    """The named node's address; for a reader that follows the leader's, which knows of each commit
+    first; else any."""
     if replica is not None:
         return core.routes.peers.get(replica, "")
     return core.routes.leader or "" if follow else ""
@@ -70,7 +74,9 @@ def preferred_address(core: ClientState, replica: str | None, follow: bool) -> s
 class BlockingReader:
     """Fetches over one connection of a lane."""
 
-    def __init__(self, core: ClientState, lane: BlockingTransport, fetcher: Fetcher, replicas: Replicas) -> None:
+    def __init__(
+        self, core: ClientState, lane: BlockingTransport, fetcher: Fetcher, replicas: Replicas
+    ) -> None:
         self._core = core
         self._lane = lane
         self._fetcher = fetcher
@@ -136,16 +142,26 @@ class BlockingReader:
 
 
 def reader(
-    core: ClientState, topic: TopicInfo | int, partition: int, start: int, end: int | None, max_bytes: int
+    core: ClientState,
+    topic: TopicInfo | int,
+    partition: int,
+    start: int,
+    end: int | None,
+    max_bytes: int,
 ) -> Fetcher:
-    """Of a topic that is described, or of an id alone: then what it reads does not bind later answers."""
+    """Of a topic that is described, or of an id alone: then what it reads does not bind later
+    answers."""
     if isinstance(topic, int):
-        return Fetcher(topic, partition, start, end, max_bytes, f"read '#{topic}' partition {partition}")
+        return Fetcher(
+            topic, partition, start, end, max_bytes, f"read '#{topic}' partition {partition}"
+        )
     what, seen = f"read {topic.name!r} partition {partition}", core.ends.reading(topic, partition)
     return Fetcher(topic.topic_id, partition, start, end, max_bytes, what, seen)
 
 
-def take(fetcher: Fetcher, answer: FetchResponse, payload: memoryview) -> list[tuple[FetchedBatch, memoryview]]:
+def take(
+    fetcher: Fetcher, answer: FetchResponse, payload: memoryview
+) -> list[tuple[FetchedBatch, memoryview]]:
     """`Fetcher.take`; an error carries ``elsewhere``: whether another replica may know better."""
     try:
         return fetcher.take(answer, payload)
@@ -160,10 +176,14 @@ def _soon() -> float:
 
 
 def records(
-    batch: FetchedBatch, body: memoryview, start: int, end: int | None, columns: Columns | None = None
+    batch: FetchedBatch,
+    body: memoryview,
+    start: int,
+    end: int | None,
+    columns: Columns | None = None,
 ) -> pa.RecordBatch:
-    """The records of a fetched body within [start, end), in the READ_SCHEMA; a typed topic's, which has ``columns``, as
-    keys and JSON."""
+    """The records of a fetched body within [start, end), in the READ_SCHEMA; a typed topic's, which
+    has ``columns``, as keys and JSON."""
     if columns is None:
         _, decoded = decode_batch(body)
     else:
@@ -171,22 +191,31 @@ def records(
 
         decoded = as_records(body, lambda version: columns)
     if decoded.num_rows != batch.count:
-        raise ProtocolError(f"a body of {decoded.num_rows} records where {batch.count} were announced")
+        raise ProtocolError(
+            f"a body of {decoded.num_rows} records where {batch.count} were announced"
+        )
     return with_offsets(decoded, batch.base_offset, start, end)
 
 
 def find_nodes(core: ClientState) -> Request:
-    """The question whose answer fills the routes, for a reader that was given all ids and asked nothing yet."""
+    """The question whose answer fills the routes, for a reader that was given all ids and asked
+    nothing yet."""
     return Request(MetadataRequest(), CallPolicy(what="find the group's nodes"))
 
 
 def check_partition(topic: str, partition: int, known: Mapping[int, int]) -> None:
     if partition not in known:
-        raise OffsetOutOfRange(f"topic {topic!r} has partitions 0 to {len(known) - 1}, not {partition}")
+        raise OffsetOutOfRange(
+            f"topic {topic!r} has partitions 0 to {len(known) - 1}, not {partition}"
+        )
 
 
-def out_of_range(topic: str, partition: int, start: int, end: int | None, begin: int, last: int) -> OffsetOutOfRange:
+def out_of_range(
+    topic: str, partition: int, start: int, end: int | None, begin: int, last: int
+) -> OffsetOutOfRange:
     wanted = f"[{start}, {'end' if end is None else end})"
     return OffsetOutOfRange(
-        f"topic {topic!r} partition {partition} has the offsets [{begin}, {last}), not {wanted}", begin, last
+        f"topic {topic!r} partition {partition} has the offsets [{begin}, {last}), not {wanted}",
+        begin,
+        last,
     )

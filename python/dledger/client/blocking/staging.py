@@ -1,4 +1,5 @@
-"""Stages and transactions for callers that wait: batches that get their offsets only when they are committed."""
+"""Stages and transactions for callers that wait: batches that get their offsets only when they are
+committed."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ class Tally:
     """The batches of a stage: how many are there, and whether that is all of them.
 
     Attributes:
-        under_way: calls that have handed over some of their batches, and not all. One that was ended half way stays.
+        under_way: calls that have handed over some of their batches, and not all. One that was
+            ended half way stays.
         sum: what a commit must name, from `close` on.
     """
 
@@ -70,14 +72,18 @@ class Tally:
         """Raises `TransactionError` where a part of an append may be missing."""
         if self.under_way:
             raise TransactionError(
-                f"{self._what}: a call that stages records was interrupted or has not ended, so that a part of them "
-                "may be missing: abort, and do all of it again; the same writer id and sequence are safe"
+                f"{self._what}: a call that stages records was interrupted or has not ended, so "
+                f"that a part of them "
+                "may be missing: abort, and do all of it again; the same writer id and sequence "
+                "are safe"
             )
 
     def close(self) -> StageSum:
         """Everything is answered: no batch is taken any more. Asked for again it is the same."""
         if self.sum is None:
-            self.sum = StageSum(stage_id=self._stage_id, batches=self._batches, records=self._records)
+            self.sum = StageSum(
+                stage_id=self._stage_id, batches=self._batches, records=self._records
+            )
         return self.sum
 
 
@@ -89,7 +95,9 @@ class Stage:
         stage_id: the stage's number in the group.
     """
 
-    def __init__(self, client: Client, core: ClientState, channel: AsyncTransport, stage_id: int, what: str) -> None:
+    def __init__(
+        self, client: Client, core: ClientState, channel: AsyncTransport, stage_id: int, what: str
+    ) -> None:
         self.stage_id = stage_id
         self._client = client
         self._core = core
@@ -105,28 +113,34 @@ class Stage:
         self._flow = Flow(core, what, make, deque())
 
     def append_batch(self, topic: str | TopicInfo, partition: int, batch: pa.RecordBatch) -> None:
-        """Stage a batch of record columns; waits only while too much is in flight. A batch over the group's
-        max_body_bytes is cut. A topic given by its description is that very one, not another one of its name.
+        """Stage a batch of record columns; waits only while too much is in flight. A batch over the
+        group's max_body_bytes is cut. A topic given by its description is that very one, not
+        another one of its name.
 
         Raises:
             ConfigError, RecordTooLarge: nothing of this batch is staged.
-            DLedgerError: this batch or one before it is not staged, and the stage is of no use any more. So it is after
-                any other exception, as a signal handler's, that ends this call.
+            DLedgerError: this batch or one before it is not staged, and the stage is of no use any
+                more. So it is after any other exception, as a signal handler's, that ends this
+                call.
         """
         info = topic if isinstance(topic, TopicInfo) else self._client.known_topic(topic, partition)
         self.append_all([(info, partition, batch)])
 
     def append_all(self, batches: Batches) -> None:
-        """Stage all of these batches, each for a partition of a topic; errors as in `append_batch`."""
+        """Stage all of these batches, each for a partition of a topic; errors as in
+        `append_batch`."""
         call = object()
         for info, partition, piece in cut(self._core, batches):
             answered = self._tally.counting(piece.num_rows)
-            outgoing = Outgoing((make_item(self._core, info, partition, piece, answered, staged=True),))
+            outgoing = Outgoing(
+                (make_item(self._core, info, partition, piece, answered, staged=True),)
+            )
             self._flow.wait_for_room()
             with self._lock:
                 self._tally.check_open()
                 self._check_failed()
-                self._tally.under_way.add(call)  # and there it stays if anything ends this call half way
+                # and there it stays if anything ends this call half way
+                self._tally.under_way.add(call)
                 self._flow.ready.append(outgoing)
             self._flow.wake(outgoing.size)
         self._tally.under_way.discard(call)
@@ -137,7 +151,8 @@ class Stage:
             raise self._tally.failed
 
     def close(self) -> StageSum:
-        """Wait until everything is staged; what a commit must name, a plain value that can be sent to who commits.
+        """Wait until everything is staged; what a commit must name, a plain value that can be sent
+        to who commits.
 
         Raises:
             TransactionError: a call of `append_batch` was interrupted, or has not ended.
@@ -160,7 +175,8 @@ class Stage:
         return self._flow.forked
 
     def cancel(self) -> None:
-        """Stop sending. What is staged is dropped when the transaction is aborted or the stage times out."""
+        """Stop sending. What is staged is dropped when the transaction is aborted or the stage
+        times out."""
         self._flow.cancel()
 
 
@@ -185,14 +201,21 @@ def cut(core: ClientState, batches: Batches) -> Batches:
 
 @checked
 class Transaction:
-    """Appends to any topics that become visible together, or not at all. Made by `Client.transaction`.
+    """Appends to any topics that become visible together, or not at all. Made by
+    `Client.transaction`.
 
-    As a context manager it commits at the end, and aborts when an error leaves the block. When (writer_id, sequence) is
-    committed already, appends do nothing and `commit` gives the first commit's result: doing all of it again is safe.
+    As a context manager it commits at the end, and aborts when an error leaves the block. When
+    (writer_id, sequence) is committed already, appends do nothing and `commit` gives the first
+    commit's result: doing all of it again is safe.
     """
 
     def __init__(
-        self, client: Client, core: ClientState, stage: Stage | Committed, writer_id: str, sequence: int
+        self,
+        client: Client,
+        core: ClientState,
+        stage: Stage | Committed,
+        writer_id: str,
+        sequence: int,
     ) -> None:
         self._client = client
         self._core = core
@@ -213,39 +236,55 @@ class Transaction:
         timestamps: Times | None = None,
     ) -> None:
         """Stage records, as `Client.append` appends them; keys may belong to several partitions."""
-        self.append_batch(topic, partition, make_records(values, keys=keys, headers=headers, timestamps=timestamps))
+        self.append_batch(
+            topic,
+            partition,
+            make_records(values, keys=keys, headers=headers, timestamps=timestamps),
+        )
 
     def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> None:
         """Stage a batch of record columns.
 
         Raises:
             ConfigError, RecordTooLarge: nothing of this batch is staged.
-            DLedgerError: the transaction cannot be committed any more. So it is after any other exception, as a signal
-                handler's, that ends this call: a part of the batch may be staged.
+            DLedgerError: the transaction cannot be committed any more. So it is after any other
+                exception, as a signal handler's, that ends this call: a part of the batch may be
+                staged.
         """
         if self._over:
             raise TransactionError(f"transaction ({self._writer_id!r}, {self._sequence}) is over")
         if isinstance(self._stage, Committed):
             return
         info = self._client.known_topic(topic, partition)
-        spread = partitions_of(batch, info.partitions) if partition is None and info.partitions > 1 else None
+        spread = (
+            partitions_of(batch, info.partitions)
+            if partition is None and info.partitions > 1
+            else None
+        )
         if spread is None:
             self._stage.append_all([(info, place(self._core, info, partition, batch), batch)])
         else:
-            self._stage.append_all([(info, at, batch.take(rows)) for at, rows in sorted(spread.items())])
+            self._stage.append_all(
+                [(info, at, batch.take(rows)) for at, rows in sorted(spread.items())]
+            )
 
     def commit(self) -> Committed:
         """Give everything its offsets at once.
 
         Raises:
-            TransactionError: the stage timed out, or an append was interrupted; nothing was committed.
+            TransactionError: the stage timed out, or an append was interrupted; nothing was
+                committed.
             OutcomeUnknown: repeat the whole transaction with the same writer id and sequence.
         """
         if self._result is None:
             if self._over or isinstance(self._stage, Committed):
-                raise TransactionError(f"transaction ({self._writer_id!r}, {self._sequence}) was aborted")
+                raise TransactionError(
+                    f"transaction ({self._writer_id!r}, {self._sequence}) was aborted"
+                )
             total = self._stage.close()
-            self._result = self._client.commit_transaction(self._writer_id, self._sequence, (total,))
+            self._result = self._client.commit_transaction(
+                self._writer_id, self._sequence, (total,)
+            )
         self._over = True
         return self._result
 
@@ -261,7 +300,10 @@ class Transaction:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> Any:
         if kind is None:
             self.commit()

@@ -1,5 +1,6 @@
-"""One caller's way to the group over plain sockets: its connections and its producer session, used by one thread at a
-time. No other thread has a hand in a call, so its latency is that of two system calls and the node's work."""
+"""One caller's way to the group over plain sockets: its connections and its producer session, used
+by one thread at a time. No other thread has a hand in a call, so its latency is that of two system
+calls and the node's work."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from dledger.protocol.messages.client import MetadataRequest
 from dledger.protocol.wire import FrameLimits
 
 LIMITS = FrameLimits(payload_bytes=1 << 30)
-"""An answer is as large as the largest stored body, whatever the group's limit was when it was written."""
+"""An answer is as large as the largest stored body, whatever the group's limit was when it was
+written."""
 
 
 class BlockingTransport:
@@ -26,12 +28,14 @@ class BlockingTransport:
     def __init__(self, core: ClientState) -> None:
         self.session: ProducerSession | None = None
         self.asking = False
-        """A question is on a connection, or was when an exception that is not the connection's ended the call."""
+        """A question is on a connection, or was when an exception that is not the connection's
+        ended the call."""
         self.born = forks.generation
         self._core = core
         self._connections: dict[str, BlockingConnection] = {}
         self._was_refused = False
-        """A node did not take this side's proof: from then on its word is waited for, which says why."""
+        """A node did not take this side's proof: from then on its word is waited for, which says
+        why."""
 
     def run(self, operation: Operation[T]) -> T:
         """Carry out an operation.
@@ -89,12 +93,16 @@ class BlockingTransport:
         else:
             call.learned(address, answer)
 
-    def _attempt(self, call: Call, request: Request, connection: BlockingConnection) -> tuple[Any, memoryview] | None:
+    def _attempt(
+        self, call: Call, request: Request, connection: BlockingConnection
+    ) -> tuple[Any, memoryview] | None:
         address = connection.address
         attempt_ms = request.attempt_ms if request.terms.repeatable else call.deadline_ms
         self.asking = True
         try:
-            answer, payload = connection.ask(request.message, request.payload, self._deadline(call, attempt_ms))
+            answer, payload = connection.ask(
+                request.message, request.payload, self._deadline(call, attempt_ms)
+            )
             self.asking = False
         except Lost as error:
             self.asking = False
@@ -117,8 +125,10 @@ class BlockingTransport:
 
         Raises:
             Unavailable: nobody answers there, or by now another group's node.
-            WrongGroup: another group's node is there, and at every other address too, or none of ours was ever seen.
-            CertificateRefused: at this and every other address one side does not take the other's certificate.
+            WrongGroup: another group's node is there, and at every other address too, or none of
+                ours was ever seen.
+            CertificateRefused: at this and every other address one side does not take the other's
+                certificate.
         """
         connection = self._connections.get(address)
         if connection is not None:

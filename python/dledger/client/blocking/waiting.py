@@ -1,8 +1,9 @@
 """Waiting that an exception out of a signal handler may end at any point.
 
-Python runs signal handlers between two bytecodes of the main thread. `threading.Condition` does not bear an exception
-there: its lock is left held where it was just taken, and the next thread, here the loop of all producers, waits for it
-for ever. What is here takes locks by ``with`` on locks written in C alone, which no handler can come into.
+Python runs signal handlers between two bytecodes of the main thread. `threading.Condition` does not
+bear an exception there: its lock is left held where it was just taken, and the next thread, here
+the loop of all producers, waits for it for ever. What is here takes locks by ``with`` on locks
+written in C alone, which no handler can come into.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ class Gates:
         self._closed: deque[Any] = deque()
 
     def wait(self, reached: Callable[[], bool]) -> None:
-        """Return when ``reached()``. It is asked again after each `open` that follows what makes it true."""
+        """Return when ``reached()``. It is asked again after each `open` that follows what makes it
+        true."""
         while not reached():
             gate = allocate_lock()
             gate.acquire()
@@ -46,8 +48,8 @@ class _Lock(RLock):  # type: ignore[misc]
 
 
 class Answer(Future[T], Generic[T]):
-    """A future that an interrupt of one who waits cannot harm, and that is never cancelled: what it stands for may be
-    done already."""
+    """A future that an interrupt of one who waits cannot harm, and that is never cancelled: what it
+    stands for may be done already."""
 
     def __init__(self) -> None:
         super().__init__()

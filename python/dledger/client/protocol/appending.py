@@ -38,12 +38,16 @@ class SessionHolder(Protocol):
 
 
 def append(
-    core: ClientState, holder: SessionHolder, name: str, partition: int | None, batch: pa.RecordBatch
+    core: ClientState,
+    holder: SessionHolder,
+    name: str,
+    partition: int | None,
+    batch: pa.RecordBatch,
 ) -> Operation[Appended]:
     """Append one batch as one entry.
 
-    After an error that leaves the outcome open the session is given up, so that the next append starts a new one and
-    does not wait for a number that may never come.
+    After an error that leaves the outcome open the session is given up, so that the next append
+    starts a new one and does not wait for a number that may never come.
     """
     info = yield from operations.known_topic(core, name, partition)
     sessions = 0
@@ -86,10 +90,14 @@ def append(
 
 def send(core: ClientState, name: str, header: bytes, payload: Buffer) -> Operation[int]:
     """Ask for one append; the first record's offset."""
-    terms = CallPolicy(what=f"append to {name!r}", writes=True, repeatable=core.config.idempotent, sequenced=True)
+    terms = CallPolicy(
+        what=f"append to {name!r}", writes=True, repeatable=core.config.idempotent, sequenced=True
+    )
     answer, _ = yield Request(APPEND, terms, (header, payload))
     if answer.base_offset < 0:
-        raise OutcomeUnknown(f"append to {name!r}: it was done, but its offsets are not known any more")
+        raise OutcomeUnknown(
+            f"append to {name!r}: it was done, but its offsets are not known any more"
+        )
     offset: int = answer.base_offset
     return offset
 
@@ -106,7 +114,8 @@ def check_size(core: ClientState, name: str, records: int, payload_size: int) ->
         if records > 1:
             way = "send fewer at once, or use producer() or transaction(), which cut them"
         raise RecordTooLarge(
-            f"append to {name!r}: {records} records of together {size} bytes are over the group's max_body_bytes "
+            f"append to {name!r}: {records} records of together {size} bytes are over the group's "
+            f"max_body_bytes "
             f"{limit}; {way}"
         )
 
@@ -119,7 +128,9 @@ def place(core: ClientState, info: TopicInfo, partition: int | None, batch: pa.R
     """
     if partition is not None:
         if not 0 <= partition < info.partitions:
-            raise ConfigError(f"topic {info.name!r} has partitions 0 to {info.partitions - 1}, not {partition}")
+            raise ConfigError(
+                f"topic {info.name!r} has partitions 0 to {info.partitions - 1}, not {partition}"
+            )
         return partition
     if info.partitions == 1:
         return 0
@@ -136,20 +147,25 @@ def place_values(info: TopicInfo, partition: int | None, keys: Values | None, tu
         partition = whole("partition", partition)
     if partition is not None or info.partitions == 1:
         if not 0 <= (partition or 0) < info.partitions:
-            raise ConfigError(f"topic {info.name!r} has partitions 0 to {info.partitions - 1}, not {partition}")
+            raise ConfigError(
+                f"topic {info.name!r} has partitions 0 to {info.partitions - 1}, not {partition}"
+            )
         return partition or 0
     if keys is None:
         return turn % info.partitions
     if isinstance(keys, bytes):
         return (murmur2(keys) & 0x7FFFFFFF) % info.partitions
-    found = partitions_of(pa.RecordBatch.from_arrays([binary_column("key", keys)], ["key"]), info.partitions)
+    found = partitions_of(
+        pa.RecordBatch.from_arrays([binary_column("key", keys)], ["key"]), info.partitions
+    )
     return turn % info.partitions if found is None else _only(info, found)
 
 
 def _only(info: TopicInfo, spread: dict[int, pa.Array]) -> int:
     if len(spread) > 1:
         raise ConfigError(
-            f"the keys of one batch belong to {len(spread)} partitions of topic {info.name!r}: append them one by "
+            f"the keys of one batch belong to {len(spread)} partitions of topic {info.name!r}: "
+            f"append them one by "
             "one, name a partition, or use transaction(), which sorts them"
         )
     only: int = next(iter(spread))
@@ -159,14 +175,17 @@ def _only(info: TopicInfo, spread: dict[int, pa.Array]) -> int:
 def partitions_of(batch: pa.RecordBatch, partitions: int) -> dict[int, pa.Array] | None:
     """Partition -> the rows that go there, by the hash of their keys; None when there are no keys.
 
-    The hash is that of Kafka's Java client. Each different key is hashed once; a record without a key goes to
-    partition 0, to stay in order with its like.
+    The hash is that of Kafka's Java client. Each different key is hashed once; a record without a
+    key goes to partition 0, to stay in order with its like.
     """
     at = batch.schema.get_field_index("key")
     if at < 0 or batch.column(at).null_count == batch.num_rows:
         return None
     keys = batch.column(at).dictionary_encode()
-    chosen = pa.array([(murmur2(key) & 0x7FFFFFFF) % partitions for key in keys.dictionary.to_pylist()], pa.int32())
+    chosen = pa.array(
+        [(murmur2(key) & 0x7FFFFFFF) % partitions for key in keys.dictionary.to_pylist()],
+        pa.int32(),
+    )
     rows = pc.fill_null(chosen.take(keys.indices), 0)
     found: dict[int, pa.Array] = {}
     for partition in pc.unique(rows).to_pylist():

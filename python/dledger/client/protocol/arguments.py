@@ -1,7 +1,8 @@
-"""Arguments of callers, looked at before anything is sent: a wrong one is the caller's mistake, and its name helps.
+"""Arguments of callers, looked at before anything is sent: a wrong one is the caller's mistake, and
+its name helps.
 
-`checked` goes by the annotations of a class's public methods, so that a new method is checked as well. What is as good
-as the annotated type is taken for it: whole numbers of numpy, sets of names.
+`checked` goes by the annotations of a class's public methods, so that a new method is checked as
+well. What is as good as the annotated type is taken for it: whole numbers of numpy, sets of names.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from dledger.rocketmq.format.message import Message
 
 C = TypeVar("C")
 Time: TypeAlias = int | datetime
-"""Microseconds since 1970 UTC, or a datetime; one without a time zone is UTC, as where records are written."""
+"""Microseconds since 1970 UTC, or a datetime; one without a time zone is UTC, as where records are
+written."""
 Take = Callable[[Any], Any]
 """Gives an argument as it is to be used. Raises `Wrong`."""
 INT64: Final = range(-(1 << 63), 1 << 63)
@@ -108,11 +110,14 @@ def _time(value: Any) -> int:
             return _whole(value)
         except Wrong:
             raise Wrong("microseconds since 1970 UTC (int) or a datetime", value) from None
-    return ((value if value.tzinfo else value.replace(tzinfo=UTC)) - EPOCH) // timedelta(microseconds=1)
+    return ((value if value.tzinfo else value.replace(tzinfo=UTC)) - EPOCH) // timedelta(
+        microseconds=1
+    )
 
 
 def microseconds(name: str, value: int | datetime) -> int:
-    """A time in microseconds since 1970 UTC; a datetime without a time zone is UTC, as where records are written.
+    """A time in microseconds since 1970 UTC; a datetime without a time zone is UTC, as where
+    records are written.
 
     Raises:
         ConfigError: it is neither; ``name`` is that of the argument.
@@ -124,7 +129,8 @@ def microseconds(name: str, value: int | datetime) -> int:
 
 
 def whole(name: str, value: int) -> int:
-    """A whole number of 64 bits. Raises `ConfigError` with the ``name`` of the argument for anything else."""
+    """A whole number of 64 bits. Raises `ConfigError` with the ``name`` of the argument for
+    anything else."""
     try:
         return _whole(value)
     except Wrong as wrong:
@@ -148,17 +154,23 @@ TAKEN: Final[Mapping[str, Take]] = {
     "Columns": _one_of(Columns),
     "pa.RecordBatch": _one_of(pa.RecordBatch, named="a pyarrow.RecordBatch"),
     "Sequence[str]": _each(_text, "a list of texts (str)"),
-    "str | Sequence[str]": lambda value: value if isinstance(value, str) else _each(_text, "a list of texts")(value),
+    "str | Sequence[str]": lambda value: (
+        value if isinstance(value, str) else _each(_text, "a list of texts")(value)
+    ),
     "Sequence[int]": _each(_whole, "a list of whole numbers (int)"),
     "Sequence[Span]": _each(_one_of(Span), "a list of Span"),
     "Sequence[StageSum]": _each(_one_of(StageSum), "a list of StageSum"),
     "Sequence[Message]": _each(_one_of(Message), "a list of Message"),
     "Mapping[int, int] | None": _optional(_OFFSETS),
-    "Mapping[str, Mapping[int, int]]": _pairs(_text, _OFFSETS, "a dict of topic -> partition -> offset"),
+    "Mapping[str, Mapping[int, int]]": _pairs(
+        _text, _OFFSETS, "a dict of topic -> partition -> offset"
+    ),
     "Mapping[str, Mapping[int, int]] | None": _optional(
         _pairs(_text, _OFFSETS, "a dict of topic -> partition -> offset")
     ),
-    "Mapping[str, Mapping[int, Time]]": _pairs(_text, _TIMES, "a dict of topic -> partition -> time"),
+    "Mapping[str, Mapping[int, Time]]": _pairs(
+        _text, _TIMES, "a dict of topic -> partition -> time"
+    ),
     "Mapping[str, str] | None": _optional(_pairs(_text, _text, "a dict of text -> text")),
     "bytes": _one_of(bytes, bytearray, memoryview, named="bytes"),
 }
@@ -171,7 +183,8 @@ ELSEWHERE: Final = frozenset({
 
 
 def checked(cls: type[C]) -> type[C]:
-    """Let the public methods of a class look at their arguments: a wrong one is a `ConfigError` that names it.
+    """Let the public methods of a class look at their arguments: a wrong one is a `ConfigError`
+    that names it.
 
     Raises:
         TypeError: an annotation is neither in TAKEN nor in ELSEWHERE.
@@ -230,7 +243,9 @@ def _mistake(name: str, wrong: Wrong) -> ConfigError:
     expected, value = wrong.args
     shown = repr(value)
     shown = shown if len(shown) <= 60 else shown[:60] + "..."
-    return ConfigError(f"{name} is {shown}, of type {type(value).__name__}: {expected} belongs there")
+    return ConfigError(
+        f"{name} is {shown}, of type {type(value).__name__}: {expected} belongs there"
+    )
 
 
 __all__ = ["ELSEWHERE", "TAKEN", "Time", "checked", "microseconds", "whole"]

@@ -24,10 +24,12 @@ class Promise(Protocol):
 
 
 class Pending:
-    """One append: done when all its records are. Cut into several entries, ``start`` is the first one's and ``end`` the
-    last one's, in whatever order they are answered; records of other producers may lie between.
+    """One append: done when all its records are. Cut into several entries, ``start`` is the first
+    one's and ``end`` the last one's, in whatever order they are answered; records of other
+    producers may lie between.
 
-    It fails when all its entries are decided and one of them failed, and definitely only if none was written.
+    It fails when all its entries are decided and one of them failed, and definitely only if none
+    was written.
     """
 
     __slots__ = ("end", "error", "future", "left", "partition", "start", "topic")
@@ -60,7 +62,9 @@ class Pending:
         """What an error of one part says of the whole append."""
         if self.start < 0 or not error.definite:
             return error
-        whole = OutcomeUnknown(f"append to {self.topic!r}: a part of it was written from {self.start} on, but: {error}")
+        whole = OutcomeUnknown(
+            f"append to {self.topic!r}: a part of it was written from {self.start} on, but: {error}"
+        )
         whole.__cause__ = error
         return whole
 
@@ -82,11 +86,14 @@ class Batch:
 
 
 class Outgoing:
-    """Batches that go out together, and those that cannot. The loop takes it once, however often it is handed over."""
+    """Batches that go out together, and those that cannot. The loop takes it once, however often it
+    is handed over."""
 
     __slots__ = ("items", "refused", "size", "taken")
 
-    def __init__(self, items: Sequence[Item], refused: Sequence[tuple[Batch, DLedgerError]] = ()) -> None:
+    def __init__(
+        self, items: Sequence[Item], refused: Sequence[tuple[Batch, DLedgerError]] = ()
+    ) -> None:
         self.items = items
         self.refused = refused
         self.size = sum(len(item.header) + len(item.payload) for item in items)
@@ -102,8 +109,8 @@ class Outgoing:
 class Group:
     """What waits for one partition, in order, until it is worth an entry.
 
-    Each record is taken by one step, the append to ``entries``, and nothing is taken any more when ``outgoing`` is set:
-    whoever is interrupted between two steps leaves nothing half done.
+    Each record is taken by one step, the append to ``entries``, and nothing is taken any more when
+    ``outgoing`` is set: whoever is interrupted between two steps leaves nothing half done.
     """
 
     __slots__ = ("entries", "outgoing", "partition", "size")
@@ -125,7 +132,8 @@ class Group:
         self.entries.append((pending, records, None))
 
     def batches(self, max_body: int) -> tuple[list[Batch], DLedgerError | None]:
-        """What was collected, as entries of up to ``max_body`` bytes; or all of it as one, and why it cannot be cut."""
+        """What was collected, as entries of up to ``max_body`` bytes; or all of it as one, and why
+        it cannot be cut."""
         records: list[pa.RecordBatch] = []
         parts: list[tuple[Pending, int]] = []
         for plain, entries in groupby(self.entries, _is_plain):
@@ -143,7 +151,8 @@ class Group:
         try:
             whole = list(coalesce(records, max_body)) if len(records) > 1 else records
             pieces = [piece for batch in whole for piece in split_batch(batch, max_body)]
-        except DLedgerError as error:  # a record that is over by itself, and those that share its batch
+        # a record that is over by itself, and those that share its batch
+        except DLedgerError as error:
             return [Batch(self.partition, records[0], parts)], error
         return _shared(self.partition, pieces, parts), None
 
@@ -152,7 +161,9 @@ def _is_plain(entry: tuple[Pending, bytes | pa.RecordBatch, bytes | None]) -> bo
     return isinstance(entry[1], bytes)
 
 
-def _shared(partition: int, pieces: list[pa.RecordBatch], parts: list[tuple[Pending, int]]) -> list[Batch]:
+def _shared(
+    partition: int, pieces: list[pa.RecordBatch], parts: list[tuple[Pending, int]]
+) -> list[Batch]:
     """Pieces as batches, each with the appends whose records it holds."""
     if len(pieces) == 1:
         return [Batch(partition, pieces[0], parts)]

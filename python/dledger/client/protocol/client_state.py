@@ -1,7 +1,9 @@
-"""What the blocking and the asyncio client share: settings, routes, and the operations, written once as generators.
+"""What the blocking and the asyncio client share: settings, routes, and the operations, written
+once as generators.
 
-An operation yields a `Request` for each question and is sent `(answer, payload)`, or has the error thrown into it; a
-shell (`dledger.client.blocking.transport`, `dledger.client.aio.transport`) does the asking.
+An operation yields a `Request` for each question and is sent `(answer, payload)`, or has the error
+thrown into it; a shell (`dledger.client.blocking.transport`, `dledger.client.aio.transport`) does
+the asking.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from dledger.types import Buffer
 
 T = TypeVar("T")
 ATTEMPT_MS: Final = 5000
-"""Longest silence after a request before it is asked again elsewhere. Only what is safe to repeat is asked again."""
+"""Longest silence after a request before it is asked again elsewhere. Only what is safe to repeat
+is asked again."""
 SERVER_MS: Final = 4000
 """The time a node is given for a write: it answers before we stop listening."""
 CODECS: Final = {"none": Codec.NONE, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
@@ -75,14 +78,19 @@ class ClientState:
     """Topics as last seen; a wrong one is noticed when a node refuses its id."""
     ends: SeenEndOffsets = field(default_factory=SeenEndOffsets)
     schemas: dict[str, list[Columns]] = field(default_factory=dict)
-    """The versions of typed topics' columns as far as they are known, by log id; none of them ever changes."""
+    """The versions of typed topics' columns as far as they are known, by log id; none of them ever
+    changes."""
     turn: int = 0
     lost: bool = False
-    """A call found nobody, or another group: perhaps this one has gone from these addresses for good."""
+    """A call found nobody, or another group: perhaps this one has gone from these addresses for
+    good."""
 
     @staticmethod
     def make(
-        bootstrap_servers: str, group: str, settings: dict[str, Any], environment: Environment = REAL
+        bootstrap_servers: str,
+        group: str,
+        settings: dict[str, Any],
+        environment: Environment = REAL,
     ) -> ClientState:
         """Check and take settings.
 
@@ -93,7 +101,9 @@ class ClientState:
             check_name("group", group)
         config = from_settings(ClientConfig, settings)
         routes = Routes(split_addresses(bootstrap_servers), group)
-        return ClientState(bootstrap_servers, config, routes, environment, client_context(config.tls))
+        return ClientState(
+            bootstrap_servers, config, routes, environment, client_context(config.tls)
+        )
 
     @property
     def codec(self) -> Codec:
@@ -106,11 +116,15 @@ class ClientState:
         return Greeting(own, secret=self._secret, strict=strict, environment=self.environment)
 
     def _secret(self, answer: HelloResponse) -> Secret | None:
-        return read_secret(self.config.secret_file) if self.config.secret_file else group_secret(answer.group)
+        return (
+            read_secret(self.config.secret_file)
+            if self.config.secret_file
+            else group_secret(answer.group)
+        )
 
     def refusal(self, address: str, error: WrongGroup | CertificateRefused) -> DLedgerError:
-        """What to raise for a node that is not taken, or takes not this side: the error itself where no other address
-        is left; else `Unavailable`, for that address alone."""
+        """What to raise for a node that is not taken, or takes not this side: the error itself
+        where no other address is left; else `Unavailable`, for that address alone."""
         routes = self.routes
         if isinstance(error, CertificateRefused):  # one node's may be wrong, where others' are not
             return error if routes.is_refused(address) else Unavailable(str(error))

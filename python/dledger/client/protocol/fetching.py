@@ -23,9 +23,15 @@ class Fetcher:
     """
 
     def __init__(
-        self, topic_id: int, partition: int, start: int, end: int | None, max_bytes: int, what: str,
+        self,
+        topic_id: int,
+        partition: int,
+        start: int,
+        end: int | None,
+        max_bytes: int,
+        what: str,
         on_read: Callable[[int], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.position = start
         self._topic_id = topic_id
         self._partition = partition
@@ -49,7 +55,9 @@ class Fetcher:
             wait_ms=WAIT_MS,
         )
 
-    def take(self, answer: FetchResponse, payload: memoryview) -> list[tuple[FetchedBatch, memoryview]]:
+    def take(
+        self, answer: FetchResponse, payload: memoryview
+    ) -> list[tuple[FetchedBatch, memoryview]]:
         """The batches of an answer, each with its body; moves `position` behind them.
 
         Raises:
@@ -57,18 +65,30 @@ class Fetcher:
         """
         if answer.code is not Code.SUCCESS:
             raise error_for(
-                answer.code, answer.message, self._what, begin=answer.begin_offset, end=answer.end_offset
+                answer.code,
+                answer.message,
+                self._what,
+                begin=answer.begin_offset,
+                end=answer.end_offset,
             )
         found: list[tuple[FetchedBatch, memoryview]] = []
         at, position = 0, self.position
         for batch in answer.batches:
             last = batch.base_offset + batch.count
-            if batch.base_offset > position or last <= position or (found and batch.base_offset != position):
-                raise ProtocolError(f"{self._what}: offsets [{batch.base_offset}, {last}) where {position} comes next")
+            if (
+                batch.base_offset > position
+                or last <= position
+                or (found and batch.base_offset != position)
+            ):
+                raise ProtocolError(
+                    f"{self._what}: offsets [{batch.base_offset}, {last}) where {position} comes "
+                    f"next"
+                )
             body = payload[at : at + batch.size]
             if batch.crc and crc32(body) != batch.crc:
                 raise CorruptEntry(
-                    f"{self._what}: the body of offsets [{batch.base_offset}, {last}) does not match its CRC"
+                    f"{self._what}: the body of offsets [{batch.base_offset}, {last}) does not "
+                    f"match its CRC"
                 )
             found.append((batch, body))
             at += batch.size
@@ -81,4 +101,7 @@ class Fetcher:
 
 def elsewhere(code: Code) -> bool:
     """Whether another replica may give what this one refused."""
-    return code is Code.CORRUPT_ENTRY or answer_outcome(code) in {AnswerOutcome.AGAIN, AnswerOutcome.UNCLEAR}
+    return code is Code.CORRUPT_ENTRY or answer_outcome(code) in {
+        AnswerOutcome.AGAIN,
+        AnswerOutcome.UNCLEAR,
+    }

@@ -1,4 +1,5 @@
-"""What a group knows of itself, for those who look after it: partitions, consumer groups' lag, commits, entries."""
+"""What a group knows of itself, for those who look after it: partitions, consumer groups' lag,
+commits, entries."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ class PartitionState:
     end_offset: int
     bytes: int
     newest_us: int
-    """Largest time of a record that it ever had, in microseconds since 1970 UTC; 0: it never had one."""
+    """Largest time of a record that it ever had, in microseconds since 1970 UTC; 0: it never had
+    one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,8 @@ class Lag:
     bytes: int
     """Stored bytes of the kept batches that hold such records, whole batches."""
     seconds: float
-    """How long ago the first of these batches was written, by the newest record time up to its end and this machine's
-    clock; 0.0 without lag."""
+    """How long ago the first of these batches was written, by the newest record time up to its end
+    and this machine's clock; 0.0 without lag."""
     committed_ms: int
     """When the group last said how far it is, in ms since 1970 UTC; 0: not known."""
     holds: bool
@@ -96,7 +98,12 @@ def partitions(core: ClientState) -> Operation[list[PartitionState]]:
 
     def state(row: dict[str, Any]) -> PartitionState:
         return PartitionState(
-            row["topic"], row["partition"], row["begin_offset"], row["end_offset"], row["bytes"], row["newest_us"]
+            row["topic"],
+            row["partition"],
+            row["begin_offset"],
+            row["end_offset"],
+            row["bytes"],
+            row["newest_us"],
         )
 
     found = yield from _all(Listing.PARTITIONS, "list partitions", state)
@@ -104,16 +111,26 @@ def partitions(core: ClientState) -> Operation[list[PartitionState]]:
 
 
 def lag(core: ClientState, group: str) -> Operation[list[Lag]]:
-    """Of every partition that the group has said something of; none for a group that is not there."""
+    """Of every partition that the group has said something of; none for a group that is not
+    there."""
     check_name("consumer group", group)
 
     def state(row: dict[str, Any]) -> Lag:
         rows = row["end_offset"] - row["offset"]
         seconds = max(0.0, (core.now_us() - row["oldest_us"]) / 1e6) if rows else 0.0
         return Lag(
-            group, row["topic"], row["partition"], row["offset"], row["begin_offset"], row["end_offset"], rows,
-            row["bytes"], seconds, row["committed_ms"], row["holds"],
-        )  # fmt: skip
+            group,
+            row["topic"],
+            row["partition"],
+            row["offset"],
+            row["begin_offset"],
+            row["end_offset"],
+            rows,
+            row["bytes"],
+            seconds,
+            row["committed_ms"],
+            row["holds"],
+        )
 
     found = yield from _all(Listing.PROGRESS, f"lag of group {group!r}", state, group)
     return sorted(found, key=lambda one: (one.topic, one.partition))
@@ -123,7 +140,9 @@ def commits(start: int) -> Operation[list[CommitState]]:
     """Of transactions, from the entry ``start`` on."""
 
     def state(row: dict[str, Any]) -> CommitState:
-        spans = {t: {p: (s[0], s[1]) for p, s in found.items()} for t, found in row["offsets"].items()}
+        spans = {
+            t: {p: (s[0], s[1]) for p, s in found.items()} for t, found in row["offsets"].items()
+        }
         return CommitState(row["index"], row["writer_id"], row["sequence"], row["time_ms"], spans)
 
     return (yield from _all(Listing.COMMITS, "list commits", state, start=start))
@@ -131,7 +150,11 @@ def commits(start: int) -> Operation[list[CommitState]]:
 
 def entries(start: int, end: int | None) -> Operation[list[EntryState]]:
     """The log's committed entries from ``start`` up to, not including, ``end``."""
-    return (yield from _all(Listing.ENTRIES, "list entries", lambda row: EntryState(**row), start=start, end=end))
+    return (
+        yield from _all(
+            Listing.ENTRIES, "list entries", lambda row: EntryState(**row), start=start, end=end
+        )
+    )
 
 
 def _all(
@@ -153,4 +176,13 @@ def _all(
     return found
 
 
-__all__ = ["CommitState", "EntryState", "Lag", "PartitionState", "commits", "entries", "lag", "partitions"]
+__all__ = [
+    "CommitState",
+    "EntryState",
+    "Lag",
+    "PartitionState",
+    "commits",
+    "entries",
+    "lag",
+    "partitions",
+]

@@ -1,9 +1,11 @@
-"""Appends in flight: in order, numbered, and sent again as they were until each one's outcome is known. Pure.
+"""Appends in flight: in order, numbered, and sent again as they were until each one's outcome is
+known. Pure.
 
-A session numbers the batches of each partition from 0 without gaps; a node takes only the next number. So when a batch
-is refused for a moment, all behind it are refused too, and go out again behind it. When a number will never be taken
-(its batch was refused for good, or given up) the session is over: what is behind is numbered anew in the next session,
-which fences the former one, after everything that was numbered in the old one is known.
+A session numbers the batches of each partition from 0 without gaps; a node takes only the next
+number. So when a batch is refused for a moment, all behind it are refused too, and go out again
+behind it. When a number will never be taken (its batch was refused for good, or given up) the
+session is over: what is behind is numbered anew in the next session, which fences the former one,
+after everything that was numbered in the old one is known.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ class Item:
 
 
 class Window:
-    """The batches of one producer, or with a ``stage`` of one stage, which is a session with one row of numbers."""
+    """The batches of one producer, or with a ``stage`` of one stage, which is a session with one
+    row of numbers."""
 
     def __init__(self, what: str, stage: ProducerSession | None = None) -> None:
         self.broken: DLedgerError | None = None
@@ -90,7 +93,8 @@ class Window:
         self.waiting.append(item)
 
     def next(self) -> Item | None:
-        """The batch to send now, with its number in its header; None when there is nothing or it must wait."""
+        """The batch to send now, with its number in its header; None when there is nothing or it
+        must wait."""
         if self.again or not self.waiting:
             return None
         item = self.waiting[0]
@@ -160,8 +164,11 @@ class Window:
             self._fail(item, error)
 
     def _fail(self, item: Item, error: DLedgerError) -> None:
-        if item.maybe and not self._staged and error.definite:  # a stage that is not committed was never written
-            error = OutcomeUnknown(f"{error}; an earlier attempt was sent, and may or may not have been done")
+        # a stage that is not committed was never written
+        if item.maybe and not self._staged and error.definite:
+            error = OutcomeUnknown(
+                f"{error}; an earlier attempt was sent, and may or may not have been done"
+            )
         item.done(error)
 
     def _refused(self, item: Item, code: Code, message: str) -> None:
@@ -184,7 +191,10 @@ class Window:
         """Whether a batch before this one, in the same row of numbers, is still open."""
         for items in (self.again, self.unanswered.values(), self.waiting):
             for other in items:
-                same = self._staged or (other.topic_id, other.partition) == (item.topic_id, item.partition)
+                same = self._staged or (other.topic_id, other.partition) == (
+                    item.topic_id,
+                    item.partition,
+                )
                 if same and 0 <= other.sequence < item.sequence:
                     return True
         return False

@@ -1,4 +1,5 @@
-"""A RocketMQ commit log from a client's side: messages in, and out again; for groups with ``commit_log="rocketmq"``."""
+"""A RocketMQ commit log from a client's side: messages in, and out again; for groups with
+``commit_log="rocketmq"``."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ MAX_PUT_BYTES: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class PutMessageResult:
-    """A message is stored. ``message_id`` is the broker's offset id; ``queue_offset`` is 0 for a message that has no
-    place in a queue, as a prepared one of a transaction."""
+    """A message is stored. ``message_id`` is the broker's offset id; ``queue_offset`` is 0 for a
+    message that has no place in a queue, as a prepared one of a transaction."""
 
     status: PutMessageStatus
     message_id: str
@@ -48,8 +49,8 @@ class PutMessageResult:
 
 @dataclass(frozen=True, slots=True)
 class GetMessageResult:
-    """What a queue has from an offset on. ``min_offset`` is that of the first message that is kept, ``max_offset`` the
-    one that the next message gets; go on at ``next_begin_offset``."""
+    """What a queue has from an offset on. ``min_offset`` is that of the first message that is kept,
+    ``max_offset`` the one that the next message gets; go on at ``next_begin_offset``."""
 
     status: GetMessageStatus
     messages: list[Message]
@@ -76,7 +77,9 @@ def make_message(
     known = dict(properties or {})
     words = [keys] if isinstance(keys, str) and keys else list(keys)
     if any(" " in word for word in words if not isinstance(keys, str)):
-        raise ConfigError(f"keys {words}: a key has no blanks in it, which divide one from the next")
+        raise ConfigError(
+            f"keys {words}: a key has no blanks in it, which divide one from the next"
+        )
     own = {KEYS: " ".join(words), TAGS: tags, UNIQUE_KEY: core.environment.unique()}
     known.update((name, value) for name, value in own.items() if value and name not in known)
     try:
@@ -86,11 +89,14 @@ def make_message(
             raise
         raise ConfigError(f"message for {topic!r}: {error}") from None
     now = core.now_us() // 1000
-    return Message(topic, bytes(body), text, queue_id, flag=flag, born_timestamp=now, born_host=LOCALHOST)
+    return Message(
+        topic, bytes(body), text, queue_id, flag=flag, born_timestamp=now, born_host=LOCALHOST
+    )
 
 
 def put(core: ClientState, messages: Sequence[Message]) -> Operation[list[PutMessageResult]]:
-    """Put messages, in this order; each request of at most MAX_PUT_BYTES waits for the one before it."""
+    """Put messages, in this order; each request of at most MAX_PUT_BYTES waits for the one before
+    it."""
     results: list[PutMessageResult] = []
     for parts in _requests(messages):
         begin = len(results)
@@ -99,7 +105,10 @@ def put(core: ClientState, messages: Sequence[Message]) -> Operation[list[PutMes
         except DLedgerError as error:
             if not begin or not error.definite:
                 raise
-            text = f"put {len(messages)} messages: the first {begin} of them are stored, and then {error}"
+            text = (
+                f"put {len(messages)} messages: the first {begin} of them are stored, and "
+                f"then {error}"
+            )
             raise OutcomeUnknown(text) from error
     return results
 
@@ -136,11 +145,17 @@ def _put(messages: Sequence[Message], parts: list[bytes]) -> Operation[list[PutM
     host = Host.of(ip, int(port))
     return [
         PutMessageResult(
-            answer.status, str(OffsetId(host, physical)), message.queue_id, queue_offset, physical,
+            answer.status,
+            str(OffsetId(host, physical)),
+            message.queue_id,
+            queue_offset,
+            physical,
             answer.store_timestamp,
         )
-        for message, physical, queue_offset in zip(messages, answer.physical_offsets, answer.queue_offsets, strict=True)
-    ]  # fmt: skip
+        for message, physical, queue_offset in zip(
+            messages, answer.physical_offsets, answer.queue_offsets, strict=True
+        )
+    ]
 
 
 def view(physical_offset: int, stale: bool) -> Operation[Message]:
@@ -156,22 +171,34 @@ def get(
 ) -> Operation[GetMessageResult]:
     """Messages of a queue."""
     request = GetMessageRequest(
-        topic=topic, queue_id=queue_id, queue_offset=queue_offset, max_messages=max_messages, max_bytes=max_bytes,
+        topic=topic,
+        queue_id=queue_id,
+        queue_offset=queue_offset,
+        max_messages=max_messages,
+        max_bytes=max_bytes,
         stale=stale,
-    )  # fmt: skip
+    )
     what = f"messages of queue {queue_id} of {topic!r} from {queue_offset} on"
     answer, payload = yield Request(request, CallPolicy(what=what, anybody=stale))
     return GetMessageResult(
-        answer.status, decoded(payload), answer.next_begin_offset, answer.min_offset, answer.max_offset
+        answer.status,
+        decoded(payload),
+        answer.next_begin_offset,
+        answer.min_offset,
+        answer.max_offset,
     )
 
 
-def query(topic: str, key: str, max_messages: int, begin: int, end: int, stale: bool) -> Operation[list[Message]]:
+def query(
+    topic: str, key: str, max_messages: int, begin: int, end: int, stale: bool
+) -> Operation[list[Message]]:
     """Messages with a key."""
     request = QueryMessageRequest(
         topic=topic, key=key, max_messages=max_messages, begin_ms=begin, end_ms=end, stale=stale
     )
-    _, payload = yield Request(request, CallPolicy(what=f"messages of {topic!r} with key {key!r}", anybody=stale))
+    _, payload = yield Request(
+        request, CallPolicy(what=f"messages of {topic!r} with key {key!r}", anybody=stale)
+    )
     return decoded(payload)
 
 
@@ -221,10 +248,12 @@ class Messages(ABC):
         properties: Mapping[str, str] | None = None,
         flag: int = 0,
     ) -> PutMessageResult:
-        """Put one message; returns when a quorum has it on disk. A topic is there as soon as a message names it.
+        """Put one message; returns when a quorum has it on disk. A topic is there as soon as a
+        message names it.
 
-        It is asked again only while nothing was written. After an error that leaves the outcome open nobody repeats it
-        but the caller, and then the message may be there twice, as with a broker.
+        It is asked again only while nothing was written. After an error that leaves the outcome
+        open nobody repeats it but the caller, and then the message may be there twice, as with a
+        broker.
 
         Args:
             keys: what `query_message` finds it by; several as a list.
@@ -238,13 +267,14 @@ class Messages(ABC):
         return self.put_messages([message])[0]
 
     def put_messages(self, messages: Sequence[Message]) -> list[PutMessageResult]:
-        """Put messages, in this order, and side by side as far as one request holds them (4,096; 4 MiB); raises as
-        `put_message`, and OutcomeUnknown also where a request failed behind others that are stored. Queue offset,
-        physical offset, store time and store host are replaced."""
+        """Put messages, in this order, and side by side as far as one request holds them (4,096; 4
+        MiB); raises as `put_message`, and OutcomeUnknown also where a request failed behind others
+        that are stored. Queue offset, physical offset, store time and store host are replaced."""
         return self._run(put(self.core, messages))
 
     def view_message(self, place: int | str, *, stale: bool = False) -> Message:
-        """The message at a physical offset, or of a broker's message id; body and properties as stored.
+        """The message at a physical offset, or of a broker's message id; body and properties as
+        stored.
 
         Args:
             stale: from any node, as far as that one has come.
@@ -272,7 +302,14 @@ class Messages(ABC):
         return self._run(get(topic, queue_id, queue_offset, max_messages, max_bytes, stale))
 
     def query_message(
-        self, topic: str, key: str, *, max_messages: int = 32, begin: int = 0, end: int = LATEST, stale: bool = False
+        self,
+        topic: str,
+        key: str,
+        *,
+        max_messages: int = 32,
+        begin: int = 0,
+        end: int = LATEST,
+        stale: bool = False,
     ) -> list[Message]:
         """Messages with this unique key, or with this word among their keys, the newest first.
 
@@ -311,7 +348,9 @@ class AsyncMessages:
 
     async def view_message(self, place: int | str, *, stale: bool = False) -> Message:
         """See `Client.view_message`."""
-        return await self._channel.run(view(offset_of(place) if isinstance(place, str) else place, stale))
+        return await self._channel.run(
+            view(offset_of(place) if isinstance(place, str) else place, stale)
+        )
 
     async def get_message(
         self,
@@ -324,10 +363,19 @@ class AsyncMessages:
         stale: bool = False,
     ) -> GetMessageResult:
         """See `Client.get_message`."""
-        return await self._channel.run(get(topic, queue_id, queue_offset, max_messages, max_bytes, stale))
+        return await self._channel.run(
+            get(topic, queue_id, queue_offset, max_messages, max_bytes, stale)
+        )
 
     async def query_message(
-        self, topic: str, key: str, *, max_messages: int = 32, begin: int = 0, end: int = LATEST, stale: bool = False
+        self,
+        topic: str,
+        key: str,
+        *,
+        max_messages: int = 32,
+        begin: int = 0,
+        end: int = LATEST,
+        stale: bool = False,
     ) -> list[Message]:
         """See `Client.query_message`."""
         return await self._channel.run(query(topic, key, max_messages, begin, end, stale))

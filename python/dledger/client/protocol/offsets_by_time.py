@@ -1,8 +1,8 @@
 """Offsets by time, exact to the record.
 
-A node knows the newest time of each batch and names the first batch that holds a record as new as is asked for; which
-record of it that is, is seen here, in that one body. Written once, as a generator (see
-`dledger.client.protocol.client_state`).
+A node knows the newest time of each batch and names the first batch that holds a record as new as
+is asked for; which record of it that is, is seen here, in that one body. Written once, as a
+generator (see `dledger.client.protocol.client_state`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from dledger.records.columns.types import Columns
 ONE_BATCH: Final = 1
 """As ``max_bytes``: a node answers with at least one batch."""
 MORE_BYTES: Final = 4 << 20
-"""For a search that goes on, where the newest records of a topic whose times fall back were deleted."""
+"""For a search that goes on, where the newest records of a topic whose times fall back were
+deleted."""
 
 
 def offsets_at(
@@ -41,7 +42,10 @@ def offsets_at(
         TopicNotFound, OffsetOutOfRange: no such topic, or no such partition of it.
         TopicRecreated: a topic became another one meanwhile.
     """
-    times_us = {name: {p: microseconds("time", time) for p, time in times.items()} for name, times in at.items()}
+    times_us = {
+        name: {p: microseconds("time", time) for p, time in times.items()}
+        for name, times in at.items()
+    }
     found: dict[str, dict[int, int]] = {name: {} for name in times_us}
     log_ids: dict[str, str] = {}
     for time_us in sorted({time for times in times_us.values() for time in times.values()}):
@@ -55,11 +59,15 @@ def offsets_at(
                 if time == time_us:
                     check_partition(name, partition, answer.offsets[name])
                     batch = answer.offsets[name][partition]
-                    found[name][partition] = yield from _first_record(core, info, partition, batch, time_us)
+                    found[name][partition] = yield from _first_record(
+                        core, info, partition, batch, time_us
+                    )
     return OffsetsResponse(code=Code.SUCCESS, offsets=found, log_ids=log_ids)
 
 
-def offsets_for_time(core: ClientState, name: str, at: Time, stale: bool = False) -> Operation[dict[int, int]]:
+def offsets_for_time(
+    core: ClientState, name: str, at: Time, stale: bool = False
+) -> Operation[dict[int, int]]:
     """`offsets_at` for all partitions of a topic."""
     info = yield from topic(core, name)
     answer = yield from offsets_at(core, {name: dict.fromkeys(range(info.partitions), at)}, stale)
@@ -77,15 +85,28 @@ def _described(core: ClientState, name: str, log_id: str) -> Operation[TopicInfo
 
 
 def _recreated(name: str) -> TopicRecreated:
-    return TopicRecreated(f"topic {name!r} was deleted and created again while its offsets were asked for: ask again")
+    return TopicRecreated(
+        f"topic {name!r} was deleted and created again while its offsets were asked for: ask again"
+    )
 
 
-def _first_record(core: ClientState, info: TopicInfo, partition: int, batch: int, time_us: int) -> Operation[int]:
-    """The first record of that time or later, where all before the batch at offset ``batch`` are older."""
+def _first_record(
+    core: ClientState, info: TopicInfo, partition: int, batch: int, time_us: int
+) -> Operation[int]:
+    """The first record of that time or later, where all before the batch at offset ``batch`` are
+    older."""
     what = f"offsets by time of {info.name!r} partition {partition}"
     max_bytes = ONE_BATCH
     while batch >= 0:
-        fetcher = Fetcher(info.topic_id, partition, batch, None, max_bytes, what, core.ends.reading(info, partition))
+        fetcher = Fetcher(
+            info.topic_id,
+            partition,
+            batch,
+            None,
+            max_bytes,
+            what,
+            core.ends.reading(info, partition),
+        )
         try:
             bodies = yield from _fetch(core, fetcher, what)
         except OffsetOutOfRange:  # retention was faster
@@ -103,8 +124,11 @@ def _first_record(core: ClientState, info: TopicInfo, partition: int, batch: int
     return -1
 
 
-def _fetch(core: ClientState, fetcher: Fetcher, what: str) -> Operation[list[tuple[FetchedBatch, memoryview]]]:
-    """From the leader, which has applied all that it named; a body that is damaged there, from another node."""
+def _fetch(
+    core: ClientState, fetcher: Fetcher, what: str
+) -> Operation[list[tuple[FetchedBatch, memoryview]]]:
+    """From the leader, which has applied all that it named; a body that is damaged there, from
+    another node."""
     request = replace(fetcher.request(), wait_ms=0)
     damaged: CorruptEntry | None = None
     for address in (None, *core.routes.addresses()):

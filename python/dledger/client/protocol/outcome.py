@@ -1,4 +1,5 @@
-"""What an answer means: done, ask again, or an error that says the truth about whether something was written. Pure."""
+"""What an answer means: done, ask again, or an error that says the truth about whether something
+was written. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ class AnswerOutcome(Enum):
     AGAIN = "again"
     """Nothing was written; asking again, perhaps elsewhere, can help."""
     UNCLEAR = "unclear"
-    """It may have been written, or still be. Only a request that is safe to repeat is asked again."""
+    """It may have been written, or still be. Only a request that is safe to repeat is asked
+    again."""
     FAILED = "failed"
     """Nothing was written and asking again does not help."""
 
@@ -75,8 +77,11 @@ def answer_outcome(code: Code) -> AnswerOutcome:
     return VERDICTS.get(code, AnswerOutcome.FAILED)
 
 
-def error_for(code: Code, message: str, what: str, leader_id: str = "", begin: int = 0, end: int = 0) -> DLedgerError:
-    """The error of an answer: ``what`` was asked, in a few words, stands in front of the node's own words."""
+def error_for(
+    code: Code, message: str, what: str, leader_id: str = "", begin: int = 0, end: int = 0
+) -> DLedgerError:
+    """The error of an answer: ``what`` was asked, in a few words, stands in front of the node's own
+    words."""
     text = f"{what}: {message or code.name}"
     if code is Code.NOT_LEADER:
         return errors.NotLeader(text, leader_id)

@@ -1,5 +1,5 @@
-"""What a producer does with records before they go out: place them, check them, group them. Pure but for the wall
-clock, which labels records."""
+"""What a producer does with records before they go out: place them, check them, group them. Pure
+but for the wall clock, which labels records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from dledger.records.body.records import as_records, encode_batch
 from dledger.records.body.sizer import OVERHEAD, split_batch
 
 MAX_IN_FLIGHT = 2000
-"""A node remembers the results of a producer's last 2048 batches of each partition; a repeat must be among them."""
+"""A node remembers the results of a producer's last 2048 batches of each partition; a repeat must
+be among them."""
 
 
 class RecordAccumulator:
@@ -32,7 +33,9 @@ class RecordAccumulator:
     def __init__(self, core: ClientState, info: TopicInfo, partition: int | None) -> None:
         config = core.config
         if not config.idempotent:
-            raise ConfigError("a producer needs idempotent=True: what is in flight could not be repeated in order")
+            raise ConfigError(
+                "a producer needs idempotent=True: what is in flight could not be repeated in order"
+            )
         if not 0 < config.max_in_flight <= MAX_IN_FLIGHT:
             raise ConfigError(f"max_in_flight {config.max_in_flight}: 1 to {MAX_IN_FLIGHT}")
         self._core = core
@@ -53,7 +56,9 @@ class RecordAccumulator:
         Raises:
             ConfigError: no such partition, or keys of several partitions.
         """
-        return place_values(self._info, self._partition if partition is None else partition, keys, self._turn)
+        return place_values(
+            self._info, self._partition if partition is None else partition, keys, self._turn
+        )
 
     def check_value(self, value: bytes, key: bytes | None) -> None:
         """Whether a record of plain bytes can be stored.
@@ -63,7 +68,9 @@ class RecordAccumulator:
         """
         size, limit = len(value) + len(key or b""), max_body(self._core) - OVERHEAD
         if size > limit:
-            raise RecordTooLarge(f"append to {self._info.name!r}: a record of {size} bytes is over the limit {limit}")
+            raise RecordTooLarge(
+                f"append to {self._info.name!r}: a record of {size} bytes is over the limit {limit}"
+            )
 
     def add_value(self, future: Promise, at: int, value: bytes, key: bytes | None) -> int:
         """Take one record of plain bytes; bytes that are ready to go out now."""
@@ -80,7 +87,8 @@ class RecordAccumulator:
         records = as_records(batch)
         if not records.num_rows:
             raise ConfigError("a batch has at least one record")
-        if records.get_total_buffer_size() <= max_body(self._core) - OVERHEAD:  # no less than what it has of them
+        # no less than what it has of them
+        if records.get_total_buffer_size() <= max_body(self._core) - OVERHEAD:
             return [records]
         return list(split_batch(records, max_body(self._core)))
 
@@ -89,11 +97,14 @@ class RecordAccumulator:
         return Pending(future, self._info.name, at, count)
 
     def add_piece(self, pending: Pending, records: pa.RecordBatch, now: bool) -> int:
-        """Take a piece of an append; bytes that are ready to go out now. With ``now`` that is all of its partition."""
+        """Take a piece of an append; bytes that are ready to go out now. With ``now`` that is all
+        of its partition."""
         at = pending.partition
         group = self._group(at)
         if now and not group.entries:
-            size = self._ready(self._outgoing([Batch(at, records, [(pending, records.num_rows)])], None))
+            size = self._ready(
+                self._outgoing([Batch(at, records, [(pending, records.num_rows)])], None)
+            )
             self._groups.pop(at, None)
             return size
         group.add_batch(pending, records, records.nbytes)
@@ -114,8 +125,8 @@ class RecordAccumulator:
         return group
 
     def _hand_over(self, group: Group) -> int:
-        """Close a group and put it where the loop finds it. Whoever is interrupted in here is followed by another who
-        does the same again: the loop takes it once."""
+        """Close a group and put it where the loop finds it. Whoever is interrupted in here is
+        followed by another who does the same again: the loop takes it once."""
         size = 0
         if group.entries:
             if group.outgoing is None:
@@ -136,7 +147,11 @@ class RecordAccumulator:
         refused: list[tuple[Batch, DLedgerError]] = []
         for batch in batches:
             try:
-                items.append(make_item(self._core, self._info, batch.partition, batch.records, batch.answered))
+                items.append(
+                    make_item(
+                        self._core, self._info, batch.partition, batch.records, batch.answered
+                    )
+                )
             except DLedgerError as why:
                 refused.append((batch, why))
         return Outgoing(items, refused)
@@ -148,11 +163,21 @@ def max_body(core: ClientState) -> int:
 
 
 def make_item(
-    core: ClientState, info: TopicInfo, partition: int, records: pa.RecordBatch, done: Done, staged: bool = False
+    core: ClientState,
+    info: TopicInfo,
+    partition: int,
+    records: pa.RecordBatch,
+    done: Done,
+    staged: bool = False,
 ) -> Item:
     """A batch as it goes out, still without its number."""
     header, payload = encode_batch(
-        records, topic_id=info.topic_id, partition=partition, staged=staged, codec=core.codec, now_us=core.now_us()
+        records,
+        topic_id=info.topic_id,
+        partition=partition,
+        staged=staged,
+        codec=core.codec,
+        now_us=core.now_us(),
     )
     deadline_ms = core.now_ms() + core.config.request_timeout_ms
     return Item(info.topic_id, partition, header, payload, deadline_ms, done)

@@ -1,4 +1,5 @@
-"""The questions that a client can ask, as generators (see `dledger.client.protocol.client_state`)."""
+"""The questions that a client can ask, as generators (see
+`dledger.client.protocol.client_state`)."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ def metadata(core: ClientState, request: MetadataRequest, what: str) -> Operatio
     """The leader's view, which has every topic that was acknowledged."""
     answer: MetadataResponse
     for tries in range(METADATA_TRIES):
-        # Whoever is asked first says who leads, and that may be itself: nobody else needs to be asked before.
+        # Whoever is asked first says who leads, and that may be itself: nobody else needs to be
+        # asked before.
         answer, _payload = yield Request(request, CallPolicy(what=what, anybody=not tries))
         core.routes.learned(answer)
         if answer.leader_id == answer.node_id:
@@ -101,7 +103,8 @@ def topic(core: ClientState, name: str) -> Operation[TopicInfo]:
                 core.topics[name] = info
                 return info
         core.topics.pop(name, None)
-        yield from offsets(core, (name,))  # a new leader may still be catching up: this answer cannot be stale
+        # a new leader may still be catching up: this answer cannot be stale
+        yield from offsets(core, (name,))
     raise Unavailable(f"topic {name!r}: it exists, but no leader describes it")
 
 
@@ -115,7 +118,9 @@ def described(core: ClientState, names: Sequence[str]) -> Operation[dict[str, To
         check_name("topic", name)
     if not names:
         return {}
-    answer = yield from metadata(core, MetadataRequest(topics=tuple(names)), f"topics {', '.join(names)}")
+    answer = yield from metadata(
+        core, MetadataRequest(topics=tuple(names)), f"topics {', '.join(names)}"
+    )
     found = {info.name: info for info in answer.topics}
     core.topics.update(found)
     for name in names:
@@ -146,7 +151,9 @@ def create_topic(
         raise ConfigError(f"topic {name!r}: at least one partition, not {partitions}")
     texts = {key: str(value) for key, value in settings.items()}
     log_id = core.environment.unique()
-    command = CreateTopic(name=name, log_id=log_id, partitions=partitions, settings=texts, if_absent=if_absent)
+    command = CreateTopic(
+        name=name, log_id=log_id, partitions=partitions, settings=texts, if_absent=if_absent
+    )
     what = f"create topic {name!r}"
     yield from execute(command, what)  # a repeat has the same log id: a success
     return (yield from _changed(core, name, what))
@@ -192,10 +199,18 @@ def offsets(
     """
     for name in names:
         check_name("topic", name)
-    known = {name: {int(p): int(o) for p, o in wanted.items()} for name, wanted in (newer_than or {}).items()}
+    known = {
+        name: {int(p): int(o) for p, o in wanted.items()}
+        for name, wanted in (newer_than or {}).items()
+    }
     time_us = microseconds("timestamp_us", timestamp_us)
     request = OffsetsRequest(
-        topics=tuple(names), kind=kind, timestamp_us=time_us, stale=stale, newer_than=known, wait_ms=wait_ms
+        topics=tuple(names),
+        kind=kind,
+        timestamp_us=time_us,
+        stale=stale,
+        newer_than=known,
+        wait_ms=wait_ms,
     )
     what = f"{kind.name.lower()} offsets of {', '.join(names)}"
     patience = core.config.request_timeout_ms + wait_ms
@@ -205,12 +220,16 @@ def offsets(
         answer, _ = yield Request(request, terms, (), 5000 + wait_ms, patience)
         return answer
     seen = core.ends.of(names)
-    answer, _ = yield Request(request, terms, (), 5000 + wait_ms, patience, lambda found: behind(found, seen))
+    answer, _ = yield Request(
+        request, terms, (), 5000 + wait_ms, patience, lambda found: behind(found, seen)
+    )
     core.ends.told(answer)
     return answer
 
 
-def topic_offsets(core: ClientState, name: str, kind: OffsetKind, **more: Any) -> Operation[dict[int, int]]:
+def topic_offsets(
+    core: ClientState, name: str, kind: OffsetKind, **more: Any
+) -> Operation[dict[int, int]]:
     """Offsets of one topic's partitions."""
     answer = yield from offsets(core, (name,), kind, **more)
     found: dict[int, int] = answer.offsets[name]
@@ -218,7 +237,8 @@ def topic_offsets(core: ClientState, name: str, kind: OffsetKind, **more: Any) -
 
 
 def split(core: ClientState, spans: Sequence[Span]) -> Operation[list[list[Range]]]:
-    """The pieces of each span; one question for up to SPANS of them, and more where an answer is full."""
+    """The pieces of each span; one question for up to SPANS of them, and more where an answer is
+    full."""
     pieces: list[list[Range]] = [[] for _ in spans]
     names = list(dict.fromkeys(span.topic for span in spans))
     infos = yield from known_topics(core, names)
@@ -247,17 +267,25 @@ def split(core: ClientState, spans: Sequence[Span]) -> Operation[list[list[Range
 
 def _rest(span: Span, ids: Mapping[str, int], done: list[Range]) -> SplitSpan:
     return SplitSpan(
-        topic_id=ids[span.topic], partition=span.partition, start_offset=done[-1].end if done else span.start,
-        end_offset=span.end, target_bytes=span.target_bytes, max_pieces=span.max_pieces - len(done),
-    )  # fmt: skip
+        topic_id=ids[span.topic],
+        partition=span.partition,
+        start_offset=done[-1].end if done else span.start,
+        end_offset=span.end,
+        target_bytes=span.target_bytes,
+        max_pieces=span.max_pieces - len(done),
+    )
 
 
 def commit_offsets(
     consumer_group: str, wanted: Mapping[str, Mapping[int, int]], log_ids: Mapping[str, str] | None
 ) -> Operation[None]:
     check_name("consumer group", consumer_group)
-    plain = {name: {int(p): int(o) for p, o in partitions.items()} for name, partitions in wanted.items()}
-    command = CommitProgress(consumer_group=consumer_group, offsets=plain, log_ids=dict(log_ids or {}))
+    plain = {
+        name: {int(p): int(o) for p, o in partitions.items()} for name, partitions in wanted.items()
+    }
+    command = CommitProgress(
+        consumer_group=consumer_group, offsets=plain, log_ids=dict(log_ids or {})
+    )
     yield from execute(command, f"commit offsets of group {consumer_group!r}")
 
 
@@ -291,7 +319,9 @@ def status(core: ClientState) -> Operation[dict[NodeId, dict[str, Any]]]:
     for node_id, address in sorted(core.routes.peers.items()):
         terms = CallPolicy(what=f"status of {node_id}", address=address)
         try:
-            said, _ = yield Request(StatusRequest(), terms, (), 2000, core.config.connect_timeout_ms)
+            said, _ = yield Request(
+                StatusRequest(), terms, (), 2000, core.config.connect_timeout_ms
+            )
         except DLedgerError as error:
             found[NodeId(node_id)] = {"error": str(error)}
         else:
@@ -315,7 +345,12 @@ def admit(core: ClientState, node: str) -> Operation[None]:
     """Let a node that lost its disk vote and count again."""
     check_name("node id", node)
     terms = CallPolicy(what=f"admit {node}", writes=True)
-    yield Request(AdmitRequest(node_id=NodeId(node), timeout_ms=SERVER_MS), terms, (), core.config.request_timeout_ms)
+    yield Request(
+        AdmitRequest(node_id=NodeId(node), timeout_ms=SERVER_MS),
+        terms,
+        (),
+        core.config.request_timeout_ms,
+    )
 
 
 def enforce_secret() -> Operation[None]:
@@ -332,7 +367,9 @@ def init_producer(core: ClientState, name: str | None = None) -> Operation[Produ
     return ProducerSession(result["producer_id"], result["epoch"])
 
 
-def open_stage(writer_id: str, sequence: int, label: str, timeout_ms: int) -> Operation[int | Committed]:
+def open_stage(
+    writer_id: str, sequence: int, label: str, timeout_ms: int
+) -> Operation[int | Committed]:
     """The new stage's id, or the result when its transaction is committed already."""
     command = OpenStage(writer_id=writer_id, sequence=sequence, label=label, timeout_ms=timeout_ms)
     result = yield from execute(command, f"open a stage of ({writer_id!r}, {sequence})")
@@ -343,10 +380,16 @@ def open_stage(writer_id: str, sequence: int, label: str, timeout_ms: int) -> Op
 
 
 def commit_transaction(
-    writer_id: str, sequence: int, stages: Sequence[StageSum], rows: RowsSum | None = None, formerly: str = ""
+    writer_id: str,
+    sequence: int,
+    stages: Sequence[StageSum],
+    rows: RowsSum | None = None,
+    formerly: str = "",
 ) -> Operation[Committed]:
     """See `dledger.client.Client.commit_transaction`."""
-    command: Command = CommitTransaction(writer_id=writer_id, sequence=sequence, stages=tuple(stages))
+    command: Command = CommitTransaction(
+        writer_id=writer_id, sequence=sequence, stages=tuple(stages)
+    )
     if rows is not None:
         command = CommitWrite(
             writer_id=writer_id,
@@ -366,7 +409,10 @@ def abort_transaction(writer_id: str, sequence: int, stage_ids: Sequence[int]) -
 
 def committed(result: Mapping[str, Any]) -> Committed:
     """A commit's result dict as a value."""
-    spans = {name: {p: (s[0], s[1]) for p, s in found.items()} for name, found in result.get("offsets", {}).items()}
+    spans = {
+        name: {p: (s[0], s[1]) for p, s in found.items()}
+        for name, found in result.get("offsets", {}).items()
+    }
     return Committed(
         bool(result.get("repeated")),
         spans,

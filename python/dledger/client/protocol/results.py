@@ -17,8 +17,9 @@ class Lineage:
     """The groups of which it is a copy: the id of each, and the last index that both share."""
 
     def follows(self, group_id: str) -> bool:
-        """Whether it is that group or a copy of it, up to whatever index: who asks knows offsets, and no log index
-        to hold against the last shared one. What is not known is no contradiction."""
+        """Whether it is that group or a copy of it, up to whatever index: who asks knows offsets,
+        and no log index to hold against the last shared one. What is not known is no
+        contradiction."""
         return not group_id or self.group_id in ("", group_id) or group_id in dict(self.ancestors)
 
 
@@ -26,8 +27,8 @@ class Lineage:
 class Appended:
     """The records have the offsets [start, end).
 
-    A producer cuts what is too large for one entry (``max_body_bytes``, less 1 KiB). Records of others may lie between
-    the pieces; ``end - start`` is then more than were appended.
+    A producer cuts what is too large for one entry (``max_body_bytes``, less 1 KiB). Records of
+    others may lie between the pieces; ``end - start`` is then more than were appended.
     """
 
     topic: str
@@ -40,9 +41,10 @@ class Appended:
 class Committed:
     """A transaction's end. ``repeated``: it was committed already, and nothing was changed now.
 
-    ``offsets``: topic -> partition -> (start, end) of what it wrote; empty for a repeat of a commit that a later one of
-    the same writer has overtaken. ``committed_ms``: of the repeat of a write with a digest, when it was committed; 0
-    where that is not known. ``checked``: False when that commit has left no digest to hold the repeat against.
+    ``offsets``: topic -> partition -> (start, end) of what it wrote; empty for a repeat of a commit
+    that a later one of the same writer has overtaken. ``committed_ms``: of the repeat of a write
+    with a digest, when it was committed; 0 where that is not known. ``checked``: False when that
+    commit has left no digest to hold the repeat against.
     """
 
     repeated: bool
@@ -54,7 +56,8 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Offsets [start, end) of a partition, to be cut into pieces of about ``target_bytes``, ``max_pieces`` at most."""
+    """Offsets [start, end) of a partition, to be cut into pieces of about ``target_bytes``,
+    ``max_pieces`` at most."""
 
     topic: str
     partition: int

@@ -1,8 +1,9 @@
 """Reading that goes on behind an exception.
 
-Python ends a generator that an exception comes out of, and its next turn says that nothing is left. A reader that was
-interrupted by a signal handler or by ``asyncio.wait_for`` would take that for the end of the log. These iterators keep
-the position outside of the generator, and make another one from there.
+Python ends a generator that an exception comes out of, and its next turn says that nothing is left.
+A reader that was interrupted by a signal handler or by ``asyncio.wait_for`` would take that for the
+end of the log. These iterators keep the position outside of the generator, and make another one
+from there.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ class Resuming(Iterator[T], Generic[T]):
     """
 
     def __init__(
-        self, make: Callable[[int], Generator[T, None, None]], start: int, end_of: Callable[[T], int]
+        self,
+        make: Callable[[int], Generator[T, None, None]],
+        start: int,
+        end_of: Callable[[T], int],
     ) -> None:
         self._make = make
         self._position = start
@@ -38,7 +42,8 @@ class Resuming(Iterator[T], Generic[T]):
 
     def __next__(self) -> T:
         try:
-            if self._born != forks.generation:  # the generator has connections of the parent process
+            # the generator has connections of the parent process
+            if self._born != forks.generation:
                 self._running, self._born = None, forks.generation
             if self._running is None:
                 self._running = self._make(self._position)
@@ -63,7 +68,9 @@ class Resuming(Iterator[T], Generic[T]):
 class AsyncResuming(AsyncIterator[T], Generic[T]):
     """`Resuming` under asyncio."""
 
-    def __init__(self, make: Callable[[int], AsyncGenerator[T, None]], start: int, end_of: Callable[[T], int]) -> None:
+    def __init__(
+        self, make: Callable[[int], AsyncGenerator[T, None]], start: int, end_of: Callable[[T], int]
+    ) -> None:
         self._make = make
         self._position = start
         self._end_of = end_of

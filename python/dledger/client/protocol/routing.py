@@ -1,6 +1,8 @@
-"""Who leads, whom to ask next, when, and until when: the part of a client that knows no sockets and no clock.
+"""Who leads, whom to ask next, when, and until when: the part of a client that knows no sockets and
+no clock.
 
-A `Call` is driven by its shell (`dledger.client.blocking.transport`, `dledger.client.aio.transport`)::
+A `Call` is driven by its shell (`dledger.client.blocking.transport`,
+`dledger.client.aio.transport`)::
 
     while True:
         step = call.step(now)            # raises when the time is over
@@ -14,7 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dledger.client.protocol.outcome import DISK_FULL_PATIENCE_MS, AnswerOutcome, answer_outcome, error_for
+from dledger.client.protocol.outcome import (
+    DISK_FULL_PATIENCE_MS,
+    AnswerOutcome,
+    answer_outcome,
+    error_for,
+)
 from dledger.client.protocol.results import Lineage
 from dledger.errors import DLedgerError, OutcomeUnknown, Unavailable
 from dledger.protocol.messages.client import MetadataResponse
@@ -47,7 +54,8 @@ class Ask:
 
 
 class Routes:
-    """What a client knows of a group: addresses to begin with, the group's nodes, and its leader if known."""
+    """What a client knows of a group: addresses to begin with, the group's nodes, and its leader if
+    known."""
 
     def __init__(self, bootstrap: list[str], group: str = "") -> None:
         self.bootstrap = bootstrap
@@ -71,14 +79,16 @@ class Routes:
     def welcomed(self, answer: HelloResponse) -> None:
         """A node of the group answers."""
         self.group = self.group or answer.group
-        # A group that was made from a copy of the one before goes on under its own id, and names that one.
+        # A group that was made from a copy of the one before goes on under its own id, and names
+        # that one.
         if answer.group_id:
             self.lineage = Lineage(answer.group_id, answer.ancestors)
         self._foreign.clear()
         self._refused.clear()
 
     def is_foreign(self, address: str) -> bool:
-        """Another group's node answers at ``address``. Whether no address is left that may be the group's."""
+        """Another group's node answers at ``address``. Whether no address is left that may be the
+        group's."""
         self._foreign.add(address)
         return self._foreign.issuperset(self.addresses())
 
@@ -129,7 +139,8 @@ class CallPolicy:
     repeatable: bool = True
     """Doing it twice is doing it once."""
     sequenced: bool = False
-    """A refusal says nothing of earlier attempts whose outcome is open: it is then indefinite too."""
+    """A refusal says nothing of earlier attempts whose outcome is open: it is then indefinite
+    too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +155,9 @@ class Patience:
 class Call:
     """One request with all its attempts."""
 
-    def __init__(self, routes: Routes, terms: CallPolicy, patience: Patience, now_ms: float, dice: Dice) -> None:
+    def __init__(
+        self, routes: Routes, terms: CallPolicy, patience: Patience, now_ms: float, dice: Dice
+    ) -> None:
         self.terms = terms
         self.maybe_done = False
         """An attempt was sent and not answered for sure: the outcome is open."""
@@ -170,7 +183,9 @@ class Call:
             raise self._over()
         if self._wait_next:
             self._wait_next = False
-            self._pause = min(max(2 * self._pause, self._patience.pause_min), self._patience.pause_max)
+            self._pause = min(
+                max(2 * self._pause, self._patience.pause_min), self._patience.pause_max
+            )
             return Wait(min(self._pause * (0.5 + self._dice()), self.deadline_ms - now_ms))
         if self.terms.address is not None:
             return Ask(self.terms.address)
@@ -191,17 +206,23 @@ class Call:
             self._wait_next = True
 
     def refused(self, error: DLedgerError) -> DLedgerError:
-        """What to raise where nobody takes this client any more: an attempt whose outcome is open stays so."""
+        """What to raise where nobody takes this client any more: an attempt whose outcome is open
+        stays so."""
         if self.maybe_done and self.terms.writes:
-            return OutcomeUnknown(f"{self.terms.what}: it may or may not have been done, and then {error}")
+            return OutcomeUnknown(
+                f"{self.terms.what}: it may or may not have been done, and then {error}"
+            )
         return error
 
     def unreachable(self, address: str, reason: str) -> None:
-        """Nothing was sent. Another node may know more, so the pause comes when every address was tried."""
+        """Nothing was sent. Another node may know more, so the pause comes when every address was
+        tried."""
         self._routes.failed(address)
         self._reasons[address] = reason
         self._in_vain += 1
-        self._wait_next = self.terms.address is not None or self._in_vain % len(self._routes.addresses()) == 0
+        self._wait_next = (
+            self.terms.address is not None or self._in_vain % len(self._routes.addresses()) == 0
+        )
 
     def lost(self, address: str, reason: str) -> None:
         """The request was sent, and no answer came.
@@ -214,9 +235,13 @@ class Call:
         if self.terms.writes:
             self.maybe_done = True
             if not self.terms.repeatable:
-                raise OutcomeUnknown(f"{self.terms.what}: {address}: {reason}; it may or may not have been done")
+                raise OutcomeUnknown(
+                    f"{self.terms.what}: {address}: {reason}; it may or may not have been done"
+                )
 
-    def answered(self, address: str, code: Code, message: str, leader_id: str, now_ms: float) -> bool:
+    def answered(
+        self, address: str, code: Code, message: str, leader_id: str, now_ms: float
+    ) -> bool:
         """An answer came; True when the call is done, False when it is to be asked again.
 
         Raises:
@@ -244,13 +269,17 @@ class Call:
         if self.terms.address is None and code in _NOT_HERE:
             self._reasons.pop(address)
             self._wait_next = not self._routes.redirected(address, leader_id) or self._pause > 0
-            self._pause = self._pause or 0.1  # a second redirection waits: two nodes may point at each other
+            # a second redirection waits: two nodes may point at each other
+            self._pause = self._pause or 0.1
         else:
             self._wait_next = True
         return False
 
     def _over(self) -> DLedgerError:
-        tried = "; ".join(f"{address}: {reason}" for address, reason in self._reasons.items()) or "no time was left"
+        tried = (
+            "; ".join(f"{address}: {reason}" for address, reason in self._reasons.items())
+            or "no time was left"
+        )
         text = f"{self.terms.what}: gave up after {self._patience.timeout / 1000:g} s ({tried})"
         if self.maybe_done:
             return OutcomeUnknown(f"{text}; it was sent, and may or may not have been done")
@@ -259,9 +288,12 @@ class Call:
         return Unavailable(f"{text}; nothing was done. Is the group running, at these addresses?")
 
     def _unknown(self, error: DLedgerError) -> OutcomeUnknown:
-        return OutcomeUnknown(f"{error}; an earlier attempt was sent, and may or may not have been done")
+        return OutcomeUnknown(
+            f"{error}; an earlier attempt was sent, and may or may not have been done"
+        )
 
 
 _BEFORE_THE_LOG = (Code.LIMIT_REACHED, Code.ILLEGAL_MEMBER_STATE)
-"""A leader refuses so by what it sees now. An earlier attempt that it let pass may be in the log and be committed."""
+"""A leader refuses so by what it sees now. An earlier attempt that it let pass may be in the log
+and be committed."""
 _NOT_HERE = (Code.NOT_LEADER, Code.UNKNOWN_MEMBER)

@@ -44,7 +44,9 @@ def load(core: ClientState, name: str, topic_id: int, log_id: str) -> Operation[
             return known
 
 
-def of_body(core: ClientState, name: str, topic_id: int, log_id: str, body: Buffer) -> Operation[Columns | None]:
+def of_body(
+    core: ClientState, name: str, topic_id: int, log_id: str, body: Buffer
+) -> Operation[Columns | None]:
     """The columns that a body was written under; None for one of plain records.
 
     Raises:
@@ -54,7 +56,9 @@ def of_body(core: ClientState, name: str, topic_id: int, log_id: str, body: Buff
     return (yield from at(core, name, topic_id, log_id, version)) if version else None
 
 
-def at(core: ClientState, name: str, topic_id: int, log_id: str, version: int) -> Operation[Columns]:
+def at(
+    core: ClientState, name: str, topic_id: int, log_id: str, version: int
+) -> Operation[Columns]:
     """The columns of a version, asked for only when they are not known yet.
 
     Raises:
@@ -68,7 +72,9 @@ def at(core: ClientState, name: str, topic_id: int, log_id: str, version: int) -
     return known[version - 1]
 
 
-def evolve(core: ClientState, info: TopicInfo, base_version: int, columns: Columns) -> Operation[Evolved]:
+def evolve(
+    core: ClientState, info: TopicInfo, base_version: int, columns: Columns
+) -> Operation[Evolved]:
     """Make these a topic's columns, if ``base_version`` still is its newest version.
 
     Raises:
@@ -77,8 +83,11 @@ def evolve(core: ClientState, info: TopicInfo, base_version: int, columns: Colum
     """
     if not info.typed:
         raise ConfigError(f"topic {info.name!r} is raw: create one with type='typed'")
-    command = EvolveSchema(topic=info.name, log_id=info.log_id, base_version=base_version, schema=columns.text)
-    result = yield from execute(command, f"schema of {info.name!r}")  # a repeat finds its columns there: a success
+    command = EvolveSchema(
+        topic=info.name, log_id=info.log_id, base_version=base_version, schema=columns.text
+    )
+    # a repeat finds its columns there: a success
+    result = yield from execute(command, f"schema of {info.name!r}")
     now = Columns.parse(result["schema"]) if result["schema"] else None
     return Evolved(result["accepted"], result["version"], now)
 

@@ -1,8 +1,9 @@
 """How far a client has seen each log reach, so that it never shows it shorter afterwards.
 
-A deposed leader, or a node that has not applied everything yet, may answer with an end that lies before one that this
-client has shown already. Such an answer is not believed: it is asked again, elsewhere if need be (a session's reads
-are monotonic, as Jepsen's checker of logs demands). Pure; threads may share it.
+A deposed leader, or a node that has not applied everything yet, may answer with an end that lies
+before one that this client has shown already. Such an answer is not believed: it is asked again,
+elsewhere if need be (a session's reads are monotonic, as Jepsen's checker of logs demands). Pure;
+threads may share it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from dledger.forks import fork_lock
 from dledger.protocol.messages.client import OffsetsResponse, TopicInfo
 
 LOGS: Final = 4
-"""Log ids that are remembered of one topic name, the newest: how often a topic was created again must not matter."""
+"""Log ids that are remembered of one topic name, the newest: how often a topic was created again
+must not matter."""
 
 Known = dict[str, dict[str, dict[int, int]]]
 """Topic -> log id -> partition -> end offset."""
@@ -24,7 +26,8 @@ _lock = fork_lock()  # one for all: a client goes on in a forked child
 
 
 class SeenEndOffsets:
-    """The highest end that was seen, by topic, log id and partition: a topic that is created again begins anew."""
+    """The highest end that was seen, by topic, log id and partition: a topic that is created again
+    begins anew."""
 
     def __init__(self) -> None:
         self._known: Known = {}
@@ -62,12 +65,16 @@ class SeenEndOffsets:
 
 
 def behind(answer: OffsetsResponse, known: Known) -> str:
-    """Why an answer with end offsets is older than what was known when it was asked for; empty when it is not."""
+    """Why an answer with end offsets is older than what was known when it was asked for; empty when
+    it is not."""
     for topic, offsets in answer.offsets.items():
         ends = known.get(topic, {}).get(answer.log_ids.get(topic, ""), {})
         for at, end in offsets.items():
             if end < ends.get(at, 0):
-                return f"the node ends {topic!r} partition {at} at {end}, and this client has seen {ends[at]}"
+                return (
+                    f"the node ends {topic!r} partition {at} at {end}, and this client has "
+                    f"seen {ends[at]}"
+                )
     return ""
 
 

@@ -10,7 +10,8 @@ from dledger.types import Buffer
 
 _AT: Final = 40
 _FIELDS: Final = struct.Struct(">QIIQ")
-"""Producer id, epoch, reserved, sequence: bytes 40 to 64 of a body's header (see `dledger.records.body.header`)."""
+"""Producer id, epoch, reserved, sequence: bytes 40 to 64 of a body's header (see
+`dledger.records.body.header`)."""
 
 
 def stamp(header: Buffer, producer_id: int, epoch: int, sequence: int) -> bytes:
@@ -22,8 +23,8 @@ def stamp(header: Buffer, producer_id: int, epoch: int, sequence: int) -> bytes:
 class ProducerSession:
     """An open session and the next number of each (topic id, partition).
 
-    A number is used up only when its batch was taken: a batch that was refused for sure gives it back by never having
-    advanced, so that the next one is not out of order.
+    A number is used up only when its batch was taken: a batch that was refused for sure gives it
+    back by never having advanced, so that the next one is not out of order.
     """
 
     producer_id: int

@@ -1,4 +1,5 @@
-"""A plain-socket connection of frames, for callers that wait: no loop, no thread, one call one answer."""
+"""A plain-socket connection of frames, for callers that wait: no loop, no thread, one call one
+answer."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ SEND_PIECES: Final = 64
 
 
 class Lost(Exception):
-    """The connection broke, or its answer did not come in time. ``sent``: the whole request had left; ``error``: what
-    the system or TLS said."""
+    """The connection broke, or its answer did not come in time. ``sent``: the whole request had
+    left; ``error``: what the system or TLS said."""
 
     def __init__(self, reason: str, sent: bool, error: BaseException | None = None) -> None:
         super().__init__(reason)
@@ -46,9 +47,10 @@ class BlockingConnection:
 
     Args:
         greeting: how it begins.
-        on_refusal: where it is given, the first request follows this side's proof of the secret at once, which saves a
-            round trip: the node has proved the secret by then. Should the node refuse the proof, it has taken nothing;
-            this is called, `receive` raises `Lost`, and the next connection, without this, is told why.
+        on_refusal: where it is given, the first request follows this side's proof of the secret at
+            once, which saves a round trip: the node has proved the secret by then. Should the node
+            refuse the proof, it has taken nothing; this is called, `receive` raises `Lost`, and the
+            next connection, without this, is told why.
 
     Raises on opening:
         Unavailable: nobody answered in time.
@@ -117,12 +119,15 @@ class BlockingConnection:
 
     @property
     def usable(self) -> bool:
-        """Whether the other side has not closed it meanwhile, as far as this host knows. Nothing may be under way."""
+        """Whether the other side has not closed it meanwhile, as far as this host knows. Nothing
+        may be under way."""
         if self._frames or self._reader.in_frame or self._unheard is not None:
             return False
         return not readable(self._socket)  # closed, or an answer nobody asked for
 
-    def send(self, message: Message, payload: Sequence[Buffer] = (), deadline: float | None = None) -> int:
+    def send(
+        self, message: Message, payload: Sequence[Buffer] = (), deadline: float | None = None
+    ) -> int:
         """Send a request; its id.
 
         Raises:
@@ -190,7 +195,9 @@ class BlockingConnection:
             self._on_refusal()
             raise Lost(str(error), sent=False) from None
 
-    def ask(self, message: Message, payload: Sequence[Buffer], deadline: float) -> tuple[Any, memoryview]:
+    def ask(
+        self, message: Message, payload: Sequence[Buffer], deadline: float
+    ) -> tuple[Any, memoryview]:
         """Send a request and wait for its answer.
 
         Raises:
@@ -226,7 +233,8 @@ class BlockingConnection:
 
     def _wait_at_most(self, deadline: float | None) -> None:
         timeout = 3600.0 if deadline is None else max(0.001, deadline - time.monotonic())
-        if not timeout <= self._timeout_s <= timeout + 0.5:  # a close one will do: setting it is a system call
+        # a close one will do: setting it is a system call
+        if not timeout <= self._timeout_s <= timeout + 0.5:
             self._timeout_s = timeout + 0.25
             self._socket.settimeout(self._timeout_s)
 
@@ -246,8 +254,8 @@ def _open(address: str, timeout_s: float, tls: ssl.SSLContext | None) -> socket.
 
 
 def _connected(host: str, port: int, timeout_s: float) -> socket.socket:
-    """As `socket.create_connection`, which would take a signal handler's error for that of one of the host's addresses,
-    and try the next one."""
+    """As `socket.create_connection`, which would take a signal handler's error for that of one of
+    the host's addresses, and try the next one."""
     failed: OSError | None = None
     for family, kind, protocol, _, where in socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM):
         sock = socket.socket(family, kind, protocol)
@@ -263,7 +271,9 @@ def _connected(host: str, port: int, timeout_s: float) -> socket.socket:
     raise failed or OSError("the host has no address")
 
 
-def no_welcome(address: str, lost: Lost, tls: ssl.SSLContext | None) -> CertificateRefused | Unavailable:
+def no_welcome(
+    address: str, lost: Lost, tls: ssl.SSLContext | None
+) -> CertificateRefused | Unavailable:
     """What to say of a node that ended a connection instead of answering its first frame."""
     if tls is not None and (
         denied := certificate_refused(address, lost.error, tls) or expired_certificate(address, tls)

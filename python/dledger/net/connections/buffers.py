@@ -8,7 +8,8 @@ from typing import Final
 from dledger.types import Buffer
 
 JOIN_BYTES: Final = 16 << 10
-"""Buffers below this are joined before they are written: a copy is cheaper than a piece of a scattered write."""
+"""Buffers below this are joined before they are written: a copy is cheaper than a piece of a
+scattered write."""
 
 
 def joined(buffers: Sequence[Buffer]) -> list[Buffer]:

@@ -23,7 +23,8 @@ from dledger.protocol.wire import FrameLimits
 log = logging.getLogger("dledger.net")
 
 SHUTDOWN_S: Final = 1.0
-"""How long a connection under TLS that is closed waits for the other side to close it too, which may be silent."""
+"""How long a connection under TLS that is closed waits for the other side to close it too, which
+may be silent."""
 
 
 class Connection(Incoming, asyncio.BufferedProtocol):
@@ -46,8 +47,9 @@ class Connection(Incoming, asyncio.BufferedProtocol):
         turns: FrameTurns | None = None,
         seldom: Seldom | None = None,
     ) -> None:
-        """``inflow``: what frames under way count against; ``outflow``: what answers do; ``turns``: whose turn it is to
-        have frames handed out; ``seldom``: who logs what the other side does wrong."""
+        """``inflow``: what frames under way count against; ``outflow``: what answers do; ``turns``:
+        whose turn it is to have frames handed out; ``seldom``: who logs what the other side does
+        wrong."""
         super().__init__(handlers, limits, accepted, inflow, turns)
         self.context: Any = None
         self.peer_name = self.host = "?"
@@ -68,7 +70,8 @@ class Connection(Incoming, asyncio.BufferedProtocol):
             tune(sock)
             if self._accepted:
                 limit_unsent(sock)
-            if transport.get_extra_info("sslcontext") is None:  # else only the transport may write to it
+            # else only the transport may write to it
+            if transport.get_extra_info("sslcontext") is None:
                 self._descriptor = sock.fileno()
         self.peer_name = _name(transport.get_extra_info("peername"))
         self.host = self.peer_name.rpartition(":")[0] or "?"
@@ -125,7 +128,8 @@ class Connection(Incoming, asyncio.BufferedProtocol):
         return self._loop.time()
 
     def look_idle(self, now_s: float) -> None:
-        """Move ``idle_since`` on, unless nothing was asked since the last look and everything is answered."""
+        """Move ``idle_since`` on, unless nothing was asked since the last look and everything is
+        answered."""
         if self._asked != self._seen_asked or self._asked > self._answered or self.unsent_bytes:
             self._seen_asked, self.idle_since = self._asked, now_s
 
@@ -201,4 +205,14 @@ async def connect(
     return connection
 
 
-__all__ = ["SHUTDOWN_S", "Connection", "Handlers", "OnClose", "OnConnection", "OnFrame", "connect", "ignore", "log"]
+__all__ = [
+    "SHUTDOWN_S",
+    "Connection",
+    "Handlers",
+    "OnClose",
+    "OnConnection",
+    "OnFrame",
+    "connect",
+    "ignore",
+    "log",
+]

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from dledger.net.connections.connection import Connection
 
 RECEIVE_BYTES: Final = 256 << 10
-"""The receive buffer: one per thread, not per connection, because a read is parsed before the next one begins."""
+"""The receive buffer: one per thread, not per connection, because a read is parsed before the next
+one begins."""
 
 OnFrame = Callable[["Connection", int, Any, memoryview], None]
 OnConnection = Callable[["Connection"], None]
@@ -26,8 +27,8 @@ def ignore(connection: Connection) -> None:
 class Handlers:
     """What a connection tells its owner.
 
-    ``on_frame`` gets the request id, the message and its payload, which nobody else changes or reuses; ``on_batch_end``
-    comes after the last frame of each read; ``on_close`` comes once.
+    ``on_frame`` gets the request id, the message and its payload, which nobody else changes or
+    reuses; ``on_batch_end`` comes after the last frame of each read; ``on_close`` comes once.
     """
 
     on_frame: OnFrame

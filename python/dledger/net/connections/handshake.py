@@ -1,4 +1,5 @@
-"""How a connection begins, seen from the side that opens it: pure, so that blocking and asyncio programs share it."""
+"""How a connection begins, seen from the side that opens it: pure, so that blocking and asyncio
+programs share it."""
 
 from __future__ import annotations
 
@@ -10,7 +11,13 @@ from dledger.environment import REAL, Environment
 from dledger.errors import AccessDenied, ConfigError, DLedgerError, Unavailable, WrongGroup
 from dledger.net.secret import Secret, Side
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.hello import PROTOCOL_VERSION, Ancestors, HelloProof, HelloRequest, HelloResponse
+from dledger.protocol.messages.hello import (
+    PROTOCOL_VERSION,
+    Ancestors,
+    HelloProof,
+    HelloRequest,
+    HelloResponse,
+)
 from dledger.release import RELEASE
 
 FindSecret = Callable[[HelloResponse], Secret | None]
@@ -55,9 +62,14 @@ class Greeting:
         environment: Environment = REAL,
     ) -> None:
         self.hello = HelloRequest(
-            group=own.group, node_id=own.node_id, release=RELEASE, group_id=own.group_id, members=own.members,
-            ancestors=own.ancestors, nonce=bytes.fromhex(environment.unique()),
-        )  # fmt: skip
+            group=own.group,
+            node_id=own.node_id,
+            release=RELEASE,
+            group_id=own.group_id,
+            members=own.members,
+            ancestors=own.ancestors,
+            nonce=bytes.fromhex(environment.unique()),
+        )
         self.welcome: HelloResponse | None = None
         """What the node has said of itself, once it takes us."""
         self.proved = False
@@ -69,7 +81,8 @@ class Greeting:
         self._strict = strict
 
     def answered(self, answer: Any, certified: Set[str] | None = None) -> HelloProof | None:
-        """What to send next, if anything. ``certified``: the nodes that the other side's certificate is for, under TLS.
+        """What to send next, if anything. ``certified``: the nodes that the other side's
+        certificate is for, under TLS.
 
         Raises:
             WrongGroup: it is another group's node, or another node of the group.
@@ -87,19 +100,24 @@ class Greeting:
             if answer.proof_wanted:
                 return self._prove(answer)
         if self._strict and not self.proved:
-            raise AccessDenied(f"{self._said.node_id} has no secret to prove, and this group's members must")
+            raise AccessDenied(
+                f"{self._said.node_id} has no secret to prove, and this group's members must"
+            )
         self.welcome = self._said
         return None
 
     def _check(self, answer: HelloResponse, certified: Set[str] | None) -> None:
         if self._peer and answer.node_id != self._peer:
-            raise WrongGroup(f"{answer.node_id} answers where {self._peer} should: is an address wrong?")
+            raise WrongGroup(
+                f"{answer.node_id} answers where {self._peer} should: is an address wrong?"
+            )
         if text := other_group(self._own, answer):
             raise WrongGroup(text)
         if certified is not None and answer.node_id not in certified:
             raise AccessDenied(
                 f"it says that it is node {answer.node_id}, and its certificate, which is for "
-                f"{', '.join(sorted(certified)) or 'no node'}, has no URI dledger://node/{answer.node_id}"
+                f"{', '.join(sorted(certified)) or 'no node'}, has no URI "
+                f"dledger://node/{answer.node_id}"
             )
 
     def _prove(self, answer: HelloResponse) -> HelloProof:
@@ -107,13 +125,18 @@ class Greeting:
         if secret is None:
             if not self.hello.node_id:
                 raise AccessDenied(
-                    f"group {answer.group!r} takes only programs that have its secret. Those of the Unix user who owns "
-                    "it find it by themselves; others name its file as secret_file (dledger.secret.file in Spark, "
+                    f"group {answer.group!r} takes only programs that have its secret. Those of "
+                    f"the Unix user who owns "
+                    "it find it by themselves; others name its file as secret_file "
+                    "(dledger.secret.file in Spark, "
                     "DLEDGER_SECRET_FILE for commands)"
                 )
-            return HelloProof(proof=b"")  # a group that came before secrets takes it, until that is changed
+            # a group that came before secrets takes it, until that is changed
+            return HelloProof(proof=b"")
         if not secret.is_proof(answer.proof, Side.ACCEPTS, self.hello, answer):
-            raise AccessDenied(f"{answer.node_id or 'the node'} has another secret than this program, or none")
+            raise AccessDenied(
+                f"{answer.node_id or 'the node'} has another secret than this program, or none"
+            )
         self.proved = True
         return HelloProof(proof=secret.proof(Side.OPENS, self.hello, answer))
 
@@ -124,12 +147,20 @@ def _refusal(answer: HelloResponse) -> DLedgerError:
 
 
 def other_group(own: Introduction, theirs: HelloRequest | HelloResponse) -> str:
-    """Why two programs that give one group's name are not of one group; empty when they may be. A list of members is
-    compared where both sides are members. What one of both does not know is no contradiction."""
-    if own.members and theirs.members and theirs.node_id and set(own.members) != set(theirs.members):
+    """Why two programs that give one group's name are not of one group; empty when they may be. A
+    list of members is compared where both sides are members. What one of both does not know is no
+    contradiction."""
+    if (
+        own.members
+        and theirs.members
+        and theirs.node_id
+        and set(own.members) != set(theirs.members)
+    ):
         return (
-            f"{theirs.node_id} was told that the group's members are {', '.join(sorted(theirs.members))}, "
-            f"{own.node_id or 'this program'} that they are {', '.join(sorted(own.members))}: a majority of the one "
+            f"{theirs.node_id} was told that the group's members are "
+            f"{', '.join(sorted(theirs.members))}, "
+            f"{own.node_id or 'this program'} that they are {', '.join(sorted(own.members))}: a "
+            f"majority of the one "
             "need not meet a majority of the other. Start all of them with the same list"
         )
     if not own.group_id or not theirs.group_id or own.group_id == theirs.group_id:
@@ -137,23 +168,28 @@ def other_group(own: Introduction, theirs: HelloRequest | HelloResponse) -> str:
     mine, others = ({ancestor for ancestor, _ in one.ancestors} for one in (own, theirs))
     if own.group_id not in others and theirs.group_id not in mine:
         return (
-            f"{theirs.node_id or 'the program that connects'} belongs to the group {theirs.group_id}, and "
+            f"{theirs.node_id or 'the program that connects'} belongs to the group "
+            f"{theirs.group_id}, and "
             f"{own.node_id or 'this program'} to the group {own.group_id}: both are called "
-            f"{own.group or theirs.group!r}, but they were founded apart. Is an address or a directory wrong?"
+            f"{own.group or theirs.group!r}, but they were founded apart. Is an address or a "
+            f"directory wrong?"
         )
     return ""
 
 
 def unanswered(tls: bool) -> str:
-    """What may be the reason where a connection ends, or stays silent, in place of an answer to the hello, and what to
-    do. ``tls``: this side is under TLS."""
+    """What may be the reason where a connection ends, or stays silent, in place of an answer to the
+    hello, and what to do. ``tls``: this side is under TLS."""
     certificates = (
-        "does its tls_ca know this side's certificate?" if tls
+        "does its tls_ca know this side's certificate?"
+        if tls
         else "if it wants TLS, give tls_ca, tls_certificate, tls_key"
-    )  # fmt: skip
+    )
     return (
-        f"before its first answer: {certificates}; if it is a node of release 0.1.0, which does not know what dledger "
-        f"{RELEASE} says first, upgrade all nodes of the group, and then its clients; else, is it a dledger node?"
+        f"before its first answer: {certificates}; if it is a node of release 0.1.0, which does "
+        f"not know what dledger "
+        f"{RELEASE} says first, upgrade all nodes of the group, and then its clients; else, is it "
+        f"a dledger node?"
     )
 
 
@@ -164,7 +200,8 @@ def other_protocol(hello: HelloRequest) -> str:
     release = hello.release or ("0.1.0" if hello.version == 1 else "")
     theirs = f"dledger {release}" if release else "another release"
     return (
-        f"this node is dledger {RELEASE} and speaks protocol version {PROTOCOL_VERSION}, the program that connects is "
+        f"this node is dledger {RELEASE} and speaks protocol version {PROTOCOL_VERSION}, the "
+        f"program that connects is "
         f"{theirs} and speaks {hello.version}: upgrade the older one"
     )
 

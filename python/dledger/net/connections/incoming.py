@@ -1,7 +1,9 @@
-"""The receiving half of a connection: bytes become frames, and those that are wanted are handed out.
+"""The receiving half of a connection: bytes become frames, and those that are wanted are handed
+out.
 
-Small frames are parsed out of one receive buffer, many per read; a large payload is received straight into a buffer of
-its own. Frames that are not wanted yet, or have had no turn, stay bytes, and nothing more is read.
+Small frames are parsed out of one receive buffer, many per read; a large payload is received
+straight into a buffer of its own. Frames that are not wanted yet, or have had no turn, stay bytes,
+and nothing more is read.
 """
 
 from __future__ import annotations
@@ -18,14 +20,17 @@ from dledger.protocol.messages.hello import HelloRequest
 from dledger.protocol.wire import HELLO_LIMITS, Frame, FrameLimits, FrameReader, decode
 
 TURN_FRAMES: Final = 128
-"""Frames of one connection that are handed out in one turn of the loop: then it is the others' turn."""
+"""Frames of one connection that are handed out in one turn of the loop: then it is the others'
+turn."""
 TURN_BYTES: Final = 256 << 10
-"""Bytes of one client that are taken before it is the others' turn. Where a read fills its buffer, libuv reads again at
-once, up to 32 times: megabytes of one connection's commands would be carried out while all others wait."""
+"""Bytes of one client that are taken before it is the others' turn. Where a read fills its buffer,
+libuv reads again at once, up to 32 times: megabytes of one connection's commands would be carried
+out while all others wait."""
 
 
 class Incoming(Outgoing, ABC):
-    """Frames on their way from the other side. Every one is a `Connection`, as which its owner hears of it.
+    """Frames on their way from the other side. Every one is a `Connection`, as which its owner
+    hears of it.
 
     Attributes:
         received: bytes so far.
@@ -34,7 +39,12 @@ class Incoming(Outgoing, ABC):
     """
 
     def __init__(
-        self, handlers: Handlers, limits: FrameLimits, accepted: bool, inflow: Inflow | None, turns: FrameTurns | None
+        self,
+        handlers: Handlers,
+        limits: FrameLimits,
+        accepted: bool,
+        inflow: Inflow | None,
+        turns: FrameTurns | None,
     ) -> None:
         super().__init__()
         self.received = 0
@@ -44,14 +54,18 @@ class Incoming(Outgoing, ABC):
         self._accepted = accepted
         self._inflow = inflow
         self._turns = turns
-        self._reader = FrameReader(limits, HELLO_LIMITS if accepted else None, self._admits if inflow else None)
+        self._reader = FrameReader(
+            limits, HELLO_LIMITS if accepted else None, self._admits if inflow else None
+        )
         self._buffer = receive_buffer()
         self._shared: memoryview | None = None
-        """The thread's receive buffer, while this connection reads into it; None: into a large payload's own."""
+        """The thread's receive buffer, while this connection reads into it; None: into a large
+        payload's own."""
         self._holds = 0
         """What `Inflow` has noted."""
         self._frames: list[Frame] = []
-        """Parsed and not handed out, because they were not wanted any more; no more than are handed out in a turn."""
+        """Parsed and not handed out, because they were not wanted any more; no more than are handed
+        out in a turn."""
         self._asked = 0
         self._turn_bytes = 0
         self._read_paused = False
@@ -73,7 +87,11 @@ class Incoming(Outgoing, ABC):
         self._shared = buffer = self._buffer.view
         rest = reader.rest
         if not rest:
-            return buffer[:PRESSED_READ_BYTES] if self._inflow is not None and self._inflow.is_pressed else buffer
+            return (
+                buffer[:PRESSED_READ_BYTES]
+                if self._inflow is not None and self._inflow.is_pressed
+                else buffer
+            )
         if len(rest) >= len(buffer) // 2:  # a header near its limit
             self._shared = buffer = self._buffer.grow(2 * len(rest))
         buffer[: len(rest)] = rest
@@ -87,7 +105,11 @@ class Incoming(Outgoing, ABC):
             self._hand_out(buffer[: len(reader.rest) + nbytes])
         elif (frame := reader.received(nbytes)) is not None:
             self._hand_out_large(frame)
-        if self._inflow is not None and not self.is_member and (self._holds or reader.in_frame or self._frames):
+        if (
+            self._inflow is not None
+            and not self.is_member
+            and (self._holds or reader.in_frame or self._frames)
+        ):
             self._note(self._inflow)
         if self._turn_bytes >= TURN_BYTES:
             self._end_turn()
@@ -101,7 +123,8 @@ class Incoming(Outgoing, ABC):
     # frames
 
     def _hand_out(self, view: memoryview) -> None:
-        """Hand out what was parsed before and frames in ``view``, as many as are wanted and may be in this turn."""
+        """Hand out what was parsed before and frames in ``view``, as many as are wanted and may be
+        in this turn."""
         reader, frames, taken = self._reader, self._frames, 0
         turns = None if self.is_member else self._turns
         most = TURN_FRAMES if turns is None else turns.share
@@ -138,7 +161,9 @@ class Incoming(Outgoing, ABC):
         message = decode(frame.kind, frame.header, frame.payload)
         if not self.said_hello:
             if not isinstance(message, HelloRequest):
-                raise ProtocolError(f"the first frame is {type(message).__name__}, not HelloRequest")
+                raise ProtocolError(
+                    f"the first frame is {type(message).__name__}, not HelloRequest"
+                )
             self.said_hello = True
         self._asked += 1
         if not self._ended:
@@ -170,7 +195,8 @@ class Incoming(Outgoing, ABC):
 
     @property
     def _held_back(self) -> bool:
-        """Whether the owner wants no more, or the other side takes no answers and so may not ask."""
+        """Whether the owner wants no more, or the other side takes no answers and so may not
+        ask."""
         if self._read_paused or self._waits:
             return True
         return self._accepted and (self._write_paused or self._queued > WRITE_HIGH_BYTES)
@@ -183,7 +209,9 @@ class Incoming(Outgoing, ABC):
             self._read_or_not()
 
     def _was_sent(self) -> None:
-        self._go_on()  # nothing more was taken or read because too much was unsent, which the kernel may have at once
+        # nothing more was taken or read because too much was unsent, which the kernel may have at
+        # once
+        self._go_on()
 
     # the budget of frames under way
 
@@ -191,7 +219,9 @@ class Incoming(Outgoing, ABC):
         """Let the budget know what is here and not taken."""
         holds = 0
         if not self.is_member and not self.closing:
-            holds = self._reader.held + sum(len(frame.header) + len(frame.payload) for frame in self._frames)
+            holds = self._reader.held + sum(
+                len(frame.header) + len(frame.payload) for frame in self._frames
+            )
         if holds != self._holds:
             self._holds = holds
             inflow.note(self, holds)
@@ -202,7 +232,8 @@ class Incoming(Outgoing, ABC):
         return self.is_member or self._inflow is None or self._inflow.admits(self, size)
 
     def become_member(self) -> None:
-        """It is a member's: no budget of clients applies to what it sends, from what came right behind its hello on."""
+        """It is a member's: no budget of clients applies to what it sends, from what came right
+        behind its hello on."""
         self.is_member = True
         if self._inflow is not None:
             self._inflow.forget(self)
@@ -249,7 +280,8 @@ class Incoming(Outgoing, ABC):
             self._transport.resume_reading()
 
     def _end_reading(self) -> None:
-        """The connection has ended. What it held may be much, and goes at once, not when this object is collected."""
+        """The connection has ended. What it held may be much, and goes at once, not when this
+        object is collected."""
         self._reader.forget()
         self._frames.clear()
         if self._inflow is not None:

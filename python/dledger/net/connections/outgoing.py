@@ -15,7 +15,8 @@ from dledger.types import Buffer
 MOST_PIECES: Final = 512
 """Buffers in one call of the kernel; it takes 1024."""
 WRITE_HIGH_BYTES: Final = 1 * MIB
-"""Unsent bytes from which a connection counts as slow: `drain` waits, and one that we accepted is not read from."""
+"""Unsent bytes from which a connection counts as slow: `drain` waits, and one that we accepted is
+not read from."""
 
 
 class Outgoing:
@@ -29,7 +30,8 @@ class Outgoing:
         self._descriptor = -1
         self._write_paused = False
         self._ended = False
-        """Closed by this side, or gone: a transport may be closing without it, which `flush` looks at."""
+        """Closed by this side, or gone: a transport may be closing without it, which `flush` looks
+        at."""
         self._drained: list[asyncio.Future[None]] = []
         self._answered = 0
         """Frames sent."""
@@ -37,7 +39,8 @@ class Outgoing:
         """Bytes handed to `send` so far."""
 
     def _was_sent(self) -> None:
-        """Called when the kernel was given what there was, where that had been more than may wait."""
+        """Called when the kernel was given what there was, where that had been more than may
+        wait."""
 
     @property
     def closing(self) -> bool:
@@ -55,8 +58,8 @@ class Outgoing:
         return self._write_paused or self._queued > WRITE_HIGH_BYTES
 
     def send(self, message: Message, request_id: int = 0, payload: Sequence[Buffer] = ()) -> None:
-        """Send a frame at the end of this turn of the loop. Its buffers must not change until they are sent. Does
-        nothing on a closed connection: its owner hears that from ``on_close``.
+        """Send a frame at the end of this turn of the loop. Its buffers must not change until they
+        are sent. Does nothing on a closed connection: its owner hears that from ``on_close``.
 
         Raises:
             ProtocolError: a field's value has no form on the wire.
@@ -82,10 +85,13 @@ class Outgoing:
             return
         self._out, self._queued = [], 0
         was_full = size > WRITE_HIGH_BYTES
-        transport = cast(asyncio.Transport, self._transport)  # whoever has something to send has one
+        # whoever has something to send has one
+        transport = cast(asyncio.Transport, self._transport)
         if transport.is_closing():
             return
-        pieces: list[Buffer] = out if len(out) == 1 else [b"".join(out)] if size <= 4 * JOIN_BYTES else joined(out)
+        pieces: list[Buffer] = (
+            out if len(out) == 1 else [b"".join(out)] if size <= 4 * JOIN_BYTES else joined(out)
+        )
         if transport.get_write_buffer_size() == 0:
             pieces = self._write_now(pieces)
         if pieces:
@@ -94,8 +100,9 @@ class Outgoing:
             self._was_sent()
 
     def _write_now(self, pieces: list[Buffer]) -> list[Buffer]:
-        """Give the kernel what it takes at once, and return the rest. The loop itself would write at the end of its
-        turn: behind whatever else is to be done in it, a write to the disk for one."""
+        """Give the kernel what it takes at once, and return the rest. The loop itself would write
+        at the end of its turn: behind whatever else is to be done in it, a write to the disk for
+        one."""
         if self._descriptor < 0:  # a transport without a socket, or under TLS
             return pieces
         try:

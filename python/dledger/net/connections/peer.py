@@ -1,6 +1,8 @@
-"""The outgoing connection to one other node: opened again and again, and never more behind it than a bound.
+"""The outgoing connection to one other node: opened again and again, and never more behind it than
+a bound.
 
-Peers talk one way on each connection. What cannot be sent is dropped: raft sends again what still matters.
+Peers talk one way on each connection. What cannot be sent is dropped: raft sends again what still
+matters.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ PAUSE_MAX_S: Final = 0.2
 """Short against an election: a restarted peer hears its leader before it loses patience."""
 CONNECT_S: Final = 1.0
 ENDED: Final = 3
-"""Connections in a row that a peer ends without a word before it is said; one or two are those of a node that stops."""
+"""Connections in a row that a peer ends without a word before it is said; one or two are those of a
+node that stops."""
 UNANSWERED_MS: Final = 3000
 """A connection whose packets nobody acknowledges for this long is given up and opened anew."""
 
@@ -95,9 +98,12 @@ class PeerLink:
             self._task.add_done_callback(_no_end)
 
     def send(self, message: PeerMessage | RepairMessage | InstallMessage) -> None:
-        """Send, or keep until the attempt to connect that is under way has ended, or drop. Never waits."""
+        """Send, or keep until the attempt to connect that is under way has ended, or drop. Never
+        waits."""
         connection = self._connection
-        if (self._waiting_bytes if connection is None else connection.unsent_bytes) > self._max_bytes:
+        if (
+            self._waiting_bytes if connection is None else connection.unsent_bytes
+        ) > self._max_bytes:
             self.dropped += 1
             return
         frame = encode(message)
@@ -116,7 +122,8 @@ class PeerLink:
         """Send what is unsent, then close and connect no more."""
         if self._task is not None:
             self._task.cancel()
-            await asyncio.wait([self._task])  # a defect that ended it is told by `_no_end`, and must not stop this
+            # a defect that ended it is told by `_no_end`, and must not stop this
+            await asyncio.wait([self._task])
         if self._connection is not None:
             connection, self._connection = self._connection, None
             connection.close()
@@ -160,7 +167,8 @@ class PeerLink:
             async with asyncio.timeout(CONNECT_S):
                 await self._settled.wait()
         except TimeoutError:
-            if self._connection is not connection:  # else it has answered in the very turn in which its time was over
+            # else it has answered in the very turn in which its time was over
+            if self._connection is not connection:
                 self._newest = None  # that it ends now is this side's doing
                 log.debug("the peer at %s does not answer our hello", connection.peer_name)
         finally:
@@ -191,7 +199,9 @@ class PeerLink:
         self._waiting.clear()
         self._waiting_bytes = 0
 
-    def _answered(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+    def _answered(
+        self, connection: Connection, request_id: int, message: Any, payload: memoryview
+    ) -> None:
         greeting = self._greeting
         if greeting is None or greeting.welcome is not None or self._newest is not connection:
             return  # peers answer nothing but a hello
@@ -210,12 +220,17 @@ class PeerLink:
 
     def _closed(self, connection: Connection, error: Exception | None) -> None:
         if self._newest is connection:
-            if self._tls is not None and (denied := certificate_refused(connection.peer_name, error, self._tls)):
+            if self._tls is not None and (
+                denied := certificate_refused(connection.peer_name, error, self._tls)
+            ):
                 self._say(str(denied))
                 self._ended = -1
             self._ended += 1
             if self._ended == ENDED:
-                self._say(f"{connection.peer_name}: it ends each connection {unanswered(self._tls is not None)}")
+                self._say(
+                    f"{connection.peer_name}: it ends each connection "
+                    f"{unanswered(self._tls is not None)}"
+                )
             self._lost.set()
             self._settled.set()
         if self._connection is connection:
@@ -227,4 +242,6 @@ class PeerLink:
 def _no_end(task: asyncio.Task[None]) -> None:
     """A link goes on until it is closed: a defect that ended it must not stay unseen."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        task.get_loop().call_exception_handler({"message": "a link to a peer ended by itself", "exception": error})
+        task.get_loop().call_exception_handler(
+            {"message": "a link to a peer ended by itself", "exception": error}
+        )

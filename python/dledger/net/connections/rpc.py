@@ -29,7 +29,11 @@ class Rpc:
 
     @staticmethod
     async def open(
-        address: str, greeting: Greeting, limits: FrameLimits, timeout_s: float, tls: ssl.SSLContext | None = None
+        address: str,
+        greeting: Greeting,
+        limits: FrameLimits,
+        timeout_s: float,
+        tls: ssl.SSLContext | None = None,
     ) -> Rpc:
         """Connect and say hello.
 
@@ -68,7 +72,9 @@ class Rpc:
     def usable(self) -> bool:
         return self._connection is not None and not self._connection.closing
 
-    async def ask(self, message: Message, payload: Sequence[Buffer], timeout_s: float) -> tuple[Any, memoryview]:
+    async def ask(
+        self, message: Message, payload: Sequence[Buffer], timeout_s: float
+    ) -> tuple[Any, memoryview]:
         """Send a request and wait for its answer.
 
         Raises:
@@ -89,14 +95,18 @@ class Rpc:
         finally:
             self._waiting.pop(request_id, None)
 
-    def _answered(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+    def _answered(
+        self, connection: Connection, request_id: int, message: Any, payload: memoryview
+    ) -> None:
         future = self._waiting.pop(request_id, None)
         if future is not None and not future.done():
             future.set_result((message, payload))
 
     def _closed(self, connection: Connection, error: Exception | None) -> None:
         waiting, self._waiting = self._waiting, {}
-        reason = str(error) if isinstance(error, ProtocolError) else "the node closed the connection"
+        reason = (
+            str(error) if isinstance(error, ProtocolError) else "the node closed the connection"
+        )
         for future in waiting.values():
             if not future.done():
                 future.set_exception(Lost(reason, sent=True, error=error))

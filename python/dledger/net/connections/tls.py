@@ -1,4 +1,5 @@
-"""TLS 1.3 with certificates on both ends: who has none of the group's authority is neither a node nor a client."""
+"""TLS 1.3 with certificates on both ends: who has none of the group's authority is neither a node
+nor a client."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def server_context(tls: Tls | None) -> ssl.SSLContext | None:
 
 
 def client_context(tls: Tls | None) -> ssl.SSLContext | None:
-    """What a connection to a node needs, or None for a plain one; the node's certificate must name its host.
+    """What a connection to a node needs, or None for a plain one; the node's certificate must name
+    its host.
 
     Raises:
         ConfigError: as `server_context`.
@@ -39,8 +41,8 @@ NODE_URI: Final = "dledger://node/"
 
 
 def nodes_of(certificate: Mapping[str, Any] | None) -> set[str]:
-    """The ids of the nodes that a certificate, as `ssl` gives it once it is verified, is for: its URIs
-    ``dledger://node/n1``. One without any is a client's."""
+    """The ids of the nodes that a certificate, as `ssl` gives it once it is verified, is for: its
+    URIs ``dledger://node/n1``. One without any is a client's."""
     names = certificate.get("subjectAltName", ()) if certificate else ()
     uris = [value for kind, value in names if kind == "URI"]
     return {uri.removeprefix(NODE_URI) for uri in uris if uri.startswith(NODE_URI)}
@@ -50,22 +52,26 @@ def check_own_certificate(tls: Tls, node_id: str) -> None:
     """A node's own certificate must be for it.
 
     Raises:
-        ConfigError: it is another's, or a client's; with the command that makes a request for the right one.
+        ConfigError: it is another's, or a client's; with the command that makes a request for the
+            right one.
     """
     found = nodes_of(own_certificate(tls))
     if node_id not in found:
         whose = f"for node {', '.join(sorted(found))}" if found else "a client's"
         raise ConfigError(
-            f"tls_certificate {tls.certificate!r} is {whose}, not for node {node_id}: have one signed with the URI "
+            f"tls_certificate {tls.certificate!r} is {whose}, not for node {node_id}: have one "
+            f"signed with the URI "
             f"{NODE_URI}{node_id}: openssl req -new -key {tls.key} -subj /CN={node_id} -addext "
-            f"'subjectAltName=DNS:HOST,URI:{NODE_URI}{node_id}' (IP:ADDRESS where others use an address), which the "
+            f"'subjectAltName=DNS:HOST,URI:{NODE_URI}{node_id}' (IP:ADDRESS where others use an "
+            f"address), which the "
             "authority signs by openssl x509 -req -copy_extensions copy"
         )
 
 
 def own_certificate(tls: Tls) -> dict[str, Any]:
-    """This side's certificate in the form of ``getpeercert``, whoever has signed it and whenever it is valid: as the
-    other end of a handshake within this process gets it, since `ssl` reads no certificate that it has not verified.
+    """This side's certificate in the form of ``getpeercert``, whoever has signed it and whenever it
+    is valid: as the other end of a handshake within this process gets it, since `ssl` reads no
+    certificate that it has not verified.
 
     Raises:
         ConfigError: as `server_context`, or it is fit for nothing.
@@ -95,13 +101,16 @@ class CertificateRefused(AccessDenied):
 def certificate_refused(
     address: str, error: BaseException | None, context: ssl.SSLContext
 ) -> CertificateRefused | None:
-    """What ``error`` says of the certificates of a connection to ``address``; None when it is about something else."""
+    """What ``error`` says of the certificates of a connection to ``address``; None when it is about
+    something else."""
     tls = context.files if isinstance(context, _Context) else None
     if isinstance(error, ssl.SSLCertVerificationError):
         ca = f" (tls_ca {tls.ca!r}, {_authorities(context)})" if tls else ""
         return CertificateRefused(
-            f"{address}: certificate verify failed: this side does not take the node's certificate: "
-            f"{error.verify_message}{ca}. Give the node one that this authority signed for the host in its address, "
+            f"{address}: certificate verify failed: this side does not take the node's "
+            f"certificate: "
+            f"{error.verify_message}{ca}. Give the node one that this authority signed for the "
+            f"host in its address, "
             "or this side the authority that did"
         )
     name = getattr(error, "reason", None)
@@ -109,38 +118,46 @@ def certificate_refused(
         return None
     own = f" {tls.certificate!r}, {_own_validity(tls)}," if tls else ""
     return CertificateRefused(
-        f"{address}: the node refuses this side's tls_certificate{own} since {_REFUSALS[name]}. Have it signed anew by "
+        f"{address}: the node refuses this side's tls_certificate{own} since {_REFUSALS[name]}. "
+        f"Have it signed anew by "
         "the authority in the node's tls_ca"
     )
 
 
-def not_opened(address: str, error: OSError, context: ssl.SSLContext | None) -> CertificateRefused | Unavailable:
-    """What to say of a connection to ``address`` that could not be opened; ``context``: it was to be under TLS."""
+def not_opened(
+    address: str, error: OSError, context: ssl.SSLContext | None
+) -> CertificateRefused | Unavailable:
+    """What to say of a connection to ``address`` that could not be opened; ``context``: it was to
+    be under TLS."""
     if context is not None:
         if denied := certificate_refused(address, error, context):
             return denied
         if isinstance(error, ssl.SSLError | ConnectionResetError):
             return Unavailable(
-                f"{address}: the TLS handshake failed ({error.strerror or 'the other side ended it'}): if the node has "
-                "no TLS, leave out tls_ca, tls_certificate and tls_key, or give them to all nodes; else, is it a "
+                f"{address}: the TLS handshake failed "
+                f"({error.strerror or 'the other side ended it'}): if the node has "
+                "no TLS, leave out tls_ca, tls_certificate and tls_key, or give them to all "
+                "nodes; else, is it a "
                 "dledger node?"
             )
     return Unavailable(f"{address}: {error.strerror or error}")
 
 
 def expired_certificate(address: str, context: ssl.SSLContext) -> CertificateRefused | None:
-    """For a node that ends a connection without a word, as it does when it refuses a certificate: whether this side's
-    is expired."""
+    """For a node that ends a connection without a word, as it does when it refuses a certificate:
+    whether this side's is expired."""
     if not isinstance(context, _Context) or context.files is None:
         return None
     try:
         own = own_certificate(context.files)
-    except ConfigError:  # its file is gone or another one by now, which says nothing of the one that was shown
+    # its file is gone or another one by now, which says nothing of the one that was shown
+    except ConfigError:
         return None
     if "notAfter" not in own or ssl.cert_time_to_seconds(own["notAfter"]) >= time.time():
         return None
     return CertificateRefused(
-        f"{address}: the node ended the connection, and this side's tls_certificate {context.files.certificate!r} is "
+        f"{address}: the node ended the connection, and this side's tls_certificate "
+        f"{context.files.certificate!r} is "
         f"expired: {_validity(own)}. Have it signed anew"
     )
 
@@ -166,12 +183,16 @@ def _validity(certificate: Mapping[str, Any]) -> str:
 def _own_validity(tls: Tls) -> str:
     try:
         return _validity(own_certificate(tls))
-    except ConfigError as error:  # the file is gone or another one by now; the refusal is told all the same
+    # the file is gone or another one by now; the refusal is told all the same
+    except ConfigError as error:
         return f"which cannot be read any more ({error})"
 
 
 def _authorities(context: ssl.SSLContext) -> str:
-    return "; ".join(_validity(each) for each in context.get_ca_certs()[:3]) or "no authority's certificate"
+    return (
+        "; ".join(_validity(each) for each in context.get_ca_certs()[:3])
+        or "no authority's certificate"
+    )
 
 
 class _Context(ssl.SSLContext):
@@ -181,7 +202,8 @@ class _Context(ssl.SSLContext):
 
 
 class HandshakeFailed(ssl.SSLError):
-    """The handshake of a connection that was accepted; ``alert`` is what TLS says to the other side."""
+    """The handshake of a connection that was accepted; ``alert`` is what TLS says to the other
+    side."""
 
     def __init__(self, reason: str, alert: bytes) -> None:
         super().__init__(ssl.SSL_ERROR_SSL, reason)
@@ -189,7 +211,8 @@ class HandshakeFailed(ssl.SSLError):
 
 
 class _Handshake(ssl.SSLObject):
-    """Of a connection that was accepted. No loop sends the alert of one that fails, so the error has it."""
+    """Of a connection that was accepted. No loop sends the alert of one that fails, so the error
+    has it."""
 
     outgoing: ssl.MemoryBIO
 
@@ -205,18 +228,25 @@ class _Handshake(ssl.SSLObject):
 class _ServerContext(_Context):
     sslobject_class = _Handshake
 
-    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *how: Any, **more: Any) -> ssl.SSLObject:
+    def wrap_bio(
+        self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *how: Any, **more: Any
+    ) -> ssl.SSLObject:
         handshake = cast(_Handshake, super().wrap_bio(incoming, outgoing, *how, **more))
         handshake.outgoing = outgoing
         return handshake
 
 
 def handshake_failure(error: OSError) -> tuple[str, bytes]:
-    """Why the handshake of a connection that was accepted has failed, and what to send to the other side."""
+    """Why the handshake of a connection that was accepted has failed, and what to send to the other
+    side."""
     if isinstance(error, HandshakeFailed):
         return str(error), error.alert
     if isinstance(error, ConnectionError):
-        return "it ended the connection; it may have none of tls_ca, or one that does not know this node's", b""
+        return (
+            "it ended the connection; it may have none of tls_ca, or one that does not know this "
+            "node's",
+            b"",
+        )
     return error.strerror or str(error), b""
 
 
@@ -225,7 +255,8 @@ def _why(error: ssl.SSLError, context: ssl.SSLContext) -> str:
     ca = f" (tls_ca {tls.ca!r}, {_authorities(context)})" if tls else ""
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
-            f"this node does not take its certificate: {error.verify_message}{ca}. Have it signed by this authority, "
+            f"this node does not take its certificate: {error.verify_message}{ca}. Have it signed "
+            f"by this authority, "
             "or give the node the one that did"
         )
     if error.reason in _REFUSALS:
@@ -236,7 +267,8 @@ def _why(error: ssl.SSLError, context: ssl.SSLContext) -> str:
 
 _NO_TLS: Final = "it speaks no TLS: give it tls_ca, tls_certificate and tls_key"
 _NO_HANDSHAKE: Final = {
-    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate: give it tls_certificate and tls_key",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate: give it tls_certificate and "
+    "tls_key",
     "UNSUPPORTED_PROTOCOL": "it speaks no TLS 1.3",
     "WRONG_VERSION_NUMBER": _NO_TLS,
     "HTTP_REQUEST": _NO_TLS,
@@ -246,7 +278,9 @@ _NO_HANDSHAKE: Final = {
 
 
 def _context(protocol: ssl._SSLMethod, tls: Tls) -> ssl.SSLContext:
-    context = _ServerContext(protocol) if protocol is ssl.PROTOCOL_TLS_SERVER else _Context(protocol)
+    context = (
+        _ServerContext(protocol) if protocol is ssl.PROTOCOL_TLS_SERVER else _Context(protocol)
+    )
     context.files = tls
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     try:
@@ -254,19 +288,25 @@ def _context(protocol: ssl._SSLMethod, tls: Tls) -> ssl.SSLContext:
     except OSError as error:
         if is_interrupt(error):
             raise
-        raise ConfigError(f"tls_ca {tls.ca!r}: {_reason(error, 'no PEM file of certificates')}") from None
+        raise ConfigError(
+            f"tls_ca {tls.ca!r}: {_reason(error, 'no PEM file of certificates')}"
+        ) from None
     try:
         context.load_cert_chain(tls.certificate, tls.key, _no_passphrase)
     except OSError as error:
         if is_interrupt(error):
             raise
         files = f"tls_certificate {tls.certificate!r} with tls_key {tls.key!r}"
-        raise ConfigError(f"{files}: {_reason(error, 'no PEM files of a certificate and its key')}") from None
+        raise ConfigError(
+            f"{files}: {_reason(error, 'no PEM files of a certificate and its key')}"
+        ) from None
     return context
 
 
 def _no_passphrase() -> str:
-    raise ConfigError("tls_key: the key has a passphrase, which nobody is there to type; give one without")
+    raise ConfigError(
+        "tls_key: the key has a passphrase, which nobody is there to type; give one without"
+    )
 
 
 def _reason(error: OSError, otherwise: str) -> str:

@@ -1,7 +1,9 @@
-"""Who may be connected: places for those that have not said hello, for clients in all and by address, and for members.
+"""Who may be connected: places for those that have not said hello, for clients in all and by
+address, and for members.
 
-Clients give way to one another, never members to clients: a new client takes the place of the ones that have been idle
-longest, which open a connection again when they need one. Only where all are busy is the new one refused.
+Clients give way to one another, never members to clients: a new client takes the place of the ones
+that have been idle longest, which open a connection again when they need one. Only where all are
+busy is the new one refused.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
     from dledger.net.listener.listener import Patience
 
 BATCH: Final = 16
-"""One in so many places is freed at a time, so that a flood does not make each newcomer look at all."""
+"""One in so many places is freed at a time, so that a flood does not make each newcomer look at
+all."""
 BUSY_S: Final = 1.0
 """A connection without a request for less than this counts as busy."""
 MOST_OF_A_MEMBER: Final = 16
@@ -32,7 +35,8 @@ class GaveWay(ProtocolError):
 
 
 class Newcomer(Protocol):
-    """One that has not said hello: a connection, or what becomes one when its TLS handshake is done."""
+    """One that has not said hello: a connection, or what becomes one when its TLS handshake is
+    done."""
 
     host: str
     opened_at: float
@@ -57,15 +61,17 @@ class Places:
         return self._seated
 
     def open(self, connection: Newcomer) -> None:
-        """One that has not said hello. Where there are too many, the one that has waited longest goes, of the address
-        that has most of them: members say hello at once."""
+        """One that has not said hello. Where there are too many, the one that has waited longest
+        goes, of the address that has most of them: members say hello at once."""
         self._unknown.setdefault(connection.host, {})[connection] = None
         self._waiting += 1
         if self._waiting > self._patience.max_unknown:
             crowd = max(self._unknown.values(), key=len)
             oldest = next(iter(crowd))
             self._forget(self._unknown, oldest)
-            oldest.fail(TooMany(f"over {self._patience.max_unknown} connections that have not said hello"))
+            oldest.fail(
+                TooMany(f"over {self._patience.max_unknown} connections that have not said hello")
+            )
 
     def _forget(self, places: dict[str, dict[Any, None]], connection: Newcomer) -> bool:
         crowd = places.get(connection.host)
@@ -91,13 +97,16 @@ class Places:
         patience, here = self._patience, self._clients.get(connection.host, {})
         if len(here) >= patience.max_per_address and not self._make_room(here):
             return (
-                f"over {patience.max_per_address} busy connections from {connection.host}: max_connections_per_address "
+                f"over {patience.max_per_address} busy connections from {connection.host}: "
+                f"max_connections_per_address "
                 "of the node"
             )
         if self._seated >= patience.max_connections:
             crowd = max(self._clients.values(), key=len)
             if not self._make_room(crowd):
-                return f"over {patience.max_connections} busy connections: max_connections of the node"
+                return (
+                    f"over {patience.max_connections} busy connections: max_connections of the node"
+                )
         return ""
 
     def _make_room(self, crowd: dict[Connection, None]) -> bool:
@@ -105,7 +114,9 @@ class Places:
         now_s = next(iter(crowd)).now_s()
         for connection in crowd:
             connection.look_idle(now_s)
-        idle = sorted((c for c in crowd if c.idle_since + BUSY_S <= now_s), key=lambda c: c.idle_since)
+        idle = sorted(
+            (c for c in crowd if c.idle_since + BUSY_S <= now_s), key=lambda c: c.idle_since
+        )
         for connection in idle[: max(1, len(crowd) // BATCH)]:
             self.close(connection)
             connection.give_way(GaveWay("others wanted its place, and it was idle longest"))
@@ -117,7 +128,8 @@ class Places:
         self._seated += 1
 
     def seat_member(self, member: Hashable, connection: Connection) -> None:
-        """A member of the group always has a place; the one it had longest goes where it seems to have many."""
+        """A member of the group always has a place; the one it had longest goes where it seems to
+        have many."""
         self._forget(self._unknown, connection)
         connection.become_member()
         seats = self._members.setdefault(member, {})

@@ -1,9 +1,11 @@
-"""Frames of clients that are handed out in one turn of the loop, over all connections that a listener accepted.
+"""Frames of clients that are handed out in one turn of the loop, over all connections that a
+listener accepted.
 
-A small request costs its client next to nothing, and a connection may have thousands of them ready. Were those of each
-connection handed out as they come, a few hundred connections would keep everybody else waiting for seconds, and the
-group's heartbeats too. So a connection that comes with a few is served at once, in every turn so many of all together.
-What is more than that waits, and those who wait take turns: the more there are, the fewer frames of all in a while.
+A small request costs its client next to nothing, and a connection may have thousands of them ready.
+Were those of each connection handed out as they come, a few hundred connections would keep
+everybody else waiting for seconds, and the group's heartbeats too. So a connection that comes with
+a few is served at once, in every turn so many of all together. What is more than that waits, and
+those who wait take turns: the more there are, the fewer frames of all in a while.
 """
 
 from __future__ import annotations

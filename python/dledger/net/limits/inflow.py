@@ -1,9 +1,10 @@
-"""Bytes of frames that have begun and not ended, over all connections that a listener accepted, within one budget.
+"""Bytes of frames that have begun and not ended, over all connections that a listener accepted,
+within one budget.
 
-A frame under way costs memory before anybody can answer it. So a large one gets its buffer only when the budget has
-room for all of it, else its connection is read no further until others have ended; and each must go on arriving, at a
-least rate, over a shorter time while others wait. Members of the group are outside of it: the push window bounds what
-they send.
+A frame under way costs memory before anybody can answer it. So a large one gets its buffer only
+when the budget has room for all of it, else its connection is read no further until others have
+ended; and each must go on arriving, at a least rate, over a shorter time while others wait. Members
+of the group are outside of it: the push window bounds what they send.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from dledger.errors import ProtocolError
 LEAST_BYTES_PER_S: Final = 16 << 10
 """A frame that comes slower is given up; a modem of 1996 is faster than half of that."""
 LET_IN_BYTES_PER_S: Final = 256 << 20
-"""So much of those who waited gets buffers. To make one takes milliseconds: many in a row, on all nodes at once, would
-make everybody wait whenever a crowd of large frames ends and the next one has its turn."""
+"""So much of those who waited gets buffers. To make one takes milliseconds: many in a row, on all
+nodes at once, would make everybody wait whenever a crowd of large frames ends and the next one has
+its turn."""
 PRESSED_READ_BYTES: Final = 16 << 10
-"""One read of a connection while over half of the budget is used, so that beginnings alone do not use up the rest."""
+"""One read of a connection while over half of the budget is used, so that beginnings alone do not
+use up the rest."""
 
 
 class Stalled(ProtocolError):
@@ -89,7 +92,8 @@ class Inflow:
         return len(self._waiting)
 
     def admits(self, sender: Sender, size: int) -> bool:
-        """Whether a frame of so many bytes may get its buffer now; if not, `Sender.proceed` is called when it may."""
+        """Whether a frame of so many bytes may get its buffer now; if not, `Sender.proceed` is
+        called when it may."""
         if self._waiting and sender not in self._waiting:
             self._waiting[sender] = size
             return False
@@ -101,7 +105,8 @@ class Inflow:
         return True
 
     def _fits(self, size: int, has: int) -> bool:
-        """A single frame is taken whatever its size: else one over the limit would wait for ever."""
+        """A single frame is taken whatever its size: else one over the limit would wait for
+        ever."""
         used = self.used - has
         return used == 0 or used + size + self._others() <= self.limit
 

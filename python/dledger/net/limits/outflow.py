@@ -1,9 +1,10 @@
-"""Bytes of answers that are being read or wait to be sent, over all connections that a listener accepted, within one
-budget: `dledger.net.limits.inflow` the other way.
+"""Bytes of answers that are being read or wait to be sent, over all connections that a listener
+accepted, within one budget: `dledger.net.limits.inflow` the other way.
 
-A few small requests can ask for gigabytes. So the work for an answer that may be large begins only when the budget has
-room for more; until then it waits, and its connection is read no further. The addresses have turns, and the connections
-of each. Whoever takes its answers too slowly while others wait is closed: what it asked for it can ask for again.
+A few small requests can ask for gigabytes. So the work for an answer that may be large begins only
+when the budget has room for more; until then it waits, and its connection is read no further. The
+addresses have turns, and the connections of each. Whoever takes its answers too slowly while others
+wait is closed: what it asked for it can ask for again.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ STALL_S: Final = 0.5
 PRESSED_SHARE: Final = 64
 """While somebody waits, an answer has at most one in so many bytes of the budget."""
 EACH_TURN: Final = 2
-"""Answers that waited which are made in one turn of the loop: what is in memory goes to the kernel in it, too."""
+"""Answers that waited which are made in one turn of the loop: what is in memory goes to the kernel
+in it, too."""
 LOOK_S: Final = 0.02
 """Between two looks at what was sent, while somebody waits."""
 GIVEN_BACK_PER_S: Final = 1.0
-"""Of the budget: how fast the room of those who were closed is given to those who wait, and may take nothing either.
-All of it at once would be a burst of work whenever many are closed, and everybody else would wait."""
+"""Of the budget: how fast the room of those who were closed is given to those who wait, and may
+take nothing either. All of it at once would be a burst of work whenever many are closed, and
+everybody else would wait."""
 
 
 class SlowTaker(ProtocolError):
@@ -93,7 +96,8 @@ class Outflow(Generic[A]):
         self._takers: dict[A, _Window] = {}
         """Those that may have something unsent."""
         self._hosts: dict[str, dict[A, None]] = {}
-        """Those that wait, by address; the address whose turn is next comes first, and of it the connection."""
+        """Those that wait, by address; the address whose turn is next comes first, and of it the
+        connection."""
         self._waiting: dict[A, deque[Callable[[], None]]] = {}
         """The work of each."""
         self._timer: asyncio.TimerHandle | None = None
@@ -115,7 +119,8 @@ class Outflow(Generic[A]):
         return max(1, most)
 
     def ask(self, taker: A, work: Callable[[], None]) -> None:
-        """Do the work for an answer now, or in its turn. It says `begin` before it reads anything, and `end`."""
+        """Do the work for an answer now, or in its turn. It says `begin` before it reads anything,
+        and `end`."""
         if not self.is_full:
             work()
             return
@@ -161,7 +166,8 @@ class Outflow(Generic[A]):
         return self.used < self._limit
 
     def _measure(self) -> None:
-        """What was sent since the last time counts no more: noting it when it leaves would cost each answer."""
+        """What was sent since the last time counts no more: noting it when it leaves would cost
+        each answer."""
         used = self._reading + int(self._withheld)
         for taker in list(self._takers):
             unsent = taker.unsent_bytes
@@ -194,7 +200,8 @@ class Outflow(Generic[A]):
         self._go_on_soon()
 
     def _next(self) -> None:
-        """The work of the connection whose turn it is; it is behind all others then, as its address is."""
+        """The work of the connection whose turn it is; it is behind all others then, as its address
+        is."""
         host, crowd = next(iter(self._hosts.items()))
         taker = next(iter(crowd))
         waiting = self._waiting[taker]

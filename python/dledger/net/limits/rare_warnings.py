@@ -1,4 +1,5 @@
-"""Warnings that strangers can cause: one line for each reason and address in a while, and how many there were."""
+"""Warnings that strangers can cause: one line for each reason and address in a while, and how many
+there were."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ class Seldom:
         self._kinds: dict[tuple[str, str], _Kind] = {}
 
     def warn(self, address: str, text: str) -> None:
-        """Log that a connection of ``address`` (``host:port``) was closed because of ``text``, or count it. Texts are
-        of one kind when their first two words are the same."""
+        """Log that a connection of ``address`` (``host:port``) was closed because of ``text``, or
+        count it. Texts are of one kind when their first two words are the same."""
         kind = (address.rpartition(":")[0], " ".join(text.split()[:2]))
         if kind not in self._kinds and len(self._kinds) >= MOST_KINDS:
             kind = ("", "")
@@ -48,9 +49,12 @@ class Seldom:
             if known.more:
                 host, reason = kind
                 self._log.warning(
-                    "%d more connections%s closed in %d s: %s", known.more, f" from {host}" if host else "",
-                    round(now - known.since_s), f"{reason} ..." if reason else "of many kinds",
-                )  # fmt: skip
+                    "%d more connections%s closed in %d s: %s",
+                    known.more,
+                    f" from {host}" if host else "",
+                    round(now - known.since_s),
+                    f"{reason} ..." if reason else "of many kinds",
+                )
                 self._kinds[kind] = _Kind(now)
             else:
                 del self._kinds[kind]

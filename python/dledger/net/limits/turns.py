@@ -1,9 +1,11 @@
-"""Work for connections that may be strangers': a little at a time, and the addresses one after the other.
+"""Work for connections that may be strangers': a little at a time, and the addresses one after the
+other.
 
-What appends and reads take is bounded by bytes (`dledger.net.limits.inflow`) and by frames of a turn. Commands and
-hellos are small and dear: each goes to all nodes, or costs a proof. So only so many are carried out in a while, whoever
-sends them; the rest waits, one of each connection, which is read no further meanwhile. Where nobody else is there who
-would wait for them, no while is counted.
+What appends and reads take is bounded by bytes (`dledger.net.limits.inflow`) and by frames of a
+turn. Commands and hellos are small and dear: each goes to all nodes, or costs a proof. So only so
+many are carried out in a while, whoever sends them; the rest waits, one of each connection, which
+is read no further meanwhile. Where nobody else is there who would wait for them, no while is
+counted.
 """
 
 from __future__ import annotations
@@ -33,10 +35,12 @@ class Clock(Protocol):
 
 
 class Company(Generic[A]):
-    """Whether somebody else is there beside an asker: whose requests have come within about ``lasts_s`` seconds.
+    """Whether somebody else is there beside an asker: whose requests have come within about
+    ``lasts_s`` seconds.
 
     Attributes:
-        last: who asked last. A request of the same one need not be noted, so that most cost a comparison and no clock.
+        last: who asked last. A request of the same one need not be noted, so that most cost a
+            comparison and no clock.
     """
 
     def __init__(self, lasts_s: float) -> None:
@@ -72,8 +76,8 @@ class Turns(Generic[A]):
         while_s: seconds of a while.
         on_wait: called with a connection whose work waits: nothing more is to be taken from it.
         on_done: called when its work has been carried out.
-        is_free: whether there is room for more under way, given whether the asker is the only one there; `go_on` says
-            that there may be again.
+        is_free: whether there is room for more under way, given whether the asker is the only one
+            there; `go_on` says that there may be again.
         is_alone: whether nobody else is there beside an asker: then no while is counted for it.
         clock: the running loop, or a test's.
 
@@ -172,7 +176,9 @@ class Turns(Generic[A]):
 
     def _arm(self) -> None:
         if self._timer is None:
-            self._timer = self._clock.call_later(max(0.0, self._until_s - self._clock.time()), self._next_while)
+            self._timer = self._clock.call_later(
+                max(0.0, self._until_s - self._clock.time()), self._next_while
+            )
 
     def _next_while(self) -> None:
         self._timer = None

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 
 from dledger.config import MIB
 from dledger.errors import ConfigError, PortInUse
-from dledger.net.connections.connection import Connection, Handlers, OnClose, OnConnection, OnFrame, ignore, log
+from dledger.net.connections.connection import (
+    Connection,
+    Handlers,
+    OnClose,
+    OnConnection,
+    OnFrame,
+    ignore,
+    log,
+)
 from dledger.net.limits.connection_slots import Places
 from dledger.net.limits.frame_turns import FrameTurns
 from dledger.net.limits.inflow import Inflow
@@ -39,8 +47,8 @@ class Patience:
     pressed_s: float = 2.0
     """The same while others wait for the room that it takes."""
     max_bytes: int = 64 * MIB
-    """Of frames under way on all connections together, and of what `listen` is told of beside them; as many of answers
-    that are read or unsent."""
+    """Of frames under way on all connections together, and of what `listen` is told of beside them;
+    as many of answers that are read or unsent."""
     sweep_s: float = 1.0
     """Time between two looks at all connections."""
 
@@ -49,7 +57,11 @@ class Listener:
     """An open port. Made by `listen`."""
 
     def __init__(
-        self, handlers: Handlers, limits: FrameLimits, patience: Patience, held: Callable[[], int] = int
+        self,
+        handlers: Handlers,
+        limits: FrameLimits,
+        patience: Patience,
+        held: Callable[[], int] = int,
     ) -> None:
         """``held``: bytes that count beside those of frames under way."""
         self.connections: dict[Connection, None] = {}
@@ -90,9 +102,14 @@ class Listener:
             self._server = await self._loop.create_server(accept, host, port, backlog=512)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                text = f"{host}:{port}: another process listens there; choose another port, or 0 for any free one"
+                text = (
+                    f"{host}:{port}: another process listens there; choose another port, or 0 "
+                    f"for any free one"
+                )
                 raise PortInUse(text) from None
-            raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+            raise ConfigError(
+                f"cannot listen on {host}:{port}: {error.strerror or error}"
+            ) from None
         self.host, self.port = self._server.sockets[0].getsockname()[:2]
         self._timer = self._loop.call_later(self._patience.sweep_s, self._sweep)
 
@@ -108,18 +125,26 @@ class Listener:
         for connection in connections:
             connection.close()
         if connections:
-            await asyncio.wait([asyncio.ensure_future(c.wait_closed()) for c in connections], timeout=1)
+            await asyncio.wait(
+                [asyncio.ensure_future(c.wait_closed()) for c in connections], timeout=1
+            )
         for connection in list(self.connections):
             connection.abort()
 
     def _accept(self) -> Connection:
         return Connection(
-            self._handlers, self._limits, accepted=True, inflow=self.inflow, outflow=self.outflow, turns=self._turns,
+            self._handlers,
+            self._limits,
+            accepted=True,
+            inflow=self.inflow,
+            outflow=self.outflow,
+            turns=self._turns,
             seldom=self._seldom,
-        )  # fmt: skip
+        )
 
     def refuse(self, connection: Connection, reason: str) -> None:
-        """Send what is unsent, then close; with a line in the log, one for each reason and address in a while."""
+        """Send what is unsent, then close; with a line in the log, one for each reason and address
+        in a while."""
         self._seldom.warn(connection.peer_name, reason)
         connection.close()
 
@@ -157,14 +182,17 @@ async def listen(
 ) -> Listener:
     """Open a port (0: any free one; see ``.port``) and call back for what comes in.
 
-    Every connection's first frame must be a HelloRequest of at most 64 KiB; the owner answers it, and gives the
-    connection its place (`Listener.places`). Whatever is no proper frame ends its connection with a line in the log,
-    one for each reason and address in a while. ``held``: bytes that the owner holds, within ``patience.max_bytes``.
+    Every connection's first frame must be a HelloRequest of at most 64 KiB; the owner answers it,
+    and gives the connection its place (`Listener.places`). Whatever is no proper frame ends its
+    connection with a line in the log, one for each reason and address in a while. ``held``: bytes
+    that the owner holds, within ``patience.max_bytes``.
 
     Raises:
         PortInUse, ConfigError: see `Listener.open`.
     """
-    handlers = Handlers(on_open=on_open, on_frame=on_frame, on_close=on_close, on_batch_end=on_batch_end)
+    handlers = Handlers(
+        on_open=on_open, on_frame=on_frame, on_close=on_close, on_batch_end=on_batch_end
+    )
     listener = Listener(handlers, limits, patience, held)
     await listener.open(host, port, tls)
     return listener

@@ -1,8 +1,9 @@
-"""The door of a port under TLS: who is in the handshake has a place like one that has not said hello, and a handshake
-that fails is logged, and told to the other side.
+"""The door of a port under TLS: who is in the handshake has a place like one that has not said
+hello, and a handshake that fails is logged, and told to the other side.
 
-The servers of both loops count no connection before its handshake is done, log none that fails, and end it without the
-alert that says why. So they only accept here; the handshake is that of a second transport.
+The servers of both loops count no connection before its handshake is done, log none that fails, and
+end it without the alert that says why. So they only accept here; the handshake is that of a second
+transport.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class Door:
         accept: makes a connection.
     """
 
-    def __init__(self, tls: ssl.SSLContext, accept: Callable[[], Connection], places: Places, seldom: Seldom) -> None:
+    def __init__(
+        self, tls: ssl.SSLContext, accept: Callable[[], Connection], places: Places, seldom: Seldom
+    ) -> None:
         self.tls = tls
         self.accept = accept
         self.places = places
@@ -40,7 +43,8 @@ class Door:
         return Arrival(self)
 
     def enter(self, connection: Connection) -> None:
-        """Its handshake is done: it needs a place of its own, and its hello is due as if there had been none."""
+        """Its handshake is done: it needs a place of its own, and its hello is due as if there had
+        been none."""
         arrival = self.arrivals[connection]
         self.places.close(arrival)
         connection.opened_at = arrival.opened_at
@@ -89,9 +93,13 @@ class Arrival(asyncio.Protocol):
     async def _shake_hands(self, connection: Connection) -> None:
         door, loop = self._door, asyncio.get_running_loop()
         try:
-            # Ended by `Places`, in the time of a hello, before the loop's own patience of a minute is over.
+            # Ended by `Places`, in the time of a hello, before the loop's own patience of a minute
+            # is over.
             await loop.connect_accepted_socket(
-                lambda: connection, self._socket.dup(), ssl=door.tls, ssl_shutdown_timeout=SHUTDOWN_S
+                lambda: connection,
+                self._socket.dup(),
+                ssl=door.tls,
+                ssl_shutdown_timeout=SHUTDOWN_S,
             )
         except OSError as error:
             if not self._ended:
@@ -104,8 +112,8 @@ class Arrival(asyncio.Protocol):
             door.places.close(self)
 
     async def _tell(self, alert: bytes) -> None:
-        """Send it, and wait for the other side's end: to close before would reset the connection, by what it has sent
-        meanwhile, and might lose the alert."""
+        """Send it, and wait for the other side's end: to close before would reset the connection,
+        by what it has sent meanwhile, and might lose the alert."""
         loop = asyncio.get_running_loop()
         with suppress(OSError):
             async with asyncio.timeout(SHUTDOWN_S):

@@ -1,7 +1,7 @@
 """Letting a member back in that lost its disk, and saying in plain words what goes on until then.
 
-See `dledger.raft.state.admission` for why a new incarnation does not count by itself, and why it may once a leader has
-had it admitted.
+See `dledger.raft.state.admission` for why a new incarnation does not count by itself, and why it
+may once a leader has had it admitted.
 """
 
 from __future__ import annotations
@@ -37,47 +37,63 @@ WORDS: Final = {
     "founding_learned": (logging.INFO, "the group's founding is known from {of}"),
     "not_admitted": (
         logging.ERROR,
-        "{node} is another incarnation ({own}) than the one that the group knows ({known}): its directory is new, or "
-        "was emptied. It catches up, but neither votes nor counts until somebody runs 'dledger admit {node}'",
+        "{node} is another incarnation ({own}) than the one that the group knows ({known}): its "
+        "directory is new, or "
+        "was emptied. It catches up, but neither votes nor counts until somebody runs 'dledger "
+        "admit {node}'",
     ),
     "stranger": (
         logging.WARNING,
-        "{node} is another incarnation ({incarnation}) than the one that the group knows ({known}): it has lost its "
+        "{node} is another incarnation ({incarnation}) than the one that the group knows "
+        "({known}): it has lost its "
         "disk. It gets everything, but does not count until somebody runs 'dledger admit {node}'",
     ),
     "follower_lost_data": (
         logging.ERROR,
-        "{node} ends at entry {has} on its disk, but had acknowledged up to {had}: an older copy of its directory was "
+        "{node} ends at entry {has} on its disk, but had acknowledged up to {had}: an older copy "
+        "of its directory was "
         "put back. It does not count any more until somebody runs 'dledger admit {node}'",
     ),
     "data_lost": (
         logging.ERROR,
-        "{leader}, the leader, knows that {node} had acknowledged more than its disk has: an older copy of its "
-        "directory was put back. It gets everything again, but neither votes nor counts until somebody runs "
+        "{leader}, the leader, knows that {node} had acknowledged more than its disk has: an "
+        "older copy of its "
+        "directory was put back. It gets everything again, but neither votes nor counts until "
+        "somebody runs "
         "'dledger admit {node}'",
     ),
     "damaged_push": (
         logging.ERROR,
-        "what {leader} sends ({push}) is damaged, or does not continue this node's log, and is not taken. Where the "
-        "group goes on behind an old commit log, each member must have adopted the same one: compare the "
+        "what {leader} sends ({push}) is damaged, or does not continue this node's log, and is "
+        "not taken. Where the "
+        "group goes on behind an old commit log, each member must have adopted the same one: "
+        "compare the "
         "fingerprints that 'dledger rocketmq adopt' told",
     ),
     "term_refused": (
         logging.ERROR,
-        "{node} says term {term}, over {limit}, the last one that this node, which is in term {own}, believes at once: "
-        "nothing that it says so is taken. Somebody gave it a false term: stop it, and run 'dledger reset-term' there",
+        "{node} says term {term}, over {limit}, the last one that this node, which is in term "
+        "{own}, believes at once: "
+        "nothing that it says so is taken. Somebody gave it a false term: stop it, and run "
+        "'dledger reset-term' there",
     ),
     "term_spent": (
         logging.CRITICAL,
-        "{node} is in term {term}, behind which there is no room for elections: somebody gave it a false one. Stop all "
-        "members of the group, run 'dledger reset-term' on the directory of each, and start them again",
+        "{node} is in term {term}, behind which there is no room for elections: somebody gave it "
+        "a false one. Stop all "
+        "members of the group, run 'dledger reset-term' on the directory of each, and start them "
+        "again",
     ),
     "other_group": (
         logging.WARNING,
-        "{node} speaks for the group {theirs} (name, fingerprint of its members, id), and this node is of {own}: what "
+        "{node} speaks for the group {theirs} (name, fingerprint of its members, id), and this "
+        "node is of {own}: what "
         "it says is not heard. Compare the addresses and the lists of members of both",
     ),
-    "group_id_drawn": (logging.INFO, "the group was founded before groups had ids, and is {group} from now on"),
+    "group_id_drawn": (
+        logging.INFO,
+        "the group was founded before groups had ids, and is {group} from now on",
+    ),
     "group_id_learned": (logging.INFO, "the group has the id {group}, by what {of} says"),
     "admitted": (logging.WARNING, "{node} is admitted by entry {index}: it votes and counts again"),
 }
@@ -86,30 +102,40 @@ WAITS_LOG_S: Final = 10.0
 """Between two lines on members that are missing before the group's founding."""
 
 KNOWN_S: Final = 0.02
-"""Between two looks at whether a quorum knows of an admission: its members say so when they answer heartbeats."""
+"""Between two looks at whether a quorum knows of an admission: its members say so when they answer
+heartbeats."""
 _COMMAND: Final = int(BodyKind.COMMAND)
 READ_BYTES: Final = 1 << 20
 """How much of the log is looked through at a time for changes that are not on record."""
 
 
 def change_of(entry: Entry) -> Change | None:
-    """What an entry changes of who counts, as the core asks it of every one that is written: few bytes tell that it is
-    no command."""
+    """What an entry changes of who counts, as the core asks it of every one that is written: few
+    bytes tell that it is no command."""
     body = entry.body
-    if len(body) <= BODY_HEADER_SIZE or body[3] != _COMMAND or body[:2] != BODY_MAGIC or entry.magic != MAGIC_NORMAL:
+    if (
+        len(body) <= BODY_HEADER_SIZE
+        or body[3] != _COMMAND
+        or body[:2] != BODY_MAGIC
+        or entry.magic != MAGIC_NORMAL
+    ):
         return None
-    with suppress(ValueError, ProtocolError):  # else it is somebody else's body, and no command for the catalog either
+    # else it is somebody else's body, and no command for the catalog either
+    with suppress(ValueError, ProtocolError):
         decode_header(body)
         command = decode_command(body[BODY_HEADER_SIZE:])
         if isinstance(command, Admit) and command.node_id in command.members:
             node = NodeId(command.node_id)
-            return Change(entry.position, Index(command.after), node, command.members[command.node_id])
+            return Change(
+                entry.position, Index(command.after), node, command.members[command.node_id]
+            )
     return None
 
 
 def put_on_record(store: LogStore, catalog: Catalog) -> tuple[Fault, ...]:
-    """Release 0.1 kept no record of the changes in its log that it had not applied: a node with its files reads them
-    once, before it hears anybody. What cannot be read may be one, so it is given back as damaged."""
+    """Release 0.1 kept no record of the changes in its log that it had not applied: a node with its
+    files reads them once, before it hears anybody. What cannot be read may be one, so it is given
+    back as damaged."""
     known = store.membership
     if known.changes or known.group_id or known.term != NO_TERM:
         return ()
@@ -127,7 +153,10 @@ def put_on_record(store: LogStore, catalog: Catalog) -> tuple[Fault, ...]:
             faults.append(replace(whole, last=at))
             at = Index(at + 1)
     if later := tuple(change for change in changes if change.index > known.index):
-        logger.info("admissions in the log of an older release: %s", ", ".join(f"entry {c.index}" for c in later))
+        logger.info(
+            "admissions in the log of an older release: %s",
+            ", ".join(f"entry {c.index}" for c in later),
+        )
         store.save_membership(replace(known, changes=later))
     return tuple(faults)
 
@@ -153,7 +182,9 @@ class Waiting:
 class Admissions:
     """Answers `AdmitRequest` and carries the catalog's members into the core."""
 
-    def __init__(self, group: GroupConfig, driver: ReadyLoop, catalog: Catalog, writes: ProposalQueue) -> None:
+    def __init__(
+        self, group: GroupConfig, driver: ReadyLoop, catalog: Catalog, writes: ProposalQueue
+    ) -> None:
         self._group = group
         self._driver = driver
         self._raft: RaftNode = driver.raft
@@ -182,7 +213,8 @@ class Admissions:
         self._timer = self._loop.call_later(WAITS_LOG_S, self._look)
         if self._raft.not_heard_yet:
             logger.warning(
-                "the group cannot begin before all of its members have been there once; missing: %s",
+                "the group cannot begin before all of its members have been there once; missing: "
+                "%s",
                 ", ".join(self._raft.not_heard_yet),
             )
 
@@ -190,36 +222,56 @@ class Admissions:
         """Propose that a member counts as what it is now."""
         code, text = self._refusal(request.node_id)
         heard = self._raft.heard.get(request.node_id, 0)
-        is_done = request.node_id == self._raft.node_id or self._raft.membership.of(request.node_id) == heard
+        is_done = (
+            request.node_id == self._raft.node_id
+            or self._raft.membership.of(request.node_id) == heard
+        )
         if code is not Code.SUCCESS or is_done:
             leader = self._raft.leader_id or NodeId("")
             connection.send(AdmitResponse(code=code, message=text, leader_id=leader), request_id)
             return
         known = self._raft.membership
-        members = {str(member): incarnation for member, incarnation in known.bound} | {str(request.node_id): heard}
+        members = {str(member): incarnation for member, incarnation in known.bound} | {
+            str(request.node_id): heard
+        }
         command = Admit(node_id=request.node_id, members=members, after=known.index)
-        waiting = Waiting(connection, request_id, request.node_id, heard, self._late(request.timeout_ms))
+        waiting = Waiting(
+            connection, request_id, request.node_id, heard, self._late(request.timeout_ms)
+        )
         self._waiting.append(waiting)
-        self._writes.execute(None, 0, ExecuteRequest(command=command, timeout_ms=request.timeout_ms))
+        self._writes.execute(
+            None, 0, ExecuteRequest(command=command, timeout_ms=request.timeout_ms)
+        )
 
     def _refusal(self, node_id: NodeId) -> tuple[Code, str]:
         raft = self._raft
         if node_id not in self._group.members:
-            return Code.UNEXPECTED_ARGUMENT, f"{node_id!r} is not a member; members: {', '.join(self._group.members)}"
+            return (
+                Code.UNEXPECTED_ARGUMENT,
+                f"{node_id!r} is not a member; members: {', '.join(self._group.members)}",
+            )
         if raft.role is not Role.LEADER:
-            return Code.NOT_LEADER, f"this node does not lead; ask {raft.leader_id or 'again, there is no leader now'}"
+            return (
+                Code.NOT_LEADER,
+                f"this node does not lead; ask {raft.leader_id or 'again, there is no leader now'}",
+            )
         if not self._writes.caught_up:
             return Code.LEADER_NOT_READY, "the new leader is still catching up; ask again"
         if raft.change is not None or self._waiting:
             return Code.LEADER_NOT_READY, "another member is being admitted; ask again"
         if node_id == raft.node_id or node_id in raft.heard:
             return Code.SUCCESS, ""
-        return Code.ILLEGAL_MEMBER_STATE, f"{node_id} has not answered this leader; start it first, then admit it"
+        return (
+            Code.ILLEGAL_MEMBER_STATE,
+            f"{node_id} has not answered this leader; start it first, then admit it",
+        )
 
     def _late(self, timeout_ms: int) -> asyncio.TimerHandle:
         def give_up() -> None:
             for waiting in [w for w in self._waiting if w.timer is timer]:
-                self._answer(waiting, Code.WAIT_QUORUM_ACK_TIMEOUT, "no quorum has acknowledged it in time")
+                self._answer(
+                    waiting, Code.WAIT_QUORUM_ACK_TIMEOUT, "no quorum has acknowledged it in time"
+                )
 
         timer = self._loop.call_later(timeout_ms / 1000, give_up)
         return timer
@@ -227,7 +279,9 @@ class Admissions:
     def _answer(self, waiting: Waiting, code: Code, text: str = "") -> None:
         self._waiting.remove(waiting)
         waiting.timer.cancel()
-        answer = AdmitResponse(code=code, message=text, leader_id=self._raft.leader_id or NodeId(""))
+        answer = AdmitResponse(
+            code=code, message=text, leader_id=self._raft.leader_id or NodeId("")
+        )
         waiting.connection.send(answer, waiting.request_id)
 
     def applied(self) -> None:
@@ -260,8 +314,9 @@ class Admissions:
             "admitted": self._raft.is_admitted,
             "members": {str(member): incarnation for member, incarnation in known.bound},
             "not_admitted": sorted(
-                str(node) for node, incarnation in self._raft.heard.items() if known.of(node) != incarnation
+                str(node)
+                for node, incarnation in self._raft.heard.items()
+                if known.of(node) != incarnation
             ),
             "missing": [str(node) for node in self._raft.not_heard_yet],
         }
-

@@ -1,4 +1,5 @@
-"""Fetches: stored bodies, byte for byte, of what is committed and applied, and of nothing else (D8)."""
+"""Fetches: stored bodies, byte for byte, of what is committed and applied, and of nothing else
+(D8)."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ BEHIND_WAIT_MS: Final = 500
 MAX_FETCH_BYTES: Final = 32 << 20
 """Most bytes of one answer, unless a single body has more."""
 MAX_CUTS: Final = 20_000
-"""Most pieces of one answer to a split, over all its spans, but at least one of each: it is made on the loop."""
+"""Most pieces of one answer to a split, over all its spans, but at least one of each: it is made on
+the loop."""
 INLINE_BYTES: Final = 32 << 10
 """Reads up to this size are done on the loop; larger ones on a thread."""
 
@@ -57,14 +59,18 @@ class Reads:
         self._raft: RaftNode = driver.raft
         is_ahead = catalog.applied_index > driver.raft.committed_index
         self._needs = catalog.applied_index if is_ahead else NO_INDEX
-        """The catalog is that of another node, and of entries up to this one that are still on their way here."""
+        """The catalog is that of another node, and of entries up to this one that are still on
+        their way here."""
         self.polls = polls
         self._stops = False
 
     def fetch(self, connection: Connection, request_id: int, request: FetchRequest) -> None:
         """Answer now, or when a record is there or the wait is over."""
         if request.partition < 0 or request.start_offset < 0 or request.max_bytes <= 0:
-            text = f"fetch: partition {request.partition}, offset {request.start_offset}, bytes {request.max_bytes}"
+            text = (
+                f"fetch: partition {request.partition}, offset {request.start_offset}, bytes "
+                f"{request.max_bytes}"
+            )
             connection.send(FetchResponse(code=Code.MALFORMED, message=text), request_id)
             return
         if self._needs > min(self._raft.committed_index, self._raft.durable_index):
@@ -72,37 +78,51 @@ class Reads:
             return
         begin, end = self._range(request.topic_id, request.partition)
         if begin < 0:
-            # Ids are never given twice: one that is not given yet, as far as this replica knows, may be soon.
+            # Ids are never given twice: one that is not given yet, as far as this replica knows,
+            # may be soon.
             if request.topic_id < self._catalog.topics_state.next_id:
-                text = f"there is no partition {request.partition} of a topic with id {request.topic_id} (any more)"
+                text = (
+                    f"there is no partition {request.partition} of a topic with id "
+                    f"{request.topic_id} (any more)"
+                )
                 connection.send(FetchResponse(code=Code.UNKNOWN_TOPIC, message=text), request_id)
             else:
                 self._hold(connection, request_id, request, BEHIND_WAIT_MS, behind=True)
             return
         if request.start_offset < begin:
             text = f"offset {request.start_offset} is not kept any more; there is [{begin}, {end})"
-            answer = FetchResponse(code=Code.OFFSET_OUT_OF_RANGE, message=text, begin_offset=begin, end_offset=end)
+            answer = FetchResponse(
+                code=Code.OFFSET_OUT_OF_RANGE, message=text, begin_offset=begin, end_offset=end
+            )
             connection.send(answer, request_id)
-        elif request.start_offset < end and (request.end_offset < 0 or request.start_offset < request.end_offset):
+        elif request.start_offset < end and (
+            request.end_offset < 0 or request.start_offset < request.end_offset
+        ):
             self._serve(connection, request_id, request)
         elif request.start_offset > end:
-            self._hold(connection, request_id, request, max(BEHIND_WAIT_MS, request.wait_ms), behind=True)
+            self._hold(
+                connection, request_id, request, max(BEHIND_WAIT_MS, request.wait_ms), behind=True
+            )
         elif request.wait_ms > 0 and (request.end_offset < 0 or end < request.end_offset):
             self._hold(connection, request_id, request, request.wait_ms, behind=False)
         elif end < request.end_offset:
             # The asker knows from the leader that there is more.
             self._hold(connection, request_id, request, BEHIND_WAIT_MS, behind=True)
         else:
-            connection.send(FetchResponse(code=Code.SUCCESS, begin_offset=begin, end_offset=end), request_id)
+            connection.send(
+                FetchResponse(code=Code.SUCCESS, begin_offset=begin, end_offset=end), request_id
+            )
 
     def _range(self, topic_id: int, partition: int) -> tuple[int, int]:
         """Begin and end offset; (-1, -1) when there is no such partition."""
         try:
-            return self._catalog.begin_offset(topic_id, partition), self._catalog.end_offset(topic_id, partition)
+            return self._catalog.begin_offset(topic_id, partition), self._catalog.end_offset(
+                topic_id, partition
+            )
         except TopicNotFound:
             return -1, -1
 
-    # --- long polls ---------------------------------------------------------------------------------------------
+    # --- long polls -------------------------------------------------------------------------------
 
     def _hold(
         self,
@@ -114,16 +134,22 @@ class Reads:
         behind: bool,
         wants: Sequence[tuple[int, int]] | None = None,
     ) -> None:
-        """With ``behind`` the offset is not here yet, so no record at the end of the wait is BEHIND, and not an empty
-        answer. ``wants``: what it waits for, if that is not the record at its offset."""
+        """With ``behind`` the offset is not here yet, so no record at the end of the wait is
+        BEHIND, and not an empty answer. ``wants``: what it waits for, if that is not the record at
+        its offset."""
 
         def give_up() -> None:
-            begin, end = (max(0, offset) for offset in self._range(request.topic_id, request.partition))
+            begin, end = (
+                max(0, offset) for offset in self._range(request.topic_id, request.partition)
+            )
             code, text = Code.SUCCESS, ""
             if behind or self._stops:
                 code = Code.BEHIND
                 text = f"offset {request.start_offset} is not here yet; this replica ends at {end}"
-            connection.send(FetchResponse(code=code, message=text, begin_offset=begin, end_offset=end), request_id)
+            connection.send(
+                FetchResponse(code=code, message=text, begin_offset=begin, end_offset=end),
+                request_id,
+            )
 
         if wants is None:
             wants = ((request.topic_id << 32 | request.partition, request.start_offset),)
@@ -134,7 +160,7 @@ class Reads:
         """Whoever waits is to ask another node; nothing more will come."""
         self._stops = True
 
-    # --- bodies -------------------------------------------------------------------------------------------------
+    # --- bodies -----------------------------------------------------------------------------------
 
     def _serve(self, connection: Connection, request_id: int, request: FetchRequest) -> None:
         """Now, or in its turn; a small answer need not wait where others do."""
@@ -144,21 +170,32 @@ class Reads:
         else:
             self._serve_in_turn(connection, request_id, request)
 
-    def _serve_in_turn(self, connection: Connection, request_id: int, request: FetchRequest) -> None:
+    def _serve_in_turn(
+        self, connection: Connection, request_id: int, request: FetchRequest
+    ) -> None:
         outflow = connection.outflow
         outflow.ask(connection, lambda: self._find(connection, request_id, request, outflow.room))
 
     def _find(
-        self, connection: Connection, request_id: int, request: FetchRequest, room: int, *, only_small: bool = False
+        self,
+        connection: Connection,
+        request_id: int,
+        request: FetchRequest,
+        room: int,
+        *,
+        only_small: bool = False,
     ) -> None:
-        """The bodies that answer it: as many as there is room for, so that a client may have to ask again for more."""
+        """The bodies that answer it: as many as there is room for, so that a client may have to ask
+        again for more."""
         if self._driver.failed:
             return
         _, end = self._range(request.topic_id, request.partition)
         stop = end if request.end_offset < 0 else min(end, request.end_offset)
         limit = min(request.max_bytes, MAX_FETCH_BYTES, room)
         try:
-            refs = self._catalog.find(request.topic_id, request.partition, request.start_offset, stop, limit)
+            refs = self._catalog.find(
+                request.topic_id, request.partition, request.start_offset, stop, limit
+            )
         except StorageError as error:
             self._failed(connection, request_id, error)
             return
@@ -189,8 +226,8 @@ class Reads:
         future.add_done_callback(lambda done: self._read(connection, request_id, size, done, serve))
 
     def _cached(self, ref: BatchRef) -> Buffer | None:
-        """A body that is in memory anyway. The newest ones may be nowhere else yet: a follower applies what the others
-        have made durable, be its own disk ever so slow."""
+        """A body that is in memory anyway. The newest ones may be nowhere else yet: a follower
+        applies what the others have made durable, be its own disk ever so slow."""
         entries = self._raft.cached(Index(ref.index), Index(ref.index + 1))
         return entries[0].body if entries else None
 
@@ -223,12 +260,18 @@ class Reads:
         term_at = self._raft.term_at
         batches = tuple(
             FetchedBatch(
-                base_offset=ref.base_offset, count=ref.count, size=len(body), crc=ref.crc,
-                index=ref.index, term=-1 if (term := term_at(Index(ref.index))) is None else term,
+                base_offset=ref.base_offset,
+                count=ref.count,
+                size=len(body),
+                crc=ref.crc,
+                index=ref.index,
+                term=-1 if (term := term_at(Index(ref.index))) is None else term,
             )
             for ref, body in zip(refs, bodies, strict=True)
-        )  # fmt: skip
-        answer = FetchResponse(code=Code.SUCCESS, begin_offset=begin, end_offset=end, batches=batches)
+        )
+        answer = FetchResponse(
+            code=Code.SUCCESS, begin_offset=begin, end_offset=end, batches=batches
+        )
         connection.send(answer, request_id, bodies)
 
     def _failed(self, connection: Connection, request_id: int, error: BaseException) -> None:
@@ -239,14 +282,17 @@ class Reads:
             self._on_damage(error)
             return
         if isinstance(error, OffsetOutOfRange):  # retention was faster than this read
-            connection.send(FetchResponse(code=Code.OFFSET_OUT_OF_RANGE, message=str(error)), request_id)
+            connection.send(
+                FetchResponse(code=Code.OFFSET_OUT_OF_RANGE, message=str(error)), request_id
+            )
             return
         text = f"the stored bytes cannot be read: {error}"
         connection.send(FetchResponse(code=Code.DISK_ERROR, message=text), request_id)
         self._driver.fail(error)
 
     def split(self, connection: Connection, request_id: int, request: SplitRequest) -> None:
-        """Cut ranges of offsets into pieces of about equal bytes; all of them, or none when one cannot be."""
+        """Cut ranges of offsets into pieces of about equal bytes; all of them, or none when one
+        cannot be."""
         cuts: list[tuple[tuple[int, int], ...]] = []
         left = MAX_CUTS
         for span in request.spans:
@@ -256,7 +302,12 @@ class Reads:
                 return
             most = max(1, min(span.max_pieces, left))
             found = self._catalog.split(
-                span.topic_id, span.partition, span.start_offset, span.end_offset, max(1, span.target_bytes), most
+                span.topic_id,
+                span.partition,
+                span.start_offset,
+                span.end_offset,
+                max(1, span.target_bytes),
+                most,
             )
             left -= len(found)
             cuts.append(tuple(found))

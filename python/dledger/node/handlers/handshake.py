@@ -1,4 +1,5 @@
-"""Who may come in: what a node says of itself when a connection begins, and whom it goes on with."""
+"""Who may come in: what a node says of itself when a connection begins, and whom it goes on
+with."""
 
 from __future__ import annotations
 
@@ -51,31 +52,42 @@ class Gate:
         self._welcome = HelloResponse(code=Code.SUCCESS)
         """What is answered to whoever is taken; made with `_introduction`."""
         self.refused: dict[str, str] = {}
-        """Why the last connection of each member, by the name that it gave, was not taken; of this life."""
+        """Why the last connection of each member, by the name that it gave, was not taken; of this
+        life."""
         if node.tls is not None:
             check_own_certificate(node.tls, node.node_id)
         self._secret = read_secret(node.secret_file) if node.secret_file else None
         self._enforcement = Enforcement(disk, node.directory) if self._secret is not None else None
         if self._secret is None and node.tls is None and is_enforced(disk, node.directory):
             raise ConfigError(
-                f"{node.directory}: this node's group takes only members that prove its secret: name it (--secret-file)"
+                f"{node.directory}: this node's group takes only members that prove its secret: "
+                f"name it (--secret-file)"
             )
         self.unproved: dict[NodeId, str] = {}
-        """Members that were taken without a proof, since the group came before secrets: their releases."""
+        """Members that were taken without a proof, since the group came before secrets: their
+        releases."""
 
     def introduction(self) -> Introduction:
         """What this node says of itself."""
         known = self.known()
         if self._introduction is None or self._introduction[0] is not known:
             own = Introduction(
-                group=self._group.group, node_id=self._node.node_id, members=self._group.members,
-                group_id=known.group_id, ancestors=known.ancestors,
-            )  # fmt: skip
+                group=self._group.group,
+                node_id=self._node.node_id,
+                members=self._group.members,
+                group_id=known.group_id,
+                ancestors=known.ancestors,
+            )
             self._introduction = known, own
             self._welcome = HelloResponse(
-                code=Code.SUCCESS, group=own.group, node_id=NodeId(own.node_id), release=RELEASE,
-                group_id=own.group_id, members=own.members, ancestors=own.ancestors,
-            )  # fmt: skip
+                code=Code.SUCCESS,
+                group=own.group,
+                node_id=NodeId(own.node_id),
+                release=RELEASE,
+                group_id=own.group_id,
+                members=own.members,
+                ancestors=own.ancestors,
+            )
         return self._introduction[1]
 
     def to_peer(self, peer: NodeId) -> Greeting:
@@ -88,7 +100,9 @@ class Gate:
 
     def _greeting(self, own: Introduction, peer: NodeId) -> Greeting:
         strict = bool(own.node_id) and self._required
-        return Greeting(own, peer=peer, secret=self._found, strict=strict, environment=self._environment)
+        return Greeting(
+            own, peer=peer, secret=self._found, strict=strict, environment=self._environment
+        )
 
     @property
     def _required(self) -> bool:
@@ -98,15 +112,21 @@ class Gate:
         return self._secret
 
     def wants_proof(self, hello: HelloRequest) -> bool:
-        """Whether the connection that says so has to prove the secret, if it is not refused for another reason."""
+        """Whether the connection that says so has to prove the secret, if it is not refused for
+        another reason."""
         return self._secret is not None and bool(hello.node_id or self._node.clients_prove)
 
     def answer(self, hello: HelloRequest, certified: Set[str] | None = None) -> HelloResponse:
-        """The answer to the first frame of a connection. Any other code than SUCCESS ends it, and with
-        ``proof_wanted`` it is no session before `proved` says so. ``certified``: the nodes that the other side's
-        certificate is for, under TLS."""
+        """The answer to the first frame of a connection. Any other code than SUCCESS ends it, and
+        with ``proof_wanted`` it is no session before `proved` says so. ``certified``: the nodes
+        that the other side's certificate is for, under TLS."""
         code, text = self._judge(hello)
-        if code is Code.SUCCESS and hello.node_id and certified is not None and hello.node_id not in certified:
+        if (
+            code is Code.SUCCESS
+            and hello.node_id
+            and certified is not None
+            and hello.node_id not in certified
+        ):
             code, text = Code.ACCESS_DENIED, _not_certified(hello.node_id, certified)
         own = self.introduction()
         if code is not Code.SUCCESS and hello.node_id:
@@ -114,17 +134,26 @@ class Gate:
         elif hello.node_id:
             self.refused.pop(hello.node_id, None)
         if hello.version == 1:  # whose programs take these four fields and no more
-            return HelloResponse(code=code, message=text, group=own.group, node_id=NodeId(own.node_id))
+            return HelloResponse(
+                code=code, message=text, group=own.group, node_id=NodeId(own.node_id)
+            )
         if code is not Code.SUCCESS:
             return replace(self._welcome, code=code, message=text)
         if self._secret is None or not self.wants_proof(hello):
             return self._welcome
         nonce = bytes.fromhex(self._environment.unique())
         return HelloResponse(
-            code=Code.SUCCESS, group=own.group, node_id=NodeId(own.node_id), release=RELEASE,
-            group_id=own.group_id, members=own.members, ancestors=own.ancestors, nonce=nonce,
-            proof=self._secret.proof(Side.ACCEPTS, hello, self._welcome, nonce), proof_wanted=True,
-        )  # fmt: skip
+            code=Code.SUCCESS,
+            group=own.group,
+            node_id=NodeId(own.node_id),
+            release=RELEASE,
+            group_id=own.group_id,
+            members=own.members,
+            ancestors=own.ancestors,
+            nonce=nonce,
+            proof=self._secret.proof(Side.ACCEPTS, hello, self._welcome, nonce),
+            proof_wanted=True,
+        )
 
     def proved(self, visit: Visit, message: HelloProof) -> HelloResponse:
         """The last word on a connection that was asked for its proof."""
@@ -141,13 +170,16 @@ class Gate:
         if peer and not self._required:
             if peer not in self.unproved:
                 logger.warning(
-                    "%s proves no secret and is taken all the same, since this group came before secrets: start it "
-                    "with the others' --secret-file, then say 'dledger secret enforce'", peer,
-                )  # fmt: skip
+                    "%s proves no secret and is taken all the same, since this group came before "
+                    "secrets: start it "
+                    "with the others' --secret-file, then say 'dledger secret enforce'",
+                    peer,
+                )
             self.unproved[peer] = hello.release
             return self._last(answer)
         text = (
-            f"{hello.node_id or 'this client'} has no secret to prove, which this group wants: give it the file that "
+            f"{hello.node_id or 'this client'} has no secret to prove, which this group wants: "
+            f"give it the file that "
             f"{self._node.node_id} has, as secret_file (--secret-file)"
         )
         return self._last(answer, text)
@@ -159,15 +191,21 @@ class Gate:
 
     def status(self) -> dict[str, Any]:
         """Whether it has a secret, requires one of members, and which members had none to prove."""
-        return {"has": self._secret is not None, "required": self._required, "unproved": sorted(self.unproved)}
+        return {
+            "has": self._secret is not None,
+            "required": self._required,
+            "unproved": sorted(self.unproved),
+        }
 
     def shut_out(self, reached: Set[NodeId], proved: Set[NodeId]) -> str:
-        """What speaks against `enforce`, in words with the names of the members that the group would lose; empty when
-        nothing does. ``reached``: those that this node has a connection to; ``proved``: that have proved the secret on
-        it."""
+        """What speaks against `enforce`, in words with the names of the members that the group
+        would lose; empty when nothing does. ``reached``: those that this node has a connection to;
+        ``proved``: that have proved the secret on it."""
         own = self._node.node_id
         if self._secret is None:
-            return f"{own}, which leads, has no secret itself: start it with the group's --secret-file"
+            return (
+                f"{own}, which leads, has no secret itself: start it with the group's --secret-file"
+            )
         others = [member for member in self._group.members if member != own]
         lost = [f"{member} (is not reached)" for member in others if member not in reached]
         lost += [
@@ -177,10 +215,14 @@ class Gate:
         ]
         if not lost:
             return ""
-        return f"{', '.join(lost)} would be shut out for ever: first let it run with the group's --secret-file"
+        return (
+            f"{', '.join(lost)} would be shut out for ever: first let it run with the group's "
+            f"--secret-file"
+        )
 
     def enforce(self) -> None:
-        """The group has said that no member is taken without a proof: so it is here, now and after every start.
+        """The group has said that no member is taken without a proof: so it is here, now and after
+        every start.
 
         Raises:
             StorageError: that cannot be kept.
@@ -201,7 +243,10 @@ class Gate:
             text = f"{hello.node_id!r} is not a member; members: {', '.join(members)}"
             return Code.UNKNOWN_MEMBER, other_group(self.introduction(), hello) or text
         if hello.node_id == self._node.node_id:
-            text = f"{hello.node_id} is this node itself: two nodes have one id, or an address is wrong"
+            text = (
+                f"{hello.node_id} is this node itself: two nodes have one id, or an address "
+                f"is wrong"
+            )
             return Code.UNEXPECTED_MEMBER, text
         if text := other_group(self.introduction(), hello):
             return Code.UNKNOWN_GROUP, text
@@ -210,7 +255,10 @@ class Gate:
 
 def _not_certified(node_id: str, certified: Set[str]) -> str:
     whose = f"is for {', '.join(sorted(certified))}" if certified else "is a client's"
-    return f"{node_id} needs a certificate with the URI dledger://node/{node_id}, and the one that it shows {whose}"
+    return (
+        f"{node_id} needs a certificate with the URI dledger://node/{node_id}, and the one "
+        f"that it shows {whose}"
+    )
 
 
 __all__ = ["Gate", "Visit"]

@@ -1,4 +1,5 @@
-"""What a group knows, as rows: partitions, consumer groups' progress, commits of transactions, entries of the log."""
+"""What a group knows, as rows: partitions, consumer groups' progress, commits of transactions,
+entries of the log."""
 
 from __future__ import annotations
 
@@ -24,7 +25,12 @@ from dledger.storage.api import LogStore
 from dledger.storage.offline.dump import kind_of
 from dledger.types import Index, NodeId
 
-MAX_ROWS: Final = {Listing.PARTITIONS: 1000, Listing.PROGRESS: 1000, Listing.COMMITS: 200, Listing.ENTRIES: 500}
+MAX_ROWS: Final = {
+    Listing.PARTITIONS: 1000,
+    Listing.PROGRESS: 1000,
+    Listing.COMMITS: 200,
+    Listing.ENTRIES: 500,
+}
 """Of one page, so that it fits a frame's header."""
 READ_BYTES: Final = 4 << 20
 """Of the log, for one page of entries."""
@@ -56,8 +62,15 @@ class Listings:
 
         def serve(code: Code) -> None:
             if code is not Code.SUCCESS:
-                text = f"this node cannot tell whether it still leads ({code.name}); ask {self._leader() or 'again'}"
-                self._send(connection, request_id, ListResponse(code=code, message=text, leader_id=self._leader()))
+                text = (
+                    f"this node cannot tell whether it still leads ({code.name}); ask "
+                    f"{self._leader() or 'again'}"
+                )
+                self._send(
+                    connection,
+                    request_id,
+                    ListResponse(code=code, message=text, leader_id=self._leader()),
+                )
             else:
                 self._serve(connection, request_id, request)
 
@@ -70,39 +83,56 @@ class Listings:
         connection.send(answer, request_id)
 
     def _rows(self, connection: Connection, request_id: int, rows: Rows, following: int) -> None:
-        answer = ListResponse(code=Code.SUCCESS, leader_id=self._leader(), rows=tuple(rows), next_start=following)
+        answer = ListResponse(
+            code=Code.SUCCESS, leader_id=self._leader(), rows=tuple(rows), next_start=following
+        )
         self._send(connection, request_id, answer)
 
     def _serve(self, connection: Connection, request_id: int, request: ListRequest) -> None:
         limit = max(1, min(request.limit, MAX_ROWS[request.listing]))
         if request.listing is Listing.PARTITIONS:
-            self._rows(connection, request_id, *list_partitions(self._catalog, request.start, limit))
+            self._rows(
+                connection, request_id, *list_partitions(self._catalog, request.start, limit)
+            )
         elif request.listing is Listing.PROGRESS:
-            self._rows(connection, request_id, *list_progress(self._catalog, request.name, request.start, limit))
+            self._rows(
+                connection,
+                request_id,
+                *list_progress(self._catalog, request.name, request.start, limit),
+            )
         elif request.listing is Listing.COMMITS:
             start = max(request.start, self._store.begin_index)
             commits, following = list_commits(self._catalog, start, limit)
             held = [self._held(Index(index), Index(index + 1)) for index in commits]
             self._then(
-                connection, request_id, lambda: self._commit_rows(commits, held),
+                connection,
+                request_id,
+                lambda: self._commit_rows(commits, held),
                 lambda rows: self._rows(connection, request_id, rows, following),
-            )  # fmt: skip
+            )
         else:
             first = Index(max(request.start, self._store.begin_index))
             end = Index(min(self._catalog.applied_index + 1, first + limit))
             entries = self._held(first, end)
             self._then(
-                connection, request_id, lambda: self._entry_rows(first, end, entries),
+                connection,
+                request_id,
+                lambda: self._entry_rows(first, end, entries),
                 lambda rows: self._entries(connection, request_id, rows),
-            )  # fmt: skip
+            )
 
     def _held(self, first: Index, end: Index) -> tuple[Entry, ...]:
-        """The entries from memory; none where the first is on the disk only. The newest ones may be nowhere else yet:
-        a node applies what the others have made durable, be its own disk ever so slow."""
+        """The entries from memory; none where the first is on the disk only. The newest ones may be
+        nowhere else yet: a node applies what the others have made durable, be its own disk ever so
+        slow."""
         return self._driver.raft.cached(first, end) or ()
 
     def _then(
-        self, connection: Connection, request_id: int, read: Callable[[], Rows], done: Callable[[Rows], None]
+        self,
+        connection: Connection,
+        request_id: int,
+        read: Callable[[], Rows],
+        done: Callable[[Rows], None],
     ) -> None:
         """Let a reader's thread make rows, then go on with them; if it cannot, answer why."""
 
@@ -114,17 +144,25 @@ class Listings:
                 done(future.result())
             elif isinstance(error, CorruptEntry):
                 text = f"{error}; it is fetched from another node: ask again"
-                self._send(connection, request_id, ListResponse(code=Code.CORRUPT_ENTRY, message=text))
+                self._send(
+                    connection, request_id, ListResponse(code=Code.CORRUPT_ENTRY, message=text)
+                )
                 self._on_damage(error)
             elif isinstance(error, OffsetOutOfRange):  # retention was faster
-                self._send(connection, request_id, ListResponse(code=Code.BEHIND, message=f"{error}; ask again"))
+                self._send(
+                    connection,
+                    request_id,
+                    ListResponse(code=Code.BEHIND, message=f"{error}; ask again"),
+                )
             else:
-                self._send(connection, request_id, ListResponse(code=Code.DISK_ERROR, message=str(error)))
+                self._send(
+                    connection, request_id, ListResponse(code=Code.DISK_ERROR, message=str(error))
+                )
                 self._driver.fail(error)
 
         self._driver.on_reader(read).add_done_callback(finished)
 
-    # --- commits --------------------------------------------------------------------------------------------------
+    # --- commits ----------------------------------------------------------------------------------
 
     def _commit_rows(self, commits: dict[int, Offsets], held: Sequence[tuple[Entry, ...]]) -> Rows:
         """On the reader's thread: each commit with what its entry says of it."""
@@ -132,13 +170,23 @@ class Listings:
         for (index, offsets), known in zip(commits.items(), held, strict=True):
             (entry,) = known or self._store.read(Index(index), 1, Index(index + 1))
             command: Any = _command(entry)
-            row = {"index": index, "writer_id": "", "sequence": -1, "time_ms": 0, "offsets": offsets}
+            row = {
+                "index": index,
+                "writer_id": "",
+                "sequence": -1,
+                "time_ms": 0,
+                "offsets": offsets,
+            }
             if command is not None:
-                row |= {"writer_id": command.writer_id, "sequence": command.sequence, "time_ms": command.time_ms}
+                row |= {
+                    "writer_id": command.writer_id,
+                    "sequence": command.sequence,
+                    "time_ms": command.time_ms,
+                }
             rows.append(row)
         return rows
 
-    # --- entries --------------------------------------------------------------------------------------------------
+    # --- entries ----------------------------------------------------------------------------------
 
     def _entry_rows(self, first: Index, end: Index, held: tuple[Entry, ...]) -> Rows:
         """On the reader's thread: the entries, but for what the catalog knows of them."""
@@ -156,7 +204,9 @@ class Listings:
             if "topic_id" in row:
                 row["topic"] = self._topic(row.pop("topic_id"))
                 row["offset"] = offsets.get(row["index"], -1)
-        self._rows(connection, request_id, rows, last + 1 if last < self._catalog.applied_index else -1)
+        self._rows(
+            connection, request_id, rows, last + 1 if last < self._catalog.applied_index else -1
+        )
 
     def _topic(self, topic_id: int) -> str:
         try:
@@ -168,8 +218,12 @@ class Listings:
 def _entry_row(entry: Entry) -> dict[str, Any]:
     kind = kind_of(entry)
     row: dict[str, Any] = {
-        "index": entry.index, "term": entry.term, "pos": entry.pos, "size": entry.size, "kind": kind,
-    }  # fmt: skip
+        "index": entry.index,
+        "term": entry.term,
+        "pos": entry.pos,
+        "size": entry.size,
+        "kind": kind,
+    }
     if kind == "command":
         command = _command(entry)
         row["command"] = "" if command is None else type(command).__name__

@@ -18,24 +18,32 @@ from dledger.types import NodeId
 logger = logging.getLogger(__name__)
 
 _WAY_OUT: Final = (
-    "make a secret with 'dledger secret create FILE', copy it to each machine, and start every node with --secret-file "
+    "make a secret with 'dledger secret create FILE', copy it to each machine, and start every "
+    "node with --secret-file "
     "FILE; or give the nodes certificates (tls_ca, tls_certificate, tls_key)"
 )
 
 
 def with_secret(node: NodeConfig, addresses: Mapping[NodeId, str]) -> NodeConfig:
-    """The node's settings with a secret, if it needs one and has none: on loopback that of this Unix user.
+    """The node's settings with a secret, if it needs one and has none: on loopback that of this
+    Unix user.
 
     Raises:
-        ConfigError: a new member needs one that nobody has named. An older one goes on without, with a warning.
+        ConfigError: a new member needs one that nobody has named. An older one goes on without,
+            with a warning.
     """
     if node.secret_file or node.tls is not None or len(addresses) == 1:
         return node
     try:
-        outside = [address for address in (f"{node.host}:1", *addresses.values()) if not on_loopback(address)]
+        outside = [
+            address
+            for address in (f"{node.host}:1", *addresses.values())
+            if not on_loopback(address)
+        ]
         if outside:
             raise ConfigError(
-                f"{outside[0].removesuffix(':1')} is reached from other machines, and nothing tells members from "
+                f"{outside[0].removesuffix(':1')} is reached from other machines, and nothing "
+                f"tells members from "
                 f"strangers: {_WAY_OUT}"
             )
         return replace(node, secret_file=str(user_secret()))
@@ -47,7 +55,8 @@ def with_secret(node: NodeConfig, addresses: Mapping[NodeId, str]) -> NodeConfig
 
 
 def on_loopback(address: str) -> bool:
-    """Whether only this machine can reach it; a name other than localhost is taken for one that others know."""
+    """Whether only this machine can reach it; a name other than localhost is taken for one that
+    others know."""
     host = split_address(address)[0]
     try:
         return ip_address(host).is_loopback

@@ -62,11 +62,11 @@ class MetadataHandler:
         self._asking: list[tuple[Connection, int, MetadataRequest]] = []
         self._between: asyncio.TimerHandle | None = None
 
-    # --- metadata -----------------------------------------------------------------------------------------------
+    # --- metadata ---------------------------------------------------------------------------------
 
     def metadata(self, connection: Connection, request_id: int, request: MetadataRequest) -> None:
-        """Who leads, at once, or as soon as anybody does. The leader's word on topics is linearizable; a follower tells
-        what it has applied."""
+        """Who leads, at once, or as soon as anybody does. The leader's word on topics is
+        linearizable; a follower tells what it has applied."""
 
         def answer(code: Code) -> None:
             connection.send(self._metadata(request, code), request_id)
@@ -76,7 +76,9 @@ class MetadataHandler:
         elif self._driver.raft.leader_id is None and not self._driver.failed:
             self._asking.append((connection, request_id, request))
             if self._between is None:
-                self._between = asyncio.get_running_loop().call_later(BETWEEN_S, self._tell_who_leads)
+                self._between = asyncio.get_running_loop().call_later(
+                    BETWEEN_S, self._tell_who_leads
+                )
         else:
             answer(Code.SUCCESS)
 
@@ -97,7 +99,9 @@ class MetadataHandler:
         raft = self._driver.raft
         return MetadataResponse(
             code=code,
-            message="" if code is Code.SUCCESS else f"the topics cannot be told now: {code.name}; ask again",
+            message=""
+            if code is Code.SUCCESS
+            else f"the topics cannot be told now: {code.name}; ask again",
             group=self._group.group,
             node_id=self._node_id,
             leader_id=raft.leader_id or NodeId(""),
@@ -118,38 +122,51 @@ class MetadataHandler:
                 continue
         return tuple(found)
 
-    # --- consumer groups ----------------------------------------------------------------------------------------
+    # --- consumer groups --------------------------------------------------------------------------
 
-    def consumer_group(self, connection: Connection, request_id: int, request: GroupRequest) -> None:
+    def consumer_group(
+        self, connection: Connection, request_id: int, request: GroupRequest
+    ) -> None:
         """Committed offsets of a group, or all groups' names; linearizable."""
 
         def answer(code: Code) -> None:
             leader = self._driver.raft.leader_id or NodeId("")
             if code is not Code.SUCCESS:
-                text = f"this node cannot tell whether it still leads ({code.name}); ask {leader or 'again'}"
+                text = (
+                    f"this node cannot tell whether it still leads ({code.name}); ask "
+                    f"{leader or 'again'}"
+                )
                 response = GroupResponse(code=code, message=text, leader_id=leader)
             elif request.consumer_group:
                 offsets = self._catalog.group(request.consumer_group)
                 response = GroupResponse(code=code, leader_id=leader, offsets=offsets)
             else:
-                response = GroupResponse(code=code, leader_id=leader, groups=tuple(self._catalog.groups()))
+                response = GroupResponse(
+                    code=code, leader_id=leader, groups=tuple(self._catalog.groups())
+                )
             connection.send(response, request_id)
 
         self._linearizable.add(answer)
 
-    # --- schemas ------------------------------------------------------------------------------------------------
+    # --- schemas ----------------------------------------------------------------------------------
 
     def schemas(self, connection: Connection, request_id: int, request: SchemasRequest) -> None:
-        """The schemas of a typed topic; linearizable, so that none is missing that a body was written under."""
+        """The schemas of a typed topic; linearizable, so that none is missing that a body was
+        written under."""
 
         def answer(code: Code) -> None:
             leader = self._driver.raft.leader_id or NodeId("")
             some, newest = self._catalog.schemas.behind(request.topic_id, request.after)
             if code is not Code.SUCCESS:
-                text = f"this node cannot tell whether it still leads ({code.name}); ask {leader or 'again'}"
+                text = (
+                    f"this node cannot tell whether it still leads ({code.name}); ask "
+                    f"{leader or 'again'}"
+                )
                 response = SchemasResponse(code=code, message=text, leader_id=leader)
             elif newest == RAW:
-                text = f"there is no typed topic with id {request.topic_id}; it was deleted, or is raw"
+                text = (
+                    f"there is no typed topic with id {request.topic_id}; it was deleted, or is raw"
+                )
                 response = SchemasResponse(code=Code.UNKNOWN_TOPIC, message=text, leader_id=leader)
             else:
                 response = SchemasResponse(code=code, leader_id=leader, schemas=some, newest=newest)
@@ -157,7 +174,7 @@ class MetadataHandler:
 
         self._linearizable.add(answer)
 
-    # --- status -------------------------------------------------------------------------------------------------
+    # --- status -----------------------------------------------------------------------------------
 
     def status(self, connection: Connection, request_id: int, request: StatusRequest) -> None:
         connection.send(StatusResponse(code=Code.SUCCESS, status=self.status_values()), request_id)
@@ -197,7 +214,7 @@ class MetadataHandler:
             **self._more_status(),
         }
 
-    # --- transfer -----------------------------------------------------------------------------------------------
+    # --- transfer ---------------------------------------------------------------------------------
 
     def transfer(self, connection: Connection, request_id: int, request: TransferRequest) -> None:
         """Hand leadership over; answered when the attempt is over."""
@@ -220,4 +237,6 @@ class MetadataHandler:
         text = "" if done.code is Code.SUCCESS else f"{done.to} did not take over: {done.code.name}"
         leader = self._driver.raft.leader_id or NodeId("")
         for connection, request_id in waiting:
-            connection.send(TransferResponse(code=done.code, message=text, leader_id=leader), request_id)
+            connection.send(
+                TransferResponse(code=done.code, message=text, leader_id=leader), request_id
+            )

@@ -1,7 +1,9 @@
-"""Reads that must see everything acknowledged before they were asked: offsets, consumer groups, topics.
+"""Reads that must see everything acknowledged before they were asked: offsets, consumer groups,
+topics.
 
-A linearizable read asks the core for a read index, a heartbeat round that proves this node still leads, and is served
-once that index is applied (Raft, 6.4). All reads that wait at the same time share one round.
+A linearizable read asks the core for a read index, a heartbeat round that proves this node still
+leads, and is served once that index is applied (Raft, 6.4). All reads that wait at the same time
+share one round.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ class LinearizableReads:
         self._scheduled = False
 
     def add(self, serve: Serve) -> None:
-        """``serve(SUCCESS)`` when the applied state may be shown; another code when this node cannot tell."""
+        """``serve(SUCCESS)`` when the applied state may be shown; another code when this node
+        cannot tell."""
         self._gathered.append(serve)
         if not self._scheduled and not self._asked:
             self._scheduled = True
@@ -89,7 +92,9 @@ class LinearizableReads:
 class Offsets:
     """Begin, end and time offsets of whole topics."""
 
-    def __init__(self, driver: ReadyLoop, catalog: Catalog, reads: LinearizableReads, polls: LongPolls) -> None:
+    def __init__(
+        self, driver: ReadyLoop, catalog: Catalog, reads: LinearizableReads, polls: LongPolls
+    ) -> None:
         self._driver = driver
         self._catalog = catalog
         self._reads = reads
@@ -102,9 +107,16 @@ class Offsets:
         else:
             self._reads.add(lambda code: self._serve(connection, request_id, request, code))
 
-    def _serve(self, connection: Connection, request_id: int, request: OffsetsRequest, code: Code) -> None:
+    def _serve(
+        self, connection: Connection, request_id: int, request: OffsetsRequest, code: Code
+    ) -> None:
         end = partial(self._end, connection, request_id, request, code)
-        if code is Code.SUCCESS and request.newer_than and request.wait_ms > 0 and not self._is_newer(request):
+        if (
+            code is Code.SUCCESS
+            and request.newer_than
+            and request.wait_ms > 0
+            and not self._is_newer(request)
+        ):
             # What is applied later was committed later, so it may be shown without another round.
             wants = [
                 (self._catalog.topic(name).topic_id << 32 | partition, offset)
@@ -116,13 +128,18 @@ class Offsets:
         else:
             end()
 
-    def _end(self, connection: Connection, request_id: int, request: OffsetsRequest, code: Code) -> None:
+    def _end(
+        self, connection: Connection, request_id: int, request: OffsetsRequest, code: Code
+    ) -> None:
         connection.send(self._answer(request, code), request_id)
 
     def _answer(self, request: OffsetsRequest, code: Code) -> OffsetsResponse:
         leader = self._driver.raft.leader_id or NodeId("")
         if code is not Code.SUCCESS:
-            text = f"this node cannot tell whether it still leads ({code.name}); ask {leader or 'again'}"
+            text = (
+                f"this node cannot tell whether it still leads ({code.name}); ask "
+                f"{leader or 'again'}"
+            )
             return OffsetsResponse(code=code, message=text, leader_id=leader)
         offsets: dict[str, dict[int, int]] = {}
         begins: dict[str, dict[int, int]] = {}
@@ -131,19 +148,26 @@ class Offsets:
             try:
                 topic = self._catalog.topic(name)
             except TopicNotFound as error:
-                return OffsetsResponse(code=Code.UNKNOWN_TOPIC, message=str(error), leader_id=leader)
+                return OffsetsResponse(
+                    code=Code.UNKNOWN_TOPIC, message=str(error), leader_id=leader
+                )
             log_ids[name] = topic.log_id
             try:
                 offsets[name] = {
-                    partition: self._offset(topic.topic_id, partition, request) for partition in range(topic.partitions)
+                    partition: self._offset(topic.topic_id, partition, request)
+                    for partition in range(topic.partitions)
                 }
                 if request.kind is OffsetKind.EDGES:
                     of_topic = range(topic.partitions)
-                    begins[name] = {p: self._catalog.begin_offset(topic.topic_id, p) for p in of_topic}
+                    begins[name] = {
+                        p: self._catalog.begin_offset(topic.topic_id, p) for p in of_topic
+                    }
             except StorageError as error:
                 self._driver.fail(error)
                 return OffsetsResponse(code=Code.DISK_ERROR, message=str(error), leader_id=leader)
-        return OffsetsResponse(code=code, leader_id=leader, offsets=offsets, log_ids=log_ids, begins=begins)
+        return OffsetsResponse(
+            code=code, leader_id=leader, offsets=offsets, log_ids=log_ids, begins=begins
+        )
 
     def _offset(self, topic_id: int, partition: int, request: OffsetsRequest) -> int:
         if request.kind is OffsetKind.BEGIN:
@@ -153,13 +177,17 @@ class Offsets:
         return self._catalog.offset_for_time(topic_id, partition, request.timestamp_us)
 
     def _is_newer(self, request: OffsetsRequest) -> bool:
-        """Whether any end offset is above the one the asker knows, or a topic is not the one it knows."""
+        """Whether any end offset is above the one the asker knows, or a topic is not the one it
+        knows."""
         for name, known in request.newer_than.items():
             try:
                 topic = self._catalog.topic(name)
             except TopicNotFound:
                 return True
             for partition, offset in known.items():
-                if partition >= topic.partitions or self._catalog.end_offset(topic.topic_id, partition) > offset:
+                if (
+                    partition >= topic.partitions
+                    or self._catalog.end_offset(topic.topic_id, partition) > offset
+                ):
                     return True
         return False

@@ -1,9 +1,10 @@
-"""Requests that wait for what is not there yet, for as long as their clients say (RocketMQ's PullRequestHoldService).
+"""Requests that wait for what is not there yet, for as long as their clients say (RocketMQ's
+PullRequestHoldService).
 
-They are small and cost nothing to send, so a client could fill a node with them. What they hold is bounded, and the
-connections have equal shares of it. Those of a partition are in the order of the offsets that they wait for, so that
-an append looks at none that it does not serve; and a few are answered in one turn of the loop, where the connections
-take turns.
+They are small and cost nothing to send, so a client could fill a node with them. What they hold is
+bounded, and the connections have equal shares of it. Those of a partition are in the order of the
+offsets that they wait for, so that an append looks at none that it does not serve; and a few are
+answered in one turn of the loop, where the connections take turns.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ class LongPoll:
     """A request that waits.
 
     Attributes:
-        wants: partitions, by the keys that the catalog gives them, and offsets: it is due when one of the partitions
-            ends above its offset, or is gone. Without any it is due when anything is applied.
+        wants: partitions, by the keys that the catalog gives them, and offsets: it is due when one
+            of the partitions ends above its offset, or is gone. Without any it is due when anything
+            is applied.
         serve: called when it is due.
         give_up: called when its time is over, or there is no room for it any more: it answers, too.
         size: about how many bytes it holds.
@@ -92,20 +94,25 @@ class LongPolls:
     def hold(self, poll: LongPoll, wait_ms: int) -> None:
         """Let it wait, at most so long."""
         poll.number = next(self._numbers)
-        poll.timer = self._loop.call_later(min(wait_ms, MAX_WAIT_MS) / 1000, self._end, poll, poll.give_up)
+        poll.timer = self._loop.call_later(
+            min(wait_ms, MAX_WAIT_MS) / 1000, self._end, poll, poll.give_up
+        )
         self._held.setdefault(poll.connection, {})[poll] = None
         self._costs[poll.connection] = self._costs.get(poll.connection, 0) + poll.cost
         self._cost += poll.cost
         for key, offset in poll.wants:
-            insort(self._places.setdefault(key >> 32, {}).setdefault(key, []), (offset, poll.number, poll))
+            insort(
+                self._places.setdefault(key >> 32, {}).setdefault(key, []),
+                (offset, poll.number, poll),
+            )
         if not poll.wants:
             self._for_anything[poll] = None
         while self._cost > MOST_COST:
             self._make_room()
 
     def _make_room(self) -> None:
-        """The next connection that has more than its share loses its oldest, which is answered at once: were it to
-        wait for that, too, it would take as much room as before."""
+        """The next connection that has more than its share loses its oldest, which is answered at
+        once: were it to wait for that, too, it would take as much room as before."""
         share = MOST_COST // len(self._costs)
         connection = next(iter(self._costs))
         cost = self._costs[connection] = self._costs.pop(connection)

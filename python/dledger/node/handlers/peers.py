@@ -47,9 +47,13 @@ class Peers:
                     on_found(peer)
 
             return PeerLink(
-                lambda: addresses()[peer], lambda: gate.to_peer(peer), limits=limits,
-                max_bytes=unsent, on_change=changed, tls=tls,
-            )  # fmt: skip
+                lambda: addresses()[peer],
+                lambda: gate.to_peer(peer),
+                limits=limits,
+                max_bytes=unsent,
+                on_change=changed,
+                tls=tls,
+            )
 
         self._links = {peer: link(peer) for peer in group.members if peer != node.node_id}
 
@@ -70,9 +74,12 @@ class Peers:
         return {str(peer): link.connected for peer, link in self._links.items()}
 
     def shut_out(self) -> str:
-        """Whom the group would lose if each member had to prove the secret from now on; see `Gate.shut_out`."""
+        """Whom the group would lose if each member had to prove the secret from now on; see
+        `Gate.shut_out`."""
         reached = {peer for peer, link in self._links.items() if link.connected}
-        return self._gate.shut_out(reached, {peer for peer, link in self._links.items() if link.proved})
+        return self._gate.shut_out(
+            reached, {peer for peer, link in self._links.items() if link.proved}
+        )
 
     async def close(self) -> None:
         await asyncio.gather(*(link.close() for link in self._links.values()))
@@ -84,7 +91,9 @@ class Peers:
             Unavailable: it did not answer in time.
         """
         try:
-            rpc = await Rpc.open(self._addresses()[peer], self._gate.as_client(peer), self._limits, ASK_S, self._tls)
+            rpc = await Rpc.open(
+                self._addresses()[peer], self._gate.as_client(peer), self._limits, ASK_S, self._tls
+            )
         except (WrongGroup, ConfigError, AccessDenied) as error:
             raise Unavailable(f"{peer}: {error}") from None
         try:

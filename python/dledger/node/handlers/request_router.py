@@ -1,4 +1,5 @@
-"""The node's port: who is on each connection, where each request goes, and when a client must wait."""
+"""The node's port: who is on each connection, where each request goes, and when a client must
+wait."""
 
 from __future__ import annotations
 
@@ -51,17 +52,20 @@ from dledger.types import NodeId
 logger = logging.getLogger(__name__)
 
 COMMANDS: Final = 4
-"""Commands of clients that are begun in `COMMANDS_S` while somebody else waits for the node: each is written, sent and
-applied on every node, or refused."""
+"""Commands of clients that are begun in `COMMANDS_S` while somebody else waits for the node: each
+is written, sent and applied on every node, or refused."""
 COMMANDS_S: Final = 0.002
 COMMANDS_UNDER_WAY: Final = 16
-"""Commands of clients that wait for their entries, at most, while somebody else waits for the node."""
+"""Commands of clients that wait for their entries, at most, while somebody else waits for the
+node."""
 COMMANDS_ALONE: Final = 128
 """The same while nobody else does."""
 COMPANY_S: Final = 0.1
-"""A client that has asked for anything but a command within this time may have the next request on its way."""
+"""A client that has asked for anything but a command within this time may have the next request on
+its way."""
 HELLOS: Final = 4
-"""Hellos that are answered in `HELLOS_S` of those who must prove a secret: the node proves it to each of them first."""
+"""Hellos that are answered in `HELLOS_S` of those who must prove a secret: the node proves it to
+each of them first."""
 HELLOS_S: Final = 0.004
 
 PEER_MESSAGES: Final[frozenset[type[Any]]] = frozenset(PeerMessage.__args__)
@@ -108,10 +112,13 @@ class RequestRouter:
         self._paused: dict[Connection, None] = {}
         self._company = Company[Connection](COMPANY_S)
         self._commands = Turns[Connection](
-            COMMANDS, COMMANDS_S, Connection.pause_reading, self._resume,
+            COMMANDS,
+            COMMANDS_S,
+            Connection.pause_reading,
+            self._resume,
             lambda alone: writes.commands < (COMMANDS_ALONE if alone else COMMANDS_UNDER_WAY),
             lambda connection: self._company.is_alone(connection, connection.now_s()),
-        )  # fmt: skip
+        )
         self._hellos = Turns[Connection](HELLOS, HELLOS_S, Connection.pause_reading, self._resume)
         self._peers: Counter[NodeId] = Counter()
         self._full_bytes = min(node.max_client_bytes, group.pending_bytes // 2)
@@ -134,7 +141,10 @@ class RequestRouter:
             AdmitRequest: admissions.admit,
             ListRequest: listings.ask,
         }
-        self._with_payload: dict[type[Any], PayloadHandler] = {AppendRequest: writes.append, **application.handlers()}
+        self._with_payload: dict[type[Any], PayloadHandler] = {
+            AppendRequest: writes.append,
+            **application.handlers(),
+        }
 
     @property
     def port(self) -> int:
@@ -193,13 +203,15 @@ class RequestRouter:
             for connection in list(self._listener.connections):
                 connection.abort()
 
-    # --- frames -------------------------------------------------------------------------------------------------
+    # --- frames -----------------------------------------------------------------------------------
 
     def _on_open(self, connection: Connection) -> None:
         if self._closed:  # accepted by the kernel before the port was closed
             connection.abort()
 
-    def _on_frame(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+    def _on_frame(
+        self, connection: Connection, request_id: int, message: Any, payload: memoryview
+    ) -> None:
         session: PortSession | Visit | None = connection.context
         if session is None:
             self._hello(connection, request_id, message)
@@ -251,13 +263,19 @@ class RequestRouter:
             connection.pause_reading()
 
     def _resume(self, connection: Connection) -> None:
-        waits = connection in self._commands or connection in self._hellos or connection in connection.outflow
+        waits = (
+            connection in self._commands
+            or connection in self._hellos
+            or connection in connection.outflow
+        )
         if not waits and connection not in self._paused:
             connection.resume_reading()
 
     def _hello(self, connection: Connection, request_id: int, message: HelloRequest) -> None:
         if self._gate.wants_proof(message):
-            self._hellos.ask(connection, partial(self._answer_hello, connection, request_id, message))
+            self._hellos.ask(
+                connection, partial(self._answer_hello, connection, request_id, message)
+            )
         else:
             self._answer_hello(connection, request_id, message)
 
@@ -277,7 +295,8 @@ class RequestRouter:
     def _end_of_hello(
         self, connection: Connection, request_id: int, hello: HelloRequest, answer: HelloResponse
     ) -> None:
-        """The last word, and a place for a connection that is taken. One of a client is refused where there is none."""
+        """The last word, and a place for a connection that is taken. One of a client is refused
+        where there is none."""
         assert self._listener is not None
         places, peer = self._listener.places, NodeId(hello.node_id)
         if answer.code is not Code.SUCCESS:
@@ -329,5 +348,6 @@ class RequestRouter:
 
 
 def frame_limits(group: GroupConfig) -> FrameLimits:
-    """The largest frames that the settings of a group allow: one push of a full batch and one body more."""
+    """The largest frames that the settings of a group allow: one push of a full batch and one body
+    more."""
     return FrameLimits(payload_bytes=group.push_batch_bytes + group.max_body_bytes + (1 << 20))

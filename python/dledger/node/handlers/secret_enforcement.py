@@ -1,8 +1,9 @@
 """Whether members must prove the secret, as a node remembers it over restarts.
 
-A node whose store is made by a program that knows secrets asks for proofs from the beginning, so a stranger cannot talk
-it out of that before it has heard from its group. Only a store that came before them is told otherwise: there, members
-without a secret are taken until the group commits that they are not (`EnforceSecret`).
+A node whose store is made by a program that knows secrets asks for proofs from the beginning, so a
+stranger cannot talk it out of that before it has heard from its group. Only a store that came
+before them is told otherwise: there, members without a secret are taken until the group commits
+that they are not (`EnforceSecret`).
 """
 
 from __future__ import annotations

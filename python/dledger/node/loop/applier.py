@@ -14,7 +14,13 @@ from dledger.protocol.messages.catalog_commands import EnforceSecret
 from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry
 from dledger.protocol.wire import decode_command
 from dledger.raft.raft_node import RaftNode
-from dledger.records.body.header import BODY_HEADER_SIZE, BODY_MAGIC, BodyHeader, BodyKind, decode_header
+from dledger.records.body.header import (
+    BODY_HEADER_SIZE,
+    BODY_MAGIC,
+    BodyHeader,
+    BodyKind,
+    decode_header,
+)
 from dledger.rocketmq.format.append_hook import read_stored
 from dledger.storage.api import LogStore
 from dledger.types import Index
@@ -30,7 +36,8 @@ Applied = Callable[[Entry, DataResult | CommandResult | None], None]
 
 
 class Applier:
-    """Follows the commit index. ``on_applied`` is called for every entry, ``on_pass`` after each chunk."""
+    """Follows the commit index. ``on_applied`` is called for every entry, ``on_pass`` after each
+    chunk."""
 
     def __init__(
         self,
@@ -45,8 +52,9 @@ class Applier:
         on_damage: Callable[[CorruptEntry], None],
         on_enforced: Callable[[], None],
     ) -> None:
-        """``on_damage`` is told of an entry that cannot be read; `resume` goes on with it when it is sound again.
-        ``on_enforced``: of each entry by which members have to prove the secret, before it is answered."""
+        """``on_damage`` is told of an entry that cannot be read; `resume` goes on with it when it
+        is sound again. ``on_enforced``: of each entry by which members have to prove the secret,
+        before it is answered."""
         self.catalog = catalog
         self._raft = raft
         self._store = store
@@ -70,7 +78,8 @@ class Applier:
         return self.catalog.applied_index
 
     def advance(self, committed: Index) -> None:
-        """Everything up to ``committed`` may be applied; most of the time it is, before this returns."""
+        """Everything up to ``committed`` may be applied; most of the time it is, before this
+        returns."""
         self._committed = max(self._committed, committed)
         if not self._busy and not self._waits_for_repair:
             self._next()
@@ -133,18 +142,23 @@ class Applier:
         if entry.magic == MAGIC_NORMAL:
             header = self._known_header(entry)
         if header is None and entry.magic == MAGIC_NORMAL and entry.body[:2] == BODY_MAGIC:
-            with suppress(ValueError):  # else it is somebody's, e.g. of DLedger itself: it has a place, no records
+            # else it is somebody's, e.g. of DLedger itself: it has a place, no records
+            with suppress(ValueError):
                 header = decode_header(entry.body)
         if header is None:
             self._apply_other(entry)
         elif header.kind is BodyKind.DATA:
-            result = catalog.apply_data(entry.index, entry.pos, len(entry.body), header, entry.body_crc)
+            result = catalog.apply_data(
+                entry.index, entry.pos, len(entry.body), header, entry.body_crc
+            )
         else:
             try:
                 command = decode_command(entry.body[BODY_HEADER_SIZE:])
             except ProtocolError as error:
                 # Every node sees the same bytes, so every node skips them.
-                logger.error("entry %d is not a command that this version knows: %s", entry.index, error)
+                logger.error(
+                    "entry %d is not a command that this version knows: %s", entry.index, error
+                )
                 catalog.apply_other(entry.index)
             else:
                 result = catalog.apply_command(entry.index, command)
@@ -154,11 +168,20 @@ class Applier:
         self._on_applied(entry, result)
 
     def _apply_other(self, entry: Entry) -> None:
-        """A leader's NOOP, another program's entry, or a message of a RocketMQ commit log, in whatever group it is."""
-        stored = read_stored(entry.body, entry.pos + HEADER_SIZE) if entry.magic == MAGIC_NORMAL else None
+        """A leader's NOOP, another program's entry, or a message of a RocketMQ commit log, in
+        whatever group it is."""
+        stored = (
+            read_stored(entry.body, entry.pos + HEADER_SIZE)
+            if entry.magic == MAGIC_NORMAL
+            else None
+        )
         if stored is None:
             self.catalog.apply_other(entry.index)
         else:
             self.catalog.apply_message(
-                entry.index, stored.topic, stored.queue_id, stored.queue_offset, stored.store_timestamp
+                entry.index,
+                stored.topic,
+                stored.queue_id,
+                stored.queue_offset,
+                stored.store_timestamp,
             )

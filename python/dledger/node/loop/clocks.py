@@ -1,9 +1,11 @@
-"""The times that a node goes by: the catalog's, which runs by monotonic time, and a wall clock that does not jump.
+"""The times that a node goes by: the catalog's, which runs by monotonic time, and a wall clock that
+does not jump.
 
-Stages and producers' sessions end by catalog time. It is the largest time that a command in the log carries, and
-between two of them it runs on by each node's monotonic clock, so that a wall clock that jumps, on whatever node leads,
-makes no time-out longer or shorter (D10). The wall clock only says where catalog time begins, and makes up for what a
-group slept: catalog time steps forward to it while that cuts nothing short, and never back.
+Stages and producers' sessions end by catalog time. It is the largest time that a command in the log
+carries, and between two of them it runs on by each node's monotonic clock, so that a wall clock
+that jumps, on whatever node leads, makes no time-out longer or shorter (D10). The wall clock only
+says where catalog time begins, and makes up for what a group slept: catalog time steps forward to
+it while that cuts nothing short, and never back.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ logger = logging.getLogger(__name__)
 FAR_MS: Final = 10_000
 """A wall clock that is off by more than this is reported."""
 DOUBT_MS: Final = 3_600_000
-"""A wall clock that jumped is believed only after this long: so much time has an operator, or NTP, to put it right."""
+"""A wall clock that jumped is believed only after this long: so much time has an operator, or NTP,
+to put it right."""
 STEP_MS: Final = 1_000
 """Catalog time is not stepped for less."""
 SESSION_SPARE_MS: Final = 24 * 3_600_000
@@ -45,9 +48,12 @@ class SteadyWall:
             self.jumps += 1
             self._since_ms = now
             logger.warning(
-                "the wall clock jumped by %d s (or the machine slept); retention goes by the time before for %d min, "
-                "records are stamped with the new one: look at NTP", (offset - self._seen) // 1000, DOUBT_MS // 60_000,
-            )  # fmt: skip
+                "the wall clock jumped by %d s (or the machine slept); retention goes by the time "
+                "before for %d min, "
+                "records are stamped with the new one: look at NTP",
+                (offset - self._seen) // 1000,
+                DOUBT_MS // 60_000,
+            )
         self._seen = offset
         if abs(offset - self._believed) <= FAR_MS or now - self._since_ms >= DOUBT_MS:
             self._believed = offset
@@ -58,11 +64,15 @@ class Clocks:
     """One node's view of both."""
 
     def __init__(
-        self, environment: Environment, catalog: Catalog, leads_in: Callable[[], Term | None],
+        self,
+        environment: Environment,
+        catalog: Catalog,
+        leads_in: Callable[[], Term | None],
         is_settled: Callable[[], bool],
     ) -> None:
-        """``leads_in``: the term in which this node leads and has applied what earlier leaders wrote, if it does.
-        ``is_settled``: it does, and no command on its way into the log begins a time-out."""
+        """``leads_in``: the term in which this node leads and has applied what earlier leaders
+        wrote, if it does. ``is_settled``: it does, and no command on its way into the log begins a
+        time-out."""
         self._environment = environment
         self._catalog = catalog
         self._leads_in = leads_in
@@ -81,16 +91,19 @@ class Clocks:
         return self._wall.now_ms()
 
     def now_ms(self) -> int:
-        """Catalog time, as far as this node can tell; a leader writes it into commands that begin or end a time-out."""
+        """Catalog time, as far as this node can tell; a leader writes it into commands that begin
+        or end a time-out."""
         now, heard, term = self._environment.now_ms(), self._catalog.clock_ms, self._leads_in()
         if heard != self._heard:
             self._heard = heard
-            # A leader's own commands come back later than it stamped them. What another leader has stamped, be it the
-            # one before, counts from here on: its clock may have been far behind this one.
+            # A leader's own commands come back later than it stamped them. What another leader has
+            # stamped, be it the one before, counts from here on: its clock may have been far behind
+            # this one.
             if heard > self._time + now - self._at or term is None or term != self._led_in:
                 self._time, self._at = heard, now
         if term is not None and term != self._led_in and self._time + now - self._at <= heard:
-            # The others, whose clocks may be far ahead, hear of a stamp by catalog time, which that has to move.
+            # The others, whose clocks may be far ahead, hear of a stamp by catalog time, which that
+            # has to move.
             self._time, self._at = heard + 1, now
         self._led_in = term
         time, wall = self._time + now - self._at, self._wall.now_ms()
@@ -106,27 +119,36 @@ class Clocks:
         return wall if session_ends is None else min(wall, session_ends - SESSION_SPARE_MS)
 
     def label_ms(self) -> int:
-        """For commands that only note when something was done: the wall clock, but nothing that would move catalog
-        time."""
+        """For commands that only note when something was done: the wall clock, but nothing that
+        would move catalog time."""
         return min(self._environment.wall_ms(), self.now_ms())
 
     def compare(self, leader_ms: int, asked_ms: int) -> None:
-        """The leader's wall clock showed ``leader_ms`` when it was asked, at ``asked_ms`` of the own monotonic one."""
+        """The leader's wall clock showed ``leader_ms`` when it was asked, at ``asked_ms`` of the
+        own monotonic one."""
         now, wall = self._environment.now_ms(), self._environment.wall_ms()
         ahead, unsure = wall - (now - asked_ms) // 2 - leader_ms, (now - asked_ms) // 2
         self._ahead = ahead
         self._tell(f"{_by(ahead)} the leader's" if abs(ahead) - unsure > FAR_MS else "")
 
     def leads(self) -> None:
-        """This node leads: there is nobody's wall clock to compare with, but what the group has seen of time."""
+        """This node leads: there is nobody's wall clock to compare with, but what the group has
+        seen of time."""
         self._ahead = None
         ahead = self._environment.wall_ms() - self.now_ms()
-        self._tell(f"{_by(ahead)} the group's catalog, which leaders stamped before" if ahead < -FAR_MS else "")
+        self._tell(
+            f"{_by(ahead)} the group's catalog, which leaders stamped before"
+            if ahead < -FAR_MS
+            else ""
+        )
 
     def _tell(self, off: str) -> None:
         if bool(off) != bool(self._told):
             if off:
-                logger.warning("the wall clock is %s; records are stamped with it all the same: look at NTP", off)
+                logger.warning(
+                    "the wall clock is %s; records are stamped with it all the same: look at NTP",
+                    off,
+                )
             else:
                 logger.info("the wall clock is right again")
         self._told = off

@@ -1,9 +1,9 @@
 """The thread that makes the log durable.
 
-Appends and truncations are carried out in the order they were given, and one sync covers all that gathered while the
-one before it was under way (group commit). A small write goes into the page cache from the loop itself: it costs less
-than telling the thread about its bytes. Only the thread waits for the device, but for the hard state, which has to be
-durable before anything else happens.
+Appends and truncations are carried out in the order they were given, and one sync covers all that
+gathered while the one before it was under way (group commit). A small write goes into the page
+cache from the loop itself: it costs less than telling the thread about its bytes. Only the thread
+waits for the device, but for the hard state, which has to be durable before anything else happens.
 """
 
 from __future__ import annotations
@@ -49,10 +49,12 @@ class LogWriter:
         lazy: bool = False,
         environment: Environment = REAL,
     ) -> None:
-        """``lazy`` reports what is written, not what is synced: ``flush=async``. ``on_cut_waits`` is told of a damaged
-        entry behind which the log is to be cut: that is tried again until the entry is repaired."""
+        """``lazy`` reports what is written, not what is synced: ``flush=async``. ``on_cut_waits``
+        is told of a damaged entry behind which the log is to be cut: that is tried again until the
+        entry is repaired."""
         self.is_full = False
-        """A write found no room: it is tried again until there is some, and nothing behind it is written before."""
+        """A write found no room: it is tried again until there is some, and nothing behind it is
+        written before."""
         self._store = store
         self._loop = loop
         self._on_durable = on_durable
@@ -60,7 +62,8 @@ class LogWriter:
         self._on_failure = on_failure
         self._on_cut_waits = on_cut_waits
         self._lazy = lazy
-        self._writing = threading.Lock()  # of the store's methods that belong to one thread at a time
+        # of the store's methods that belong to one thread at a time
+        self._writing = threading.Lock()
         self._loops, self._threads = Owner(), Owner()
         self._now_ms = environment.now_ms
         self._waiting: list[Any] = []  # for room on the disk, or for a repair; only the thread's
@@ -79,7 +82,7 @@ class LogWriter:
     def start(self) -> None:
         self._worker.start()
 
-    # --- the loop's side ----------------------------------------------------------------------------------------
+    # --- the loop's side --------------------------------------------------------------------------
 
     def append(self, entries: tuple[Entry, ...]) -> None:
         """Write ``entries``; ``on_durable`` is told when they are on the disk.
@@ -104,7 +107,8 @@ class LogWriter:
         self._queue(entries)
 
     def truncate(self, after: Index) -> None:
-        """Cut everything behind ``after``, in its place among the appends; ``on_truncated`` is told the new end."""
+        """Cut everything behind ``after``, in its place among the appends; ``on_truncated`` is told
+        the new end."""
         assert self._loops.is_me(), "cuts are given to a LogWriter by the loop alone"
         self._cuts += 1
         self._queue(after)
@@ -124,7 +128,8 @@ class LogWriter:
         self._queue(function)
 
     def abandon(self) -> None:
-        """The node has failed, here or elsewhere on its disk: what waits is neither written nor synced any more."""
+        """The node has failed, here or elsewhere on its disk: what waits is neither written nor
+        synced any more."""
         self._failed = True
 
     async def stop(self) -> None:
@@ -134,7 +139,8 @@ class LogWriter:
             await self._loop.run_in_executor(None, self._worker.join)
 
     def _durable(self, result: tuple[Position, int]) -> None:
-        """A sync from before a cut says nothing about what was written again in the same place; another follows."""
+        """A sync from before a cut says nothing about what was written again in the same place;
+        another follows."""
         assert self._loops.is_me(), "what a LogWriter has done is heard by the loop alone"
         position, cuts = result
         if cuts == self._cuts:
@@ -144,11 +150,11 @@ class LogWriter:
         self._queued += 1
         self._put(job)
 
-    # --- the thread's side --------------------------------------------------------------------------------------
+    # --- the thread's side ------------------------------------------------------------------------
 
     def _turn(self, jobs: list[Any], last: bool) -> float | None:
-        """Carry out what waits and sync it. Nothing is done, nor retried, after a failure: after a failed sync the
-        kernel may call the lost pages clean (D2)."""
+        """Carry out what waits and sync it. Nothing is done, nor retried, after a failure: after a
+        failed sync the kernel may call the lost pages clean (D2)."""
         if self._failed:
             return None
         try:
@@ -173,8 +179,9 @@ class LogWriter:
         return max(0, self._sync_due - self._now_ms()) / 1000 if self._sync_due else None
 
     def _carry_out(self, jobs: list[Any], last: bool) -> None:
-        """The jobs in their order, up to a write that finds no room, or a cut behind a damaged entry: the core has gone
-        on, so they have to follow as soon as they can. Meanwhile only what may make room is done."""
+        """The jobs in their order, up to a write that finds no room, or a cut behind a damaged
+        entry: the core has gone on, so they have to follow as soon as they can. Meanwhile only what
+        may make room is done."""
         assert self._threads.is_me(), "a LogWriter's jobs are carried out by its thread alone"
         self._waiting = []
         for job in jobs:
@@ -200,8 +207,9 @@ class LogWriter:
         self.is_full = bool(self._waiting) and isinstance(self._waiting[0], tuple)
 
     def _supersede(self, after: Index) -> None:
-        """A cut farther in front takes the place of one that waits for a repair, and of what was to be written behind
-        that: the damaged entry goes as well, and the group may have no copy of it any more."""
+        """A cut farther in front takes the place of one that waits for a repair, and of what was to
+        be written behind that: the damaged entry goes as well, and the group may have no copy of it
+        any more."""
         first = self._waiting[0] if self._waiting else None
         if isinstance(first, int) and after < first:
             self._done += len(self._waiting)
@@ -209,8 +217,8 @@ class LogWriter:
             self._waiting.clear()
 
     def _cut(self, after: Index) -> bool:
-        """Cut; False when the entry that would be the last one has to be repaired before: it may have been
-        acknowledged, and the next one goes where it ends."""
+        """Cut; False when the entry that would be the last one has to be repaired before: it may
+        have been acknowledged, and the next one goes where it ends."""
         try:
             with self._writing:
                 self._store.truncate(after)

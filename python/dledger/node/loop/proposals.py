@@ -1,4 +1,5 @@
-"""Proposals: from a client's request to a place in the log, and back when it is committed and applied."""
+"""Proposals: from a client's request to a place in the log, and back when it is committed and
+applied."""
 
 from __future__ import annotations
 
@@ -18,35 +19,51 @@ from dledger.node.loop.quotas import Quotas
 from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.node.loop.timestamps import TIMED, has_time, stamp_time
 from dledger.protocol.messages.catalog_commands import Admit, Command, EnforceSecret
-from dledger.protocol.messages.client import AppendRequest, AppendResponse, ExecuteRequest, ExecuteResponse
+from dledger.protocol.messages.client import (
+    AppendRequest,
+    AppendResponse,
+    ExecuteRequest,
+    ExecuteResponse,
+)
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
 from dledger.protocol.wire import encode_command
 from dledger.raft.state.ready import Finished
-from dledger.records.body.header import BODY_HEADER_SIZE, BodyHeader, BodyKind, decode_header, encode_header
+from dledger.records.body.header import (
+    BODY_HEADER_SIZE,
+    BodyHeader,
+    BodyKind,
+    decode_header,
+    encode_header,
+)
 from dledger.records.body.unpacked_size import check_sizes
 from dledger.types import NO_TERM, Buffer, Index, NodeId, Role, Term
 
 logger = logging.getLogger(__name__)
 
 BETWEEN_S: Final = 0.25
-"""How long a request waits for the next leader to be known, while there is none or leadership is being handed over:
-mostly that takes some milliseconds, and the answer then names the node to ask at once."""
+"""How long a request waits for the next leader to be known, while there is none or leadership is
+being handed over: mostly that takes some milliseconds, and the answer then names the node to ask at
+once."""
 COMMAND_HEADER: Final = encode_header(BodyHeader(BodyKind.COMMAND))
 WAITER_BYTES: Final = 512
 """About what a request takes while it waits, beside its body."""
 CHUNK_ENTRIES: Final = 128
 CHUNK_BYTES: Final = 512 << 10
-"""So much is proposed at once, although more may have come: followers and disks work on it meanwhile."""
+"""So much is proposed at once, although more may have come: followers and disks work on it
+meanwhile."""
 
 MESSAGES: Final = {
     Code.NOT_LEADER: "this node does not lead; ask {leader}",
-    Code.LEADER_PENDING_FULL: "the leader has as many uncommitted bytes as pending_bytes allows; ask again",
+    Code.LEADER_PENDING_FULL: "the leader has as many uncommitted bytes as pending_bytes allows; "
+    "ask again",
     Code.LEADER_TRANSFERRING: "leadership is being handed over; ask again",
     Code.LEADER_NOT_READY: "the new leader is still catching up; ask again",
-    Code.DISK_FULL: "the leader's disk is over disk_full_ratio or below disk_reserve_bytes; free space there",
+    Code.DISK_FULL: "the leader's disk is over disk_full_ratio or below disk_reserve_bytes; free "
+    "space there",
     Code.TERM_CHANGED: "leadership changed before the entry was committed; it may still be",
-    Code.WAIT_QUORUM_ACK_TIMEOUT: "no quorum has acknowledged the entry in time; it may still be committed",
+    Code.WAIT_QUORUM_ACK_TIMEOUT: "no quorum has acknowledged the entry in time; it may still be "
+    "committed",
     Code.UNKNOWN_TOPIC: "no such topic or partition",
     Code.PRODUCER_FENCED: "a newer session of this producer took over",
 }
@@ -79,11 +96,13 @@ class Proposal:
     is_claimed: bool = False
     """A command that the quotas have let pass."""
     stamped_in: Term | None = None
-    """The term that was led, with all that earlier leaders committed, when a command got its time; None: none was."""
+    """The term that was led, with all that earlier leaders committed, when a command got its time;
+    None: none was."""
 
 
 class ProposalQueue:
-    """Gathers the writes of one pass of the loop into one proposal, and answers each when its entry is applied."""
+    """Gathers the writes of one pass of the loop into one proposal, and answers each when its entry
+    is applied."""
 
     def __init__(
         self,
@@ -93,7 +112,8 @@ class ProposalQueue:
         on_relief: Callable[[], None],
         shut_out: Callable[[], str],
     ) -> None:
-        """``on_relief()`` is called when ``held_bytes`` has fallen. ``shut_out``: see `Gate.shut_out`."""
+        """``on_relief()`` is called when ``held_bytes`` has fallen. ``shut_out``: see
+        `Gate.shut_out`."""
         self.held_bytes = 0
         """Bytes of requests that are not answered yet."""
         self._driver = driver
@@ -114,8 +134,8 @@ class ProposalQueue:
         self._timed = 0
         """Commands among those that wait which begin or end a time-out."""
         self._last_timed = Index(-1)
-        """The last entry that this node wrote with such a command: it may be applied long after who waited for it was
-        answered that the time is over."""
+        """The last entry that this node wrote with such a command: it may be applied long after who
+        waited for it was answered that the time is over."""
         self._sweep_ms = 0
         self._between: asyncio.TimerHandle | None = None
 
@@ -129,7 +149,8 @@ class ProposalQueue:
         return len(self._waiting) + len(self._gathered)
 
     def _leads_in(self) -> Term | None:
-        """The term in which this node leads, with all that earlier leaders committed; None: it does not."""
+        """The term in which this node leads, with all that earlier leaders committed; None: it does
+        not."""
         raft = self._driver.raft
         return raft.term if raft.role is Role.LEADER and self.caught_up else None
 
@@ -138,12 +159,16 @@ class ProposalQueue:
         is_applied = self._catalog.applied_index >= self._last_timed
         return self._leads_in() is not None and not self._timed and is_applied
 
-    # --- requests -----------------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------
 
-    def append(self, connection: Connection, request_id: int, request: AppendRequest, payload: memoryview) -> None:
+    def append(
+        self, connection: Connection, request_id: int, request: AppendRequest, payload: memoryview
+    ) -> None:
         """Check one body and put it into this pass's proposal."""
         size = len(payload)
-        waiter = Proposal(connection, request_id, payload, size, self._now_ms() + request.timeout_ms)
+        waiter = Proposal(
+            connection, request_id, payload, size, self._now_ms() + request.timeout_ms
+        )
         try:
             waiter.header = header = decode_header(payload)
             if header.codec:  # what no reader could read is not taken either
@@ -154,18 +179,34 @@ class ProposalQueue:
         if header.kind is not BodyKind.DATA:
             self._answer(waiter, Code.MALFORMED, "append: commands go through ExecuteRequest")
         elif size > self._max_body_bytes:
-            text = f"a body of {size} bytes is over max_body_bytes {self._max_body_bytes}; send smaller batches"
+            text = (
+                f"a body of {size} bytes is over max_body_bytes {self._max_body_bytes}; send "
+                f"smaller batches"
+            )
             self._answer(waiter, Code.RECORD_TOO_LARGE, text)
         else:
             self._gather(waiter)
 
-    def execute(self, connection: Connection | None, request_id: int, request: ExecuteRequest) -> None:
+    def execute(
+        self, connection: Connection | None, request_id: int, request: ExecuteRequest
+    ) -> None:
         """Stamp one command and put it into this pass's proposal."""
         command = stamp_time(request.command, self.clocks)
-        waiter = Proposal(connection, request_id, None, 0, self._now_ms() + request.timeout_ms, command=command,
-                        stamped_in=self._leads_in())  # fmt: skip
+        waiter = Proposal(
+            connection,
+            request_id,
+            None,
+            0,
+            self._now_ms() + request.timeout_ms,
+            command=command,
+            stamped_in=self._leads_in(),
+        )
         if connection is not None and isinstance(command, Admit):
-            self._answer(waiter, Code.MALFORMED, "a member is admitted with AdmitRequest, which the leader checks")
+            self._answer(
+                waiter,
+                Code.MALFORMED,
+                "a member is admitted with AdmitRequest, which the leader checks",
+            )
             return
         try:
             waiter.body = COMMAND_HEADER + encode_command(command)
@@ -198,15 +239,19 @@ class ProposalQueue:
             self._propose()
 
     def leadership_changed(self) -> None:
-        """Another node leads, or nobody, or this one again: what waits for that goes on, in the loop's next turn."""
+        """Another node leads, or nobody, or this one again: what waits for that goes on, in the
+        loop's next turn."""
         if self._between is not None:
             self._loop.call_soon(self._propose)
 
     def _wait_for_leader(self) -> bool:
-        """Whether what has gathered is to wait because nobody can take it just now, but somebody may very soon."""
+        """Whether what has gathered is to wait because nobody can take it just now, but somebody
+        may very soon."""
         raft = self._driver.raft
         code = raft.can_accept(0)
-        is_between = code is Code.LEADER_TRANSFERRING or (code is Code.NOT_LEADER and raft.leader_id is None)
+        is_between = code is Code.LEADER_TRANSFERRING or (
+            code is Code.NOT_LEADER and raft.leader_id is None
+        )
         if is_between and self._gathered and not self._driver.failed:
             if self._between is None:
                 self._between = self._loop.call_later(BETWEEN_S, self._settle)
@@ -225,11 +270,15 @@ class ProposalQueue:
         """Propose what the core takes, answer the rest."""
         self._between = None
         gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
-        accepted = [waiter for waiter in self.accepted(gathered, self._answer) if not self._is_known(waiter)]
+        accepted = [
+            waiter for waiter in self.accepted(gathered, self._answer) if not self._is_known(waiter)
+        ]
         if not accepted:
             return
         try:
-            ready = self._driver.propose([waiter.body for waiter in accepted if waiter.body is not None])
+            ready = self._driver.propose(
+                [waiter.body for waiter in accepted if waiter.body is not None]
+            )
         except Exception as error:
             self.quotas.drop()
             self._driver.fail(error)
@@ -249,8 +298,11 @@ class ProposalQueue:
                 self._sweep_ms = waiter.deadline_ms
         self._driver.carry_out(ready)
 
-    def accepted(self, gathered: list[S], answer: Callable[[S, Code], object], *, is_ready: bool = True) -> list[S]:
-        """Those that the core takes now; the others are answered: all of them unless ``is_ready``."""
+    def accepted(
+        self, gathered: list[S], answer: Callable[[S, Code], object], *, is_ready: bool = True
+    ) -> list[S]:
+        """Those that the core takes now; the others are answered: all of them unless
+        ``is_ready``."""
         raft = self._driver.raft
         code = Code.DISK_ERROR if self._driver.failed else raft.can_accept(0)
         if code is Code.SUCCESS and not is_ready:
@@ -268,7 +320,8 @@ class ProposalQueue:
         return accepted
 
     def _is_known(self, waiter: Proposal) -> bool:
-        """Whether the catalog has the answer already. What it does not know yet is decided when it is applied."""
+        """Whether the catalog has the answer already. What it does not know yet is decided when it
+        is applied."""
         if waiter.header is None:
             return self._is_stamped_too_soon(waiter) or self._is_refused(waiter)
         if not self.caught_up:
@@ -280,10 +333,15 @@ class ProposalQueue:
         return True
 
     def _is_stamped_too_soon(self, waiter: Proposal) -> bool:
-        """Whether a command has its time from a node that did not know yet what the leaders before have stamped: their
-        clocks may have been far behind, and what they opened would be over by this time as soon as it is applied."""
+        """Whether a command has its time from a node that did not know yet what the leaders before
+        have stamped: their clocks may have been far behind, and what they opened would be over by
+        this time as soon as it is applied."""
         term = self._leads_in()
-        if waiter.command is None or not has_time(waiter.command) or (term is not None and waiter.stamped_in == term):
+        if (
+            waiter.command is None
+            or not has_time(waiter.command)
+            or (term is not None and waiter.stamped_in == term)
+        ):
             return False
         self._answer(waiter, Code.LEADER_NOT_READY)
         return True
@@ -292,7 +350,8 @@ class ProposalQueue:
         """Whether a command is not to be written; the node's own always are."""
         if waiter.connection is None or waiter.command is None:
             return False
-        enforces = isinstance(waiter.command, EnforceSecret) and not self._catalog.secret_enforced  # a repeat does not
+        # a repeat does not
+        enforces = isinstance(waiter.command, EnforceSecret) and not self._catalog.secret_enforced
         if enforces and (lost := self._shut_out()):
             self._answer(waiter, Code.ILLEGAL_MEMBER_STATE, lost)
             return True
@@ -303,7 +362,7 @@ class ProposalQueue:
         waiter.is_claimed = True
         return False
 
-    # --- answers ------------------------------------------------------------------------------------------------
+    # --- answers ----------------------------------------------------------------------------------
 
     def applied(self, entry: Entry, result: DataResult | CommandResult | None) -> None:
         """The catalog has taken the entry: whoever waits for it is answered."""
@@ -318,7 +377,9 @@ class ProposalQueue:
             self._answer(waiter, result.code, result.message)
         else:
             self._release(waiter)
-            answer = AppendResponse(code=Code.SUCCESS, base_offset=result.base_offset, index=entry.index)
+            answer = AppendResponse(
+                code=Code.SUCCESS, base_offset=result.base_offset, index=entry.index
+            )
             waiter.connection.send(answer, waiter.request_id)
 
     def finished(self, finished: Finished) -> None:
@@ -385,7 +446,9 @@ class ProposalQueue:
         if code is not Code.SUCCESS:
             raft = self._driver.raft
             leader = raft.leader_id or leader
-            message = message or MESSAGES.get(code, code.name).format(leader=leader or "another node")
+            message = message or MESSAGES.get(code, code.name).format(
+                leader=leader or "another node"
+            )
             if raft.role is not Role.LEADER and leader == "":
                 message = message.replace("ask another node", "there is no leader now; ask again")
         if waiter.command is None:
@@ -396,5 +459,6 @@ class ProposalQueue:
         else:
             values = result.result if result is not None else {}
             connection.send(
-                ExecuteResponse(code=code, message=message, leader_id=leader, result=values), waiter.request_id
+                ExecuteResponse(code=code, message=message, leader_id=leader, result=values),
+                waiter.request_id,
             )

@@ -1,8 +1,9 @@
-"""What a group's catalog may hold in all: asked by the leader before a command is written, never when one is applied.
+"""What a group's catalog may hold in all: asked by the leader before a command is written, never
+when one is applied.
 
-Applying must come to the same on every node and for every log that was ever written, so it knows no limits. The leader
-does, by its own state and by what it has proposed since that is not applied yet (claims). A claim ends when its entry
-is applied, whether anybody still waits for the answer or not.
+Applying must come to the same on every node and for every log that was ever written, so it knows no
+limits. The leader does, by its own state and by what it has proposed since that is not applied yet
+(claims). A claim ends when its entry is applied, whether anybody still waits for the answer or not.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from dledger.protocol.messages.codes import Code
 from dledger.types import Index
 
 WEIGH_MS: Final = 2000
-"""Least time between two weighings of the whole catalog: one takes some milliseconds for each 10 MiB."""
+"""Least time between two weighings of the whole catalog: one takes some milliseconds for each 10
+MiB."""
 LIVE_MS: Final = 3600 * 1000
 """A producer session that was used within this time is not pushed out by new ones."""
 
@@ -78,15 +80,19 @@ class Quotas:
     def _add(self, claim: Claim, sign: int) -> None:
         total = self._sum
         self._sum = Claim(
-            total.topics + sign * claim.topics, total.partitions + sign * claim.partitions,
-            total.groups + sign * claim.groups, total.producers + sign * claim.producers, 0,
-        )  # fmt: skip
+            total.topics + sign * claim.topics,
+            total.partitions + sign * claim.partitions,
+            total.groups + sign * claim.groups,
+            total.producers + sign * claim.producers,
+            0,
+        )
 
     def refusal(self, command: Command, *, caught_up: bool) -> CommandResult | None:
-        """Why this command is not to be written, or None, and then it is claimed until `place` or `drop` is called.
+        """Why this command is not to be written, or None, and then it is claimed until `place` or
+        `drop` is called.
 
-        ``caught_up``: whether the catalog has all that earlier leaders committed; before, only the command's own form
-        is looked at."""
+        ``caught_up``: whether the catalog has all that earlier leaders committed; before, only the
+        command's own form is looked at."""
         answer = malformed(command)
         if answer is None and caught_up:
             if not self.in_flight:
@@ -100,7 +106,8 @@ class Quotas:
         return answer
 
     def place(self, index: Index) -> None:
-        """The first command that `refusal` let pass and that has no place yet is the entry ``index``."""
+        """The first command that `refusal` let pass and that has no place yet is the entry
+        ``index``."""
         self._open.append((index, self._unplaced.pop(0)))
 
     def drop(self) -> None:
@@ -114,7 +121,9 @@ class Quotas:
         match command:
             case CreateTopic() if command.name not in catalog.topics_state.by_name:
                 return Claim(topics=1, partitions=command.partitions, bytes=size)
-            case AddPartitions() if (known := catalog.topics_state.by_name.get(command.name)) is not None:
+            case AddPartitions() if (
+                known := catalog.topics_state.by_name.get(command.name)
+            ) is not None:
                 return Claim(partitions=max(0, command.partitions - known.partitions), bytes=size)
             case InitProducer() if command.producer_name not in catalog.producers.by_name:
                 return Claim(producers=1, bytes=size)
@@ -127,33 +136,54 @@ class Quotas:
     def _over(self, command: Command) -> CommandResult | None:
         catalog, group, taken, claim = self._catalog, self._group, self._sum, self._claim(command)
         totals = (
-            ("topics", "max_topics", len(catalog.topics_state.by_name) + taken.topics, claim.topics, group.max_topics),
-            ("partitions", "max_partitions", len(catalog.partitions) + taken.partitions, claim.partitions,
-             group.max_partitions),
-            ("consumer groups", "max_consumer_groups", len(catalog.consumer_groups.by_name) + taken.groups,
-             claim.groups, group.max_consumer_groups),
-        )  # fmt: skip
+            (
+                "topics",
+                "max_topics",
+                len(catalog.topics_state.by_name) + taken.topics,
+                claim.topics,
+                group.max_topics,
+            ),
+            (
+                "partitions",
+                "max_partitions",
+                len(catalog.partitions) + taken.partitions,
+                claim.partitions,
+                group.max_partitions,
+            ),
+            (
+                "consumer groups",
+                "max_consumer_groups",
+                len(catalog.consumer_groups.by_name) + taken.groups,
+                claim.groups,
+                group.max_consumer_groups,
+            ),
+        )
         for what, setting, has, more, limit in totals:
             if more and has + more > limit:
-                text = f"the group has {has} {what} and may have {limit} in all: delete some, or raise {setting}"
+                text = (
+                    f"the group has {has} {what} and may have {limit} in all: delete some, or "
+                    f"raise {setting}"
+                )
                 return CommandResult(Code.LIMIT_REACHED, text)
         if claim.producers and self._pushes_out_the_living(taken.producers):
             text = (
-                f"the group has {group.max_producers} producer sessions, all of them in use within the last hour: use "
+                f"the group has {group.max_producers} producer sessions, all of them in use "
+                f"within the last hour: use "
                 "fewer producers for longer, or raise max_producers"
             )
             return CommandResult(Code.LIMIT_REACHED, text)
         if claim.bytes and self._weigh(claim.bytes) > group.max_catalog_bytes:
             text = (
-                f"topics, groups, producers and transactions take about all of the {group.max_catalog_bytes} bytes "
+                f"topics, groups, producers and transactions take about all of the "
+                f"{group.max_catalog_bytes} bytes "
                 "that they may: delete some, or raise max_catalog_bytes"
             )
             return CommandResult(Code.LIMIT_REACHED, text)
         return None
 
     def _pushes_out_the_living(self, more: int) -> bool:
-        """Whether a new session takes the place of one that a program may still use. The catalog itself forgets the
-        longest unused ones where there are too many."""
+        """Whether a new session takes the place of one that a program may still use. The catalog
+        itself forgets the longest unused ones where there are too many."""
         producers, catalog = self._catalog.producers, self._catalog
         if len(producers.sessions) + more < self._group.max_producers:
             return False
@@ -165,12 +195,17 @@ class Quotas:
         return catalog.clock_ms - self._oldest_ms < LIVE_MS
 
     def _weigh(self, more: int) -> int:
-        """The catalog's weight with everything proposed and so much more; weighed anew when that is too much."""
+        """The catalog's weight with everything proposed and so much more; weighed anew when that is
+        too much."""
         now = self._now_ms()
         is_old = self._weight < 0 or now - self._weighed_ms >= WEIGH_MS
-        if self._weight < 0 or (is_old and self._weight + self._grown + more > self._group.max_catalog_bytes):
+        if self._weight < 0 or (
+            is_old and self._weight + self._grown + more > self._group.max_catalog_bytes
+        ):
             self._weight, self._weighed_ms = weigh(self._catalog), now
-            self._grown = sum(claim.bytes for _, claim in self._open) + sum(claim.bytes for claim in self._unplaced)
+            self._grown = sum(claim.bytes for _, claim in self._open) + sum(
+                claim.bytes for claim in self._unplaced
+            )
         return self._weight + self._grown + more
 
 

@@ -1,4 +1,5 @@
-"""The shell around the raft core: feeds it inputs and carries out, in the order of its contract, what it returns."""
+"""The shell around the raft core: feeds it inputs and carries out, in the order of its contract,
+what it returns."""
 
 from __future__ import annotations
 
@@ -15,7 +16,17 @@ from dledger.node.loop.log_writer import LogWriter
 from dledger.protocol.messages.entry import LogEnd
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.raft.raft_node import RaftNode
-from dledger.raft.state.ready import IDLE, Fact, Finished, Install, Load, ReadDone, Ready, RoleChange, TransferDone
+from dledger.raft.state.ready import (
+    IDLE,
+    Fact,
+    Finished,
+    Install,
+    Load,
+    ReadDone,
+    Ready,
+    RoleChange,
+    TransferDone,
+)
 from dledger.storage.api import LogStore
 from dledger.types import Buffer, Index, NodeId, Position
 
@@ -57,8 +68,8 @@ class ReadyLoop:
         lazy: bool = False,
         environment: Environment = REAL,
     ) -> None:
-        """``push_out`` lets go of what ``send`` has gathered. ``fatal`` is told the first storage error; nothing is
-        sent or acknowledged after it (D2)."""
+        """``push_out`` lets go of what ``send`` has gathered. ``fatal`` is told the first storage
+        error; nothing is sent or acknowledged after it (D2)."""
         self.raft = raft
         self.failed = False
         self.environment = environment
@@ -70,9 +81,15 @@ class ReadyLoop:
         self._fatal = fatal
         self._loop = asyncio.get_running_loop()
         self.flusher = LogWriter(
-            store, self._loop, self._persisted, self._truncated, self.fail, on_cut_waits=self._cut_waits, lazy=lazy,
+            store,
+            self._loop,
+            self._persisted,
+            self._truncated,
+            self.fail,
+            on_cut_waits=self._cut_waits,
+            lazy=lazy,
             environment=environment,
-        )  # fmt: skip
+        )
         self._readers = ThreadPoolExecutor(READERS, "dledger-reader")
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -84,7 +101,8 @@ class ReadyLoop:
         self._arm()
 
     async def stop(self) -> None:
-        """No more inputs; returns when everything given to the disk is durable and no read is under way."""
+        """No more inputs; returns when everything given to the disk is durable and no read is under
+        way."""
         if self._timer is not None:
             self._timer.cancel()
         self.failed = True
@@ -98,11 +116,13 @@ class ReadyLoop:
             self.flusher.abandon()
             self._fatal(error)
 
-    def on_reader(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
+    def on_reader(
+        self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs
+    ) -> asyncio.Future[R]:
         """Run a read of the store on a thread."""
         return self._loop.run_in_executor(self._readers, partial(function, *args, **kwargs))
 
-    # --- inputs -------------------------------------------------------------------------------------------------
+    # --- inputs -----------------------------------------------------------------------------------
 
     def step(self, message: PeerMessage) -> None:
         self.feed(self.raft.step, message, self._now_ms())
@@ -156,11 +176,11 @@ class ReadyLoop:
             return
         self.carry_out(ready)
 
-    # --- effects ------------------------------------------------------------------------------------------------
+    # --- effects ----------------------------------------------------------------------------------
 
     def carry_out(self, ready: Ready) -> None:
-        """Save, cut, send, write, then tell. Messages need not wait for the write: nobody counts an entry on this
-        disk before the disk has reported it (D1)."""
+        """Save, cut, send, write, then tell. Messages need not wait for the write: nobody counts an
+        entry on this disk before the disk has reported it (D1)."""
         if ready is not IDLE:
             try:
                 if ready.hard_state is not None:
@@ -171,7 +191,8 @@ class ReadyLoop:
                     self._cuts += 1
                     self.flusher.truncate(ready.truncate_to)
                 if ready.committed is not None and not ready.append:
-                    self._commit(ready.committed)  # a client's answer goes out before the peers' news
+                    # a client's answer goes out before the peers' news
+                    self._commit(ready.committed)
                     if self.failed:  # what is committed could not be applied
                         return
                 for message in ready.messages:
@@ -205,15 +226,16 @@ class ReadyLoop:
             self._listener.on_transfer(ready.transfer)
 
     def _commit(self, index: Index) -> None:
-        """Tell, but not while the store still has what is to be cut: it would take that for what was committed."""
+        """Tell, but not while the store still has what is to be cut: it would take that for what
+        was committed."""
         if self._cuts:
             self._committed = index
         else:
             self._listener.on_committed(index)
 
     def _arm(self) -> None:
-        """Wake when the core wants its next tick. A timer that is early ticks for nothing, which is cheaper than
-        moving it with every message."""
+        """Wake when the core wants its next tick. A timer that is early ticks for nothing, which is
+        cheaper than moving it with every message."""
         if self.failed:
             return
         deadline = self.raft.deadline_ms()
@@ -221,7 +243,9 @@ class ReadyLoop:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_ms = deadline
-            self._timer = self._loop.call_later(max(0, deadline - self._now_ms()) / 1000, self._tick)
+            self._timer = self._loop.call_later(
+                max(0, deadline - self._now_ms()) / 1000, self._tick
+            )
 
     def _load(self, load: Load) -> None:
         """Read entries for a follower that is behind the cache."""
@@ -235,7 +259,9 @@ class ReadyLoop:
         if error is None:
             self.feed(self.raft.loaded, load.peer, tuple(done.result()), self._now_ms())
         elif isinstance(error, CorruptEntry | OffsetOutOfRange):
-            logger.error("cannot send entries from %d on to %s: %s", load.begin_index, load.peer, error)
+            logger.error(
+                "cannot send entries from %d on to %s: %s", load.begin_index, load.peer, error
+            )
             if isinstance(error, CorruptEntry):
                 self._listener.on_damage(error)
             self.feed(self.raft.loaded, load.peer, (), self._now_ms())

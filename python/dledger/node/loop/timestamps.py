@@ -18,7 +18,8 @@ def has_time(command: Command) -> bool:
 
 
 def stamp_time(command: Command, clocks: Clocks) -> Command:
-    """The leader's clocks go into every command that has a place for it, so that all nodes apply the same."""
+    """The leader's clocks go into every command that has a place for it, so that all nodes apply
+    the same."""
     if has_time(command):
         time_ms = clocks.now_ms() if isinstance(command, TIMED) else clocks.label_ms()
         place: dict[str, Any] = {"time_ms": time_ms}

@@ -1,4 +1,5 @@
-"""Housekeeping: time-outs, disk level, retention, checkpoints, and the end of a node that nobody uses."""
+"""Housekeeping: time-outs, disk level, retention, checkpoints, and the end of a node that nobody
+uses."""
 
 from __future__ import annotations
 
@@ -26,12 +27,14 @@ from dledger.types import Index, Role
 logger = logging.getLogger(__name__)
 
 TICK_S: Final = 0.1
-"""Short enough that not much more than half of the default disk_reserve_bytes can be written between two looks."""
+"""Short enough that not much more than half of the default disk_reserve_bytes can be written
+between two looks."""
 RETAIN_MS: Final = 2_000
 FULL_RETRY_MS: Final = 1_000
 """After a checkpoint for which there was no room."""
 EXPIRE_MS: Final = 10_000
-"""Time that an Expire command has to be committed before another one is proposed for the same time-out."""
+"""Time that an Expire command has to be committed before another one is proposed for the same
+time-out."""
 FIRST_COMPARE_MS: Final = 5_000
 COMPARE_MS: Final = 60_000
 """How often a follower compares its wall clock with the leader's."""
@@ -62,9 +65,10 @@ class Maintenance:
         on_idle: Callable[[], None],
         retain_old: Callable[[int], Awaitable[bool]],
     ) -> None:
-        """``wanted``: the first entry that a member needs which is being given this node's state. ``on_idle`` is called
-        when nobody has used the node for ``idle_timeout_ms``. ``retain_old(now)`` lets go of what is expired in front
-        of the log, and says whether something is left there."""
+        """``wanted``: the first entry that a member needs which is being given this node's state.
+        ``on_idle`` is called when nobody has used the node for ``idle_timeout_ms``.
+        ``retain_old(now)`` lets go of what is expired in front of the log, and says whether
+        something is left there."""
         self._node = node
         self._driver = driver
         self._environment = driver.environment
@@ -136,13 +140,17 @@ class Maintenance:
         task.add_done_callback(self._tasks.pop)
 
     def status(self) -> dict[str, Any]:
-        return {"disk_level": self._level.name, "clock": self.clocks.status(),
-                "retention": self.holds.status() | self.laggards.status(self._environment.now_ms())}
+        return {
+            "disk_level": self._level.name,
+            "clock": self.clocks.status(),
+            "retention": self.holds.status() | self.laggards.status(self._environment.now_ms()),
+        }
 
-    # --- disk level ---------------------------------------------------------------------------------------------
+    # --- disk level -------------------------------------------------------------------------------
 
     def check_disk(self) -> None:
-        """Refuse writes while the disk is full; the core then also looks for another leader (D12)."""
+        """Refuse writes while the disk is full; the core then also looks for another leader
+        (D12)."""
         try:
             level = self._store.disk_level()
         except StorageError as error:
@@ -157,7 +165,7 @@ class Maintenance:
         self._level = level
         self._driver.set_writable(level is not DiskLevel.FULL)
 
-    # --- clocks -------------------------------------------------------------------------------------------------
+    # --- clocks -----------------------------------------------------------------------------------
 
     def _mind_clocks(self, now: int) -> None:
         """Notice a jump of the wall clock, and one that is far off."""
@@ -185,10 +193,11 @@ class Maintenance:
             logger.debug("%s does not tell its status: %s", leader, error)
             return {}
 
-    # --- expiry -------------------------------------------------------------------------------------------------
+    # --- expiry -----------------------------------------------------------------------------------
 
     def _expire(self, now: int) -> None:
-        """Catalog time is what stages and sessions expire by, once the leader has written it into the log."""
+        """Catalog time is what stages and sessions expire by, once the leader has written it into
+        the log."""
         if self._driver.raft.role is not Role.LEADER or not self._writes.caught_up:
             return
         due = self._catalog.next_expiry_ms()
@@ -196,12 +205,14 @@ class Maintenance:
             return
         if due <= self.clocks.now_ms():
             self._expire_due, self._expire_ms = due, now + EXPIRE_MS
-            self._writes.execute(None, 0, ExecuteRequest(command=Expire(time_ms=0)))  # it is stamped there
+            # it is stamped there
+            self._writes.execute(None, 0, ExecuteRequest(command=Expire(time_ms=0)))
 
-    # --- retention ----------------------------------------------------------------------------------------------
+    # --- retention --------------------------------------------------------------------------------
 
     def _trim_catalog(self) -> None:
-        """After a restart, once everything known is applied: begin offsets are where the log begins."""
+        """After a restart, once everything known is applied: begin offsets are where the log
+        begins."""
         if not self._trimmed and self._applier.applied_index >= self._driver.raft.committed_index:
             self._trimmed = True
             if self._store.begin_index > 0:
@@ -214,14 +225,15 @@ class Maintenance:
             self._driver.fail(error)
 
     async def _retain(self) -> None:
-        """Let expired files go. Only the leader knows what every member has, so only the leader decides, and waits for
-        those that are behind as long as the settings allow; the others keep what it keeps. What is in front of the log
-        goes first; each node has its own of that."""
+        """Let expired files go. Only the leader knows what every member has, so only the leader
+        decides, and waits for those that are behind as long as the settings allow; the others keep
+        what it keeps. What is in front of the log goes first; each node has its own of that."""
         if await self._retain_old(self.clocks.wall_ms()):
             return
         raft = self._driver.raft
         limit = min(
-            raft.committed_index - 1,  # the first entry that stays is committed: no cut goes back into what is gone
+            # the first entry that stays is committed: no cut goes back into what is gone
+            raft.committed_index - 1,
             self._applier.applied_index,
             self._checkpoints.oldest_index,
             self._catalog.retention_floor() - 1,
@@ -259,7 +271,7 @@ class Maintenance:
         self._driver.raft.forget(begin)
         self._drop_before(begin)
 
-    # --- checkpoints --------------------------------------------------------------------------------------------
+    # --- checkpoints ------------------------------------------------------------------------------
 
     def _checkpoint_base(self) -> int:
         """Log position of the last checkpoint; of the first applied entry while there is none."""
@@ -304,11 +316,12 @@ class Maintenance:
             logger.debug("catalog saved as of entry %d", index)
 
     def _no_room(self, error: DiskFull) -> None:
-        """The last checkpoint still counts: a restart has more to replay, and retention less to delete."""
+        """The last checkpoint still counts: a restart has more to replay, and retention less to
+        delete."""
         logger.warning("the catalog is not saved: %s", error)
         self._checkpoint_ms = self._environment.now_ms() + FULL_RETRY_MS
 
-    # --- idle ---------------------------------------------------------------------------------------------------
+    # --- idle -------------------------------------------------------------------------------------
 
     def _is_idle(self, now: int) -> bool:
         timeout = self._node.idle_timeout_ms

@@ -1,10 +1,12 @@
-"""Damaged entries of this node: noted wherever they are found, fetched from the other members, written back.
+"""Damaged entries of this node: noted wherever they are found, fetched from the other members,
+written back.
 
-No leader is needed: the store takes only what both neighbours vouch for, whoever has it. A damaged entry behind which
-the log is to be cut is fetched first, because it may have been acknowledged; its index and term, on which leader and
-follower agree, name one entry, so what is behind it and goes need not vouch. Until all is sound again this node does
-not lead (`RaftNode.set_faulty`) and its catalog waits in front of the first damaged entry. What nobody has is reported,
-tried again now and then, and never guessed.
+No leader is needed: the store takes only what both neighbours vouch for, whoever has it. A damaged
+entry behind which the log is to be cut is fetched first, because it may have been acknowledged; its
+index and term, on which leader and follower agree, name one entry, so what is behind it and goes
+need not vouch. Until all is sound again this node does not lead (`RaftNode.set_faulty`) and its
+catalog waits in front of the first damaged entry. What nobody has is reported, tried again now and
+then, and never guessed.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ MAX_SERVING: Final = 2
 
 
 class Repairs:
-    """All damaged entries that one node knows of. Runs on the node's loop; disk work goes to a reader's thread."""
+    """All damaged entries that one node knows of. Runs on the node's loop; disk work goes to a
+    reader's thread."""
 
     def __init__(
         self,
@@ -50,7 +53,8 @@ class Repairs:
         on_repaired: Callable[[], None],
         on_no_copy: Callable[[dict[NodeId, str]], None],
     ) -> None:
-        """``on_repaired``: a run is sound again. ``on_no_copy``: nobody can mend one, for the reasons given."""
+        """``on_repaired``: a run is sound again. ``on_no_copy``: nobody can mend one, for the
+        reasons given."""
         self._group = group
         self._node_id = node_id
         self._driver = driver
@@ -82,29 +86,41 @@ class Repairs:
         if self._timer is not None:
             self._timer.cancel()
 
-    # --- finding ------------------------------------------------------------------------------------------------
+    # --- finding ----------------------------------------------------------------------------------
 
     def found(self, faults: tuple[Fault, ...]) -> None:
         """Note damage, however it was found. What is known already is not noted again."""
         news = False
         for fault in [part for whole in faults for part in self._parts(whole)]:
-            inside = [r for first, r in self._open.items() if first <= fault.first and fault.last <= r.fault.last]
+            inside = [
+                r
+                for first, r in self._open.items()
+                if first <= fault.first and fault.last <= r.fault.last
+            ]
             if inside or self._stopped:
                 continue
             fault = self._joined(fault)
             self._open[fault.first] = Repair(fault)
             news = True
             logger.error(
-                "entries %d to %d are damaged, at %d in %s (%s); %s: %s", fault.first, fault.last, fault.pos,
-                fault.file, fault.reason, ", ".join(self.records(fault)) or "no records known in them",
-                "the other members are asked" if self._peers else "no other member has a copy; restore a backup",
-            )  # fmt: skip
+                "entries %d to %d are damaged, at %d in %s (%s); %s: %s",
+                fault.first,
+                fault.last,
+                fault.pos,
+                fault.file,
+                fault.reason,
+                ", ".join(self.records(fault)) or "no records known in them",
+                "the other members are asked"
+                if self._peers
+                else "no other member has a copy; restore a backup",
+            )
         if news:
             self._tell_core()
             self._tick()
 
     def _joined(self, fault: Fault) -> Fault:
-        """Runs that touch are one: neither can vouch for the other. What is to be cut stays apart."""
+        """Runs that touch are one: neither can vouch for the other. What is to be cut stays
+        apart."""
         for repair in [r for r in self._open.values() if not r.writing]:
             known = repair.fault
             touches = known.first <= fault.last + 1 and fault.first <= known.last + 1
@@ -125,7 +141,8 @@ class Repairs:
         return replace(fault, last=cut), replace(fault, first=Index(cut + 1))
 
     def cut_waits(self, error: CorruptEntry) -> None:
-        """The log is to be cut behind a damaged entry: what is behind it needs no repair, and vouches for nothing."""
+        """The log is to be cut behind a damaged entry: what is behind it needs no repair, and
+        vouches for nothing."""
         self._cut_at = Index(error.index)
         self.met(error)
         self._tick()
@@ -160,7 +177,9 @@ class Repairs:
     def met(self, error: CorruptEntry) -> None:
         """A read failed on a damaged entry."""
         index = Index(error.index)
-        if index >= self._store.begin_index and not any(first <= index <= last for first, last in self.runs):
+        if index >= self._store.begin_index and not any(
+            first <= index <= last for first, last in self.runs
+        ):
             self.found((Fault(index, index, -1, str(self._store.identity.node_id), str(error)),))
 
     def records(self, fault: Fault) -> list[str]:
@@ -178,7 +197,7 @@ class Repairs:
     def _tell_core(self) -> None:
         self._driver.feed(self._driver.raft.set_faulty, self.runs, self._now_ms())
 
-    # --- fetching -----------------------------------------------------------------------------------------------
+    # --- fetching ---------------------------------------------------------------------------------
 
     def _tick(self) -> None:
         if self._timer is not None:
@@ -208,19 +227,26 @@ class Repairs:
             self._ask(repair, now)
             return
         fault = repair.fault
-        again = self._driver.on_reader(is_readable, self._store, fault, self._group.push_batch_bytes)
+        again = self._driver.on_reader(
+            is_readable, self._store, fault, self._group.push_batch_bytes
+        )
         again.add_done_callback(lambda done: self._read_again(repair, done))
         if repair.pause_ms == AGAIN_MS and self._peers:
             logger.error(
-                "no copy of entries %d to %d (%s): %s; they are not served, and asked for again later", fault.first,
-                fault.last, ", ".join(self.records(fault)) or "no records known in them", repair.state,
-            )  # fmt: skip
+                "no copy of entries %d to %d (%s): %s; they are not served, and asked for again "
+                "later",
+                fault.first,
+                fault.last,
+                ", ".join(self.records(fault)) or "no records known in them",
+                repair.state,
+            )
         repair.deadline_ms = now + repair.pause_ms
         repair.pause_ms = min(2 * repair.pause_ms, AGAIN_MOST_MS)
         self._on_no_copy(repair.refused)
 
     def _read_again(self, repair: Repair, done: asyncio.Future[bool]) -> None:
-        """A read that failed once need not fail again, and of what is not committed nobody else may have a copy."""
+        """A read that failed once need not fail again, and of what is not committed nobody else may
+        have a copy."""
         if done.cancelled() or self._stopped:
             return
         error = done.exception()
@@ -228,7 +254,9 @@ class Repairs:
             self._driver.fail(error)
         elif done.result() and self._open.get(repair.fault.first) is repair and not repair.writing:
             del self._open[repair.fault.first]
-            logger.warning("entries %d to %d can be read after all", repair.fault.first, repair.fault.last)
+            logger.warning(
+                "entries %d to %d can be read after all", repair.fault.first, repair.fault.last
+            )
             self._tell_core()
             self._on_repaired()
 
@@ -249,7 +277,11 @@ class Repairs:
 
     def on_message(self, message: RepairMessage) -> None:
         """Take a peer's question or answer."""
-        if message.group != self._driver.raft.tag or message.remote_id != self._node_id or self._stopped:
+        if (
+            message.group != self._driver.raft.tag
+            or message.remote_id != self._node_id
+            or self._stopped
+        ):
             return
         if message.local_id not in self._peers:
             return
@@ -259,12 +291,24 @@ class Repairs:
             self._answered(message)
 
     def _answered(self, answer: RepairResponse) -> None:
-        repair = next((r for r in self._open.values() if r.asked == answer.local_id and not r.writing
-                       and answer.first == r.fault.first + len(r.fetched)), None)  # fmt: skip
+        repair = next(
+            (
+                r
+                for r in self._open.values()
+                if r.asked == answer.local_id
+                and not r.writing
+                and answer.first == r.fault.first + len(r.fetched)
+            ),
+            None,
+        )
         if repair is None:
             return
         wanted = range(answer.first, answer.first + len(answer.entries))
-        if answer.code is not Code.SUCCESS or not answer.entries or [e.index for e in answer.entries] != list(wanted):
+        if (
+            answer.code is not Code.SUCCESS
+            or not answer.entries
+            or [e.index for e in answer.entries] != list(wanted)
+        ):
             self._refused(repair, answer.local_id, answer.code.name)
             return
         if max(entry.term for entry in answer.entries) > self._driver.raft.term:
@@ -275,7 +319,9 @@ class Repairs:
             self._ask(repair, self._now_ms())
             return
         last = repair.fetched[-1]
-        last_stays = last.index == self._cut_at and self._driver.raft.term_at(last.index) == last.term
+        last_stays = (
+            last.index == self._cut_at and self._driver.raft.term_at(last.index) == last.term
+        )
         repair.writing = True
         future = self._driver.on_reader(self._store.repair, *repair.fetched, last_stays=last_stays)
         future.add_done_callback(lambda done: self._written(repair, done))
@@ -284,7 +330,7 @@ class Repairs:
         repair.refused[peer] = why
         self._ask_next(repair, self._now_ms())
 
-    # --- writing ------------------------------------------------------------------------------------------------
+    # --- writing ----------------------------------------------------------------------------------
 
     def _written(self, repair: Repair, done: asyncio.Future[None]) -> None:
         if done.cancelled() or self._stopped:
@@ -298,8 +344,13 @@ class Repairs:
         elif isinstance(error, CorruptEntry | DiskFull):
             if self._open.get(fault.first) is not repair:
                 return  # cut meanwhile
-            logger.warning("entries %d to %d, as %s has them, were not written: %s", fault.first, fault.last,
-                           repair.asked, error)  # fmt: skip
+            logger.warning(
+                "entries %d to %d, as %s has them, were not written: %s",
+                fault.first,
+                fault.last,
+                repair.asked,
+                error,
+            )
             assert repair.asked is not None
             self._refused(repair, repair.asked, str(error))
             if isinstance(error, CorruptEntry) and not repair.examined:
@@ -312,7 +363,12 @@ class Repairs:
         fault = repair.fault
         self._open.pop(fault.first, None)
         self.repaired += len(repair.fetched)
-        logger.warning("entries %d to %d are repaired with the copy of %s", fault.first, fault.last, repair.asked)
+        logger.warning(
+            "entries %d to %d are repaired with the copy of %s",
+            fault.first,
+            fault.last,
+            repair.asked,
+        )
         self._driver.raft.repaired(repair.fetched)
         self._tell_core()
         self._on_repaired()
@@ -331,7 +387,7 @@ class Repairs:
         elif not isinstance(error, CorruptEntry | OffsetOutOfRange):
             self._driver.fail(error)
 
-    # --- helping ------------------------------------------------------------------------------------------------
+    # --- helping ----------------------------------------------------------------------------------
 
     def _serve(self, request: RepairRequest) -> None:
         last = min(request.last, self._driver.raft.end_index)

@@ -40,7 +40,8 @@ class Repair:
 
 
 def is_readable(store: LogStore, fault: Fault, max_bytes: int) -> bool:
-    """Whether the disk gives the entries back after all, with all their checksums. Reads ``max_bytes`` at a time."""
+    """Whether the disk gives the entries back after all, with all their checksums. Reads
+    ``max_bytes`` at a time."""
     index = fault.first
     while index <= fault.last:
         try:

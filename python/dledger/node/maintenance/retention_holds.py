@@ -1,4 +1,5 @@
-"""Who holds retention back, consumer groups and members that are behind: what they keep, and telling the operator."""
+"""Who holds retention back, consumer groups and members that are behind: what they keep, and
+telling the operator."""
 
 from __future__ import annotations
 
@@ -34,7 +35,11 @@ class RetentionHolds:
         if not self._holds:
             self._bytes, self._told = 0, ()
             return None
-        return Held(Index(self._holds[0].index), self._node.hold_retention_ms, self._node.hold_retention_bytes)
+        return Held(
+            Index(self._holds[0].index),
+            self._node.hold_retention_ms,
+            self._node.hold_retention_bytes,
+        )
 
     def rest(self) -> None:
         """Another member leads."""
@@ -45,48 +50,67 @@ class RetentionHolds:
         for hold in self._holds:
             if hold.index < gone_before:
                 logger.error(
-                    "retention: consumer group %r held back %s/%d from offset %d on, and records behind that may be "
-                    "gone: hold_retention_ms, hold_retention_bytes or the disk's level allows no more",
-                    hold.group, hold.topic, hold.partition, hold.offset,
-                )  # fmt: skip
+                    "retention: consumer group %r held back %s/%d from offset %d on, and records "
+                    "behind that may be "
+                    "gone: hold_retention_ms, hold_retention_bytes or the disk's level allows no "
+                    "more",
+                    hold.group,
+                    hold.topic,
+                    hold.partition,
+                    hold.offset,
+                )
         self._bytes = held.bytes
         blocking = tuple(hold.group for hold in self._holds) if held.bytes else ()
         if blocking != self._told:
             self._told = blocking
             for hold in self._holds if held.bytes else ():
                 logger.warning(
-                    "retention: consumer group %r holds back expired files (%d bytes together): it has processed %s/%d "
+                    "retention: consumer group %r holds back expired files (%d bytes together): "
+                    "it has processed %s/%d "
                     "only up to offset %d; 'dledger groups %s --release' lets them go",
-                    hold.group, held.bytes, hold.topic, hold.partition, hold.offset, hold.group,
-                )  # fmt: skip
+                    hold.group,
+                    held.bytes,
+                    hold.topic,
+                    hold.partition,
+                    hold.offset,
+                    hold.group,
+                )
 
     def status(self) -> dict[str, Any]:
         return {
             "held_bytes": self._bytes,
             "holds": [
-                {"group": h.group, "topic": h.topic, "partition": h.partition, "offset": h.offset, "entry": h.index}
+                {
+                    "group": h.group,
+                    "topic": h.topic,
+                    "partition": h.partition,
+                    "offset": h.offset,
+                    "entry": h.index,
+                }
                 for h in self._holds
             ],
         }
 
 
 class Laggards:
-    """The leader's view of members that have not got all of the log. Each gets the rest from there, or else the state
-    that it came to."""
+    """The leader's view of members that have not got all of the log. Each gets the rest from there,
+    or else the state that it came to."""
 
     def __init__(self, node: NodeConfig) -> None:
         self._max_ms = node.member_retention_ms
         self._max_bytes = node.member_retention_bytes or node.retention_bytes
         self._marks: dict[NodeId, Index] = {}
         self._since_ms: dict[NodeId, int] = {}
-        """Members that hold expired files back, and since when this leader sees that, in monotonic ms."""
+        """Members that hold expired files back, and since when this leader sees that, in monotonic
+        ms."""
         self._bytes = 0
         self._told: set[NodeId] = set()
         self._left: set[NodeId] = set()
         """Members that need entries that are gone."""
 
     def look(self, watermarks: Mapping[NodeId, Index]) -> Held | None:
-        """What is held now for the others, whose durable logs match as far as ``watermarks`` says; None without any."""
+        """What is held now for the others, whose durable logs match as far as ``watermarks`` says;
+        None without any."""
         self._marks = dict(watermarks)
         if not self._marks:
             return None
@@ -108,16 +132,24 @@ class Laggards:
         told = {peer for peer in holding if now_ms - self._since_ms[peer] >= TELL_MS}
         for peer in sorted(told - self._told):
             logger.warning(
-                "retention: expired files (%d bytes) stay for %s, which %s; they go after member_retention_ms, over "
-                "member_retention_bytes, or at disk_warn_ratio", held.bytes, peer, _known(self._marks[peer]),
-            )  # fmt: skip
+                "retention: expired files (%d bytes) stay for %s, which %s; they go after "
+                "member_retention_ms, over "
+                "member_retention_bytes, or at disk_warn_ratio",
+                held.bytes,
+                peer,
+                _known(self._marks[peer]),
+            )
         self._told = told
         left = {peer for peer, mark in self._marks.items() if NO_INDEX < mark < begin - 1}
         for peer in sorted(left - self._left):
             logger.warning(
-                "retention: %s has entries up to %d only, and the log begins at %d: it will take over the leader's "
-                "state", peer, self._marks[peer], begin,
-            )  # fmt: skip
+                "retention: %s has entries up to %d only, and the log begins at %d: it will take "
+                "over the leader's "
+                "state",
+                peer,
+                self._marks[peer],
+                begin,
+            )
         self._left = left
 
     def status(self, now_ms: int) -> dict[str, Any]:

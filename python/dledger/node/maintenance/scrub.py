@@ -1,4 +1,5 @@
-"""The background scrub: the whole log is read over and over, slowly, so that rot is found while others have a copy."""
+"""The background scrub: the whole log is read over and over, slowly, so that rot is found while
+others have a copy."""
 
 from __future__ import annotations
 
@@ -16,14 +17,19 @@ logger = logging.getLogger(__name__)
 SLICE_BYTES: Final = 256 << 10
 """Read at a time: a few milliseconds of a thread, also where entries are small."""
 REST: Final = 9
-"""Each slice is followed by at least so many times its own duration of rest: a tenth of one processor at most."""
+"""Each slice is followed by at least so many times its own duration of rest: a tenth of one
+processor at most."""
 
 
 class Scrubber:
     """Reads slice by slice on a reader's thread, within ``scrub_bytes_per_s``."""
 
     def __init__(
-        self, node: NodeConfig, driver: ReadyLoop, store: LogStore, on_faults: Callable[[tuple[Fault, ...]], None]
+        self,
+        node: NodeConfig,
+        driver: ReadyLoop,
+        store: LogStore,
+        on_faults: Callable[[tuple[Fault, ...]], None],
     ) -> None:
         self._node = node
         self._driver = driver
@@ -76,7 +82,11 @@ class Scrubber:
             self._passes, self._last_ms = self._passes + 1, self._environment.wall_ms()
             self._last_faulty, self._found = self._found, 0
             log = logger.warning if self._last_faulty else logger.debug
-            log("scrub: the whole log was read, up to %d; %d entries were damaged", self._at, self._last_faulty)
+            log(
+                "scrub: the whole log was read, up to %d; %d entries were damaged",
+                self._at,
+                self._last_faulty,
+            )
         self._timer = self._loop.call_later(wait, self._step)
 
     def status(self) -> dict[str, Any]:

@@ -1,13 +1,15 @@
-"""Putting a new group's node behind an old plain commit log: RocketMQ's smooth upgrade, in place or in a copy.
+"""Putting a new group's node behind an old plain commit log: RocketMQ's smooth upgrade, in place or
+in a copy.
 
-In place, beside the old ``commitlog``, a directory is made under another name, with all that a node needs in it; when
-that is durable it gets the name ``dledger-<id>``, and from then on the store is adopted. Before that it is as it was,
-but that its last file may be closed by a blank, as a broker does itself when a file is full. So whoever was interrupted
-does it all again.
+In place, beside the old ``commitlog``, a directory is made under another name, with all that a node
+needs in it; when that is durable it gets the name ``dledger-<id>``, and from then on the store is
+adopted. Before that it is as it was, but that its last file may be closed by a blank, as a broker
+does itself when a file is full. So whoever was interrupted does it all again.
 
-The group's log begins where the old one ends (dividedCommitlogOffset), with entry 0 of term 0, which every member makes
-out of its own copy of the old log. It says how far each queue has come. Members of which it differs have different old
-logs, and the chain of checksums keeps them from ever taking an entry of each other.
+The group's log begins where the old one ends (dividedCommitlogOffset), with entry 0 of term 0,
+which every member makes out of its own copy of the old log. It says how far each queue has come.
+Members of which it differs have different old logs, and the chain of checksums keeps them from ever
+taking an entry of each other.
 """
 
 from __future__ import annotations
@@ -63,7 +65,10 @@ class AdoptionPlan:
         """Of entry 0: the same for every member."""
         old = self.adoption
         command = AdoptCommitLog(
-            divided_offset=old.divided_offset, fingerprint=old.fingerprint, store_ms=old.store_ms, queues=old.queues
+            divided_offset=old.divided_offset,
+            fingerprint=old.fingerprint,
+            store_ms=old.store_ms,
+            queues=old.queues,
         )
         return encode_header(BodyHeader(BodyKind.COMMAND)) + encode_command(command)
 
@@ -77,16 +82,32 @@ class AdoptionPlan:
                 yield f"  it covers what stands there: {old.tail}"
         node = f"node {self.node_id} of group {self.group}"
         yield f"make {self.directory}: {node}, whose log begins at {old.divided_offset:,}"
-        yield "  with entry 0, which says how far each queue has come; it must be the same on every member"
-        yield f"  with consume queues and index of the {old.messages:,} old messages, which stay where they are"
+        yield (
+            "  with entry 0, which says how far each queue has come; it must be the same on "
+            "every member"
+        )
+        yield (
+            f"  with consume queues and index of the {old.messages:,} old messages, which stay "
+            f"where they are"
+        )
         if old.reborn:
-            some = ", ".join(old.reborn[:3]) + (f" and {len(old.reborn) - 3:,} more" if len(old.reborn) > 3 else "")
-            yield f"  where a topic was deleted its messages are back: in {some}. Of two with the same queue offset,"
-            yield "  because the topic was made again, the older one has it, and the other is found by place and key"
+            some = ", ".join(old.reborn[:3]) + (
+                f" and {len(old.reborn) - 3:,} more" if len(old.reborn) > 3 else ""
+            )
+            yield (
+                f"  where a topic was deleted its messages are back: in {some}. Of two with "
+                f"the same queue offset,"
+            )
+            yield (
+                "  because the topic was made again, the older one has it, and the other is "
+                "found by place and key"
+            )
         yield "nothing else of the store is changed"
 
 
-def plan_adoption(adoption: Adoption, group: str, node_id: NodeId, index_file_bytes: int) -> AdoptionPlan:
+def plan_adoption(
+    adoption: Adoption, group: str, node_id: NodeId, index_file_bytes: int
+) -> AdoptionPlan:
     """What is to be done with an old log (`dledger.rocketmq.upgrade.examine`); nothing is changed.
 
     Raises:
@@ -98,28 +119,39 @@ def plan_adoption(adoption: Adoption, group: str, node_id: NodeId, index_file_by
     if nodes:
         adopted = Adopted.load(root / nodes[0])
         state = inspect_store(root / nodes[0]).state if adopted is not None else None
-        if nodes != [plan.directory.name] or adopted is None or state is None or state.identity.group != group:
+        if (
+            nodes != [plan.directory.name]
+            or adopted is None
+            or state is None
+            or state.identity.group != group
+        ):
             raise PathError(
-                f"{root} has {', '.join(nodes)} already, and is not adopted again: that is the log of another group or "
-                "node, or of a broker in DLedger mode. Each member adopts a copy of the old store of its own"
+                f"{root} has {', '.join(nodes)} already, and is not adopted again: that is the "
+                f"log of another group or "
+                "node, or of a broker in DLedger mode. Each member adopts a copy of the old store "
+                "of its own"
             )
     largest = min(MOST_QUEUES_BYTES, adoption.file_size // 2)
     if len(plan.first_body) > largest:
         count = sum(map(len, adoption.queues.values()))
-        raise PathError(f"{root} has {count:,} queues: what is to be said of them, {len(plan.first_body):,} bytes, "
-                        f"does not fit an entry of {largest:,}")  # fmt: skip
+        raise PathError(
+            f"{root} has {count:,} queues: what is to be said of them, {len(plan.first_body):,} "
+            f"bytes, "
+            f"does not fit an entry of {largest:,}"
+        )
     return plan
 
 
 def adopt(plan: AdoptionPlan, reput: type[Reput] = Reput) -> None:
-    """Carry it out. The caller holds the store's lock. It may be interrupted at any point, and called again.
+    """Carry it out. The caller holds the store's lock. It may be interrupted at any point, and
+    called again.
 
     Args:
         reput: makes consume queues and index of the old messages.
 
     Raises:
-        DiskFull, StorageError: there is no room for the node's files, or the disk failed; at most the old log's last
-            file was closed.
+        DiskFull, StorageError: there is no room for the node's files, or the disk failed; at most
+            the old log's last file was closed.
     """
     if plan.is_done:
         return
@@ -144,9 +176,13 @@ def _make_node(plan: AdoptionPlan, staged: Path, reput: type[Reput]) -> None:
     old = plan.adoption
     Adopted(old.divided_offset, old.file_size, old.fingerprint).save(staged)
     settings = StoreSettings(
-        directory=staged, node_id=plan.node_id, group=plan.group, segment_bytes=old.file_size,
-        index_file_bytes=plan.index_file_bytes, begin_pos=old.divided_offset,
-    )  # fmt: skip
+        directory=staged,
+        node_id=plan.node_id,
+        group=plan.group,
+        segment_bytes=old.file_size,
+        index_file_bytes=plan.index_file_bytes,
+        begin_pos=old.divided_offset,
+    )
     store = open_settings(settings, RealDisk())
     try:
         store.save_hard_state(HardState(FIRST_TERM))

@@ -1,12 +1,14 @@
-"""Consume queues and index of one node, made of the committed entries of its log, and made good again at a start.
+"""Consume queues and index of one node, made of the committed entries of its log, and made good
+again at a start.
 
-They hold nothing that the log does not, so an acknowledgement waits for none of them. Now and then they are synced, and
-only then a mark is written that says up to which entry they are whole. At a start everything behind the mark is cut
-off, whatever a crash left of it, and made again from the log: a node that was stopped well has nothing behind it. Where
-the mark is missing or damaged, the log begins behind it, or queues and index are not what it says, all is made anew.
+They hold nothing that the log does not, so an acknowledgement waits for none of them. Now and then
+they are synced, and only then a mark is written that says up to which entry they are whole. At a
+start everything behind the mark is cut off, whatever a crash left of it, and made again from the
+log: a node that was stopped well has nothing behind it. Where the mark is missing or damaged, the
+log begins behind it, or queues and index are not what it says, all is made anew.
 
-A log that goes on behind an old plain commit log (`dledger.rocketmq.upgrade.old_commit_log`) has that one's messages in
-the same queues and the same index: they are put first, then the entries.
+A log that goes on behind an old plain commit log (`dledger.rocketmq.upgrade.old_commit_log`) has
+that one's messages in the same queues and the same index: they are put first, then the entries.
 
 Everything here blocks, and belongs to the thread that has opened it.
 """
@@ -27,7 +29,13 @@ from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry
 from dledger.rocketmq.dispatch.reput import Dispatcher, DispatchRequest, Reput
 from dledger.rocketmq.format.message import MAX_TOPIC, MIN_MESSAGE
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
-from dledger.rocketmq.store.files import FileHandles, make_directory, storing, sync_directory, write_whole
+from dledger.rocketmq.store.files import (
+    FileHandles,
+    make_directory,
+    storing,
+    sync_directory,
+    write_whole,
+)
 from dledger.rocketmq.store.index_service import IndexService
 from dledger.rocketmq.store.store_lock import AbortFile
 from dledger.rocketmq.upgrade.old_commit_log import OldCommitLog
@@ -60,14 +68,22 @@ class DispatchMark:
     units: int = 0
     """Sum of the queue offsets that their next messages get."""
     last_key: int = UNTOLD
-    """Place of the last message with a key in the index, -1 for none; `UNTOLD` in a mark of release 0.1."""
+    """Place of the last message with a key in the index, -1 for none; `UNTOLD` in a mark of release
+    0.1."""
     last_keys: int = 0
     """How many keys of that message the index has."""
 
     def pack(self) -> bytes:
         """With a checksum."""
         data = MARK.pack(
-            MARK_MAGIC, self.index, self.end_pos, self.queues, self.units, self.last_key, self.last_keys, 0
+            MARK_MAGIC,
+            self.index,
+            self.end_pos,
+            self.queues,
+            self.units,
+            self.last_key,
+            self.last_keys,
+            0,
         )
         return data[:-4] + struct.pack(">I", crc32(data))
 
@@ -85,7 +101,12 @@ class Dispatched:
     """The files below ``directory`` / `ROOT`."""
 
     def __init__(
-        self, directory: Path, wall_ms: Callable[[], int], *, reput: type[Reput] = Reput, lock: bool = True
+        self,
+        directory: Path,
+        wall_ms: Callable[[], int],
+        *,
+        reput: type[Reput] = Reput,
+        lock: bool = True,
     ) -> None:
         """Args:
         wall_ms: milliseconds since 1970, for the names of index files.
@@ -118,7 +139,9 @@ class Dispatched:
         self._thread = threading.get_ident()
 
     def _check_thread(self) -> None:
-        assert threading.get_ident() == self._thread, f"{self._root}: another thread has opened these files"
+        assert threading.get_ident() == self._thread, (
+            f"{self._root}: another thread has opened these files"
+        )
 
     def open(self, store: LogStore) -> None:
         """Bring the files to a state that is whole up to `next_index`.
@@ -131,9 +154,14 @@ class Dispatched:
         make_directory(self._root)
         old = OldCommitLog.find(self._directory, lock=self._with_lock)
         if old is not None and store.begin.end_pos != old.divided_offset and not old.is_gone:
-            logger.warning("%s: the log begins at %d now, and no more where the old commit log ends, at %d: the old "
-                           "messages are not shown any more, and their files can be removed",
-                           self._directory, store.begin.end_pos, old.divided_offset)  # fmt: skip
+            logger.warning(
+                "%s: the log begins at %d now, and no more where the old commit log ends, at %d: "
+                "the old "
+                "messages are not shown any more, and their files can be removed",
+                self._directory,
+                store.begin.end_pos,
+                old.divided_offset,
+            )
             old.close()
             old = None
         self.old = old
@@ -162,7 +190,11 @@ class Dispatched:
         """Cut behind the mark; the reason why that is not enough."""
         mark, end = self._read_mark(), store.end
         if mark is None:
-            return "there is no mark" if self.queues.max_physical or self.index.end_offset >= 0 else "new"
+            return (
+                "there is no mark"
+                if self.queues.max_physical or self.index.end_offset >= 0
+                else "new"
+            )
         if mark.index + 1 < store.begin_index:
             return f"the log begins at entry {store.begin_index}, they end at {mark.index}"
         # When this is interrupted, nobody else can tell what was cut off and not put again.
@@ -174,7 +206,8 @@ class Dispatched:
         if missing:
             return f"{missing} missing, or not whole up to entry {mark.index}"
         at, end_pos = mark.index, mark.end_pos
-        if at > end.position.index:  # the disk has kept more of them than of the log; the same entries come again
+        # the disk has kept more of them than of the log; the same entries come again
+        if at > end.position.index:
             at, end_pos = end.position.index, end.end_pos
             again = min(again, self._cut(end_pos))
         self.next_index, self._end_pos = Index(at + 1), end_pos
@@ -189,7 +222,8 @@ class Dispatched:
         return ""
 
     def _cut(self, end_pos: int, *, doubted: bool = False) -> int:
-        """Forget what is behind this position; from where on everything must be put again: see `IndexService`."""
+        """Forget what is behind this position; from where on everything must be put again: see
+        `IndexService`."""
         self.queues.truncate_dirty(end_pos)
         return self.index.truncate_dirty(end_pos, doubted=doubted)
 
@@ -210,7 +244,12 @@ class Dispatched:
 
     def _start_anew(self, store: LogStore, reason: str) -> None:
         log = logger.info if reason == "new" else logger.warning
-        log("%s: consume queues and index are made from entry %d on: %s", self._root, store.begin_index, reason)
+        log(
+            "%s: consume queues and index are made from entry %d on: %s",
+            self._root,
+            store.begin_index,
+            reason,
+        )
         self._remove_mark()
         with storing("remove", self._root):
             for path in sorted(self._root.rglob("*")):
@@ -237,16 +276,20 @@ class Dispatched:
     def _found(self, index: Index, end_pos: int) -> DispatchMark:
         """What a mark would say of queues and index as they are."""
         ends = [end for end in self.queues.next_offsets().values() if end]
-        return DispatchMark(index, end_pos, len(ends), sum(ends), self.index.end_offset, self.index.end_keys)
+        return DispatchMark(
+            index, end_pos, len(ends), sum(ends), self.index.end_offset, self.index.end_keys
+        )
 
     @property
     def is_behind(self) -> bool:
         """Whether messages of the old commit log are still to be put, before any entry."""
-        return self.old is not None and not self.old.is_gone and self._old_at < self.old.divided_offset
+        return (
+            self.old is not None and not self.old.is_gone and self._old_at < self.old.divided_offset
+        )
 
     def put_old(self, most: int) -> None:
-        """Put messages of the old commit log, about ``most`` bytes of it. What cannot be put, because it is damaged, is
-        left out up to the end of its file.
+        """Put messages of the old commit log, about ``most`` bytes of it. What cannot be put,
+        because it is damaged, is left out up to the end of its file.
 
         Raises:
             DiskFull, StorageError: as for `put`.
@@ -262,15 +305,21 @@ class Dispatched:
             reason = str(error)
         if reput.offset == before:
             following = before - before % old.files.file_size + old.files.file_size
-            logger.error("%s: messages of the old commit log from %d on, up to %d, go into no queue: %s",
-                         self._root, before, following, reason)  # fmt: skip
+            logger.error(
+                "%s: messages of the old commit log from %d on, up to %d, go into no queue: %s",
+                self._root,
+                before,
+                following,
+                reason,
+            )
             reput.offset = following
         self._old_at = reput.offset
         if self.next_index == 0:
             self._end_pos = self._old_at
 
     def retain_old(self, store: LogStore, settings: StoreSettings, now_ms: int) -> bool:
-        """Remove what is expired of the old commit log. Whether some is left: then the group's log stays whole.
+        """Remove what is expired of the old commit log. Whether some is left: then the group's log
+        stays whole.
 
         Raises:
             DiskFull, StorageError: the disk failed.
@@ -281,7 +330,10 @@ class Dispatched:
             return False
         ages = [FileAge(start, NO_INDEX, written) for start, written in old.written_ms().items()]
         size, end = settings.segment_bytes, store.end.end_pos
-        ages += [FileAge(start, store.begin_index, now_ms) for start in range(old.divided_offset + size, end, size)]
+        ages += [
+            FileAge(start, store.begin_index, now_ms)
+            for start in range(old.divided_offset + size, end, size)
+        ]
         hour = time.localtime(now_ms / 1000).tm_hour
         victims = expired(ages, settings, Index(NO_INDEX - 1), now_ms, hour, store.disk_level())
         if victims:
@@ -293,7 +345,8 @@ class Dispatched:
         return not old.is_gone
 
     def put(self, entries: Sequence[Entry]) -> None:
-        """Put what these entries, of which the first one is `next_index`, have for queues and index.
+        """Put what these entries, of which the first one is `next_index`, have for queues and
+        index.
 
         Raises:
             CorruptStore: the queues are not what they should be; `start_anew`.
@@ -349,7 +402,9 @@ class Dispatched:
     def _write_mark(self) -> None:
         self.queues.flush()
         self.index.flush()
-        write_whole(self._root / MARK_FILE, self._found(Index(self.next_index - 1), self._end_pos).pack())
+        write_whole(
+            self._root / MARK_FILE, self._found(Index(self.next_index - 1), self._end_pos).pack()
+        )
         self._has_mark = True
 
     @property
@@ -378,7 +433,8 @@ class Dispatched:
             if clean:
                 self.save(durable)
                 here = (self.next_index - 1, self._end_pos)
-                if self._has_mark and (self._marked, self._marked_pos) == here:  # nothing behind the mark
+                # nothing behind the mark
+                if self._has_mark and (self._marked, self._marked_pos) == here:
                     self._abort.remove()
         finally:
             self.index.close()

@@ -1,20 +1,22 @@
 """DLedgerCommitLog: a group's log as the commit log of a RocketMQ broker.
 
-Each message is an entry of its own, so the bytes of the group's data files are those that a broker in DLedger mode
-writes: header, message, header, message, padding (-1, size) at a file's end. RocketMQ's own blank (size, magic) stands
-only in files of a plain commit log, never here.
+Each message is an entry of its own, so the bytes of the group's data files are those that a broker
+in DLedger mode writes: header, message, header, message, padding (-1, size) at a file's end.
+RocketMQ's own blank (size, magic) stands only in files of a plain commit log, never here.
 
-    put       `dledger.node.rocketmq.puts`: physical and queue offsets are settled and written into the message
-    commit    the group's own protocol; a message that is acknowledged is on the disks of a quorum
-    reput     `dledger.node.rocketmq.reput_service`: committed messages go into this node's consume queues and index
-    get       `dledger.node.rocketmq.gets`: by place, queue offset or key; what is committed, nothing else
+    put       `dledger.node.rocketmq.puts`: physical and queue offsets are settled and written into
+    the message commit    the group's own protocol; a message that is acknowledged is on the disks
+    of a quorum reput     `dledger.node.rocketmq.reput_service`: committed messages go into this
+    node's consume queues and index get       `dledger.node.rocketmq.gets`: by place, queue offset
+    or key; what is committed, nothing else
 
-A log that goes on behind an old plain commit log (`dledger.rocketmq.upgrade.old_commit_log`) begins with an entry that
-has the queue offsets of that one, and has its messages in queues and index; a get by a place in front of the log reads
-there.
+A log that goes on behind an old plain commit log (`dledger.rocketmq.upgrade.old_commit_log`) begins
+with an entry that has the queue offsets of that one, and has its messages in queues and index; a
+get by a place in front of the log reads there.
 
-Roles change without any of this being started or stopped: a node that leads no more refuses puts, one that leads takes
-them when it has applied all that was committed before, and every node dispatches what is committed.
+Roles change without any of this being started or stopped: a node that leads no more refuses puts,
+one that leads takes them when it has applied all that was committed before, and every node
+dispatches what is committed.
 """
 
 from __future__ import annotations
@@ -33,7 +35,12 @@ from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.node.rocketmq.gets import Gets
 from dledger.node.rocketmq.puts import Puts
 from dledger.node.rocketmq.reput_service import ReputMessageService
-from dledger.protocol.messages.client import AppendRequest, AppendResponse, ExecuteRequest, ExecuteResponse
+from dledger.protocol.messages.client import (
+    AppendRequest,
+    AppendResponse,
+    ExecuteRequest,
+    ExecuteResponse,
+)
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.rocketmq import (
     GetMessageRequest,
@@ -66,13 +73,18 @@ class DLedgerCommitLog(Application):
         """``addresses``: the ``host:port`` under which each node is known."""
         self._catalog = catalog
         self._settings = StoreSettings.of(group, node)
-        self.puts = Puts(group, driver, catalog, writes, lambda: store_host(addresses()[node.node_id]))
+        self.puts = Puts(
+            group, driver, catalog, writes, lambda: store_host(addresses()[node.node_id])
+        )
         self.reput = ReputMessageService(node, driver, store, on_damage)
         self.gets = Gets(driver, catalog, store, linearizable, self.reput, on_damage)
 
     def handlers(self) -> dict[type[Any], Handler]:
         """Messages are put and got; there are no topics to create or append to."""
-        text = "this group keeps a RocketMQ commit log, which has no topics of its own: put messages into it"
+        text = (
+            "this group keeps a RocketMQ commit log, which has no topics of its own: put "
+            "messages into it"
+        )
         return {
             PutMessageRequest: self.puts.put,
             ViewMessageRequest: self.gets.view,
@@ -108,7 +120,10 @@ class DLedgerCommitLog(Application):
         await self.reput.stop(clean=clean)
 
     def status(self) -> dict[str, Any]:
-        values = {"pending_puts": self.puts.waiting, "message_queues": len(self._catalog.queues.next)}
+        values = {
+            "pending_puts": self.puts.waiting,
+            "message_queues": len(self._catalog.queues.next),
+        }
         return {**values, **self.reput.status()}
 
 
@@ -126,12 +141,15 @@ def application_of(
     """What the log of a group is for."""
     if group.commit_log == "topics":
         return Application()
-    return DLedgerCommitLog(group, node, driver, catalog, store, writes, linearizable, addresses, on_damage)
+    return DLedgerCommitLog(
+        group, node, driver, catalog, store, writes, linearizable, addresses, on_damage
+    )
 
 
 def store_host(address: str) -> Host:
-    """What messages carry as their store host: where this node is known to serve, with IP 0.0.0.0 where that is not an
-    IPv4 address but a name or an IPv6 one, for which a message need not have room."""
+    """What messages carry as their store host: where this node is known to serve, with IP 0.0.0.0
+    where that is not an IPv4 address but a name or an IPv6 one, for which a message need not have
+    room."""
     host, _, port = address.rpartition(":")
     try:
         return Host(IPv4Address(host).packed, int(port))

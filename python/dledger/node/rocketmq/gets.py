@@ -1,11 +1,14 @@
-"""Gets: messages by where they lie, by queue offset, and by key. Only what is committed is ever shown.
+"""Gets: messages by where they lie, by queue offset, and by key. Only what is committed is ever
+shown.
 
-A question is linearizable unless it says ``stale``: this node first proves that it leads, then waits until everything
-that was committed by then is applied and, where queues or index are asked, dispatched. What they say is believed only
-as far as the log agrees: a message is read from its entry, whose header and checksums are verified.
+A question is linearizable unless it says ``stale``: this node first proves that it leads, then
+waits until everything that was committed by then is applied and, where queues or index are asked,
+dispatched. What they say is believed only as far as the log agrees: a message is read from its
+entry, whose header and checksums are verified.
 
-Committed means applied here. The core knows of a commit sooner, while the files may still have, at the same place, what
-another leader's entry replaces: they are cut when a sync that is under way is done.
+Committed means applied here. The core knows of a commit sooner, while the files may still have, at
+the same place, what another leader's entry replaces: they are cut when a sync that is under way is
+done.
 """
 
 from __future__ import annotations
@@ -53,8 +56,8 @@ ANSWERS: Final[dict[type[Any], type[Any]]] = {
 
 
 class Behind(Exception):
-    """What is asked for is committed, because the others have it, but this node has not applied it, or its own disk or
-    queues do not have it yet."""
+    """What is asked for is committed, because the others have it, but this node has not applied it,
+    or its own disk or queues do not have it yet."""
 
 
 @dataclass(slots=True)
@@ -99,26 +102,47 @@ class Gets:
         self._on_damage = on_damage
         is_ahead = catalog.applied_index > driver.raft.committed_index
         self._needs = catalog.applied_index if is_ahead else NO_INDEX
-        """The catalog is that of another node, and of entries up to this one that are still on their way here."""
+        """The catalog is that of another node, and of entries up to this one that are still on
+        their way here."""
 
-    def view(self, connection: Connection, request_id: int, request: ViewMessageRequest, payload: memoryview) -> None:
+    def view(
+        self,
+        connection: Connection,
+        request_id: int,
+        request: ViewMessageRequest,
+        payload: memoryview,
+    ) -> None:
         """The message at a physical offset."""
         self._ask(Asked(connection, request_id, request, self._view))
 
-    def get(self, connection: Connection, request_id: int, request: GetMessageRequest, payload: memoryview) -> None:
+    def get(
+        self,
+        connection: Connection,
+        request_id: int,
+        request: GetMessageRequest,
+        payload: memoryview,
+    ) -> None:
         """Messages of a queue."""
         self._ask(Asked(connection, request_id, request, self._get))
 
-    def query(self, connection: Connection, request_id: int, request: QueryMessageRequest, payload: memoryview) -> None:
+    def query(
+        self,
+        connection: Connection,
+        request_id: int,
+        request: QueryMessageRequest,
+        payload: memoryview,
+    ) -> None:
         """Messages with a key."""
         self._ask(Asked(connection, request_id, request, self._query))
 
-    # --- when it may be shown -----------------------------------------------------------------------------------
+    # --- when it may be shown ---------------------------------------------------------------------
 
     def _ask(self, asked: Asked) -> None:
         raft = self._driver.raft
         if self._needs > min(raft.committed_index, raft.durable_index):
-            asked.fail(Code.BEHIND, f"this node's log is on its way to entry {self._needs}; ask again")
+            asked.fail(
+                Code.BEHIND, f"this node's log is on its way to entry {self._needs}; ask again"
+            )
         elif asked.request.stale:
             self._note(asked)
             self._start(asked)
@@ -128,7 +152,10 @@ class Gets:
     def _proved(self, asked: Asked, code: Code) -> None:
         if code is not Code.SUCCESS:
             leader = self._driver.raft.leader_id or ""
-            text = f"this node cannot tell whether it still leads ({code.name}); ask {leader or 'again'}"
+            text = (
+                f"this node cannot tell whether it still leads ({code.name}); ask "
+                f"{leader or 'again'}"
+            )
             asked.fail(code, text, leader)
         elif isinstance(asked.request, ViewMessageRequest):
             self._start(asked)
@@ -137,7 +164,8 @@ class Gets:
             self._reput.after(asked.applied, lambda code: self._dispatched(asked, code))
 
     def _note(self, asked: Asked) -> None:
-        """The state to answer from: when a thread looks, there may be more in the catalog than in its files."""
+        """The state to answer from: when a thread looks, there may be more in the catalog than in
+        its files."""
         request, catalog = asked.request, self._catalog
         asked.applied = catalog.applied_index
         if isinstance(request, GetMessageRequest):
@@ -158,7 +186,10 @@ class Gets:
             return
         asked.size = min(max(getattr(request, "max_bytes", MAX_BYTES), 0), MAX_BYTES)
         asked.connection.outflow.begin(asked.size)
-        if isinstance(request, ViewMessageRequest) and request.physical_offset >= self._store.begin.end_pos:
+        if (
+            isinstance(request, ViewMessageRequest)
+            and request.physical_offset >= self._store.begin.end_pos
+        ):
             finding = self._driver.on_reader(asked.find, asked)
         else:
             finding = self._reput.run(asked.find, asked)
@@ -182,7 +213,7 @@ class Gets:
         else:
             self._driver.fail(error)
 
-    # --- on a thread --------------------------------------------------------------------------------------------
+    # --- on a thread ------------------------------------------------------------------------------
 
     def _view(self, asked: Asked) -> Answer:
         physical_offset = asked.request.physical_offset
@@ -206,7 +237,8 @@ class Gets:
         if old is not None and physical_offset < old.divided_offset:
             return old.message(physical_offset)
         store, pos = self._store, physical_offset - HEADER_SIZE
-        applied = self._catalog.applied_index  # before the store is asked: it cuts nothing up to there any more
+        # before the store is asked: it cuts nothing up to there any more
+        applied = self._catalog.applied_index
         index = store.index_at(pos)
         if index is None or index > applied:
             end_pos = self._driver.raft.end.end_pos  # -1 while it is being cut
@@ -245,8 +277,8 @@ class Gets:
         return answer, bodies
 
     def _get_nothing(self, request: GetMessageRequest, end: int, *, lags: bool) -> Answer:
-        """This node has no message of the queue, whose next one gets offset ``end``: there were some if that is not 0,
-        and they are gone if the files do not lag.
+        """This node has no message of the queue, whose next one gets offset ``end``: there were
+        some if that is not 0, and they are gone if the files do not lag.
 
         Raises:
             Behind: they may still come.

@@ -1,10 +1,12 @@
-"""Puts: from a client's messages to places in the log, and back with the answer when they are committed and applied.
+"""Puts: from a client's messages to places in the log, and back with the answer when they are
+committed and applied.
 
-What RocketMQ's DLedgerCommitLog does in its append hook happens here, right before the core stamps the entries: both
-run on the node's loop, so nothing can come between, and the core puts an entry where `place` says. The physical offset
-of a message is its entry's position and the 48 bytes of the entry's header. The queue offset comes from the table of
-all messages before it in the log (`dledger.catalog.topics.queues`), which is settled when this leader has applied
-everything that earlier leaders committed; until then it takes no messages.
+What RocketMQ's DLedgerCommitLog does in its append hook happens here, right before the core stamps
+the entries: both run on the node's loop, so nothing can come between, and the core puts an entry
+where `place` says. The physical offset of a message is its entry's position and the 48 bytes of the
+entry's header. The queue offset comes from the table of all messages before it in the log
+(`dledger.catalog.topics.queues`), which is settled when this leader has applied everything that
+earlier leaders committed; until then it takes no messages.
 """
 
 from __future__ import annotations
@@ -24,7 +26,11 @@ from dledger.node.loop.proposals import CHUNK_BYTES, MESSAGES, ProposalQueue
 from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER_SIZE, Entry, place
-from dledger.protocol.messages.rocketmq import MAX_PUT_MESSAGES, PutMessageRequest, PutMessageResponse
+from dledger.protocol.messages.rocketmq import (
+    MAX_PUT_MESSAGES,
+    PutMessageRequest,
+    PutMessageResponse,
+)
 from dledger.raft.state.ready import Finished
 from dledger.rocketmq.format.append_hook import Unplaced, check_messages, write_place
 from dledger.rocketmq.format.hosts import Host
@@ -53,7 +59,8 @@ class Put:
 
 
 class Puts:
-    """Gathers the puts of one pass of the loop into one proposal, and answers each when its last entry is applied."""
+    """Gathers the puts of one pass of the loop into one proposal, and answers each when its last
+    entry is applied."""
 
     def __init__(
         self,
@@ -83,9 +90,15 @@ class Puts:
     def waiting(self) -> int:
         return len(self._waiting) + len(self._gathered)
 
-    # --- requests -----------------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------
 
-    def put(self, connection: Connection, request_id: int, request: PutMessageRequest, payload: memoryview) -> None:
+    def put(
+        self,
+        connection: Connection,
+        request_id: int,
+        request: PutMessageRequest,
+        payload: memoryview,
+    ) -> None:
         """Check the messages and put them into this pass's proposal."""
         view = memoryview(bytearray(payload)) if payload.readonly else payload
         deadline = self._environment.now_ms() + request.timeout_ms
@@ -137,8 +150,9 @@ class Puts:
         self._driver.carry_out(ready)
 
     def _settle(self) -> Settled:
-        """The queue offsets as of the log's end. What is applied now is all that the log had when this term's first
-        entry came, so it is where this leader begins; from then on it knows what it puts there itself."""
+        """The queue offsets as of the log's end. What is applied now is all that the log had when
+        this term's first entry came, so it is where this leader begins; from then on it knows what
+        it puts there itself."""
         term = self._driver.raft.term
         if self._settled is None or self._settled_term != term:
             self._settled, self._settled_term = Settled(self._catalog.queues), term
@@ -158,7 +172,8 @@ class Puts:
         return end_pos
 
     def _note(self, accepted: list[Put], entries: tuple[Entry, ...]) -> None:
-        """Which entries the core has made of the requests, and that they lie where the messages say.
+        """Which entries the core has made of the requests, and that they lie where the messages
+        say.
 
         Raises:
             CorruptStore: they do not; nothing was sent or written.
@@ -169,9 +184,11 @@ class Puts:
             at += len(mine)
             put.term, put.first, put.last = mine[-1].term, mine[0].index, mine[-1].index
             if [entry.pos + HEADER_SIZE for entry in mine] != put.physical_offsets:
-                raise CorruptStore(f"entries {put.first} to {put.last} do not lie where their messages say")
+                raise CorruptStore(
+                    f"entries {put.first} to {put.last} do not lie where their messages say"
+                )
 
-    # --- answers ------------------------------------------------------------------------------------------------
+    # --- answers ----------------------------------------------------------------------------------
 
     def applied(self) -> None:
         """The catalog moved on: whoever waits for that is answered."""
@@ -223,15 +240,22 @@ class Puts:
     def _reply(self, put: Put, code: Code, message: str = "") -> None:
         if code is Code.SUCCESS:
             answer = PutMessageResponse(
-                code=code, physical_offsets=tuple(put.physical_offsets), queue_offsets=tuple(put.queue_offsets),
-                store_timestamp=put.store_ms, store_host=put.store_host,
-            )  # fmt: skip
+                code=code,
+                physical_offsets=tuple(put.physical_offsets),
+                queue_offsets=tuple(put.queue_offsets),
+                store_timestamp=put.store_ms,
+                store_host=put.store_host,
+            )
         else:
             raft = self._driver.raft
             leader = raft.leader_id or NodeId("")
-            message = message or MESSAGES.get(code, code.name).format(leader=leader or "another node")
+            message = message or MESSAGES.get(code, code.name).format(
+                leader=leader or "another node"
+            )
             if raft.role is not Role.LEADER and leader == "":
                 message = message.replace("ask another node", "there is no leader now; ask again")
             answer = PutMessageResponse(code=code, leader_id=leader)
-            answer = PutMessageResponse(code=code, message=f"{answer.status.name}: {message}", leader_id=leader)
+            answer = PutMessageResponse(
+                code=code, message=f"{answer.status.name}: {message}", leader_id=leader
+            )
         put.connection.send(answer, put.request_id)

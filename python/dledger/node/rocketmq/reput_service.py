@@ -1,8 +1,10 @@
-"""ReputMessageService: committed messages go from the log into this node's consume queues and index, on every node.
+"""ReputMessageService: committed messages go from the log into this node's consume queues and
+index, on every node.
 
-It follows the commit, which a change of roles neither stops nor sets back, so a follower's files are as good as the
-leader's. The core's cache has what was committed just now; what is older is read from the store. One thread owns the
-files; questions for them are asked there too, one after the other.
+It follows the commit, which a change of roles neither stops nor sets back, so a follower's files
+are as good as the leader's. The core's cache has what was committed just now; what is older is read
+from the store. One thread owns the files; questions for them are asked there too, one after the
+other.
 """
 
 from __future__ import annotations
@@ -51,7 +53,11 @@ class ReputMessageService:
     """Keeps one node's queues and index up with the commit. Runs on the node's loop."""
 
     def __init__(
-        self, node: NodeConfig, driver: ReadyLoop, store: LogStore, on_damage: Callable[[CorruptEntry], None]
+        self,
+        node: NodeConfig,
+        driver: ReadyLoop,
+        store: LogStore,
+        on_damage: Callable[[CorruptEntry], None],
     ) -> None:
         """``on_damage`` is told of an entry that cannot be read: other nodes may have it."""
         self._node = node
@@ -72,7 +78,7 @@ class ReputMessageService:
         self._timer: asyncio.TimerHandle | None = None
         self._waiters: dict[Waiter, None] = {}
 
-    # --- dispatch -----------------------------------------------------------------------------------------------
+    # --- dispatch ---------------------------------------------------------------------------------
 
     def start(self, committed: Index) -> None:
         """Recover queues and index, then go on with what is committed."""
@@ -99,7 +105,9 @@ class ReputMessageService:
 
     def _work(self, function: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         self._busy = True
-        self.run(self._unless_failed, partial(function, *args, **kwargs)).add_done_callback(self._turned)
+        self.run(self._unless_failed, partial(function, *args, **kwargs)).add_done_callback(
+            self._turned
+        )
 
     def _unless_failed(self, function: Callable[[], None]) -> None:
         """On the thread. What waits for it when the node fails is not done any more (D2)."""
@@ -119,7 +127,10 @@ class ReputMessageService:
         if store.begin_index > self._begin_index:
             self._begin_index = store.begin_index
             files.delete_before(store.begin.end_pos)
-        if files.unsaved >= self._node.checkpoint_entries or files.unsaved_bytes >= self._node.checkpoint_bytes:
+        if (
+            files.unsaved >= self._node.checkpoint_entries
+            or files.unsaved_bytes >= self._node.checkpoint_bytes
+        ):
             files.save(store.durable.index)
 
     def _turned(self, done: asyncio.Future[None]) -> None:
@@ -132,7 +143,9 @@ class ReputMessageService:
             self.dispatched_index = Index(self.files.next_index - 1)
             self._wake()
             self._loop.call_soon(self._next)
-        elif isinstance(error, OffsetOutOfRange) or (isinstance(error, CorruptStore) and not self._anew):
+        elif isinstance(error, OffsetOutOfRange) or (
+            isinstance(error, CorruptStore) and not self._anew
+        ):
             self._anew = True
             self._work(self.files.start_anew, self._store, str(error))
         elif isinstance(error, CorruptEntry | DiskFull):
@@ -153,7 +166,8 @@ class ReputMessageService:
             return True
 
     async def stop(self, *, clean: bool) -> None:
-        """Nothing more is put; returns when the files are closed, and, where ``clean``, durable and marked so."""
+        """Nothing more is put; returns when the files are closed, and, where ``clean``, durable and
+        marked so."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -164,14 +178,15 @@ class ReputMessageService:
         finally:
             self._thread.shutdown(wait=False)
 
-    # --- questions ----------------------------------------------------------------------------------------------
+    # --- questions --------------------------------------------------------------------------------
 
     def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
         """Carry out something with the files, on their thread."""
         return self._loop.run_in_executor(self._thread, partial(function, *args, **kwargs))
 
     def after(self, index: Index, serve: Callable[[Code], None]) -> None:
-        """``serve(SUCCESS)`` when everything up to ``index`` is in queues and index, BEHIND when that takes long."""
+        """``serve(SUCCESS)`` when everything up to ``index`` is in queues and index, BEHIND when
+        that takes long."""
         if self.dispatched_index >= index or self._stopped:
             serve(Code.BEHIND if self._stopped else Code.SUCCESS)
             return
@@ -195,6 +210,8 @@ class ReputMessageService:
         old = self.files.old
         if old is not None:
             values["old_commit_log"] = {
-                "min_offset": old.min_offset, "divided_offset": old.divided_offset, "fingerprint": old.fingerprint,
-            }  # fmt: skip
+                "min_offset": old.min_offset,
+                "divided_offset": old.divided_offset,
+                "fingerprint": old.fingerprint,
+            }
         return values

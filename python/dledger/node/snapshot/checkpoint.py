@@ -1,7 +1,8 @@
-"""The catalog on disk: a snapshot now and then, so that a restart replays little and old entries can go.
+"""The catalog on disk: a snapshot now and then, so that a restart replays little and old entries
+can go.
 
-Snapshots and the rows of the topic index lie in the node's directory beside the log (``snapshot/``, ``tables/``). Both
-can be rebuilt from a log that still has its first entry.
+Snapshots and the rows of the topic index lie in the node's directory beside the log (``snapshot/``,
+``tables/``). Both can be rebuilt from a log that still has its first entry.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Checkpoints:
         """Of the oldest one that is kept: entries above it are needed for the next start."""
 
     def restore(self, store: LogStore) -> Catalog:
-        """The newest sound catalog, or an empty one when the log is whole and everything can be applied again.
+        """The newest sound catalog, or an empty one when the log is whole and everything can be
+        applied again.
 
         Raises:
             CatalogLost: there is no usable snapshot, and the log's oldest entries are gone.
@@ -60,7 +62,8 @@ class Checkpoints:
                     return catalog
             if store.begin_index > 0:
                 raise CatalogLost(
-                    f"{self._directory}: {reason}, and the log begins at entry {store.begin_index}, so the catalog "
+                    f"{self._directory}: {reason}, and the log begins at entry "
+                    f"{store.begin_index}, so the catalog "
                     "cannot be built again from it"
                 )
             if store.end.position.index >= 0:
@@ -72,9 +75,10 @@ class Checkpoints:
             raise self._failed("read", error) from error
 
     def save(self, data: bytes, index: Index, store: LogStore) -> None:
-        """Make ``data``, the catalog as of ``index``, the newest snapshot, and durable the rows of the topic index that
-        it counts on; that there may be more by now does no harm. Nothing is saved while the log on the disk does not
-        come up to ``index``. Blocks; runs on a thread of its own.
+        """Make ``data``, the catalog as of ``index``, the newest snapshot, and durable the rows of
+        the topic index that it counts on; that there may be more by now does no harm. Nothing is
+        saved while the log on the disk does not come up to ``index``. Blocks; runs on a thread of
+        its own.
 
         Raises:
             DiskFull: there is no room for it now.
@@ -82,8 +86,13 @@ class Checkpoints:
         try:
             if store.durable.index < index:
                 durable = store.sync()  # a snapshot is never ahead of the log it sums up
-                if durable.index < index:  # a follower applies what still waits for its disk, from memory
-                    logger.info("%s: no checkpoint at entry %d, which is not on the disk yet", self._directory, index)
+                # a follower applies what still waits for its disk, from memory
+                if durable.index < index:
+                    logger.info(
+                        "%s: no checkpoint at entry %d, which is not on the disk yet",
+                        self._directory,
+                        index,
+                    )
                     return
             self._tables.sync()
             self._snapshots.save(index, data)
@@ -92,7 +101,8 @@ class Checkpoints:
             raise self._failed("save", error) from error
 
     def forget(self) -> None:
-        """Remove every snapshot: the topic index that they count on is damaged. Durable on return."""
+        """Remove every snapshot: the topic index that they count on is damaged. Durable on
+        return."""
         self._snapshots.remove()
 
     def close(self) -> None:

@@ -1,11 +1,13 @@
-"""The state that one node gives another, as one run of bytes; see `dledger.protocol.messages.snapshot`.
+"""The state that one node gives another, as one run of bytes; see
+`dledger.protocol.messages.snapshot`.
 
 ::
 
-    | length of the head, 4 bytes | head, JSON | catalog's snapshot | first entry | rows of one table after the other |
+    | size of head, 4 bytes | head, JSON | catalog's snapshot | first entry | rows, table by table |
 
-`Image` is the giving side and holds no rows, which never change; `Unpacker` the taking one, which writes what comes to
-new files. Nothing of it counts before `Unpacker.check` has seen that all of it fits together.
+`Image` is the giving side and holds no rows, which never change; `Unpacker` the taking one, which
+writes what comes to new files. Nothing of it counts before `Unpacker.check` has seen that all of it
+fits together.
 """
 
 from __future__ import annotations
@@ -46,8 +48,8 @@ class Head:
     def pack(self) -> bytes:
         begin = [self.begin.position.index, self.begin.end_pos, self.begin.chain_crc]
         value = {
-            "index": self.index, "begin": begin, "term": self.term, "snapshot": self.snapshot, "entry": self.entry,
-            "tables": self.tables,
+            "index": self.index, "begin": begin, "term": self.term, "snapshot": self.snapshot,
+            "entry": self.entry, "tables": self.tables,
         }  # fmt: skip
         text = json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
         return len(text).to_bytes(4, "big") + text
@@ -58,14 +60,22 @@ class Head:
         try:
             value: dict[str, Any] = json.loads(text)
             index, pos, chain = value["begin"]
-            tables = tuple((str(name), int(first), int(end)) for name, first, end in value["tables"])
+            tables = tuple(
+                (str(name), int(first), int(end)) for name, first, end in value["tables"]
+            )
             begin = LogEnd(Position(NO_TERM, Index(int(index))), int(pos), int(chain))
             return Head(
-                Index(int(value["index"])), begin, Term(int(value["term"])), int(value["snapshot"]),
-                int(value["entry"]), tables,
-            )  # fmt: skip
+                Index(int(value["index"])),
+                begin,
+                Term(int(value["term"])),
+                int(value["snapshot"]),
+                int(value["entry"]),
+                tables,
+            )
         except (ValueError, KeyError, TypeError) as error:
-            raise CorruptStore(f"the head of another node's state cannot be read: {error}") from error
+            raise CorruptStore(
+                f"the head of another node's state cannot be read: {error}"
+            ) from error
 
     @property
     def first(self) -> Position:
@@ -84,9 +94,13 @@ class Image:
         partitions = [part for _, part in sorted(catalog.partitions.used.items()) if part.rows]
         self._parts: list[tuple[int, Callable[[int, int], Buffer]]] = []
         head = Head(
-            self.index, begin, first.term, len(snapshot), first.size,
+            self.index,
+            begin,
+            first.term,
+            len(snapshot),
+            first.size,
             tuple((part.name, part.begin_row, part.rows) for part in partitions),
-        )  # fmt: skip
+        )
         for data in (head.pack(), snapshot, bytes(first.header) + bytes(first.body)):
             self._parts.append((len(data), _slicer(data)))
         for part in partitions:
@@ -98,7 +112,8 @@ class Image:
         """Up to ``size`` bytes from ``offset`` on; fewer at the end.
 
         Raises:
-            CorruptStore: rows are damaged, or gone meanwhile with the entries or the topic that they were of.
+            CorruptStore: rows are damaged, or gone meanwhile with the entries or the topic that
+                they were of.
             StorageError: the disk failed.
         """
         pieces: list[Buffer] = []
@@ -175,7 +190,9 @@ class Unpacker:
         try:
             self.first = parse(self._take(head.entry))
         except ValueError as error:
-            raise CorruptStore(f"the first entry of another node's log cannot be read: {error}") from error
+            raise CorruptStore(
+                f"the first entry of another node's log cannot be read: {error}"
+            ) from error
         for name, first, end in head.tables:
             table = self.staging.table(name, ROW_SIZE, first)
             outline = self._outlines[name] = _Outline(first)
@@ -198,16 +215,24 @@ class Unpacker:
             raise CorruptStore("the state of another node is not complete, or too long")
         chain = head.begin.chain_crc
         if not body_is_sound(first) or (chain >= 0 and not chain_is_sound(first, chain)):
-            raise CorruptEntry(f"entry {first.index}, the first of another node's log, is damaged", first.index)
-        if (first.position, first.pos) != (head.first, head.begin.end_pos) or first.index > head.index:
-            raise CorruptStore(f"entry {first.index} at {first.pos} is not the first one behind {head.begin}")
+            raise CorruptEntry(
+                f"entry {first.index}, the first of another node's log, is damaged", first.index
+            )
+        if (first.position, first.pos) != (
+            head.first,
+            head.begin.end_pos,
+        ) or first.index > head.index:
+            raise CorruptStore(
+                f"entry {first.index} at {first.pos} is not the first one behind {head.begin}"
+            )
         catalog = Catalog.restore(self._snapshot, _Outlines(self._outlines))
         if catalog.applied_index != head.index:
             raise CorruptStore(f"a catalog as of entry {catalog.applied_index}, not {head.index}")
 
 
 class _Outline:
-    """A table of which only the ends are known: as much as a catalog looks at when it is restored."""
+    """A table of which only the ends are known: as much as a catalog looks at when it is
+    restored."""
 
     def __init__(self, begin: int) -> None:
         self.begin = self.end = begin
@@ -228,7 +253,9 @@ class _Outline:
     def read(self, start: int, stop: int) -> Buffer:
         row = self._rows.get(start) if stop == start + 1 else None
         if row is None:
-            raise CorruptStore(f"rows {start} to {stop} are not there, only {self.begin} to {self.end}")
+            raise CorruptStore(
+                f"rows {start} to {stop} are not there, only {self.begin} to {self.end}"
+            )
         return row
 
     def truncate(self, end: int) -> None:

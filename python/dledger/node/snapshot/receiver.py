@@ -1,8 +1,9 @@
 """Fetching another node's state, for a node that needs entries which nobody has any more.
 
-It is fetched from the leader, written to new files and checked. Only when all of it is there and durable does the node
-stop, let the new files take the place of the old ones (`dledger.storage.recovery.snapshot_install`), and start again on
-them: there is one way in which files become a node, and a crash at any point leaves one state or the other.
+It is fetched from the leader, written to new files and checked. Only when all of it is there and
+durable does the node stop, let the new files take the place of the old ones
+(`dledger.storage.recovery.snapshot_install`), and start again on them: there is one way in which
+files become a node, and a crash at any point leaves one state or the other.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class Fetch:
 
 
 class SnapshotReceiver:
-    """What one node fetches and gives. Runs on the node's loop; disk work goes to a reader's thread."""
+    """What one node fetches and gives. Runs on the node's loop; disk work goes to a reader's
+    thread."""
 
     def __init__(
         self,
@@ -62,8 +64,9 @@ class SnapshotReceiver:
         is_enough: Callable[[Head], bool],
         on_fetched: Callable[[Unpacker], None],
     ) -> None:
-        """``is_enough`` says whether nothing but the head of a state is needed. ``on_fetched`` is told when what is
-        needed is there and sound; `given_up` is the answer if it is of no use any more."""
+        """``is_enough`` says whether nothing but the head of a state is needed. ``on_fetched`` is
+        told when what is needed is there and sound; `given_up` is the answer if it is of no use any
+        more."""
         self._group = group
         self._node_id = node_id
         self._driver = driver
@@ -84,10 +87,11 @@ class SnapshotReceiver:
         if self._timer is not None:
             self._timer.cancel()
 
-    # --- fetching -----------------------------------------------------------------------------------------------
+    # --- fetching ---------------------------------------------------------------------------------
 
     def wanted(self, leader: NodeId) -> None:
-        """``leader`` has no more what this node needs: fetch its state, if that is not under way."""
+        """``leader`` has no more what this node needs: fetch its state, if that is not under
+        way."""
         if self._stopped or self._driver.failed:
             return
         if self._fetch is not None:
@@ -100,7 +104,11 @@ class SnapshotReceiver:
             self._failed(error)
             return
         self._fetch = fetch = Fetch(leader, Unpacker(staging))
-        logger.warning("%s needs what its own files do not hold: the state of %s is fetched", self._node_id, leader)
+        logger.warning(
+            "%s needs what its own files do not hold: the state of %s is fetched",
+            self._node_id,
+            leader,
+        )
         self._ask(fetch)
         if self._timer is None:
             self._timer = self._loop.call_later(TICK_S, self._tick)
@@ -143,7 +151,12 @@ class SnapshotReceiver:
 
     def _answered(self, answer: SnapshotResponse) -> None:
         fetch = self._fetch
-        if fetch is None or fetch.busy or answer.local_id != fetch.leader or answer.offset != fetch.offset:
+        if (
+            fetch is None
+            or fetch.busy
+            or answer.local_id != fetch.leader
+            or answer.offset != fetch.offset
+        ):
             return
         if answer.code is not Code.SUCCESS:
             if answer.last_included_index == fetch.index:
@@ -179,7 +192,8 @@ class SnapshotReceiver:
             self._ask(fetch)
 
     def given_up(self, why: str) -> None:
-        """This state is of no use: remove it. Another one is fetched when the leader, or damage, asks for it again."""
+        """This state is of no use: remove it. Another one is fetched when the leader, or damage,
+        asks for it again."""
         fetch, self._fetch = self._fetch, None
         if fetch is None:
             return
@@ -200,7 +214,12 @@ class SnapshotReceiver:
         fetch = self._fetch
         if fetch is None:
             return None
-        return {"from": str(fetch.leader), "as_of": fetch.index, "bytes": fetch.offset, "of": fetch.size}
+        return {
+            "from": str(fetch.leader),
+            "as_of": fetch.index,
+            "bytes": fetch.offset,
+            "of": fetch.size,
+        }
 
 
 __all__ = ["SnapshotReceiver"]

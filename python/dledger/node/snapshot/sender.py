@@ -25,7 +25,8 @@ logger = logging.getLogger(__name__)
 PIECE_BYTES: Final = 64 << 10
 """Most bytes of one answer: rows are read on the loop, which has other things to do."""
 KEPT_MS: Final = 10_000
-"""How long an image is kept, and with it the entries that it begins with, for a member that asks for no more of it."""
+"""How long an image is kept, and with it the entries that it begins with, for a member that asks
+for no more of it."""
 
 
 @dataclass(slots=True)
@@ -37,9 +38,10 @@ class Given:
 
 
 class SnapshotSender:
-    """Answers `SnapshotRequest`, on the loop that owns the catalog. Only a leader does. It need not have committed
-    anything in its term: where a bare quorum is alive, and retention took what one of it needs, it cannot before that
-    one has the state. What it has applied is committed; a member that knows more refuses it."""
+    """Answers `SnapshotRequest`, on the loop that owns the catalog. Only a leader does. It need not
+    have committed anything in its term: where a bare quorum is alive, and retention took what one
+    of it needs, it cannot before that one has the state. What it has applied is committed; a member
+    that knows more refuses it."""
 
     def __init__(
         self,
@@ -64,7 +66,8 @@ class SnapshotSender:
 
     @property
     def floor(self) -> Index | None:
-        """The first entry that somebody who fetches an image will ask for; None when nobody does."""
+        """The first entry that somebody who fetches an image will ask for; None when nobody
+        does."""
         now = self._now_ms()
         for peer in [peer for peer, given in self._given.items() if now - given.used_ms > KEPT_MS]:
             del self._given[peer]
@@ -91,7 +94,9 @@ class SnapshotSender:
             future = self._driver.on_reader(self._store.read, begin, 1, Index(begin + 1))
             future.add_done_callback(lambda done: self._begun(request, begin, done))
 
-    def _begun(self, request: SnapshotRequest, begin: Index, done: asyncio.Future[list[Entry]]) -> None:
+    def _begun(
+        self, request: SnapshotRequest, begin: Index, done: asyncio.Future[list[Entry]]
+    ) -> None:
         self._beginning.pop(request.local_id, None)
         if done.cancelled() or self._driver.failed:
             return
@@ -104,8 +109,11 @@ class SnapshotSender:
             image = Image(self._catalog, self._store.begin, done.result()[0])
             logger.warning(
                 "%s fetches the state as of entry %d, %d bytes; the log begins at entry %d",
-                request.local_id, image.index, image.size, begin,
-            )  # fmt: skip
+                request.local_id,
+                image.index,
+                image.size,
+                begin,
+            )
             given = self._given[request.local_id] = Given(image, self._now_ms())
             self._give(request, given)
 
@@ -125,7 +133,9 @@ class SnapshotSender:
         else:
             self._reply(request, Code.SUCCESS, given.image, data)
 
-    def _reply(self, request: SnapshotRequest, code: Code, image: Image | None = None, data: bytes = b"") -> None:
+    def _reply(
+        self, request: SnapshotRequest, code: Code, image: Image | None = None, data: bytes = b""
+    ) -> None:
         self._send(
             SnapshotResponse(
                 group=self._driver.raft.tag,

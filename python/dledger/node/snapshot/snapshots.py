@@ -1,4 +1,5 @@
-"""Whole states: given to members that need entries which nobody has any more, and taken from the leader likewise."""
+"""Whole states: given to members that need entries which nobody has any more, and taken from the
+leader likewise."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ SEEK_S: Final = 0.5
 
 
 class Snapshots:
-    """Decides what a fetched state is good for, with the core (`dledger.raft.roles.snapshot_install`), and has it taken
-    over."""
+    """Decides what a fetched state is good for, with the core
+    (`dledger.raft.roles.snapshot_install`), and has it taken over."""
 
     def __init__(
         self,
@@ -51,8 +52,9 @@ class Snapshots:
         *,
         catalog_lost: bool,
     ) -> None:
-        """``save`` has the catalog saved. ``restart`` stops the node, calls what it is given, and starts it again.
-        ``catalog_lost``: ``catalog`` is none, and a leader's is fetched as soon as there is a leader."""
+        """``save`` has the catalog saved. ``restart`` stops the node, calls what it is given, and
+        starts it again. ``catalog_lost``: ``catalog`` is none, and a leader's is fetched as soon as
+        there is a leader."""
         self._node_id = node.node_id
         self._driver = driver
         self._raft = driver.raft
@@ -62,11 +64,19 @@ class Snapshots:
         self._save = save
         self._restart = restart
         self._catalog_lost = catalog_lost
-        self.images = SnapshotSender(group, node.node_id, driver, store, catalog, peers.send, on_damage)
+        self.images = SnapshotSender(
+            group, node.node_id, driver, store, catalog, peers.send, on_damage
+        )
         self.installer = SnapshotReceiver(
-            group, node.node_id, driver, self.images, lambda: Staging(node.directory, disk, group.segment_bytes),
-            peers.send, self._is_front_only, self._fetched,
-        )  # fmt: skip
+            group,
+            node.node_id,
+            driver,
+            self.images,
+            lambda: Staging(node.directory, disk, group.segment_bytes),
+            peers.send,
+            self._is_front_only,
+            self._fetched,
+        )
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -78,7 +88,8 @@ class Snapshots:
 
     @property
     def floor(self) -> Index | None:
-        """The first entry that must stay for a member that fetches this node's state; None: nobody does."""
+        """The first entry that must stay for a member that fetches this node's state; None: nobody
+        does."""
         return self.images.floor
 
     def wanted(self, install: Install) -> None:
@@ -86,7 +97,8 @@ class Snapshots:
         self.installer.wanted(install.leader_id)
 
     def no_copy(self, refused: dict[NodeId, str]) -> None:
-        """Nobody can mend what is damaged here, for these reasons: if the leader's is retention, its state helps."""
+        """Nobody can mend what is damaged here, for these reasons: if the leader's is retention,
+        its state helps."""
         leader = self._raft.leader_id
         if leader is not None and refused.get(leader) == Code.INDEX_LESS_THAN_LOCAL_BEGIN.name:
             self._save()  # damaged entries that are applied can go once that is on the disk
@@ -111,7 +123,8 @@ class Snapshots:
             return None
 
     def _is_front_only(self, head: Head) -> bool:
-        """Whether all that retention took elsewhere is applied here: then only damaged entries have to go."""
+        """Whether all that retention took elsewhere is applied here: then only damaged entries have
+        to go."""
         has_rest = self._catalog.applied_index >= head.first.index - 1 and not self._catalog_lost
         return has_rest and self._mode(head) is InstallMode.KEEP
 
@@ -130,17 +143,22 @@ class Snapshots:
         else:
             begin = head.begin if head.first.index > self._store.begin_index else self._store.begin
             logger.warning(
-                "%s takes over %s; its log begins at entry %d from now on", self._node_id,
-                "no catalog" if front_only else f"the catalog as of entry {head.index}", begin.position.index + 1,
-            )  # fmt: skip
-            self._driver.failed = True  # nothing more is taken in, nor acknowledged, by what this node is now
+                "%s takes over %s; its log begins at entry %d from now on",
+                self._node_id,
+                "no catalog" if front_only else f"the catalog as of entry {head.index}",
+                begin.position.index + 1,
+            )
+            # nothing more is taken in, nor acknowledged, by what this node is now
+            self._driver.failed = True
             first = fetched.first if mode is InstallMode.REPLACE else None
-            self._restart(lambda: fetched.staging.commit(head.index, begin, first, catalog=not front_only))
+            self._restart(
+                lambda: fetched.staging.commit(head.index, begin, first, catalog=not front_only)
+            )
 
 
 def known_committed(store: LogStore, catalog: Catalog) -> Index:
-    """How far a log is known to be committed when its node starts. A catalog that was taken over says nothing of a log
-    that has yet to come up to it, or to be compared with the leader's."""
+    """How far a log is known to be committed when its node starts. A catalog that was taken over
+    says nothing of a log that has yet to come up to it, or to be compared with the leader's."""
     applied, before = catalog.applied_index, store.begin_index - 1
     summed_up = applied if applied > store.installed_index else before
     return Index(max(store.hard_state.commit_hint, before, summed_up))

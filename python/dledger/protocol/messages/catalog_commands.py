@@ -1,5 +1,5 @@
-"""What an entry that carries no records asks of the catalog. Every node applies it alike, so it holds every input:
-times are stamped by the leader, ids are made by the asker."""
+"""What an entry that carries no records asks of the catalog. Every node applies it alike, so it
+holds every input: times are stamped by the leader, ids are made by the asker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopic:
-    """A new topic with its own log id; ``if_absent`` makes an existing one with as many partitions a success."""
+    """A new topic with its own log id; ``if_absent`` makes an existing one with as many partitions
+    a success."""
 
     name: str
     log_id: str
@@ -24,7 +25,8 @@ class DeleteTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddPartitions:
-    """The topic has ``partitions`` from now on, which is no fewer than before: what is there keeps its place."""
+    """The topic has ``partitions`` from now on, which is no fewer than before: what is there keeps
+    its place."""
 
     name: str
     partitions: int
@@ -32,7 +34,8 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducer:
-    """Open a producer session, or with a known ``producer_name`` raise its epoch and fence the former holder."""
+    """Open a producer session, or with a known ``producer_name`` raise its epoch and fence the
+    former holder."""
 
     producer_name: str
     time_ms: int = 0
@@ -61,8 +64,8 @@ class StageSum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitTransaction:
-    """Give every staged batch its offsets at once, stage by stage in this order. A repeat is a success that changes
-    nothing; the answer is the first one's."""
+    """Give every staged batch its offsets at once, stage by stage in this order. A repeat is a
+    success that changes nothing; the answer is the first one's."""
 
     writer_id: str
     sequence: int
@@ -72,14 +75,15 @@ class CommitTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitWrite:
-    """As `CommitTransaction`, of a write that may be run again: a repeat must have the same rows, and an older sequence
-    than the writer's last one is refused."""
+    """As `CommitTransaction`, of a write that may be run again: a repeat must have the same rows,
+    and an older sequence than the writer's last one is refused."""
 
     writer_id: str
     sequence: int
     stages: tuple[StageSum, ...] = ()
     records: int = 0
-    """Rows of the whole write, also of tasks that have staged none because it is committed already."""
+    """Rows of the whole write, also of tasks that have staged none because it is committed
+    already."""
     digest: str = ""
     """Of these rows (`dledger.records.digest`), in 16 hexadecimal digits."""
     formerly: str = ""
@@ -89,7 +93,8 @@ class CommitWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortTransaction:
-    """Drop the stages of (writer_id, sequence); never undoes a commit. Without ``stage_ids``: all of them."""
+    """Drop the stages of (writer_id, sequence); never undoes a commit. Without ``stage_ids``: all
+    of them."""
 
     writer_id: str
     sequence: int
@@ -105,7 +110,8 @@ class Expire:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOffsets:
-    """A consumer group has processed everything below these offsets: topic -> partition -> offset."""
+    """A consumer group has processed everything below these offsets: topic -> partition ->
+    offset."""
 
     consumer_group: str
     offsets: dict[str, dict[int, int]]
@@ -114,8 +120,8 @@ class CommitOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitProgress:
-    """As `CommitOffsets`, and only where each topic in ``log_ids`` (topic -> log id) is still that one; the time is
-    noted."""
+    """As `CommitOffsets`, and only where each topic in ``log_ids`` (topic -> log id) is still that
+    one; the time is noted."""
 
     consumer_group: str
     offsets: dict[str, dict[int, int]]
@@ -132,7 +138,8 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldRetention:
-    """What a consumer group has not processed is to be kept over its time (``hold``), or no longer."""
+    """What a consumer group has not processed is to be kept over its time (``hold``), or no
+    longer."""
 
     consumer_group: str
     hold: bool
@@ -140,10 +147,11 @@ class HoldRetention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admit:
-    """The incarnation of ``node_id`` that counts from now on is the one in ``members``, which names those of all.
+    """The incarnation of ``node_id`` that counts from now on is the one in ``members``, which names
+    those of all.
 
-    It takes effect only where the entry ``after`` is the last one that said so (-1: none did), so that of two that
-    cross neither undoes the other.
+    It takes effect only where the entry ``after`` is the last one that said so (-1: none did), so
+    that of two that cross neither undoes the other.
     """
 
     node_id: str
@@ -153,9 +161,11 @@ class Admit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptCommitLog:
-    """The first entry of a group that goes on behind an old RocketMQ commit log, the same on every member.
+    """The first entry of a group that goes on behind an old RocketMQ commit log, the same on every
+    member.
 
-    It is there before the group is, so its checksums in the chain of entries keep out a member with another old log.
+    It is there before the group is, so its checksums in the chain of entries keep out a member with
+    another old log.
     """
 
     divided_offset: int
@@ -170,8 +180,8 @@ class AdoptCommitLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvolveSchema:
-    """The columns of a typed topic become these (`dledger.records.columns.types`), if ``base_version`` is still the
-    newest one; 0 for the first ones."""
+    """The columns of a typed topic become these (`dledger.records.columns.types`), if
+    ``base_version`` is still the newest one; 0 for the first ones."""
 
     topic: str
     log_id: str

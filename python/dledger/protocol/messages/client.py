@@ -1,4 +1,5 @@
-"""What clients ask a node and what it answers. Record bytes travel as the frame's payload, beside these."""
+"""What clients ask a node and what it answers. Record bytes travel as the frame's payload, beside
+these."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ class OffsetKind(IntEnum):
     BEGIN = 0
     END = 1
     TIME = 2
-    """The first offset of the first batch that has a record of the given time or later; all before it is older."""
+    """The first offset of the first batch that has a record of the given time or later; all before
+    it is older."""
     EDGES = 3
     """END, and beside it in ``begins`` BEGIN, both at one moment."""
 
@@ -33,7 +35,8 @@ class MetadataRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicInfo:
-    """``topic_id`` is the number in batch headers; ``log_id`` names this life of the topic for ever."""
+    """``topic_id`` is the number in batch headers; ``log_id`` names this life of the topic for
+    ever."""
 
     name: str
     topic_id: int
@@ -49,7 +52,8 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataResponse:
-    """``leader_id`` is empty while there is none. Names that were asked for and are missing are not topics."""
+    """``leader_id`` is empty while there is none. Names that were asked for and are missing are not
+    topics."""
 
     code: Code
     message: str = ""
@@ -100,8 +104,9 @@ class ExecuteResponse:
 class FetchRequest:
     """Stored bodies that cover [start_offset, end_offset); end -1 is "whatever is committed".
 
-    With ``wait_ms`` the node holds the request until a record is there. Served by any replica; one that has not
-    applied ``start_offset`` yet waits, then answers BEHIND. Below the first kept offset: OFFSET_OUT_OF_RANGE.
+    With ``wait_ms`` the node holds the request until a record is there. Served by any replica; one
+    that has not applied ``start_offset`` yet waits, then answers BEHIND. Below the first kept
+    offset: OFFSET_OUT_OF_RANGE.
     """
 
     topic_id: int
@@ -114,8 +119,9 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedBatch:
-    """One body in the payload; its records have offsets from ``base_offset`` on. ``size`` and ``crc`` are the body's,
-    crc 0 when it was stored unverified; ``index`` and ``term`` its entry's, -1 where they are not known."""
+    """One body in the payload; its records have offsets from ``base_offset`` on. ``size`` and
+    ``crc`` are the body's, crc 0 when it was stored unverified; ``index`` and ``term`` its entry's,
+    -1 where they are not known."""
 
     base_offset: int
     count: int
@@ -127,8 +133,8 @@ class FetchedBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResponse:
-    """Payload: the bodies, one behind the other, byte for byte as on disk. At least one when any is there, even over
-    ``max_bytes``."""
+    """Payload: the bodies, one behind the other, byte for byte as on disk. At least one when any is
+    there, even over ``max_bytes``."""
 
     code: Code
     message: str = ""
@@ -141,7 +147,8 @@ class FetchResponse:
 class OffsetsRequest:
     """Offsets of every partition of these topics. Linearizable (leader only) unless ``stale``.
 
-    ``newer_than`` (topic -> partition -> offset) with ``wait_ms``: answer when any end offset is above, or in time.
+    ``newer_than`` (topic -> partition -> offset) with ``wait_ms``: answer when any end offset is
+    above, or in time.
     """
 
     topics: tuple[str, ...]
@@ -154,8 +161,8 @@ class OffsetsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsResponse:
-    """``offsets``: topic -> partition -> offset; for TIME -1 where no record is that new. ``log_ids``: topic -> id.
-    ``begins``: for EDGES the first kept offsets, else empty."""
+    """``offsets``: topic -> partition -> offset; for TIME -1 where no record is that new.
+    ``log_ids``: topic -> id. ``begins``: for EDGES the first kept offsets, else empty."""
 
     code: Code
     message: str = ""
@@ -167,7 +174,8 @@ class OffsetsResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitSpan:
-    """Cut [start, end) at batch borders into pieces of about ``target_bytes`` stored bytes; at most ``max_pieces``."""
+    """Cut [start, end) at batch borders into pieces of about ``target_bytes`` stored bytes; at most
+    ``max_pieces``."""
 
     topic_id: int
     partition: int
@@ -186,9 +194,9 @@ class SplitRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitResponse:
-    """``cuts``: for each span (end offset, stored bytes) of its pieces, in order; the last end is the asked one unless
-    max_pieces came first, or the answer is full (`dledger.node.handlers.fetches.MAX_CUTS`): then the rest is to be
-    asked for."""
+    """``cuts``: for each span (end offset, stored bytes) of its pieces, in order; the last end is
+    the asked one unless max_pieces came first, or the answer is full
+    (`dledger.node.handlers.fetches.MAX_CUTS`): then the rest is to be asked for."""
 
     code: Code
     message: str = ""
@@ -212,26 +220,29 @@ class GroupResponse:
 
 
 class Listing(IntEnum):
-    """What of a group's state is listed. Each row is a dict of the values named here; times are 0 where unknown."""
+    """What of a group's state is listed. Each row is a dict of the values named here; times are 0
+    where unknown."""
 
     PARTITIONS = 0
-    """topic, topic_id, partition, begin_offset, end_offset, bytes (stored, kept), newest_us (largest record time)."""
+    """topic, topic_id, partition, begin_offset, end_offset, bytes (stored, kept), newest_us
+    (largest record time)."""
     PROGRESS = 1
-    """Of the consumer group that is named: topic, topic_id, partition, offset, begin_offset, end_offset, bytes (stored,
-    of the batches with unread records), oldest_us (newest time up to the end of the first of these batches),
-    committed_ms, holds."""
+    """Of the consumer group that is named: topic, topic_id, partition, offset, begin_offset,
+    end_offset, bytes (stored, of the batches with unread records), oldest_us (newest time up to the
+    end of the first of these batches), committed_ms, holds."""
     COMMITS = 2
-    """Of transactions, by the entry that committed: index, writer_id, sequence, time_ms, offsets (topic -> partition ->
-    (start, end)) as far as the topics are still there and the records kept."""
+    """Of transactions, by the entry that committed: index, writer_id, sequence, time_ms, offsets
+    (topic -> partition -> (start, end)) as far as the topics are still there and the records
+    kept."""
     ENTRIES = 3
-    """index, term, pos, size, kind (as `dledger dump` has them); of records topic, partition, offset (-1 while they
-    have none) and records; of a command its name and fields as text."""
+    """index, term, pos, size, kind (as `dledger dump` has them); of records topic, partition,
+    offset (-1 while they have none) and records; of a command its name and fields as text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListRequest:
-    """Rows of one listing, linearizable, from the place ``start`` on, at most ``limit``. The first place is 0; those of
-    COMMITS and ENTRIES are entries' indices."""
+    """Rows of one listing, linearizable, from the place ``start`` on, at most ``limit``. The first
+    place is 0; those of COMMITS and ENTRIES are entries' indices."""
 
     listing: Listing
     name: str = ""
@@ -241,7 +252,8 @@ class ListRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListResponse:
-    """``next_start`` is where to go on, -1 at the end. There may be no row although there is more to come."""
+    """``next_start`` is where to go on, -1 at the end. There may be no row although there is more
+    to come."""
 
     code: Code
     message: str = ""
@@ -257,8 +269,8 @@ class StatusRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusResponse:
-    """``status``: plain values by name (role, term, leader, begin, end, durable and commit index, peers' watermarks,
-    disk level, ...), documented in docs/operations.md."""
+    """``status``: plain values by name (role, term, leader, begin, end, durable and commit index,
+    peers' watermarks, disk level, ...), documented in docs/operations.md."""
 
     code: Code
     status: dict[str, Any] = field(default_factory=dict)
@@ -280,7 +292,8 @@ class TransferResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmitRequest:
-    """Let ``node_id`` vote and count again as the incarnation that it is now; answered when that is committed."""
+    """Let ``node_id`` vote and count again as the incarnation that it is now; answered when that is
+    committed."""
 
     node_id: NodeId
     timeout_ms: int = 2500
@@ -303,8 +316,8 @@ class SchemasRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemasResponse:
-    """``schemas``: the JSON of each version, in order (`dledger.records.columns.types`); perhaps not all of them up to
-    ``newest``: ask again behind the last one."""
+    """``schemas``: the JSON of each version, in order (`dledger.records.columns.types`); perhaps
+    not all of them up to ``newest``: ask again behind the last one."""
 
     code: Code
     message: str = ""

@@ -59,10 +59,12 @@ class Code(IntEnum):
     TRANSACTION_CONFLICT = 611
     MALFORMED = 612
     SCHEMA_MISMATCH = 613
-    """The batch is raw and its topic typed, or the other way round, or its schema version is none of the topic's."""
+    """The batch is raw and its topic typed, or the other way round, or its schema version is none
+    of the topic's."""
     LIMIT_REACHED = 614
     """The group has as much of this as a setting allows, which the message names."""
     ACCESS_DENIED = 615
     """Who is there has not shown what it must have: the secret, or a certificate."""
     REPLAY_MISMATCH = 616
-    """The transaction was committed already, with other rows, or is older than the writer's last one."""
+    """The transaction was committed already, with other rows, or is older than the writer's last
+    one."""

@@ -5,9 +5,9 @@
     byte 0       4      8       16     24    32        36         40        44         48
          | magic | size | index | term | pos | channel | chainCrc | bodyCrc | bodySize | body ...
 
-All numbers are big-endian. ``bodyCrc`` is the CRC-32 of the body; ``chainCrc`` is the CRC-32 of the header with its
-own field zeroed, seeded with the previous entry's ``chainCrc``, so that it vouches for the whole log before it.
-DLedger leaves both zero: such an entry is "unverified".
+All numbers are big-endian. ``bodyCrc`` is the CRC-32 of the body; ``chainCrc`` is the CRC-32 of the
+header with its own field zeroed, seeded with the previous entry's ``chainCrc``, so that it vouches
+for the whole log before it. DLedger leaves both zero: such an entry is "unverified".
 """
 
 from __future__ import annotations
@@ -17,7 +17,17 @@ from collections.abc import Iterable
 from typing import Final
 
 from dledger.checksum import crc32
-from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Buffer, Index, NodeId, Position, Term, slots_dataclass
+from dledger.types import (
+    NO_INDEX,
+    NO_TERM,
+    NOWHERE,
+    Buffer,
+    Index,
+    NodeId,
+    Position,
+    Term,
+    slots_dataclass,
+)
 
 HEADER: Final = struct.Struct(">iiqqqiIIi")
 HEADER_SIZE: Final = 48
@@ -27,7 +37,8 @@ MAGIC_BLANK: Final = -1
 MAGIC_NORMAL: Final = 1
 MAGIC_NOOP: Final = 2
 MIN_BLANK_SIZE: Final = 8
-"""An entry only goes into a file if this many bytes stay behind it (magic and size of the padding)."""
+"""An entry only goes into a file if this many bytes stay behind it (magic and size of the
+padding)."""
 
 
 @slots_dataclass()
@@ -90,7 +101,8 @@ class HardState:
 
 
 def place(end_pos: int, size: int, segment_size: int) -> int:
-    """Where an entry of ``size`` bytes goes: here, or at the start of the next file when it does not fit."""
+    """Where an entry of ``size`` bytes goes: here, or at the start of the next file when it does
+    not fit."""
     remaining = segment_size - end_pos % segment_size
     return end_pos if size + MIN_BLANK_SIZE <= remaining else end_pos + remaining
 
@@ -104,7 +116,9 @@ def stamp(end: LogEnd, term: Term, magic: int, body: Buffer, segment_size: int) 
     return stamp_all(end, term, magic, (body,), segment_size)[0]
 
 
-def stamp_all(end: LogEnd, term: Term, magic: int, bodies: Iterable[Buffer], segment_size: int) -> list[Entry]:
+def stamp_all(
+    end: LogEnd, term: Term, magic: int, bodies: Iterable[Buffer], segment_size: int
+) -> list[Entry]:
     """The entries that put ``bodies``, one behind the other, right behind ``end``.
 
     Raises:
@@ -117,7 +131,9 @@ def stamp_all(end: LogEnd, term: Term, magic: int, bodies: Iterable[Buffer], seg
         length = len(body)
         size = HEADER_SIZE + length
         if size + MIN_BLANK_SIZE > segment_size:
-            raise ValueError(f"an entry of {size} bytes does not fit a segment of {segment_size} bytes")
+            raise ValueError(
+                f"an entry of {size} bytes does not fit a segment of {segment_size} bytes"
+            )
         index += 1  # type: ignore[assignment]
         pos = place(end_pos, size, segment_size)
         body_crc = crc32(body)
@@ -139,19 +155,30 @@ def parse(data: Buffer) -> Entry:
         raise ValueError(f"an entry has at least {HEADER_SIZE} bytes, not {len(view)}")
     magic, size, index, term, pos, _, chain_crc, body_crc, body_size = HEADER.unpack_from(view)
     if size != len(view) or body_size != size - HEADER_SIZE:
-        raise ValueError(f"entry {index}: size {size} and body size {body_size} in {len(view)} bytes")
+        raise ValueError(
+            f"entry {index}: size {size} and body size {body_size} in {len(view)} bytes"
+        )
     return Entry(
-        Index(index), Term(term), magic, pos, chain_crc, body_crc, bytes(view[:HEADER_SIZE]), view[HEADER_SIZE:]
+        Index(index),
+        Term(term),
+        magic,
+        pos,
+        chain_crc,
+        body_crc,
+        bytes(view[:HEADER_SIZE]),
+        view[HEADER_SIZE:],
     )
 
 
 def body_is_sound(entry: Entry) -> bool:
-    """Whether the body is the one the leader stamped. An unverified entry is taken on trust, as DLedger does."""
+    """Whether the body is the one the leader stamped. An unverified entry is taken on trust, as
+    DLedger does."""
     return crc32(entry.body) == entry.body_crc or not entry.verified
 
 
 def chain_is_sound(entry: Entry, previous_chain_crc: int) -> bool:
-    """Whether the header follows the previous entry's. An unverified entry is taken on trust, as DLedger does."""
+    """Whether the header follows the previous entry's. An unverified entry is taken on trust, as
+    DLedger does."""
     header = entry.header
     zeroed = b"".join((header[:36], b"\0\0\0\0", header[40:]))
     return crc32(zeroed, previous_chain_crc) == entry.chain_crc or not entry.verified

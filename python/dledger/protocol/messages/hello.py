@@ -1,8 +1,9 @@
-"""How a connection begins: a hello and its answer, and a proof and its answer where the node wants one.
+"""How a connection begins: a hello and its answer, and a proof and its answer where the node wants
+one.
 
-Programs of different releases must understand these, if only to say which of them is too old. So their first fields
-are for ever, fields are added at the end only, and an end that a program does not know, or that is not there, is taken
-as it is (`dledger.protocol.wire.fields.OpenTable`).
+Programs of different releases must understand these, if only to say which of them is too old. So
+their first fields are for ever, fields are added at the end only, and an end that a program does
+not know, or that is not there, is taken as it is (`dledger.protocol.wire.fields.OpenTable`).
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from dledger.protocol.messages.codes import Code
 from dledger.types import NodeId, slots_dataclass
 
 PROTOCOL_VERSION: Final = 2
-"""1 was that of the releases up to 0.1.0, whose hello and its answer end with ``version`` and ``node_id``."""
+"""1 was that of the releases up to 0.1.0, whose hello and its answer end with ``version`` and
+``node_id``."""
 Ancestors = tuple[tuple[str, int], ...]
-"""Of a group that was made from copies of others': the id of each one, and the last index that both share."""
+"""Of a group that was made from copies of others': the id of each one, and the last index that both
+share."""
 
 
 @slots_dataclass(kw_only=True)
@@ -29,7 +32,8 @@ class HelloRequest:
     version: int = PROTOCOL_VERSION
     release: str = ""
     group_id: str = ""
-    """What the group drew at its founding; empty for one that is not founded, and for a client that knows none."""
+    """What the group drew at its founding; empty for one that is not founded, and for a client that
+    knows none."""
     members: tuple[str, ...] = ()
     """Of a peer: the ids of the group's nodes, in its opinion."""
     ancestors: Ancestors = ()
@@ -39,8 +43,9 @@ class HelloRequest:
 
 @slots_dataclass(kw_only=True)
 class HelloResponse:
-    """Whether the node goes on with this connection, and the same of itself. With ``proof_wanted`` it does not know yet
-    and waits for a `HelloProof`, whose answer, a HelloResponse again, is the last word: its first four fields."""
+    """Whether the node goes on with this connection, and the same of itself. With ``proof_wanted``
+    it does not know yet and waits for a `HelloProof`, whose answer, a HelloResponse again, is the
+    last word: its first four fields."""
 
     code: Code
     message: str = ""
@@ -57,8 +62,9 @@ class HelloResponse:
 
 @slots_dataclass(kw_only=True)
 class HelloProof:
-    """That this side has the secret that it must have for what it said it is. A client whose node has proved the secret
-    by then may send its first request right behind; a node that refuses the proof takes nothing behind it."""
+    """That this side has the secret that it must have for what it said it is. A client whose node
+    has proved the secret by then may send its first request right behind; a node that refuses the
+    proof takes nothing behind it."""
 
     proof: bytes
 

@@ -1,8 +1,8 @@
 """Which incarnation of each member counts.
 
-A node's incarnation is drawn when its directory is created. A member that comes back with an empty directory, or with
-an older copy, is another incarnation: it has forgotten votes and entries that others count on, so it must not pass for
-the one that gave them (B27, B30).
+A node's incarnation is drawn when its directory is created. A member that comes back with an empty
+directory, or with an older copy, is another incarnation: it has forgotten votes and entries that
+others count on, so it must not pass for the one that gave them (B27, B30).
 """
 
 from __future__ import annotations
@@ -19,27 +19,34 @@ def check_members(membership: Membership, members: Collection[NodeId]) -> None:
     """``members``: what a node was told to take for the group's.
 
     Raises:
-        ConfigError: its record names others. A quorum of one list may share no node with a quorum of the other.
+        ConfigError: its record names others. A quorum of one list may share no node with a quorum
+            of the other.
     """
     recorded = membership.members or tuple(sorted(member for member, _ in membership.bound))
     is_same = set(recorded) == set(members) if membership.members else set(recorded) <= set(members)
     if not is_same:
         raise ConfigError(
-            f"this node's files say that the group's members are {', '.join(recorded)}, but it was told that they are "
-            f"{', '.join(sorted(members))}. A majority of the one need not meet a majority of the other, and records "
-            "would be lost. Start it with the list of its files: addresses may be others, and a machine is replaced "
-            "under its id. Where a group was founded with a wrong list and nothing was written to it, empty the "
+            f"this node's files say that the group's members are {', '.join(recorded)}, but it "
+            f"was told that they are "
+            f"{', '.join(sorted(members))}. A majority of the one need not meet a majority of the "
+            f"other, and records "
+            "would be lost. Start it with the list of its files: addresses may be others, and a "
+            "machine is replaced "
+            "under its id. Where a group was founded with a wrong list and nothing was written to "
+            "it, empty the "
             "directories of all of its nodes (docs/operations.md, 'Members')"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An entry ``Admit`` in a log, committed or not: ``incarnation`` of ``node`` takes the place of the former one."""
+    """An entry ``Admit`` in a log, committed or not: ``incarnation`` of ``node`` takes the place of
+    the former one."""
 
     position: Position
     after: Index
-    """The entry that said before it who counts; -1: the founding. Known to be committed when this one was proposed."""
+    """The entry that said before it who counts; -1: the founding. Known to be committed when this
+    one was proposed."""
     node: NodeId
     incarnation: int
 
@@ -57,16 +64,20 @@ class Membership:
     index: Index = NO_INDEX
     """The committed entry that says so; -1: the group's founding."""
     bound: tuple[tuple[NodeId, int], ...] = ()
-    """Each member with its incarnation. Empty: this node does not know yet that the group was founded."""
+    """Each member with its incarnation. Empty: this node does not know yet that the group was
+    founded."""
     changes: tuple[Change, ...] = ()
-    """Later ones that its log got, in order of arrival. Some may have been cut: those count whose entry is there."""
+    """Later ones that its log got, in order of arrival. Some may have been cut: those count whose
+    entry is there."""
     term: Term = NO_TERM
     """Of the entry ``index``; -1 where that is the founding, or known by hearsay only."""
     group_id: str = ""
-    """Drawn when the group was founded. Empty: not founded, as far as this node knows, or before there were ids."""
+    """Drawn when the group was founded. Empty: not founded, as far as this node knows, or before
+    there were ids."""
     ancestors: Ancestors = ()
     members: tuple[NodeId, ...] = ()
-    """The ids of all members, whether they count or not, sorted; empty where the group's founding is not known."""
+    """The ids of all members, whether they count or not, sorted; empty where the group's founding
+    is not known."""
 
     @property
     def founded(self) -> bool:

@@ -1,8 +1,8 @@
 """What the nodes of a group say to one another, in DLedger's words.
 
-Every message travels one way and names its group, sender and receiver, so that a stray or replayed one is
-recognised (D6). ``group`` is what `group_tag` makes of the group's name, id and members. ``term`` is the sender's, -1
-where it has none to offer.
+Every message travels one way and names its group, sender and receiver, so that a stray or replayed
+one is recognised (D6). ``group`` is what `group_tag` makes of the group's name, id and members.
+``term`` is the sender's, -1 where it has none to offer.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Index, NodeId, Position, T
 
 
 def group_tag(name: str, members: Iterable[str], group_id: str | None) -> str:
-    """One word for a group: members that are not of one opinion have different ones, and groups of one name too. A node
-    that knows of no founding says no id, not even an empty one."""
+    """One word for a group: members that are not of one opinion have different ones, and groups of
+    one name too. A node that knows of no founding says no id, not even an empty one."""
     tag = f"{name}/{crc32(chr(10).join(sorted(members)).encode()):08x}"
     return tag if group_id is None else f"{tag}/{group_id}"
 
@@ -67,7 +67,8 @@ class VoteRequest:
     transfer: bool = False
     """The leader asked the candidate to take over, so a living leader is no reason to refuse."""
     incarnation: int = 0
-    """The sender's, as in every message that gives a vote or an acknowledgement, or asks for one; see `Membership`."""
+    """The sender's, as in every message that gives a vote or an acknowledgement, or asks for one;
+    see `Membership`."""
 
 
 @slots_dataclass(kw_only=True)
@@ -85,8 +86,9 @@ class VoteResponse:
 
 @slots_dataclass(kw_only=True)
 class HeartBeatRequest:
-    """The leader lives. ``round`` numbers the beats of a term, for reads that wait for a quorum of answers. ``lost`` is
-    the receiver's incarnation when it has less than it had acknowledged, else 0: it is to take another one."""
+    """The leader lives. ``round`` numbers the beats of a term, for reads that wait for a quorum of
+    answers. ``lost`` is the receiver's incarnation when it has less than it had acknowledged, else
+    0: it is to take another one."""
 
     group: str
     local_id: NodeId
@@ -99,8 +101,8 @@ class HeartBeatRequest:
 
 @slots_dataclass(kw_only=True)
 class HeartBeatResponse:
-    """``durable_index``: how far the sender's log was on its disk when it answered. ``members_index``: the committed
-    entry by which it knows who counts."""
+    """``durable_index``: how far the sender's log was on its disk when it answered.
+    ``members_index``: the committed entry by which it knows who counts."""
 
     group: str
     local_id: NodeId
@@ -115,11 +117,11 @@ class HeartBeatResponse:
 
 @slots_dataclass(kw_only=True)
 class PushEntryRequest:
-    """Leader to follower. APPEND carries consecutive entries right behind ``previous``; COMPARE asks whether the
-    follower holds ``previous``; TRUNCATE orders it to cut everything behind ``previous``, which it holds; COMMIT only
-    moves ``commit_index``, which every kind carries; INSTALL_SNAPSHOT says that the leader's log begins at
-    ``previous``: a follower that does not reach up to it has to fetch the state
-    (`dledger.protocol.messages.snapshot`)."""
+    """Leader to follower. APPEND carries consecutive entries right behind ``previous``; COMPARE
+    asks whether the follower holds ``previous``; TRUNCATE orders it to cut everything behind
+    ``previous``, which it holds; COMMIT only moves ``commit_index``, which every kind carries;
+    INSTALL_SNAPSHOT says that the leader's log begins at ``previous``: a follower that does not
+    reach up to it has to fetch the state (`dledger.protocol.messages.snapshot`)."""
 
     group: str
     local_id: NodeId
@@ -134,16 +136,18 @@ class PushEntryRequest:
     def __str__(self) -> str:
         count = f" +{len(self.entries)}" if self.entries else ""
         return (
-            f"{self.type.name} {self.local_id}>{self.remote_id} t{self.term} after {self.previous.index}@"
+            f"{self.type.name} {self.local_id}>{self.remote_id} t{self.term} after "
+            f"{self.previous.index}@"
             f"{self.previous.term}{count} commit {self.commit_index}"
         )
 
 
 @slots_dataclass(kw_only=True)
 class PushEntryResponse:
-    """``index`` is the follower's durable watermark for APPEND (its log matches the leader's up to there), the
-    compared index for COMPARE, TRUNCATE and INSTALL_SNAPSHOT. On INCONSISTENT_STATE ``x_term`` and ``x_index`` name the
-    follower's term at the compared index and that term's first index there (fast back-up over whole terms)."""
+    """``index`` is the follower's durable watermark for APPEND (its log matches the leader's up to
+    there), the compared index for COMPARE, TRUNCATE and INSTALL_SNAPSHOT. On INCONSISTENT_STATE
+    ``x_term`` and ``x_index`` name the follower's term at the compared index and that term's first
+    index there (fast back-up over whole terms)."""
 
     group: str
     local_id: NodeId
@@ -181,8 +185,8 @@ class LeadershipTransferResponse:
 
 @slots_dataclass(kw_only=True)
 class MemberRequest:
-    """Who are you, and which incarnations does the group consist of? ``nonce`` is drawn once in the sender's life.
-    ``change``: is this entry ``Admit`` of the sender's log committed?"""
+    """Who are you, and which incarnations does the group consist of? ``nonce`` is drawn once in the
+    sender's life. ``change``: is this entry ``Admit`` of the sender's log committed?"""
 
     group: str
     local_id: NodeId
@@ -195,8 +199,8 @@ class MemberRequest:
 
 @slots_dataclass(kw_only=True)
 class MemberResponse:
-    """``bound``, ``group_id`` and ``ancestors`` as in `Membership`, empty when the sender does not know; ``asked``,
-    ``nonce`` and ``change`` are the request's."""
+    """``bound``, ``group_id`` and ``ancestors`` as in `Membership`, empty when the sender does not
+    know; ``asked``, ``nonce`` and ``change`` are the request's."""
 
     group: str
     local_id: NodeId

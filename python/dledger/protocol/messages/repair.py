@@ -1,7 +1,8 @@
 """How a node gets a sound copy of entries that its own disk does not give back any more.
 
-Any member may be asked, whether there is a leader or not, and for entries that are not known to be committed as well:
-the asker's own checksums in front of and behind the gap tell whether an answer belongs there.
+Any member may be asked, whether there is a leader or not, and for entries that are not known to be
+committed as well: the asker's own checksums in front of and behind the gap tell whether an answer
+belongs there.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from dledger.types import Index, NodeId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairRequest:
-    """Send the entries ``first`` to ``last``, or as many of them from ``first`` on as fit ``max_bytes`` (but
-    at least one)."""
+    """Send the entries ``first`` to ``last``, or as many of them from ``first`` on as fit
+    ``max_bytes`` (but at least one)."""
 
     group: str
     local_id: NodeId
@@ -28,8 +29,8 @@ class RepairRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairResponse:
-    """SUCCESS with entries from ``first`` on; INDEX_LESS_THAN_LOCAL_BEGIN, INDEX_OUT_OF_RANGE or CORRUPT_ENTRY
-    with none."""
+    """SUCCESS with entries from ``first`` on; INDEX_LESS_THAN_LOCAL_BEGIN, INDEX_OUT_OF_RANGE or
+    CORRUPT_ENTRY with none."""
 
     group: str
     local_id: NodeId

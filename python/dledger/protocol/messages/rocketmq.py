@@ -1,6 +1,7 @@
 """What clients ask of a group that keeps a RocketMQ commit log, and what it answers.
 
-Encoded messages travel as the frame's payload, one behind the other; their own sizes tell where each ends.
+Encoded messages travel as the frame's payload, one behind the other; their own sizes tell where
+each ends.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ MAX_PUT_MESSAGES: Final = 4096
 
 
 class PutMessageStatus(IntEnum):
-    """What became of a put, under RocketMQ's names; only PUT_OK promises that the message is stored."""
+    """What became of a put, under RocketMQ's names; only PUT_OK promises that the message is
+    stored."""
 
     PUT_OK = 0
     SERVICE_NOT_AVAILABLE = 1
@@ -52,17 +54,17 @@ def put_status(code: Code) -> PutMessageStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutMessageRequest:
-    """Payload: up to MAX_PUT_MESSAGES messages, each of which becomes one entry, side by side and in this order.
-    Answered when the last one is committed and applied. Whatever they have as queue offset, physical offset, store time
-    or store host is replaced."""
+    """Payload: up to MAX_PUT_MESSAGES messages, each of which becomes one entry, side by side and
+    in this order. Answered when the last one is committed and applied. Whatever they have as queue
+    offset, physical offset, store time or store host is replaced."""
 
     timeout_ms: int = 2500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutMessageResponse:
-    """One number for each message, in order; a queue offset is 0 for a message that has no place in a queue.
-    ``store_host`` is the ``host:port`` that the messages carry."""
+    """One number for each message, in order; a queue offset is 0 for a message that has no place in
+    a queue. ``store_host`` is the ``host:port`` that the messages carry."""
 
     code: Code
     message: str = ""
@@ -80,8 +82,8 @@ class PutMessageResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewMessageRequest:
-    """The message at a physical offset. Linearizable (leader only) unless ``stale``, which any node answers from what
-    it knows to be committed."""
+    """The message at a physical offset. Linearizable (leader only) unless ``stale``, which any node
+    answers from what it knows to be committed."""
 
     physical_offset: int
     stale: bool = False
@@ -89,8 +91,8 @@ class ViewMessageRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewMessageResponse:
-    """Payload: the message. OFFSET_OUT_OF_RANGE: no committed message begins at that offset, or it is not kept any
-    more."""
+    """Payload: the message. OFFSET_OUT_OF_RANGE: no committed message begins at that offset, or it
+    is not kept any more."""
 
     code: Code
     message: str = ""
@@ -117,8 +119,8 @@ class GetMessageStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetMessageRequest:
-    """Messages of a queue from ``queue_offset`` on. Linearizable (leader only) unless ``stale``, which any node answers
-    from what it has dispatched."""
+    """Messages of a queue from ``queue_offset`` on. Linearizable (leader only) unless ``stale``,
+    which any node answers from what it has dispatched."""
 
     topic: str
     queue_id: int
@@ -130,8 +132,9 @@ class GetMessageRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetMessageResponse:
-    """Payload: the messages, at least one where one is FOUND, even over ``max_bytes``. ``min_offset`` is that of the
-    first message that is kept, ``max_offset`` the one that the next message gets."""
+    """Payload: the messages, at least one where one is FOUND, even over ``max_bytes``.
+    ``min_offset`` is that of the first message that is kept, ``max_offset`` the one that the next
+    message gets."""
 
     code: Code
     message: str = ""
@@ -144,8 +147,9 @@ class GetMessageResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryMessageRequest:
-    """Messages with this unique key, or this word among their keys, that were stored from ``begin_ms`` to ``end_ms``
-    (both included; milliseconds since 1970). Linearizable (leader only) unless ``stale``."""
+    """Messages with this unique key, or this word among their keys, that were stored from
+    ``begin_ms`` to ``end_ms`` (both included; milliseconds since 1970). Linearizable (leader only)
+    unless ``stale``."""
 
     topic: str
     key: str
@@ -165,4 +169,6 @@ class QueryMessageResponse:
 
 
 BrokerRequest = PutMessageRequest | ViewMessageRequest | GetMessageRequest | QueryMessageRequest
-BrokerResponse = PutMessageResponse | ViewMessageResponse | GetMessageResponse | QueryMessageResponse
+BrokerResponse = (
+    PutMessageResponse | ViewMessageResponse | GetMessageResponse | QueryMessageResponse
+)

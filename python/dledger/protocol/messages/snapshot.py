@@ -1,8 +1,9 @@
-"""How a node gets the state that entries came to which nobody has any more (DLedger: InstallSnapshot).
+"""How a node gets the state that entries came to which nobody has any more (DLedger:
+InstallSnapshot).
 
-The state is one run of bytes, an image: a JSON head, the catalog's snapshot, the log's first entry, and the rows of the
-catalog's tables. It is fetched piece by piece, each asked for when the one before it is written, so that neither side
-holds more than one of them.
+The state is one run of bytes, an image: a JSON head, the catalog's snapshot, the log's first entry,
+and the rows of the catalog's tables. It is fetched piece by piece, each asked for when the one
+before it is written, so that neither side holds more than one of them.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from dledger.types import Index, NodeId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRequest:
-    """Send up to ``max_bytes`` of the image of the state as of entry ``last_included_index`` from byte ``offset`` on;
-    -1: begin with an image of the present state."""
+    """Send up to ``max_bytes`` of the image of the state as of entry ``last_included_index`` from
+    byte ``offset`` on; -1: begin with an image of the present state."""
 
     group: str
     local_id: NodeId
@@ -28,8 +29,9 @@ class SnapshotRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotResponse:
-    """SUCCESS with a piece: ``crc`` is its CRC-32, ``size`` that of the whole image. NOT_LEADER, LEADER_NOT_READY: ask
-    the leader, or later. INDEX_LESS_THAN_LOCAL_BEGIN: that image is not there any more, begin with another one."""
+    """SUCCESS with a piece: ``crc`` is its CRC-32, ``size`` that of the whole image. NOT_LEADER,
+    LEADER_NOT_READY: ask the leader, or later. INDEX_LESS_THAN_LOCAL_BEGIN: that image is not there
+    any more, begin with another one."""
 
     group: str
     local_id: NodeId

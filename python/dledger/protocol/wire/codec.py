@@ -1,7 +1,8 @@
 """Messages to frames and back.
 
-A frame's header is the msgpack array of its message's fields, in order; nested dataclasses are arrays again. Every
-field is checked on the way in. Entries travel as payload, 48 header bytes and body, one behind the other.
+A frame's header is the msgpack array of its message's fields, in order; nested dataclasses are
+arrays again. Every field is checked on the way in. Entries travel as payload, 48 header bytes and
+body, one behind the other.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ from typing import Any, Final
 from dledger.errors import ProtocolError
 from dledger.interrupts import is_interrupt
 from dledger.protocol.messages.catalog_commands import Command
-from dledger.protocol.messages.client import AppendRequest, ClientRequest, ClientResponse, FetchResponse
+from dledger.protocol.messages.client import (
+    AppendRequest,
+    ClientRequest,
+    ClientResponse,
+    FetchResponse,
+)
 from dledger.protocol.messages.entry import HEADER, HEADER_SIZE, Entry
 from dledger.protocol.messages.hello import FIRST_FIELDS
 from dledger.protocol.messages.peer import PeerMessage, PushEntryRequest
@@ -32,8 +38,13 @@ from dledger.protocol.wire.message_numbers import KINDS, MESSAGES
 from dledger.protocol.wire.msgpack import pack, unpack
 from dledger.types import Buffer
 
-Message = ClientRequest | ClientResponse | PeerMessage | RepairMessage | InstallMessage | (
-    BrokerRequest | BrokerResponse
+Message = (
+    ClientRequest
+    | ClientResponse
+    | PeerMessage
+    | RepairMessage
+    | InstallMessage
+    | (BrokerRequest | BrokerResponse)
 )
 
 _TABLES: Final = {
@@ -45,9 +56,13 @@ _WITH_ENTRIES: Final = {KINDS[PushEntryRequest], KINDS[RepairResponse]}
 _WITH_BYTES: Final = {
     KINDS[message]
     for message in (
-        AppendRequest, PutMessageRequest, ViewMessageResponse, GetMessageResponse, QueryMessageResponse,
+        AppendRequest,
+        PutMessageRequest,
+        ViewMessageResponse,
+        GetMessageResponse,
+        QueryMessageResponse,
     )
-}  # fmt: skip
+}
 _FETCHED: Final = KINDS[FetchResponse]
 
 
@@ -104,7 +119,9 @@ def decode(kind: int, header: Buffer, payload: Buffer = b"") -> Any:
     except ValueError as error:
         if is_interrupt(error):
             raise
-        raise ProtocolError(f"{table.cls.__name__}: header is not msgpack of its fields: {error}") from None
+        raise ProtocolError(
+            f"{table.cls.__name__}: header is not msgpack of its fields: {error}"
+        ) from None
     return message
 
 
@@ -116,11 +133,17 @@ def _with_entries(message: Any, payload: Buffer) -> Any:
     for size in sizes:
         if size < HEADER_SIZE:
             raise Wrong(f"entries: an entry has at least {HEADER_SIZE} bytes, not {size}")
-        magic, stated, index, term, pos, _, chain_crc, body_crc, body_size = HEADER.unpack_from(view, at)
+        magic, stated, index, term, pos, _, chain_crc, body_crc, body_size = HEADER.unpack_from(
+            view, at
+        )
         if stated != size or body_size != size - HEADER_SIZE:
-            raise Wrong(f"entries: entry {index} says size {stated}, body {body_size}, in {size} bytes")
+            raise Wrong(
+                f"entries: entry {index} says size {stated}, body {body_size}, in {size} bytes"
+            )
         body, end = at + HEADER_SIZE, at + size
-        entries.append(Entry(index, term, magic, pos, chain_crc, body_crc, view[at:body], view[body:end]))
+        entries.append(
+            Entry(index, term, magic, pos, chain_crc, body_crc, view[at:body], view[body:end])
+        )
         at = end
     object.__setattr__(message, "entries", tuple(entries))
     return message

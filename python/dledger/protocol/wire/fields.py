@@ -1,6 +1,7 @@
 """How each annotation of a message field travels: its msgpack type, and the steps to and from it.
 
-The tables are made once, from the dataclasses themselves, so that a new field cannot be forgotten here.
+The tables are made once, from the dataclasses themselves, so that a new field cannot be forgotten
+here.
 """
 
 from __future__ import annotations
@@ -44,7 +45,11 @@ def field_codec(annotation: Any) -> FieldCodec:
         TypeError: the annotation has no form on the wire.
     """
     if isinstance(annotation, NewType):
-        return FieldCodec(int, None, _index) if annotation in (Index, Term) else field_codec(annotation.__supertype__)
+        return (
+            FieldCodec(int, None, _index)
+            if annotation in (Index, Term)
+            else field_codec(annotation.__supertype__)
+        )
     if annotation is int:
         return FieldCodec(int, None, _integer)
     if annotation in (str, bool, float, bytes):
@@ -136,7 +141,9 @@ def _dict(key: Any, value: Any) -> FieldCodec:
     if value is Any:
         return FieldCodec(dict, None, lambda found: {_check(k, keys): v for k, v in found.items()})
     values = field_codec(value)
-    return FieldCodec(dict, None, lambda found: {_check(k, keys): _check(v, values) for k, v in found.items()})
+    return FieldCodec(
+        dict, None, lambda found: {_check(k, keys): _check(v, values) for k, v in found.items()}
+    )
 
 
 def _entry_sizes(entries: tuple[Entry, ...]) -> bytes:
@@ -151,7 +158,9 @@ def _sizes(packed: bytes) -> tuple[int, ...]:
 
 def _pack_fetched(batches: tuple[FetchedBatch, ...]) -> bytes:
     try:
-        return b"".join([_FETCHED.pack(b.base_offset, b.count, b.size, b.crc, b.index, b.term) for b in batches])
+        return b"".join(
+            [_FETCHED.pack(b.base_offset, b.count, b.size, b.crc, b.index, b.term) for b in batches]
+        )
     except struct.error as error:
         raise Wrong(str(error)) from None
 
@@ -161,7 +170,9 @@ def _unpack_fetched(packed: bytes) -> tuple[FetchedBatch, ...]:
         raise Wrong(f"{len(packed)} bytes are no row of {_FETCHED.size}-byte batches")
     return tuple(
         [
-            FetchedBatch(base_offset=base_offset, count=count, size=size, crc=crc, index=index, term=term)
+            FetchedBatch(
+                base_offset=base_offset, count=count, size=size, crc=crc, index=index, term=term
+            )
             for base_offset, count, size, crc, index, term in _FETCHED.iter_unpack(packed)
         ]
     )
@@ -180,8 +191,8 @@ class Table:
         self.decoders = [(at, codec.decode) for at, codec in enumerate(codecs) if codec.decode]
         self._get: Step = _getter(self.names)
         self.build: Step = _builder(self)
-        """The message with these unpacked fields. Raises `Wrong`: a field is missing, too many, or not what it should
-        be; the text names it."""
+        """The message with these unpacked fields. Raises `Wrong`: a field is missing, too many, or
+        not what it should be; the text names it."""
 
     def values(self, message: Any) -> Any:
         """The message's fields as msgpack can pack them."""
@@ -211,9 +222,10 @@ class Table:
 
 
 class OpenTable(Table):
-    """How a message travels that programs of different releases say to one another. Its first ``required`` fields are
-    always there. Of the others, those at the end that have their defaults stay away; on the way in, what is missing has
-    its default, and what this release does not know is left out."""
+    """How a message travels that programs of different releases say to one another. Its first
+    ``required`` fields are always there. Of the others, those at the end that have their defaults
+    stay away; on the way in, what is missing has its default, and what this release does not know
+    is left out."""
 
     def __init__(self, cls: type[Any], required: int) -> None:
         super().__init__(cls)
@@ -237,13 +249,14 @@ class OpenTable(Table):
 
 
 def _builder(table: Table) -> Step:
-    """A function that checks the fields of one class and makes the message. It is written out field by field, as
-    `dataclasses` does it with ``__init__``, because every message that arrives goes through it."""
+    """A function that checks the fields of one class and makes the message. It is written out field
+    by field, as `dataclasses` does it with ``__init__``, because every message that arrives goes
+    through it."""
     fields_of = [f"f{at}" for at in range(len(table.names))]
     ranges, steps = [], []
     known: dict[str, Any] = {
-        "cls": table.cls, "new": object.__new__, "wire": table.wire, "complain": table.complain, "Wrong": Wrong,
-        "INT_MAX": INT_MAX,
+        "cls": table.cls, "new": object.__new__, "wire": table.wire, "complain": table.complain,
+        "Wrong": Wrong, "INT_MAX": INT_MAX,
     }  # fmt: skip
     for at, decode in table.decoders:
         if decode is _integer:
@@ -253,14 +266,25 @@ def _builder(table: Table) -> Step:
         else:
             steps.append(f"        f{at} = decode{at}(f{at})")
             known[f"decode{at}"] = decode
-    lines = ["def build(values):", "    if tuple(map(type, values)) != wire:", "        complain(values)"]
+    lines = [
+        "def build(values):",
+        "    if tuple(map(type, values)) != wire:",
+        "        complain(values)",
+    ]
     if fields_of:
         lines += [f"    {', '.join(fields_of)}, = values"]
     if ranges:
         lines += [f"    if {' or '.join(ranges)}:", "        complain(values)"]
     if steps:
-        lines += ["    try:", *steps, "    except Wrong:", "        complain(values)", "        raise"]
-    lines += ["    message = new(cls)"]  # and not its frozen __init__, which takes every field by its name
+        lines += [
+            "    try:",
+            *steps,
+            "    except Wrong:",
+            "        complain(values)",
+            "        raise",
+        ]
+    # and not its frozen __init__, which takes every field by its name
+    lines += ["    message = new(cls)"]
     for at, name in enumerate(table.names):
         lines += [f"    set{at}(message, f{at})"]
         known[f"set{at}"] = table.cls.__dict__[name].__set__  # slots=True made a descriptor of each

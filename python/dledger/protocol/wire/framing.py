@@ -1,13 +1,16 @@
-"""Frames: the 24 bytes in front of every message, and the limits that are checked before anything is allocated.
+"""Frames: the 24 bytes in front of every message, and the limits that are checked before anything
+is allocated.
 
 ::
 
-    byte 0      2         3       4      6          8            12           16            20    24
-         | "DL" | version | flags | kind | reserved | request id | header len | payload len | crc | header | payload
+    byte 0      2         3       4      6          8            12           16            20
+         | "DL" | version | flags | kind | reserved | request id | header len | payload len | crc |
+         24
+         | header | payload
 
-All numbers are big-endian. ``crc`` is the CRC-32 of the 20 bytes before it and of the header, so that a wrong length
-is never believed. The header is msgpack (see `dledger.protocol.wire.codec`); the payload is raw and has its own
-checksums.
+All numbers are big-endian. ``crc`` is the CRC-32 of the 20 bytes before it and of the header, so
+that a wrong length is never believed. The header is msgpack (see `dledger.protocol.wire.codec`);
+the payload is raw and has its own checksums.
 """
 
 from __future__ import annotations
@@ -41,7 +44,8 @@ class FrameLimits:
 
     header_bytes: int = 1 * MIB
     payload_bytes: int = 64 * MIB
-    """Above the largest push and the largest fetch; a server lowers it to what its group's settings allow."""
+    """Above the largest push and the largest fetch; a server lowers it to what its group's settings
+    allow."""
 
 
 HELLO_LIMITS: Final = FrameLimits(header_bytes=64 << 10, payload_bytes=0)
@@ -61,29 +65,39 @@ def pack_frame(kind: int, request_id: int, header: bytes, payload_len: int) -> b
     """Prefix and header of a frame; the payload goes right behind."""
     if not 0 <= payload_len <= _U32:
         raise FrameTooLarge(f"a payload of {payload_len} bytes does not fit a frame")
-    head = _HEAD.pack(FRAME_MAGIC, FRAME_VERSION, 0, kind, 0, request_id & _U32, len(header), payload_len)
+    head = _HEAD.pack(
+        FRAME_MAGIC, FRAME_VERSION, 0, kind, 0, request_id & _U32, len(header), payload_len
+    )
     return head + _CRC.pack(crc32(header, crc32(head))) + header
 
 
 def parse_prefix(data: Buffer, at: int, limits: FrameLimits) -> tuple[int, int, int, int, int]:
-    """Read and check the prefix at ``at``: kind, request id, length of header and payload, CRC. To check that is the
-    caller's, by `check_crc`, once the header is there.
+    """Read and check the prefix at ``at``: kind, request id, length of header and payload, CRC. To
+    check that is the caller's, by `check_crc`, once the header is there.
 
     Raises:
         ProtocolError: these bytes are no frame of this version.
         FrameTooLarge: a length is over the limit.
     """
-    magic, version, flags, kind, reserved, request_id, header_len, payload_len, crc = PREFIX.unpack_from(data, at)
+    magic, version, flags, kind, reserved, request_id, header_len, payload_len, crc = (
+        PREFIX.unpack_from(data, at)
+    )
     if magic != FRAME_MAGIC:
         raise ProtocolError(f"a frame starts with {FRAME_MAGIC!r}, not {bytes(magic)!r}")
     if version != FRAME_VERSION:
-        raise ProtocolError(f"frame version {version}, this program speaks {FRAME_VERSION}: upgrade the older side")
+        raise ProtocolError(
+            f"frame version {version}, this program speaks {FRAME_VERSION}: upgrade the older side"
+        )
     if flags or reserved:
         raise ProtocolError(f"frame flags {flags:#x} and reserved {reserved:#x} must be 0")
     if header_len > limits.header_bytes:
-        raise FrameTooLarge(f"a frame header of {header_len} bytes is over the limit of {limits.header_bytes}")
+        raise FrameTooLarge(
+            f"a frame header of {header_len} bytes is over the limit of {limits.header_bytes}"
+        )
     if payload_len > limits.payload_bytes:
-        raise FrameTooLarge(f"a frame payload of {payload_len} bytes is over the limit of {limits.payload_bytes}")
+        raise FrameTooLarge(
+            f"a frame payload of {payload_len} bytes is over the limit of {limits.payload_bytes}"
+        )
     return kind, request_id, header_len, payload_len, crc
 
 
@@ -95,24 +109,29 @@ def check_crc(prefix: Buffer, header: Buffer, crc: int) -> None:
     """
     found = crc32(header, crc32(prefix))
     if found != crc:
-        raise ProtocolError(f"frame CRC is {found:#010x} where the frame says {crc:#010x}: damaged on its way")
+        raise ProtocolError(
+            f"frame CRC is {found:#010x} where the frame says {crc:#010x}: damaged on its way"
+        )
 
 
 class FrameReader:
     """Bytes in, frames out. Small frames are taken from what was fed; each payload is copied once.
 
-    A payload of LARGE bytes or more that is not there yet gets a buffer of its own: the reader's owner then receives
-    straight into `wanted`, and says how much with `received`.
+    A payload of LARGE bytes or more that is not there yet gets a buffer of its own: the reader's
+    owner then receives straight into `wanted`, and says how much with `received`.
     """
 
     LARGE: Final = 64 << 10
 
     def __init__(
-        self, limits: FrameLimits, first: FrameLimits | None = None, admits: Callable[[int], bool] | None = None
+        self,
+        limits: FrameLimits,
+        first: FrameLimits | None = None,
+        admits: Callable[[int], bool] | None = None,
     ) -> None:
-        """``first``: the limits of the first frame alone. ``admits`` is asked before a large payload, or a header as
-        large, that is not there yet is waited for: without its consent the frame stays in `rest`, as far as it came,
-        and ``refused`` is set."""
+        """``first``: the limits of the first frame alone. ``admits`` is asked before a large
+        payload, or a header as large, that is not there yet is waited for: without its consent the
+        frame stays in `rest`, as far as it came, and ``refused`` is set."""
         self.refused = False
         self._limits = limits
         self._first = first
@@ -138,7 +157,8 @@ class FrameReader:
 
     @property
     def wanted(self) -> memoryview | None:
-        """The part of a large payload that is still to come; None when `feed` wants the next bytes."""
+        """The part of a large payload that is still to come; None when `feed` wants the next
+        bytes."""
         return None if self.large is None else self.large[self._filled :]
 
     def forget(self) -> None:
@@ -175,8 +195,8 @@ class FrameReader:
         return frames
 
     def parse(self, view: memoryview, frames: list[Frame], most: int = sys.maxsize) -> None:
-        """Add the frames in ``view``, which starts at a frame's first byte, with `rest` if there is any, to ``frames``,
-        until there are ``most``, and keep what is left."""
+        """Add the frames in ``view``, which starts at a frame's first byte, with `rest` if there is
+        any, to ``frames``, until there are ``most``, and keep what is left."""
         self.rest, self.refused, self.has_more = b"", False, False
         at, size, limits = 0, len(view), self._first or self._limits
         while size - at >= PREFIX_SIZE:
@@ -207,7 +227,8 @@ class FrameReader:
             self.rest = view[at:] if view.readonly else bytes(view[at:])
 
     def keep(self, view: memoryview) -> None:
-        """Take no frame out of ``view`` for now. What is held as bytes takes less memory than frames."""
+        """Take no frame out of ``view`` for now. What is held as bytes takes less memory than
+        frames."""
         self.rest, self.has_more = view if view.readonly else bytes(view), True
 
     def _ask(self, size: int) -> bool:
@@ -217,7 +238,9 @@ class FrameReader:
             return False
         return True
 
-    def _start_large(self, kind: int, request_id: int, header: bytes, size: int, begin: memoryview) -> None:
+    def _start_large(
+        self, kind: int, request_id: int, header: bytes, size: int, begin: memoryview
+    ) -> None:
         buffer = memoryview(bytearray(size))
         buffer[: len(begin)] = begin
         self.large, self._filled = buffer, len(begin)

@@ -1,4 +1,5 @@
-"""The number of each message on the wire. Numbers are never used twice; a new message takes the next free one."""
+"""The number of each message on the wire. Numbers are never used twice; a new message takes the
+next free one."""
 
 from __future__ import annotations
 

@@ -12,14 +12,17 @@ from dledger.types import Buffer
 MAX_DEPTH: Final = 16
 """Containers in containers; our deepest message has four."""
 SMALL: Final = 2048
-"""A header this short cannot claim enough nested containers to matter (below 12 MB for a moment), so it is not walked
-before it is unpacked."""
+"""A header this short cannot claim enough nested containers to matter (below 12 MB for a moment),
+so it is not walked before it is unpacked."""
 _FIXED: Final = {
     **dict.fromkeys((0xC0, 0xC2, 0xC3), 0),  # nil, false, true
-    **{0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8, 0xCA: 4, 0xCB: 8},  # numbers
+    # numbers
+    **{0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8, 0xCA: 4, 0xCB: 8},
 }
-_COUNTED: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}  # bin and str: bytes of their length
-_CONTAINERS: Final = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}  # bytes of the count, values per count
+# bin and str: bytes of their length
+_COUNTED: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
+# bytes of the count, values per count
+_CONTAINERS: Final = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
 
 _packers: list[Any] = []
 
@@ -45,13 +48,16 @@ def unpack(data: Buffer) -> Any:
     """One msgpack value that fills ``data``; arrays come as tuples.
 
     Raises:
-        ValueError: not msgpack, cut, more behind it, nested too deep, or a container that claims more than is there.
+        ValueError: not msgpack, cut, more behind it, nested too deep, or a container that claims
+            more than is there.
     """
     size = len(data)
     if size > SMALL:
         check_shape(data)
     try:
-        return msgpack.unpackb(data, use_list=False, strict_map_key=False, max_ext_len=0, ext_hook=_refuse, timestamp=3)
+        return msgpack.unpackb(
+            data, use_list=False, strict_map_key=False, max_ext_len=0, ext_hook=_refuse, timestamp=3
+        )
     except TypeError as error:  # an unhashable map key
         raise ValueError(str(error)) from None
 
@@ -61,7 +67,8 @@ def _refuse(code: int, data: bytes) -> Any:
 
 
 def check_shape(data: Buffer) -> None:
-    """Walk over the tokens: no container deeper than MAX_DEPTH, none that claims more values than bytes are left.
+    """Walk over the tokens: no container deeper than MAX_DEPTH, none that claims more values than
+    bytes are left.
 
     Raises:
         ValueError: there is one.

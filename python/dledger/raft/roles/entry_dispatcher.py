@@ -16,15 +16,17 @@ from dledger.raft.state.ready import Load
 from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Index, NodeId, Position
 
 MAX_IN_FLIGHT: Final = 64
-"""Unanswered APPENDs to one follower. Beyond, entries gather into larger pushes instead of more of them."""
+"""Unanswered APPENDs to one follower. Beyond, entries gather into larger pushes instead of more of
+them."""
 COMMIT_DELAY_MS: Final = 3
-"""How long a moved committedIndex waits for an APPEND to carry it before it goes out by itself: one append in flight
-would else cost two messages more for each follower, and nobody who reads from a follower notices the wait."""
+"""How long a moved committedIndex waits for an APPEND to carry it before it goes out by itself: one
+append in flight would else cost two messages more for each follower, and nobody who reads from a
+follower notices the wait."""
 
 
 class PushState(Enum):
-    """COMPARE until the place is found up to which the logs agree, then APPEND from there on. INSTALL_SNAPSHOT while
-    the follower needs entries that retention took."""
+    """COMPARE until the place is found up to which the logs agree, then APPEND from there on.
+    INSTALL_SNAPSHOT while the follower needs entries that retention took."""
 
     COMPARE = "COMPARE"
     APPEND = "APPEND"
@@ -41,10 +43,11 @@ class InFlight:
 class EntryDispatcher:
     """Pushes to one follower, one leadership long.
 
-    In COMPARE one question is open at a time: does the follower hold ``compare_index``, and if it has more behind it,
-    TRUNCATE. In APPEND pushes are pipelined up to a window of bytes; an unanswered one leads back to COMPARE, which
-    tells a lost push from a slow disk without sending any entry twice. In INSTALL_SNAPSHOT the follower is told now and
-    then where this log begins (``compare_index``), until it says that it holds that entry.
+    In COMPARE one question is open at a time: does the follower hold ``compare_index``, and if it
+    has more behind it, TRUNCATE. In APPEND pushes are pipelined up to a window of bytes; an
+    unanswered one leads back to COMPARE, which tells a lost push from a slow disk without sending
+    any entry twice. In INSTALL_SNAPSHOT the follower is told now and then where this log begins
+    (``compare_index``), until it says that it holds that entry.
     """
 
     def __init__(self, core: RaftState, peer: NodeId, compare_index: Index, now_ms: int) -> None:
@@ -64,7 +67,8 @@ class EntryDispatcher:
         """The entry by which it knows who counts, as it said last."""
         self.check_round: int | None = None
         self.check_watermark = NO_INDEX
-        """When the beat of that round left, the follower had acknowledged this: its answer must say no less."""
+        """When the beat of that round left, the follower had acknowledged this: its answer must say
+        no less."""
         self.is_truncating = False
         self._asked_ms: int | None = None
         self._in_flight: deque[InFlight] = deque()
@@ -118,7 +122,9 @@ class EntryDispatcher:
         self.fill(now_ms)
         is_idle = self.state is PushState.APPEND and not self._in_flight
         if is_idle and now_ms - self._commit_sent_ms >= (
-            config.heartbeat_ms if self._commit_answered < log.committed_index else config.election_ms
+            config.heartbeat_ms
+            if self._commit_answered < log.committed_index
+            else config.election_ms
         ):
             self._commit(now_ms)
 
@@ -133,11 +139,14 @@ class EntryDispatcher:
         self.fill(now_ms)
 
     def loaded(self, entries: Sequence[Entry], now_ms: int) -> None:
-        """The store read what was asked for; what was asked for by an earlier leadership is not it."""
+        """The store read what was asked for; what was asked for by an earlier leadership is not
+        it."""
         if self._loading is None or (entries and entries[0].index != self._loading):
             return
         self._loading = None
-        if not entries or any(self.core.log.term_at(entry.index) != entry.term for entry in entries):
+        if not entries or any(
+            self.core.log.term_at(entry.index) != entry.term for entry in entries
+        ):
             self._paused_until_ms = now_ms + self.core.config.push_timeout_ms
             return
         if self._is_gone(Index(entries[0].index - 1)):
@@ -160,7 +169,11 @@ class EntryDispatcher:
         elif response.type is PushType.INSTALL_SNAPSHOT:
             if self.state is PushState.INSTALL_SNAPSHOT and response.code is Code.SUCCESS:
                 self._compare(response.index)  # it holds that entry by now
-        elif self.state is PushState.COMPARE and self._asked_ms is not None and response.index == self.compare_index:
+        elif (
+            self.state is PushState.COMPARE
+            and self._asked_ms is not None
+            and response.index == self.compare_index
+        ):
             self._on_compare_response(response, now_ms)
         self.fill(now_ms)
 
@@ -174,16 +187,22 @@ class EntryDispatcher:
         elif (
             response.code is Code.INCONSISTENT_STATE
             and self.state is PushState.APPEND
-            and response.index > self.watermark  # else the follower has got further since it wrote this
+            # else the follower has got further since it wrote this
+            and response.index > self.watermark
         ):
             self._step_back(response)
 
     def _on_compare_response(self, response: PushEntryResponse, now_ms: int) -> None:
         self._asked_ms = None
-        is_last = response.end_index <= self.compare_index or self.compare_index >= self.core.log.end_index
+        is_last = (
+            response.end_index <= self.compare_index
+            or self.compare_index >= self.core.log.end_index
+        )
         if response.code is Code.INCONSISTENT_STATE:
             if response.index <= self.watermark:
-                self.core.out.fact("follower_fell_back", follower=self.peer, at=response.index, had=self.watermark)
+                self.core.out.fact(
+                    "follower_fell_back", follower=self.peer, at=response.index, had=self.watermark
+                )
             self._step_back(response)
         elif response.code is not Code.SUCCESS:
             return
@@ -193,7 +212,8 @@ class EntryDispatcher:
             self._start_truncate(now_ms)
 
     def _step_back(self, response: PushEntryResponse) -> None:
-        """The follower does not hold ``response.index``: go back to where both may agree, over a whole term at once."""
+        """The follower does not hold ``response.index``: go back to where both may agree, over a
+        whole term at once."""
         log, below = self.core.log, Index(response.index - 1)
         if response.x_term == NO_TERM:
             target = min(below, response.end_index)
@@ -225,7 +245,8 @@ class EntryDispatcher:
             self._in_flight_bytes = 0
 
     def _is_gone(self, index: Index) -> bool:
-        """Whether it cannot be told any more which entry came there: retention took it, or what follows it."""
+        """Whether it cannot be told any more which entry came there: retention took it, or what
+        follows it."""
         return index < self.core.log.begin_index - 1 or self.core.log.term_at(index) is None
 
     def _ask(self, now_ms: int) -> None:
@@ -236,13 +257,16 @@ class EntryDispatcher:
         self._push(PushType.COMPARE, self.core.log.position_at(self.compare_index))
 
     def _offer_state(self, now_ms: int) -> None:
-        """The follower needs entries that retention took: tell it where the log begins, so that it fetches the state
-        that they came to. Only a committed entry may stand at the beginning of another log."""
+        """The follower needs entries that retention took: tell it where the log begins, so that it
+        fetches the state that they came to. Only a committed entry may stand at the beginning of
+        another log."""
         log = self.core.log
         first = log.begin_index
         if self.state is not PushState.INSTALL_SNAPSHOT:
             self.state = PushState.INSTALL_SNAPSHOT
-            self.core.out.fact("follower_too_far_behind", follower=self.peer, at=self.compare_index, begin=first)
+            self.core.out.fact(
+                "follower_too_far_behind", follower=self.peer, at=self.compare_index, begin=first
+            )
         self.compare_index = first
         self._asked_ms = now_ms
         if first <= log.committed_index:
@@ -274,9 +298,15 @@ class EntryDispatcher:
 
     def _commit(self, now_ms: int) -> None:
         log = self.core.log
-        self._commit_sent, self._commit_sent_ms, self.commit_due_ms = log.committed_index, now_ms, None
+        self._commit_sent, self._commit_sent_ms, self.commit_due_ms = (
+            log.committed_index,
+            now_ms,
+            None,
+        )
         index = min(log.committed_index, self.watermark)
-        self._push(PushType.COMMIT, NOWHERE if log.term_at(index) is None else log.position_at(index))
+        self._push(
+            PushType.COMMIT, NOWHERE if log.term_at(index) is None else log.position_at(index)
+        )
 
     def _load(self, begin: Index, max_bytes: int) -> None:
         if self._loading is None:

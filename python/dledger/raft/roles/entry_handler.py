@@ -16,8 +16,8 @@ from dledger.types import NO_INDEX, NO_TERM, Index, NodeId
 class Follower:
     """Follows one leader in one term.
 
-    ``matched_index`` is how far this log is known to be the leader's. It is what an acknowledgement and a commit
-    index are limited by: the tail behind it may be another leader's.
+    ``matched_index`` is how far this log is known to be the leader's. It is what an acknowledgement
+    and a commit index are limited by: the tail behind it may be another leader's.
     """
 
     def __init__(self, core: RaftState, now_ms: int) -> None:
@@ -35,18 +35,26 @@ class Follower:
         return min(patience_ms, self._turn_ms) if self.core.leader_is_gone else patience_ms
 
     def tick(self, now_ms: int) -> None:
-        """Without a sign of the leader for too long, ask for votes; the term stays until a pre-vote passes."""
+        """Without a sign of the leader for too long, ask for votes; the term stays until a pre-vote
+        passes."""
         if now_ms >= self.deadline_ms():
             is_gone = self.core.leader_is_gone
-            self.core.out.fact("leader_lost", leader=str(self.core.leader_id), term=self.core.term, gone=int(is_gone))
+            self.core.out.fact(
+                "leader_lost",
+                leader=str(self.core.leader_id),
+                term=self.core.term,
+                gone=int(is_gone),
+            )
             self.core.become_candidate(self.core.term, now_ms, 0)
             self.core.campaign(now_ms, again_soon=is_gone)
 
     def leader_gone(self, now_ms: int) -> None:
-        """The connection from the leader has ended: do not wait for it any longer than for one's turn to ask.
+        """The connection from the leader has ended: do not wait for it any longer than for one's
+        turn to ask.
 
-        A hint, not a proof: whoever still hears the leader refuses the pre-vote, and so does the leader itself, so a
-        leader with a quorum is not disturbed. A word from it on another connection takes the hint back.
+        A hint, not a proof: whoever still hears the leader refuses the pre-vote, and so does the
+        leader itself, so a leader with a quorum is not disturbed. A word from it on another
+        connection takes the hint back.
         """
         core = self.core
         if core.leader_is_gone or not core.config.takeover_ms:
@@ -56,8 +64,9 @@ class Follower:
         core.out.fact("leader_gone", leader=str(core.leader_id), term=core.term)
 
     def _wait_for_turn(self) -> int:
-        """One follower after the other, the preferred ones first, so that they do not split the votes. The half step
-        before the first one is for the leader to come back, and for the others to notice too."""
+        """One follower after the other, the preferred ones first, so that they do not split the
+        votes. The half step before the first one is for the leader to come back, and for the others
+        to notice too."""
         core, step = self.core, self.core.config.takeover_ms
         if not core.writable:
             return core.draw(core.config.election_ms)
@@ -91,7 +100,8 @@ class Follower:
         self._answer(request, Code.SUCCESS, self.core.log.committed_index)
 
     def _install(self, request: PushEntryRequest) -> None:
-        """The leader has nothing before ``previous``, which is committed: does this log reach up to there?"""
+        """The leader has nothing before ``previous``, which is committed: does this log reach up to
+        there?"""
         first = request.previous
         if first.index > request.commit_index:
             self.core.out.fact("malformed_push", leader=request.local_id, push=str(request))
@@ -106,17 +116,21 @@ class Follower:
         self.core.commit_to(min(request.commit_index, self.matched_index))
 
     def _take(self, request: PushEntryRequest) -> None:
-        """APPEND and TRUNCATE: take the entries that are new. Only TRUNCATE cuts, and only what differs.
+        """APPEND and TRUNCATE: take the entries that are new. Only TRUNCATE cuts, and only what
+        differs.
 
-        TRUNCATE shows the leader's own entry behind ``previous``. So one that comes late or twice, when its cut was
-        made and the place filled long ago, cuts nothing: the entry it shows is there.
+        TRUNCATE shows the leader's own entry behind ``previous``. So one that comes late or twice,
+        when its cut was made and the place filled long ago, cuts nothing: the entry it shows is
+        there.
         """
         log, entries = self.core.log, request.entries
         if not entries or not _well_formed(request):
             self.core.out.fact("malformed_push", leader=request.local_id, push=str(request))
             return
         overlap = min(log.end_index, entries[-1].index)
-        if overlap >= entries[0].index and not log.holds(entries[overlap - entries[0].index].position):
+        if overlap >= entries[0].index and not log.holds(
+            entries[overlap - entries[0].index].position
+        ):
             first = next(entry.index for entry in entries if not log.holds(entry.position))
             if request.type is not PushType.TRUNCATE:
                 self._refuse(request, first)
@@ -139,7 +153,9 @@ class Follower:
 
     def _cut(self, after: Index, leader_id: NodeId) -> None:
         core = self.core
-        core.out.fact("truncate", after=after, end=core.log.end_index, term=core.term, leader=leader_id)
+        core.out.fact(
+            "truncate", after=after, end=core.log.end_index, term=core.term, leader=leader_id
+        )
         core.log.truncate(after)
         core.admission.cut(after)
         core.out.truncate_to = after
@@ -156,7 +172,8 @@ class Follower:
         for entry in entries:
             size = entry.size
             if is_known and not (
-                entry.pos == place(end_pos, size, segment_bytes) and chain_is_sound(entry, chain_crc)
+                entry.pos == place(end_pos, size, segment_bytes)
+                and chain_is_sound(entry, chain_crc)
             ):
                 return False
             if not body_is_sound(entry):
@@ -165,7 +182,8 @@ class Follower:
         return True
 
     def _refuse(self, request: PushEntryRequest, index: Index) -> None:
-        """INCONSISTENT_STATE at ``index``, with what the leader needs to step back over a whole term.
+        """INCONSISTENT_STATE at ``index``, with what the leader needs to step back over a whole
+        term.
 
         Raises:
             SafetyViolation: what the leader has there contradicts a committed entry.
@@ -173,9 +191,14 @@ class Follower:
         log = self.core.log
         if index <= log.committed_index:
             raise SafetyViolation(
-                f"leader {request.leader_id} of term {request.term} contradicts entry {index}, but everything up to "
-                f"{log.committed_index} is committed: this node stops and keeps its files; find the node that lost it",
-                Fact("committed_entry_contradicted", (("index", index), ("committed", log.committed_index))),
+                f"leader {request.leader_id} of term {request.term} contradicts entry {index}, "
+                f"but everything up to "
+                f"{log.committed_index} is committed: this node stops and keeps its files; find "
+                f"the node that lost it",
+                Fact(
+                    "committed_entry_contradicted",
+                    (("index", index), ("committed", log.committed_index)),
+                ),
             )
         if index <= log.end_index:
             self._answer(request, Code.INCONSISTENT_STATE, index, with_term=True)
@@ -201,7 +224,9 @@ class Follower:
             )
         )
 
-    def _answer(self, request: PushEntryRequest, code: Code, index: Index, *, with_term: bool = False) -> None:
+    def _answer(
+        self, request: PushEntryRequest, code: Code, index: Index, *, with_term: bool = False
+    ) -> None:
         core, log = self.core, self.core.log
         core.send(
             PushEntryResponse(
@@ -222,7 +247,8 @@ class Follower:
 
 
 def _well_formed(request: PushEntryRequest) -> bool:
-    """Indexes without a gap behind ``previous``, terms that never go back nor beyond the leader's."""
+    """Indexes without a gap behind ``previous``, terms that never go back nor beyond the
+    leader's."""
     index, term = request.previous.index, request.previous.term
     for entry in request.entries:
         if entry.index != index + 1 or entry.term < term:

@@ -1,16 +1,19 @@
 """How a group learns for the first time which incarnations it consists of.
 
-Once in a group's life all members have to be there. Each one that has no `Membership` asks the others. The first of
-them by name founds the group when every other one has said, since this process began to ask, that it knows of no
-founding either: it saves who they are, and the rest take that over from it or from one another.
+Once in a group's life all members have to be there. Each one that has no `Membership` asks the
+others. The first of them by name founds the group when every other one has said, since this process
+began to ask, that it knows of no founding either: it saves who they are, and the rest take that
+over from it or from one another.
 
-Why nobody founds a group twice: a leader needs a quorum that has saved the founding, so as long as only a minority of
-disks is lost, one of them is there to say so. Why no late answer of a lost founder does harm: whoever has told one
-incarnation of the founder that it knows nothing takes no founding from an earlier one in that life, and in its next
-life it takes answers only to the questions of that life.
+Why nobody founds a group twice: a leader needs a quorum that has saved the founding, so as long as
+only a minority of disks is lost, one of them is there to say so. Why no late answer of a lost
+founder does harm: whoever has told one incarnation of the founder that it knows nothing takes no
+founding from an earlier one in that life, and in its next life it takes answers only to the
+questions of that life.
 
-The founder draws the group's id with it. A group from before there were ids gets one in the same way: its first member
-draws it when every other one has said, since this process began to ask, that it knows of none.
+The founder draws the group's id with it. A group from before there were ids gets one in the same
+way: its first member draws it when every other one has said, since this process began to ask, that
+it knows of none.
 """
 
 from __future__ import annotations
@@ -37,14 +40,16 @@ class Founding:
         self._promised: int | None = None
         """The founder's incarnation that was told that this node knows nothing."""
         self._founders_id: str | None = None
-        """The id of the group that the founder then knew to be its own; None: it knew of none, and may found one."""
+        """The id of the group that the founder then knew to be its own; None: it knew of none, and
+        may found one."""
         self._asked_by: dict[NodeId, MemberRequest] = {}
         self._without_id: set[NodeId] = set()
         """Who said since this process began to ask that it knows of no id."""
         self._told = 0
         """The incarnation that the group has in this node's place, once it was told."""
         self._complete: Membership | None = None
-        """The one that left nothing to ask for when it was looked at; compared by identity, at every input."""
+        """The one that left nothing to ask for when it was looked at; compared by identity, at
+        every input."""
 
     @property
     def is_open(self) -> bool:
@@ -52,8 +57,8 @@ class Founding:
 
     @property
     def _asks(self) -> bool:
-        """Whether the others may know what this node does not: without a founding, or without a leader that would tell
-        whether a change in this log is committed."""
+        """Whether the others may know what this node does not: without a founding, or without a
+        leader that would tell whether a change in this log is committed."""
         core, membership = self.core, self.core.admission.membership
         if membership is not self._complete:
             if self.is_open or core.watch.wants_id:
@@ -64,7 +69,11 @@ class Founding:
     @property
     def missing(self) -> tuple[NodeId, ...]:
         """The members that have not said anything yet."""
-        return tuple(peer for peer in self.core.peers if peer not in self._said) if self.is_open else ()
+        return (
+            tuple(peer for peer in self.core.peers if peer not in self._said)
+            if self.is_open
+            else ()
+        )
 
     def deadline_ms(self) -> int:
         return self._ask_ms if self._asks else NEVER
@@ -160,7 +169,10 @@ class Founding:
             self._found()
             return
         bound = {NodeId(member): incarnation for member, incarnation in response.bound.items()}
-        is_promised = self._promised in {None, bound.get(self.founder)} or response.group_id == self._founders_id
+        is_promised = (
+            self._promised in {None, bound.get(self.founder)}
+            or response.group_id == self._founders_id
+        )
         if response.index == NO_INDEX and not is_promised:
             return  # of a founder that has lost its disk since
         if bound.get(core.me) == core.admission.incarnation:
@@ -172,7 +184,9 @@ class Founding:
         self._join(response)
         if not self._told:
             self._told = bound.get(core.me, -1)
-            core.out.fact("not_admitted", node=core.me, own=core.admission.incarnation, known=self._told)
+            core.out.fact(
+                "not_admitted", node=core.me, own=core.admission.incarnation, known=self._told
+            )
 
     def _take_term(self, response: MemberResponse, now_ms: int) -> None:
         """Whoever counts by what it is told votes in no term from before that was committed."""
@@ -191,10 +205,15 @@ class Founding:
         if core.log.end_index < 0 and core.term < 0:
             empty.add(core.me)
         if core.quorum <= len(known) - len(empty) < len(known):
-            # Files from before foundings: most have a log, so who has none has lost it and must be admitted.
-            known = {member: incarnation for member, incarnation in known.items() if member not in empty}
+            # Files from before foundings: most have a log, so who has none has lost it and must be
+            # admitted.
+            known = {
+                member: incarnation for member, incarnation in known.items() if member not in empty
+            }
         core.admission.found(known.items(), self._draw(), core.config.members)
-        core.out.fact("founded", members=",".join(sorted(known)), group=core.admission.membership.group_id)
+        core.out.fact(
+            "founded", members=",".join(sorted(known)), group=core.admission.membership.group_id
+        )
         for request in self._asked_by.values():
             self._answer(request)
 
@@ -224,7 +243,11 @@ class Founding:
 
     def _draw_id(self) -> None:
         core = self.core
-        if core.me != self.founder or not core.watch.wants_id or not self._without_id.issuperset(core.peers):
+        if (
+            core.me != self.founder
+            or not core.watch.wants_id
+            or not self._without_id.issuperset(core.peers)
+        ):
             return
         core.admission.join(self._draw(), (), core.config.members)
         core.out.fact("group_id_drawn", group=core.admission.membership.group_id)

@@ -14,18 +14,25 @@ from dledger.protocol.messages.peer import (
     PushEntryResponse,
 )
 from dledger.raft.roles.entry_dispatcher import EntryDispatcher
-from dledger.raft.roles.leadership_transfer import TransferWatch, check_transfer, nearest_follower, tell
+from dledger.raft.roles.leadership_transfer import (
+    TransferWatch,
+    check_transfer,
+    nearest_follower,
+    tell,
+)
 from dledger.raft.roles.read_index import ReadQueue
 from dledger.raft.state.quorum_ack_checker import QuorumAckChecker
 from dledger.raft.state.raft_state import RaftState
 from dledger.types import NO_INDEX, Buffer, Index, NodeId
 
 RETRY_PREFERRED: Final = 10
-"""After a transfer to a preferred leader, the next one is tried no sooner than this many election times."""
+"""After a transfer to a preferred leader, the next one is tried no sooner than this many election
+times."""
 
 
 class Leader:
-    """One leadership. It never cuts its log, and it counts itself only for what its own disk has (D1)."""
+    """One leadership. It never cuts its log, and it counts itself only for what its own disk has
+    (D1)."""
 
     def __init__(self, core: RaftState, transfers: TransferWatch, now_ms: int) -> None:
         self.core = core
@@ -44,7 +51,8 @@ class Leader:
         """Incarnations that have less than they had acknowledged."""
 
     def start(self, now_ms: int) -> None:
-        """Open the term with a NOOP: nothing older is committed by counting, only under it (D13)."""
+        """Open the term with a NOOP: nothing older is committed by counting, only under it
+        (D13)."""
         self._append([b""], MAGIC_NOOP)
         self.acks.acknowledge(self.core.me, self.core.log.durable_index)
         self._beat()
@@ -58,7 +66,8 @@ class Leader:
         return due
 
     def tick(self, now_ms: int) -> None:
-        """Tell commits that no APPEND has carried. Once per heartbeat: beat, resend, give up what took too long."""
+        """Tell commits that no APPEND has carried. Once per heartbeat: beat, resend, give up what
+        took too long."""
         if now_ms < self._next_beat_ms:
             self._dispatch(now_ms)
             return
@@ -75,7 +84,8 @@ class Leader:
             dispatcher.tick(now_ms)
 
     def stop(self) -> None:
-        """Step down: whoever waits is told now, because this node will not learn what becomes of it."""
+        """Step down: whoever waits is told now, because this node will not learn what becomes of
+        it."""
         self.core.out.finish(self.acks.fail())
         self.core.out.reads.extend(self.reads.fail())
 
@@ -91,14 +101,18 @@ class Leader:
         return Code.SUCCESS
 
     def propose(self, bodies: Sequence[Buffer], magic: int, now_ms: int) -> None:
-        """Stamp, append and push at once; followers write at the same time as this node's own disk."""
+        """Stamp, append and push at once; followers write at the same time as this node's own
+        disk."""
         first = Index(self.core.log.end_index + 1)
         size = self._append(bodies, magic)
-        self.acks.wait(first, self.core.log.end_index, size, now_ms + self.core.config.ack_timeout_ms)
+        self.acks.wait(
+            first, self.core.log.end_index, size, now_ms + self.core.config.ack_timeout_ms
+        )
         self._dispatch(now_ms)
 
     def read_index(self, token: int) -> None:
-        """Begin a heartbeat round at once, unless one is open that others wait for: then the next one is for all."""
+        """Begin a heartbeat round at once, unless one is open that others wait for: then the next
+        one is for all."""
         if self.reads.ask(token, self.core.log.committed_index):
             self._beat()
         self._finish_reads()
@@ -119,7 +133,8 @@ class Leader:
         self._tell_transferee()
 
     def hand_over(self, candidates: tuple[NodeId, ...], now_ms: int) -> None:
-        """Let one of ``candidates`` lead instead, if one is near; not again soon, because appends stop meanwhile."""
+        """Let one of ``candidates`` lead instead, if one is near; not again soon, because appends
+        stop meanwhile."""
         to = nearest_follower(self.core, candidates, lambda peer: self._lag(peer, now_ms))
         if to is not None and self.transfers.ongoing is None:
             self._next_preference_ms = now_ms + RETRY_PREFERRED * self.core.config.election_ms
@@ -136,7 +151,8 @@ class Leader:
             self._tell_transferee()
 
     def on_heartbeat_response(self, response: HeartBeatResponse, now_ms: int) -> None:
-        """SUCCESS counts for the quorum; TERM_NOT_READY means that the follower has just learned the term."""
+        """SUCCESS counts for the quorum; TERM_NOT_READY means that the follower has just learned
+        the term."""
         core = self.core
         follower = self._follower(response.local_id, response.incarnation, now_ms)
         if response.code is Code.SUCCESS:
@@ -177,17 +193,24 @@ class Leader:
         self._advance(now_ms)
 
     def is_known(self, members_index: Index) -> bool:
-        """Whether a quorum knows, durably, who counts by that entry: then no quorum of the living has to guess."""
+        """Whether a quorum knows, durably, who counts by that entry: then no quorum of the living
+        has to guess."""
         knows = [d.counts and d.members_index >= members_index for d in self.dispatchers.values()]
-        return (self.core.admission.membership.index >= members_index) + sum(knows) >= self.core.quorum
+        return (self.core.admission.membership.index >= members_index) + sum(
+            knows
+        ) >= self.core.quorum
 
     def _counts(self, peer: NodeId, incarnation: int | None) -> bool:
         known = self.core.admission.of(peer)
-        return known is not None and incarnation in {None, known} and (peer, incarnation) not in self._lost
+        return (
+            known is not None
+            and incarnation in {None, known}
+            and (peer, incarnation) not in self._lost
+        )
 
     def _follower(self, peer: NodeId, incarnation: int, now_ms: int) -> EntryDispatcher:
-        """The dispatcher of the one that just answered; a new one when it is another incarnation than before, because
-        that one's watermark says nothing about it (B27)."""
+        """The dispatcher of the one that just answered; a new one when it is another incarnation
+        than before, because that one's watermark says nothing about it (B27)."""
         follower = self.dispatchers[peer]
         if follower.incarnation == incarnation:
             return follower
@@ -197,17 +220,24 @@ class Leader:
         follower.counts = self._counts(peer, incarnation)
         if not follower.counts:
             known = self.core.admission.membership.of(peer)
-            self.core.out.fact("stranger", node=peer, incarnation=incarnation, known=-1 if known is None else known)
+            self.core.out.fact(
+                "stranger", node=peer, incarnation=incarnation, known=-1 if known is None else known
+            )
         return follower
 
     def _start_over(self, peer: NodeId, now_ms: int) -> EntryDispatcher:
-        follower = self.dispatchers[peer] = EntryDispatcher(self.core, peer, self.core.log.end_index, now_ms)
+        follower = self.dispatchers[peer] = EntryDispatcher(
+            self.core, peer, self.core.log.end_index, now_ms
+        )
         self.acks.forget(peer)
         return follower
 
-    def _check_kept(self, follower: EntryDispatcher, response: HeartBeatResponse, now_ms: int) -> None:
-        """An older copy of a directory may pass for the member that it was copied from (B30). It is found out when the
-        answer to a beat says less than was acknowledged before that beat left: no late answer can do that."""
+    def _check_kept(
+        self, follower: EntryDispatcher, response: HeartBeatResponse, now_ms: int
+    ) -> None:
+        """An older copy of a directory may pass for the member that it was copied from (B30). It is
+        found out when the answer to a beat says less than was acknowledged before that beat left:
+        no late answer can do that."""
         if follower.check_round is None or response.round < follower.check_round:
             return
         had, follower.check_round = follower.check_watermark, None
@@ -239,7 +269,8 @@ class Leader:
             dispatcher.fill(now_ms)
 
     def _advance(self, now_ms: int) -> None:
-        """Commit what a quorum has, if it is of this term: that commits all before it (Raft paper, 5.4.2)."""
+        """Commit what a quorum has, if it is of this term: that commits all before it (Raft paper,
+        5.4.2)."""
         index, members = self.acks.quorum_index, self.core.admission.membership
         if index < self.noop_index or not self.core.commit_to(index):
             return
@@ -258,7 +289,10 @@ class Leader:
         self.reads.next_round()
         for peer, follower in self.dispatchers.items():
             if follower.check_round is None:
-                follower.check_round, follower.check_watermark = self.reads.round, follower.watermark
+                follower.check_round, follower.check_watermark = (
+                    self.reads.round,
+                    follower.watermark,
+                )
             self._send_beat(peer)
 
     def _send_beat(self, peer: NodeId) -> None:
@@ -271,30 +305,45 @@ class Leader:
                 term=core.term,
                 leader_id=core.me,
                 round=self.reads.round,
-                lost=incarnation if incarnation is not None and (peer, incarnation) in self._lost else 0,
+                lost=incarnation
+                if incarnation is not None and (peer, incarnation) in self._lost
+                else 0,
             )
         )
 
     def _lost_quorum(self, now_ms: int) -> bool:
-        """Check-quorum: whether fewer than a quorum were heard within the shortest patience of a follower."""
+        """Check-quorum: whether fewer than a quorum were heard within the shortest patience of a
+        follower."""
         since = now_ms - self.core.config.election_ms
-        return 1 + sum(d.counts and d.heard_ms > since for d in self.dispatchers.values()) < self.core.quorum
+        return (
+            1 + sum(d.counts and d.heard_ms > since for d in self.dispatchers.values())
+            < self.core.quorum
+        )
 
     def _is_held_up(self, now_ms: int) -> bool:
-        """Whether for an election time a quorum of others has been there that acknowledged no damaged entry of this
-        log. While that is so nobody mends it and this node can send nothing behind it. They can do without this node:
-        whoever of them leads next sends it, or has it cut."""
+        """Whether for an election time a quorum of others has been there that acknowledged no
+        damaged entry of this log. While that is so nobody mends it and this node can send nothing
+        behind it. They can do without this node: whoever of them leads next sends it, or has it
+        cut."""
         core, since_ms = self.core, now_ms - self.core.config.election_ms
         damaged = core.log.faulty[-1][1] if core.log.faulty else NO_INDEX
-        behind = sum(d.counts and d.heard_ms > since_ms and d.watermark < damaged for d in self.dispatchers.values())
+        behind = sum(
+            d.counts and d.heard_ms > since_ms and d.watermark < damaged
+            for d in self.dispatchers.values()
+        )
         if behind < core.quorum:
             self._held_up_since_ms = now_ms
         return now_ms - self._held_up_since_ms > core.config.election_ms
 
     def _lag(self, peer: NodeId, now_ms: int) -> int | None:
-        """Entries that ``peer`` has not acknowledged; None when it was not heard lately, or does not count."""
+        """Entries that ``peer`` has not acknowledged; None when it was not heard lately, or does
+        not count."""
         dispatcher = self.dispatchers.get(peer)
-        if dispatcher is None or not dispatcher.counts or now_ms - dispatcher.heard_ms > self.core.config.election_ms:
+        if (
+            dispatcher is None
+            or not dispatcher.counts
+            or now_ms - dispatcher.heard_ms > self.core.config.election_ms
+        ):
             return None
         return self.core.log.end_index - dispatcher.watermark
 
@@ -308,7 +357,8 @@ class Leader:
             tell(self.core, transfer.to)
 
     def _mind_transfer(self, now_ms: int) -> None:
-        """Go on with a transfer; begin one when another node should lead, or this node's disk should not."""
+        """Go on with a transfer; begin one when another node should lead, or this node's disk
+        should not."""
         core = self.core
         is_stalled = self._disk_stalls(now_ms)
         self._tell_transferee()
@@ -324,11 +374,14 @@ class Leader:
         self.hand_over(candidates, now_ms)
 
     def _disk_stalls(self, now_ms: int) -> bool:
-        """Whether this disk has not written anything for an election time although there was something to write,
-        while a quorum of others has: then another leads better."""
+        """Whether this disk has not written anything for an election time although there was
+        something to write, while a quorum of others has: then another leads better."""
         log = self.core.log
         if log.durable_index >= log.committed_index:
             self._lagging_since_ms = None
         elif self._lagging_since_ms is None or log.durable_index > self._lagging_at:
             self._lagging_since_ms, self._lagging_at = now_ms, log.durable_index
-        return self._lagging_since_ms is not None and now_ms - self._lagging_since_ms > self.core.config.election_ms
+        return (
+            self._lagging_since_ms is not None
+            and now_ms - self._lagging_since_ms > self.core.config.election_ms
+        )

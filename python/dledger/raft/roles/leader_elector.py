@@ -30,23 +30,31 @@ class Tally:
     asked_term: Term
     known_max_term_in_group: Term
     already_has_leader: bool
-    """Somebody still has a leader: that ends a pre-vote. In the real round, for which a quorum has said that it has
-    none, it is one refusal among others; else a voter that has not noticed yet would spend term after term."""
+    """Somebody still has a leader: that ends a pre-vote. In the real round, for which a quorum has
+    said that it has none, it is one refusal among others; else a voter that has not noticed yet
+    would spend term after term."""
     valid: int
     bigger_ledgers: int
     accepted: int
     not_ready: int
     already_voted: bool = False
-    """Somebody is in the asked term and has voted there: a pre-vote for it can only be lost, again and again."""
+    """Somebody is in the asked term and has voted there: a pre-vote for it can only be lost, again
+    and again."""
 
     @staticmethod
-    def of(asked_term: Term, answers: dict[NodeId, tuple[VoteResult, Term]], *, pre_vote: bool = True) -> Tally:
+    def of(
+        asked_term: Term, answers: dict[NodeId, tuple[VoteResult, Term]], *, pre_vote: bool = True
+    ) -> Tally:
         results = [result for result, _ in answers.values()]
-        refused_for_term = {VoteResult.REJECT_EXPIRED_VOTE_TERM, VoteResult.REJECT_TERM_SMALL_THAN_LEDGER}
+        refused_for_term = {
+            VoteResult.REJECT_EXPIRED_VOTE_TERM,
+            VoteResult.REJECT_TERM_SMALL_THAN_LEDGER,
+        }
         return Tally(
             asked_term=asked_term,
             known_max_term_in_group=max(
-                (term for result, term in answers.values() if result in refused_for_term), default=NO_TERM
+                (term for result, term in answers.values() if result in refused_for_term),
+                default=NO_TERM,
             ),
             already_has_leader=pre_vote and VoteResult.REJECT_ALREADY_HAS_LEADER in results,
             valid=len(results) - results.count(SILENT),
@@ -84,15 +92,18 @@ class Tally:
 def judge(core: RaftState, request: VoteRequest, now_ms: int) -> VoteResult:
     """What this node says to ``request``, in DLedger's order; changes nothing.
 
-    The ledger ends are compared by what is durable here: only that was ever acknowledged, and a power cut may take
-    the rest away again. REJECT_TERM_SMALL_THAN_LEDGER is never said: a node's term is not under its log's.
+    The ledger ends are compared by what is durable here: only that was ever acknowledged, and a
+    power cut may take the rest away again. REJECT_TERM_SMALL_THAN_LEDGER is never said: a node's
+    term is not under its log's.
     """
     mine, theirs = core.log.durable, request.ledger_end
     if request.local_id not in core.config.members:
         return VoteResult.REJECT_UNKNOWN_LEADER
     if request.local_id == core.me:
         return VoteResult.REJECT_UNEXPECTED_LEADER
-    if not (core.admission.is_admitted and core.admission.counts(request.local_id, request.incarnation)):
+    if not (
+        core.admission.is_admitted and core.admission.counts(request.local_id, request.incarnation)
+    ):
         return VoteResult.REJECT_NOT_ADMITTED
     if theirs.term < mine.term:
         return VoteResult.REJECT_EXPIRED_LEDGER_TERM
@@ -112,17 +123,29 @@ def judge(core: RaftState, request: VoteRequest, now_ms: int) -> VoteResult:
     return VoteResult.ACCEPT
 
 
-def answer_vote(core: RaftState, request: VoteRequest, now_ms: int, taking_leadership: bool) -> None:
+def answer_vote(
+    core: RaftState, request: VoteRequest, now_ms: int, taking_leadership: bool
+) -> None:
     """Answer ``request``, and remember the vote when it is given. A pre-vote changes nothing."""
     result = judge(core, request, now_ms)
-    if result is VoteResult.ACCEPT and taking_leadership and request.ledger_end <= core.log.end.position:
+    if (
+        result is VoteResult.ACCEPT
+        and taking_leadership
+        and request.ledger_end <= core.log.end.position
+    ):
         result = VoteResult.REJECT_TAKING_LEADERSHIP
     answer_term = core.term  # the old one with REJECT_TERM_NOT_READY, as DLedger answers it
     if result is VoteResult.REJECT_TERM_NOT_READY:
         core.become_candidate(request.term, now_ms)
     elif result is VoteResult.ACCEPT and not request.pre_vote:
         core.set_vote(request.term, request.local_id)
-    core.out.fact("vote", candidate=request.local_id, term=request.term, pre=int(request.pre_vote), result=result.name)
+    core.out.fact(
+        "vote",
+        candidate=request.local_id,
+        term=request.term,
+        pre=int(request.pre_vote),
+        result=result.name,
+    )
     core.send(
         VoteResponse(
             group=core.tag,
@@ -138,13 +161,15 @@ def answer_vote(core: RaftState, request: VoteRequest, now_ms: int, taking_leade
 
 
 class Candidate:
-    """Asks for votes, round after round: a pre-vote that changes nothing, and when that passes, the real one.
+    """Asks for votes, round after round: a pre-vote that changes nothing, and when that passes, the
+    real one.
 
-    A term is asked for again only by the very candidate that first asked for it, and never once it has led in it or
-    was restarted: entries of one term come from one log.
+    A term is asked for again only by the very candidate that first asked for it, and never once it
+    has led in it or was restarted: entries of one term come from one log.
 
-    ``again_soon``: this node saw the leader's connection end. A voter that still believes in the leader may be about
-    to see the same, so it is asked once more after a vote interval and not after an election time.
+    ``again_soon``: this node saw the leader's connection end. A voter that still believes in the
+    leader may be about to see the same, so it is asked once more after a vote interval and not
+    after an election time.
     """
 
     def __init__(self, core: RaftState, now_ms: int, wait_ms: int) -> None:
@@ -161,8 +186,11 @@ class Candidate:
 
     @property
     def need_increase_term_immediately(self) -> bool:
-        """Whether the next round asks for a new term: not when this candidate may still win the present one."""
-        return self._stood_in != self.core.term or self.last_outcome is VoteOutcome.WAIT_TO_VOTE_NEXT
+        """Whether the next round asks for a new term: not when this candidate may still win the
+        present one."""
+        return (
+            self._stood_in != self.core.term or self.last_outcome is VoteOutcome.WAIT_TO_VOTE_NEXT
+        )
 
     @property
     def taking_leadership(self) -> bool:
@@ -170,7 +198,11 @@ class Candidate:
         return self.transfer and self._stood_in == self.core.term
 
     def deadline_ms(self) -> int:
-        return self.next_time_to_request_vote_ms if self._round_ends_ms is None else self._round_ends_ms
+        return (
+            self.next_time_to_request_vote_ms
+            if self._round_ends_ms is None
+            else self._round_ends_ms
+        )
 
     def tick(self, now_ms: int) -> None:
         if now_ms < self.deadline_ms():
@@ -180,21 +212,29 @@ class Candidate:
         elif not self.core.log.end_is_known or not self.core.can_lead or self.core.term_is_spent:
             self._pause(now_ms, 0)
         else:
-            term = Term(self.core.term + 1) if self.need_increase_term_immediately else self.core.term
+            term = (
+                Term(self.core.term + 1) if self.need_increase_term_immediately else self.core.term
+            )
             self.open_round(term, now_ms, pre_vote=bool(self.core.peers))
 
     def open_round(self, term: Term, now_ms: int, *, pre_vote: bool) -> None:
         """Ask everybody. A real round saves the new term and the own vote first."""
         core = self.core
-        known = self._answers if not pre_vote and self.asked_term == term and not self.pre_vote else {}
+        known = (
+            self._answers if not pre_vote and self.asked_term == term and not self.pre_vote else {}
+        )
         self._answers = dict.fromkeys(core.peers, (SILENT, NO_TERM))
-        self._answers |= {peer: answer for peer, answer in known.items() if answer[0] is VoteResult.ACCEPT}
+        self._answers |= {
+            peer: answer for peer, answer in known.items() if answer[0] is VoteResult.ACCEPT
+        }
         self._answers[core.me] = (VoteResult.ACCEPT, term)
         self.asked_term, self.pre_vote = term, pre_vote
         if not pre_vote:
             core.set_vote(term, core.me)
             self._stood_in = term
-        self._round_ends_ms = now_ms + core.config.vote_interval_ms + core.draw(core.config.vote_interval_ms)
+        self._round_ends_ms = (
+            now_ms + core.config.vote_interval_ms + core.draw(core.config.vote_interval_ms)
+        )
         core.out.fact("ask_votes", term=term, pre=int(pre_vote))
         for peer in core.peers:
             if self._answers[peer][0] is SILENT:
@@ -202,7 +242,8 @@ class Candidate:
         self._count(now_ms)
 
     def on_vote_response(self, response: VoteResponse, now_ms: int) -> None:
-        """Count an answer to this very round; late ones say nothing about it, and who does not count nothing at all."""
+        """Count an answer to this very round; late ones say nothing about it, and who does not
+        count nothing at all."""
         if not self.core.admission.counts(response.local_id, response.incarnation):
             return
         if (
@@ -245,7 +286,9 @@ class Candidate:
         tally = Tally.of(self.asked_term, self._answers, pre_vote=self.pre_vote)
         outcome = self.last_outcome = tally.outcome(core.quorum)
         self._round_ends_ms = None
-        core.out.fact("vote_round", term=self.asked_term, pre=int(self.pre_vote), outcome=outcome.name)
+        core.out.fact(
+            "vote_round", term=self.asked_term, pre=int(self.pre_vote), outcome=outcome.name
+        )
         if outcome is VoteOutcome.PASSED and not core.can_lead:  # damage was found meanwhile
             self._pause(now_ms, 0)
         elif outcome is VoteOutcome.PASSED and self.pre_vote:
@@ -261,13 +304,21 @@ class Candidate:
             self._pause(now_ms, 0 if self.again_soon else core.config.election_ms)
             self.again_soon = False
         elif self.pre_vote and tally.already_voted and self.asked_term > core.term:
-            core.become_candidate(self.asked_term, now_ms)  # the term is there, so the next one is to be asked for
+            # the term is there, so the next one is to be asked for
+            core.become_candidate(self.asked_term, now_ms)
         else:
-            self._pause(now_ms, 2 * interval if tally.valid - tally.bigger_ledgers < core.quorum <= tally.valid else 0)
+            self._pause(
+                now_ms,
+                2 * interval
+                if tally.valid - tally.bigger_ledgers < core.quorum <= tally.valid
+                else 0,
+            )
 
     def _pause(self, now_ms: int, more_ms: int) -> None:
         core = self.core
         if not core.writable:
             more_ms += core.config.election_ms  # a leader with a full disk is only better than none
-        self.next_time_to_request_vote_ms = now_ms + core.draw(core.config.vote_interval_ms) + more_ms
+        self.next_time_to_request_vote_ms = (
+            now_ms + core.draw(core.config.vote_interval_ms) + more_ms
+        )
         self.transfer = False

@@ -1,4 +1,5 @@
-"""Leadership transfer: the leader waits until the transferee has everything, then tells it to take over."""
+"""Leadership transfer: the leader waits until the transferee has everything, then tells it to take
+over."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from dledger.types import NodeId, Role
 
 @dataclass(slots=True)
 class Transfer:
-    """A transfer that is going on. It outlives the leadership, until it is known who leads instead."""
+    """A transfer that is going on. It outlives the leadership, until it is known who leads
+    instead."""
 
     to: NodeId
     deadline_ms: int
@@ -23,7 +25,8 @@ class Transfer:
 
 
 def check_transfer(core: RaftState, to: NodeId, lag: int | None, ongoing: Transfer | None) -> Code:
-    """Whether a transfer to ``to`` may begin; ``lag`` in entries, None when it was not heard lately."""
+    """Whether a transfer to ``to`` may begin; ``lag`` in entries, None when it was not heard
+    lately."""
     if to not in core.config.members:
         return Code.UNKNOWN_MEMBER
     if core.role is not Role.LEADER:
@@ -51,7 +54,8 @@ def tell(core: RaftState, to: NodeId) -> None:
 def on_request(core: RaftState, request: LeadershipTransferRequest, now_ms: int) -> None:
     """The leader of this term tells this node to take over.
 
-    Appends are refused while a transfer goes on, so a request is late when this log goes on behind its index.
+    Appends are refused while a transfer goes on, so a request is late when this log goes on behind
+    its index.
     """
     if request.term < core.term:
         code = Code.EXPIRED_TERM
@@ -98,7 +102,8 @@ class TransferWatch:
             self.end()
 
     def end(self) -> None:
-        """It is known who leads now, this node again perhaps: whoever asked for a transfer is told how it ended."""
+        """It is known who leads now, this node again perhaps: whoever asked for a transfer is told
+        how it ended."""
         transfer, core = self.ongoing, self.core
         if transfer is None:
             return
@@ -116,7 +121,8 @@ def nearest_follower(
     near = [
         (missing, peer)
         for peer in candidates
-        if peer != core.me and (missing := lag(peer)) is not None and missing <= core.config.max_transfer_lag
+        if peer != core.me
+        and (missing := lag(peer)) is not None
+        and missing <= core.config.max_transfer_lag
     ]
     return min(near)[1] if near else None
-

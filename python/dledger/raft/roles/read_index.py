@@ -22,9 +22,9 @@ class Waiting:
 class ReadQueue:
     """Reads of one leadership, each waiting for a heartbeat round that began after it was asked.
 
-    When a quorum answered that round, no later leader had been elected when the read was asked, so what was
-    committed here then is all that anybody was told of. The NOOP of the term must be committed too: before that a
-    new leader does not know how far the log is committed.
+    When a quorum answered that round, no later leader had been elected when the read was asked, so
+    what was committed here then is all that anybody was told of. The NOOP of the term must be
+    committed too: before that a new leader does not know how far the log is committed.
     """
 
     def __init__(self, members: Sequence[NodeId], me: NodeId, noop_index: Index) -> None:
@@ -41,7 +41,8 @@ class ReadQueue:
         return self.round
 
     def ask(self, token: int, committed: Index) -> bool:
-        """Queue a read. True: a round should begin at once; False: one is open, the read goes with the next."""
+        """Queue a read. True: a round should begin at once; False: one is open, the read goes with
+        the next."""
         is_open = bool(self._waiting) and self._waiting[-1].round >= self.round > self.quorum_round
         self._waiting.append(Waiting(token, max(committed, self._noop_index), self.round + 1))
         return not is_open
@@ -61,7 +62,11 @@ class ReadQueue:
     @property
     def wants_round(self) -> bool:
         """Whether reads wait for a round that has not begun although the last one is done."""
-        return bool(self._waiting) and self._waiting[-1].round > self.round and self.quorum_round == self.round
+        return (
+            bool(self._waiting)
+            and self._waiting[-1].round > self.round
+            and self.quorum_round == self.round
+        )
 
     def done(self, committed: Index) -> list[ReadDone]:
         """The reads that may be served now."""

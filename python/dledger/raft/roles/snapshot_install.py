@@ -2,14 +2,16 @@
 
 The rules, with their reasons:
 
-- A leader offers its state (INSTALL_SNAPSHOT) when a follower needs entries before its own begin index; a follower asks
-  for it by itself when it holds damaged entries that no member has any more.
-- State is of committed entries only, so any leader's is true for ever, also when it is late or no leader any more. What
-  is damaged or behind is measured again when all of it is here, because the log may have moved on meanwhile.
-- A log that holds the leader's first entry keeps all from there on: others may count on its acknowledgements of it. One
-  that does not hold it has nothing behind its place that is committed (log matching), and what it has before it is in
-  the state; so it is replaced by a log that begins, and for now ends, at that entry. That it ends at an entry with a
-  term, and not at a mere place, is what its votes are judged by.
+- A leader offers its state (INSTALL_SNAPSHOT) when a follower needs entries before its own begin
+  index; a follower asks for it by itself when it holds damaged entries that no member has any more.
+- State is of committed entries only, so any leader's is true for ever, also when it is late or no
+  leader any more. What is damaged or behind is measured again when all of it is here, because the
+  log may have moved on meanwhile.
+- A log that holds the leader's first entry keeps all from there on: others may count on its
+  acknowledgements of it. One that does not hold it has nothing behind its place that is committed
+  (log matching), and what it has before it is in the state; so it is replaced by a log that begins,
+  and for now ends, at that entry. That it ends at an entry with a term, and not at a mere place, is
+  what its votes are judged by.
 - What contradicts a committed entry is never put in its place (D7).
 """
 
@@ -30,7 +32,8 @@ class InstallMode(Enum):
 
 
 def install_mode(core: RaftState, first: Position) -> InstallMode | None:
-    """How a state whose log begins at the committed entry ``first`` may be taken over now; None when it may not.
+    """How a state whose log begins at the committed entry ``first`` may be taken over now; None
+    when it may not.
 
     Raises:
         SafetyViolation: this node knows another entry there to be committed.
@@ -42,8 +45,12 @@ def install_mode(core: RaftState, first: Position) -> InstallMode | None:
         return InstallMode.KEEP
     if first.index <= log.committed_index:
         raise SafetyViolation(
-            f"a leader's log begins with entry {first.index} of term {first.term}, but another one is committed here: "
+            f"a leader's log begins with entry {first.index} of term {first.term}, but another "
+            f"one is committed here: "
             f"this node stops and keeps its files; find the node that lost it",
-            Fact("committed_entry_contradicted", (("index", first.index), ("committed", log.committed_index))),
+            Fact(
+                "committed_entry_contradicted",
+                (("index", first.index), ("committed", log.committed_index)),
+            ),
         )
     return InstallMode.REPLACE

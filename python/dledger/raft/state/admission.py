@@ -1,24 +1,31 @@
-"""Who counts: votes and acknowledgements only of the incarnations that the group was founded with or has admitted.
+"""Who counts: votes and acknowledgements only of the incarnations that the group was founded with
+or has admitted.
 
 The rule, with its reasons:
 
-- A node counts another one, and takes part in elections itself, only by the `Membership` that it has on its disk.
-- The first `Membership` comes from `dledger.raft.roles.founding`. From then on entries ``Admit`` change it, one at a
+- A node counts another one, and takes part in elections itself, only by the `Membership` that it
+  has on its disk.
+- The first `Membership` comes from `dledger.raft.roles.founding`. From then on entries ``Admit``
+  change it, one at a
 time:
   proposed by a leader whose NOOP is committed, while no other one is uncommitted.
-- An ``Admit`` takes effect in two steps, because the quorums of {0, 1, 2} and {0, 1, 2'} need not meet: {0, 2} and
-  {1, 2'} do not. As soon as the entry is in a node's log, the former incarnation counts for nothing there (Raft thesis,
-  4.1: the newest configuration in the log); a cut of the entry undoes that. The new incarnation counts when the entry
-  is known to be committed. In between neither does, and a quorum is a majority of all members without both: it meets
-  every quorum of before and every quorum of after. So the entry has a majority of members that will never elect a log
-  without it, whatever the former incarnation, come back with its disk, says to those that do not have it.
-- The new incarnation votes from when it knows of the entry: by applying it, from another member, or by a catalog that
-  it took over. It need not have what comes before it: without one of that majority nobody wins. With that it takes the
-  term of the one that tells, so that it does not vote in a term from before the commit.
-- A leader proposes an ``Admit`` only behind one that it knows to be committed, and the entry names that one. So a log
-  that holds the later one shows that the earlier one is committed.
-- A node with an ``Admit`` in its log that may not be committed counts one member less than there are. While it has no
-  leader it asks the others whether that entry is committed (`dledger.raft.roles.founding`).
+- An ``Admit`` takes effect in two steps, because the quorums of {0, 1, 2} and {0, 1, 2'} need not
+  meet: {0, 2} and {1, 2'} do not. As soon as the entry is in a node's log, the former incarnation
+  counts for nothing there (Raft thesis, 4.1: the newest configuration in the log); a cut of the
+  entry undoes that. The new incarnation counts when the entry is known to be committed. In between
+  neither does, and a quorum is a majority of all members without both: it meets every quorum of
+  before and every quorum of after. So the entry has a majority of members that will never elect a
+  log without it, whatever the former incarnation, come back with its disk, says to those that do
+  not have it.
+- The new incarnation votes from when it knows of the entry: by applying it, from another member, or
+  by a catalog that it took over. It need not have what comes before it: without one of that
+  majority nobody wins. With that it takes the term of the one that tells, so that it does not vote
+  in a term from before the commit.
+- A leader proposes an ``Admit`` only behind one that it knows to be committed, and the entry names
+  that one. So a log that holds the later one shows that the earlier one is committed.
+- A node with an ``Admit`` in its log that may not be committed counts one member less than there
+  are. While it has no leader it asks the others whether that entry is committed
+  (`dledger.raft.roles.founding`).
 """
 
 from __future__ import annotations
@@ -40,9 +47,12 @@ def no_change(entry: Entry) -> None:
 
 
 class Admission:
-    """One node's view. `take` returns what must be durable before anything that follows from it is sent or written."""
+    """One node's view. `take` returns what must be durable before anything that follows from it is
+    sent or written."""
 
-    def __init__(self, me: NodeId, membership: Membership, log: RaftLog, change_of: ChangeOf = no_change) -> None:
+    def __init__(
+        self, me: NodeId, membership: Membership, log: RaftLog, change_of: ChangeOf = no_change
+    ) -> None:
         """``change_of``: what an entry changes, told from its bytes alone."""
         self.me = me
         self.membership = membership
@@ -73,19 +83,32 @@ class Admission:
 
     def of(self, node: NodeId) -> int | None:
         """The incarnation of ``node`` that counts now; None when none does."""
-        return None if self.pending is not None and self.pending.node == node else self.membership.of(node)
+        return (
+            None
+            if self.pending is not None and self.pending.node == node
+            else self.membership.of(node)
+        )
 
     def counts(self, node: NodeId, incarnation: int) -> bool:
         return self.of(node) == incarnation
 
-    def found(self, bound: Iterable[tuple[NodeId, int]], group_id: str, members: Iterable[NodeId]) -> None:
+    def found(
+        self, bound: Iterable[tuple[NodeId, int]], group_id: str, members: Iterable[NodeId]
+    ) -> None:
         """The group begins, as this very node says or has learned."""
         self._set(replace(self.membership, group_id=group_id, members=tuple(sorted(members))))
         self.bind(NO_INDEX, bound)
 
     def join(self, group_id: str, ancestors: Ancestors, members: Iterable[NodeId]) -> None:
         """This node's group is that one, whether the node counts in it or not."""
-        self._set(replace(self.membership, group_id=group_id, ancestors=ancestors, members=tuple(sorted(members))))
+        self._set(
+            replace(
+                self.membership,
+                group_id=group_id,
+                ancestors=ancestors,
+                members=tuple(sorted(members)),
+            )
+        )
 
     def note(self, entries: Sequence[Entry]) -> bool:
         """``entries`` are at the end of the log now. Whether others count than before."""
@@ -98,7 +121,8 @@ class Admission:
         return True
 
     def repaired(self, entries: Sequence[Entry]) -> None:
-        """What these damaged entries are is known now. One may be a change of a release that kept no record of it."""
+        """What these damaged entries are is known now. One may be a change of a release that kept
+        no record of it."""
         changes = [change for entry in entries if (change := self._change_of(entry)) is not None]
         news = [c for c in changes if c.index > self.membership.index and c not in self._held]
         if news:
@@ -112,7 +136,8 @@ class Admission:
             self.settle()
 
     def damage_known(self) -> None:
-        """Which entries are damaged has changed: one that could have been a change may be known to be none."""
+        """Which entries are damaged has changed: one that could have been a change may be known to
+        be none."""
         if self._held:
             self._held = [change for change in self._held if self._log.may_hold(change.position)]
             self.settle()
@@ -127,7 +152,8 @@ class Admission:
         return self.membership is not before
 
     def bind(self, index: Index, bound: Iterable[tuple[NodeId, int]], term: Term = NO_TERM) -> None:
-        """From now on these count, by the committed entry ``index``; ``term`` is its, where that is known."""
+        """From now on these count, by the committed entry ``index``; ``term`` is its, where that is
+        known."""
         self._bind(index, bound, term)
         self.settle()
 
@@ -143,15 +169,21 @@ class Admission:
     def _record(self, changes: Iterable[Change]) -> None:
         # What is cut stays recorded until it is void: the record is on the disk before the cut is.
         recorded = self.membership.changes
-        self._set(replace(self.membership, changes=(*recorded, *(c for c in changes if c not in recorded))))
+        self._set(
+            replace(
+                self.membership, changes=(*recorded, *(c for c in changes if c not in recorded))
+            )
+        )
         self.settle()
 
     def _next(self) -> Change | None:
-        """The first change in the log behind the last one that is known to be committed. One that names another one
-        before it was void when it was written (two that crossed)."""
+        """The first change in the log behind the last one that is known to be committed. One that
+        names another one before it was void when it was written (two that crossed)."""
         if not self.membership.founded:
             return None
-        return next((change for change in self._held if change.after == self.membership.index), None)
+        return next(
+            (change for change in self._held if change.after == self.membership.index), None
+        )
 
     def _is_committed(self, change: Change) -> bool:
         is_below = change.index <= self._log.committed_index and self._log.has(change.position)
@@ -160,7 +192,11 @@ class Admission:
     def _bind(self, index: Index, bound: Iterable[tuple[NodeId, int]], term: Term) -> None:
         later = tuple(change for change in self.membership.changes if change.index > index)
         self._held = [change for change in self._held if change.index > index]
-        self._set(replace(self.membership, index=index, bound=tuple(sorted(bound)), changes=later, term=term))
+        self._set(
+            replace(
+                self.membership, index=index, bound=tuple(sorted(bound)), changes=later, term=term
+            )
+        )
 
     def _set(self, membership: Membership) -> None:
         self._unsaved |= membership != self.membership

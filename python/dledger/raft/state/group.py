@@ -1,19 +1,22 @@
 """Which group a node belongs to, and whom it therefore does not hear.
 
-A group's name is chosen by people, and two groups may have the same; its members are told to each node when it is
-started, and lists may differ. So what makes a group is durable (`Membership`): the ids of its members, and an id that
-is drawn at its founding. The rules, with their reasons:
+A group's name is chosen by people, and two groups may have the same; its members are told to each
+node when it is started, and lists may differ. So what makes a group is durable (`Membership`): the
+ids of its members, and an id that is drawn at its founding. The rules, with their reasons:
 
-- A node that knows of a founding hears messages of that group alone: of the same name, members and id. Nodes with
-  another list have other quorums, and a leader of another group is none here, whatever its term.
-- A node that knows of none hears questions and answers about foundings, and nothing else: no heartbeat, push or vote.
-  What it asks goes to the addresses that it was given; who calls it may take its address for another node's.
-- Once it is told by such an answer that its group exists, it hears that group, also where it does not count in it.
-- A list of members is recorded only when all who had a part in a founding, or told of it, have the same one. So a first
-  start with a wrong list leaves nothing that would refuse the right one.
-- A group that was founded before there were ids gets one as it got its founding: its first member draws it when all
-  others have said, since it began to ask, that they know of none (`dledger.raft.roles.founding`). A group whose name
-  was drawn has it for its id.
+- A node that knows of a founding hears messages of that group alone: of the same name, members and
+  id. Nodes with another list have other quorums, and a leader of another group is none here,
+  whatever its term.
+- A node that knows of none hears questions and answers about foundings, and nothing else: no
+  heartbeat, push or vote. What it asks goes to the addresses that it was given; who calls it may
+  take its address for another node's.
+- Once it is told by such an answer that its group exists, it hears that group, also where it does
+  not count in it.
+- A list of members is recorded only when all who had a part in a founding, or told of it, have the
+  same one. So a first start with a wrong list leaves nothing that would refuse the right one.
+- A group that was founded before there were ids gets one as it got its founding: its first member
+  draws it when all others have said, since it began to ask, that they know of none
+  (`dledger.raft.roles.founding`). A group whose name was drawn has it for its id.
 """
 
 from __future__ import annotations
@@ -39,7 +42,8 @@ def drawn_name(name: str) -> str:
 
 
 def id_in(tag: str) -> str | None:
-    """The id in what a message says of its group, perhaps none yet; None where the sender knows of no founding."""
+    """The id in what a message says of its group, perhaps none yet; None where the sender knows of
+    no founding."""
     parts = tag.split("/")
     return parts[2] if len(parts) == 3 else None
 
@@ -87,17 +91,22 @@ class GroupWatch:
             return True
         if isinstance(message, MemberRequest | MemberResponse) and self._may_be_one(message.group):
             return True
-        stranger = self.strangers.setdefault(message.local_id, Stranger(message.group, 0, now_ms - TELL_MS))
+        stranger = self.strangers.setdefault(
+            message.local_id, Stranger(message.group, 0, now_ms - TELL_MS)
+        )
         stranger.tag = message.group
         stranger.messages += 1
         if now_ms - stranger.told_ms >= TELL_MS:
             stranger.told_ms = now_ms
             kind = type(message).__name__
-            self.core.out.fact("other_group", node=message.local_id, message=kind, theirs=message.group, own=tag)
+            self.core.out.fact(
+                "other_group", node=message.local_id, message=kind, theirs=message.group, own=tag
+            )
         return False
 
     def look(self) -> None:
-        """What this node knows of its group is another thing than before: so is what its messages say."""
+        """What this node knows of its group is another thing than before: so is what its messages
+        say."""
         if self._alone:
             return
         core, membership = self.core, self.core.admission.membership
@@ -106,11 +115,12 @@ class GroupWatch:
         core.tag = group_tag(name, members, membership.group_id if self._is_known else None)
 
     def _may_be_one(self, tag: str) -> bool:
-        """Whether the sender, by what it knows, may be of this group: what one of both does not know yet is no
-        contradiction."""
+        """Whether the sender, by what it knows, may be of this group: what one of both does not
+        know yet is no contradiction."""
         own, theirs = self.core.tag.split("/"), tag.split("/")
         return own[0] == theirs[0] and all(
-            not one or not other or one == other for one, other in zip(own[1:], theirs[1:], strict=False)
+            not one or not other or one == other
+            for one, other in zip(own[1:], theirs[1:], strict=False)
         )
 
 

@@ -1,4 +1,5 @@
-"""The log as the protocol sees it: its ends, the terms in it, and the newest entries; the store has the rest."""
+"""The log as the protocol sees it: its ends, the terms in it, and the newest entries; the store has
+the rest."""
 
 from __future__ import annotations
 
@@ -28,10 +29,12 @@ class LogSummary:
 
 
 class RaftLog:
-    """Positions, conflicts, what is durable and what is committed, and a cache of the newest entries.
+    """Positions, conflicts, what is durable and what is committed, and a cache of the newest
+    entries.
 
-    The cache is bounded by bytes of log, measured by ``pos``, so that appending and cutting cost nothing per entry. It
-    keeps what is not durable whatever its size: nobody else can be asked for that.
+    The cache is bounded by bytes of log, measured by ``pos``, so that appending and cutting cost
+    nothing per entry. It keeps what is not durable whatever its size: nobody else can be asked for
+    that.
     """
 
     def __init__(self, summary: LogSummary, cache_bytes: int) -> None:
@@ -40,19 +43,30 @@ class RaftLog:
         self.durable_index = self.end_index
         self.committed_index = summary.committed
         self.faulty = summary.faulty
-        """First and last entry of each run that the disk does not give back; where the log ends is known anyway."""
+        """First and last entry of each run that the disk does not give back; where the log ends is
+        known anyway."""
         self.generation = 0
-        """Counts truncations: a sync that began before one says nothing about what was written after it."""
+        """Counts truncations: a sync that began before one says nothing about what was written
+        after it."""
         if summary.committed > self.end_index:
             raise SafetyViolation(
-                f"the log ends at {self.end_index}, but {summary.committed} is known to be committed: entries that "
-                f"were acknowledged are gone; restore the store, or empty it and let the node in by 'dledger admit'",
-                Fact("committed_entries_lost", (("end", self.end_index), ("committed", summary.committed))),
+                f"the log ends at {self.end_index}, but {summary.committed} is known to be "
+                f"committed: entries that "
+                f"were acknowledged are gone; restore the store, or empty it and let the node in "
+                f"by 'dledger admit'",
+                Fact(
+                    "committed_entries_lost",
+                    (("end", self.end_index), ("committed", summary.committed)),
+                ),
             )
         self._terms = [term for term, _ in summary.terms]
         self._firsts = [first for _, first in summary.terms]
-        if self.end_index >= self.begin_index and (not self._terms or self._terms[-1] != self.end.position.term):
-            raise ValueError(f"the terms {summary.terms} do not lead to the log's end {self.end.position}")
+        if self.end_index >= self.begin_index and (
+            not self._terms or self._terms[-1] != self.end.position.term
+        ):
+            raise ValueError(
+                f"the terms {summary.terms} do not lead to the log's end {self.end.position}"
+            )
         self._cache: list[Entry] = []
         self._head = 0
         self._cache_bytes = cache_bytes
@@ -68,7 +82,8 @@ class RaftLog:
         return self.end.end_pos != UNKNOWN_POS
 
     def term_at(self, index: Index) -> Term | None:
-        """Term of the entry at ``index``; NO_TERM before the first entry; None where none is known."""
+        """Term of the entry at ``index``; NO_TERM before the first entry; None where none is
+        known."""
         if index == NO_INDEX:
             return NO_TERM
         if index >= self.end_index:
@@ -92,8 +107,9 @@ class RaftLog:
         return NOWHERE if term is None else Position(term, self.durable_index)
 
     def holds(self, position: Position) -> bool:
-        """Whether that very entry is in the log; what retention dropped was committed, so it was in it. The term of a
-        damaged one may not be known, but what is committed a leader has as it was."""
+        """Whether that very entry is in the log; what retention dropped was committed, so it was in
+        it. The term of a damaged one may not be known, but what is committed a leader has as it
+        was."""
         if position.index < self.begin_index or self.term_at(position.index) == position.term:
             return True
         return position.index <= self.committed_index and self._is_faulty(position.index)
@@ -103,15 +119,19 @@ class RaftLog:
         return self.term_at(position.index) == position.term and not self._is_faulty(position.index)
 
     def may_hold(self, position: Position) -> bool:
-        """Whether that very entry is in the log, or one in its place that is damaged, of which nobody can tell."""
+        """Whether that very entry is in the log, or one in its place that is damaged, of which
+        nobody can tell."""
         at = position.index
-        return self.begin_index <= at <= self.end_index and (self.term_at(at) == position.term or self._is_faulty(at))
+        return self.begin_index <= at <= self.end_index and (
+            self.term_at(at) == position.term or self._is_faulty(at)
+        )
 
     def _is_faulty(self, index: Index) -> bool:
         return any(first <= index <= last for first, last in self.faulty)
 
     def correct(self, index: Index, term: Term) -> None:
-        """The term of an entry that was damaged is known now; call it in the order of the entries."""
+        """The term of an entry that was damaged is known now; call it in the order of the
+        entries."""
         if not self.begin_index <= index <= self.end_index or self.term_at(index) == term:
             return
         at = bisect_left(self._terms, term)
@@ -153,7 +173,8 @@ class RaftLog:
         """
         if after < self.committed_index:
             raise SafetyViolation(
-                f"asked to cut the log behind {after}, but {self.committed_index} is committed: this node stops and "
+                f"asked to cut the log behind {after}, but {self.committed_index} is committed: "
+                f"this node stops and "
                 f"keeps its files; find the node that lost data",
                 Fact("truncate_refused", (("after", after), ("committed", self.committed_index))),
             )
@@ -165,7 +186,9 @@ class RaftLog:
         elif after == NO_INDEX:
             self._reach(LogEnd())
         else:
-            self._reach(LogEnd(Position(self._terms[-1] if keep else NO_TERM, after), UNKNOWN_POS, 0))
+            self._reach(
+                LogEnd(Position(self._terms[-1] if keep else NO_TERM, after), UNKNOWN_POS, 0)
+            )
         cached = after + 1 - self._cache[self._head].index if self._head < len(self._cache) else 0
         del self._cache[self._head + max(0, cached) :]
         self._compact()
@@ -176,11 +199,16 @@ class RaftLog:
     def truncated(self, end: LogEnd) -> None:
         """The store tells where the log ends after a cut."""
         ours, theirs = self.end.position, end.position
-        if not self.end_is_known and theirs.index == ours.index and ours.term in {theirs.term, NO_TERM}:
+        if (
+            not self.end_is_known
+            and theirs.index == ours.index
+            and ours.term in {theirs.term, NO_TERM}
+        ):
             self._reach(end)
 
     def persisted(self, position: Position) -> bool:
-        """Everything up to ``position`` is durable; False when that says nothing new or that entry was cut."""
+        """Everything up to ``position`` is durable; False when that says nothing new or that entry
+        was cut."""
         if position.index <= self.durable_index or self.term_at(position.index) != position.term:
             return False
         self.durable_index = position.index
@@ -191,7 +219,9 @@ class RaftLog:
         """Retention dropped what is before ``begin_index``; only committed entries may go."""
         if begin_index <= self.begin_index:
             return
-        assert begin_index <= self.committed_index + 1, f"retention took uncommitted entries before {begin_index}"
+        assert begin_index <= self.committed_index + 1, (
+            f"retention took uncommitted entries before {begin_index}"
+        )
         self.begin_index = begin_index
         gone = bisect_right(self._firsts, begin_index - 1) - 1
         if gone > 0:
@@ -208,9 +238,11 @@ class RaftLog:
         return tuple(self._cache[base + begin : base + end_exclusive])
 
     def slice(self, begin: Index, max_bytes: int) -> tuple[Entry, ...] | None:
-        """Entries from ``begin`` on, at most ``max_bytes`` but at least one; None when they are not in memory.
+        """Entries from ``begin`` on, at most ``max_bytes`` but at least one; None when they are not
+        in memory.
 
-        Followers that are equally far get the very same tuple, so that it need be encoded only once.
+        Followers that are equally far get the very same tuple, so that it need be encoded only
+        once.
         """
         last = self._last_slice
         if last is not None and last[0] == begin and last[1] == self.end_index:
@@ -228,24 +260,31 @@ class RaftLog:
 
     def check(self) -> None:
         """Raise AssertionError if a promise is broken. Tests call it after every step."""
-        assert self.committed_index <= self.end_index, f"committed {self.committed_index} of {self.end}"
+        assert self.committed_index <= self.end_index, (
+            f"committed {self.committed_index} of {self.end}"
+        )
         assert self.durable_index <= self.end_index, f"durable {self.durable_index} of {self.end}"
         assert self.begin_index <= self.committed_index + 1, f"begins at {self.begin_index}"
         assert self._terms == sorted(set(self._terms)), f"terms go back: {self._terms}"
         assert self._firsts == sorted(set(self._firsts)), f"first indexes go back: {self._firsts}"
         live = [entry.index for entry in self._cache[self._head :]]
-        assert live == list(range(self.end_index + 1 - len(live), self.end_index + 1)), f"cache has a gap: {live}"
+        assert live == list(range(self.end_index + 1 - len(live), self.end_index + 1)), (
+            f"cache has a gap: {live}"
+        )
 
     def _evict(self) -> None:
         cache, head = self._cache, self._head
         floor_pos = self.end.end_pos - self._cache_bytes
         if head < len(cache) and cache[head].pos < floor_pos and self.end_is_known:
             not_durable = head + max(0, self.durable_index + 1 - cache[head].index)
-            self._head = min(bisect_left(cache, floor_pos, head, key=_pos), not_durable, len(cache) - 1)
+            self._head = min(
+                bisect_left(cache, floor_pos, head, key=_pos), not_durable, len(cache) - 1
+            )
             self._compact()
 
     def _compact(self) -> None:
-        """Evicted entries keep their memory until a quarter of the list is evicted, so that this is cheap."""
+        """Evicted entries keep their memory until a quarter of the list is evicted, so that this is
+        cheap."""
         if self._head * 4 >= len(self._cache):
             del self._cache[: self._head]
             self._head = 0
@@ -257,4 +296,3 @@ def _pos(entry: Entry) -> int:
 
 def _end_pos(entry: Entry) -> int:
     return entry.end_pos
-

@@ -32,7 +32,8 @@ class PendingAppend:
 
 
 class QuorumAckChecker:
-    """One leadership's watermarks and pending appends. Another term has another checker, so that neither mixes."""
+    """One leadership's watermarks and pending appends. Another term has another checker, so that
+    neither mixes."""
 
     def __init__(self, members: Sequence[NodeId]) -> None:
         self.watermarks: dict[NodeId, Index] = dict.fromkeys(members, NO_INDEX)
@@ -42,7 +43,8 @@ class QuorumAckChecker:
         self._unanswered: deque[PendingAppend] = deque()
 
     def acknowledge(self, member: NodeId, index: Index) -> bool:
-        """``member`` has everything up to ``index`` on disk. Watermarks never go back: they are promises."""
+        """``member`` has everything up to ``index`` on disk. Watermarks never go back: they are
+        promises."""
         if index <= self.watermarks[member]:
             return False
         self.watermarks[member] = index

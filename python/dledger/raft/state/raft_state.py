@@ -20,7 +20,8 @@ from dledger.types import MAX_TERM, Index, NodeId, Role, Term
 
 
 class RaftState(ABC):
-    """State and helpers of one node. The roles read and change it; only `Machine` changes the role."""
+    """State and helpers of one node. The roles read and change it; only `Machine` changes the
+    role."""
 
     def __init__(
         self,
@@ -33,7 +34,9 @@ class RaftState(ABC):
         change_of: ChangeOf = no_change,
     ) -> None:
         if node_id not in config.members:
-            raise ConfigError(f"node {node_id!r} is not a member of group {config.group!r}: {config.members}")
+            raise ConfigError(
+                f"node {node_id!r} is not a member of group {config.group!r}: {config.members}"
+            )
         self.config = config
         self.me = node_id
         self.peers = tuple(member for member in config.members if member != node_id)
@@ -41,10 +44,13 @@ class RaftState(ABC):
         self.term = hard_state.term
         self.voted_for = hard_state.voted_for
         if log.end.position.term > self.term:
-            # Files of DLedger itself, adopted: nobody knows for whom this node voted then, so that vote is spent.
+            # Files of DLedger itself, adopted: nobody knows for whom this node voted then, so that
+            # vote is spent.
             self.term, self.voted_for = log.end.position.term, node_id
         self.log = log
-        known = _with_members(membership, config) if membership else Admission.of_all(config.members)
+        known = (
+            _with_members(membership, config) if membership else Admission.of_all(config.members)
+        )
         self.admission = Admission(node_id, known, log, change_of)
         self.tag = config.group
         """The group, as all messages name it."""
@@ -56,14 +62,16 @@ class RaftState(ABC):
         self.heard_leader_ms = 0
         """When the leader was last heard; means nothing while ``leader_id`` is None."""
         self.leader_is_gone = False
-        """The connection from the leader has ended and nothing was heard on another one: its process is likely dead."""
+        """The connection from the leader has ended and nothing was heard on another one: its
+        process is likely dead."""
         self.writable = True
         self.follows_only = False
         """Asks for no votes in this life."""
 
     @abstractmethod
     def become_candidate(self, term: Term, now_ms: int, wait_ms: int | None = None) -> None:
-        """Follow nobody, in ``term``; ask for votes after ``wait_ms`` (default: a vote interval)."""
+        """Follow nobody, in ``term``; ask for votes after ``wait_ms`` (default: a vote
+        interval)."""
 
     @abstractmethod
     def become_follower(self, term: Term, leader_id: NodeId, now_ms: int) -> None:
@@ -75,8 +83,8 @@ class RaftState(ABC):
 
     @abstractmethod
     def campaign(self, now_ms: int, *, transfer: bool = False, again_soon: bool = False) -> None:
-        """As a candidate, ask for votes at once; ``transfer``: the leader said so, no pre-vote is needed;
-        ``again_soon``: see `Candidate`."""
+        """As a candidate, ask for votes at once; ``transfer``: the leader said so, no pre-vote is
+        needed; ``again_soon``: see `Candidate`."""
 
     @abstractmethod
     def recount(self) -> None:
@@ -84,9 +92,14 @@ class RaftState(ABC):
 
     @property
     def can_lead(self) -> bool:
-        """Whether this node may ask for votes. Not before it is admitted. Not with a damaged entry that others may have
-        sound: it votes by the true end of its log, but it could not give that entry to anybody (CTRL, FAST'18)."""
-        return self.admission.is_admitted and not (self.log.faulty and self.peers) and not self.follows_only
+        """Whether this node may ask for votes. Not before it is admitted. Not with a damaged entry
+        that others may have sound: it votes by the true end of its log, but it could not give that
+        entry to anybody (CTRL, FAST'18)."""
+        return (
+            self.admission.is_admitted
+            and not (self.log.faulty and self.peers)
+            and not self.follows_only
+        )
 
     @property
     def term_is_spent(self) -> bool:
@@ -98,24 +111,32 @@ class RaftState(ABC):
         return base_ms + self.dice(base_ms)
 
     def send(self, message: PeerMessage) -> None:
-        """Send to a member. A stranger has no address: what it would have been told goes into the trace."""
+        """Send to a member. A stranger has no address: what it would have been told goes into the
+        trace."""
         if message.remote_id in self.peers:
             self.out.messages.append(message)
         else:
-            self.out.fact("stranger_not_answered", stranger=message.remote_id, answer=type(message).__name__)
+            self.out.fact(
+                "stranger_not_answered", stranger=message.remote_id, answer=type(message).__name__
+            )
 
     def set_vote(self, term: Term, voted_for: NodeId | None) -> None:
-        """Remember term and vote; they are saved before anything that follows from them is sent (D5)."""
+        """Remember term and vote; they are saved before anything that follows from them is sent
+        (D5)."""
         assert term >= self.term, f"term goes back from {self.term} to {term}"
         if term == self.term and voted_for == self.voted_for:
             return
-        assert term > self.term or self.voted_for is None, f"second vote in term {term}: {voted_for}"
+        assert term > self.term or self.voted_for is None, (
+            f"second vote in term {term}: {voted_for}"
+        )
         self.term, self.voted_for = term, voted_for
         self.out.save = True
 
     def hard_state(self) -> HardState:
         """As the store must have it. Its commit hint is never above what this very disk has."""
-        return HardState(self.term, self.voted_for, min(self.log.committed_index, self.log.durable_index))
+        return HardState(
+            self.term, self.voted_for, min(self.log.committed_index, self.log.durable_index)
+        )
 
     def commit_to(self, index: Index) -> bool:
         """Move committedIndex, never back."""
@@ -135,7 +156,8 @@ class RaftState(ABC):
             self.recount()
 
     def leader_lives(self, now_ms: int) -> bool:
-        """Whether a leader was heard within the shortest patience; then no other is helped (stickiness, D11)."""
+        """Whether a leader was heard within the shortest patience; then no other is helped
+        (stickiness, D11)."""
         if self.role is Role.LEADER:
             return True  # it steps down by itself when it loses its quorum
         if self.leader_id is None or self.leader_is_gone:
@@ -151,6 +173,7 @@ def _with_members(membership: Membership, config: GroupConfig) -> Membership:
     """
     check_members(membership, config.members)
     membership = replace(membership, group_id=membership.group_id or drawn_name(config.group))
-    # Of a member that a record of before lacks nothing is known: whether the settings' list is right, the others say.
+    # Of a member that a record of before lacks nothing is known: whether the settings' list is
+    # right, the others say.
     is_whole = {member for member, _ in membership.bound} == set(config.members)
     return replace(membership, members=tuple(sorted(config.members))) if is_whole else membership

@@ -25,9 +25,11 @@ class Fact:
 
 
 class SafetyViolation(StorageError):
-    """A promise of the protocol is broken: a leader contradicts what this node knows to be committed (D7).
+    """A promise of the protocol is broken: a leader contradicts what this node knows to be
+    committed (D7).
 
-    The node halts and cuts nothing; an operator must find out which disk lied. ``fact`` is the alarm for the trace.
+    The node halts and cuts nothing; an operator must find out which disk lied. ``fact`` is the
+    alarm for the trace.
     """
 
     def __init__(self, message: str, fact: Fact) -> None:
@@ -39,7 +41,8 @@ class SafetyViolation(StorageError):
 class Finished:
     """The appends ``first`` to ``last``, both included, are answered with ``code``.
 
-    SUCCESS: committed. WAIT_QUORUM_ACK_TIMEOUT and EXPIRED_TERM: not known to be, they may still commit (D9).
+    SUCCESS: committed. WAIT_QUORUM_ACK_TIMEOUT and EXPIRED_TERM: not known to be, they may still
+    commit (D9).
     """
 
     first: Index
@@ -49,8 +52,9 @@ class Finished:
 
 @slots_dataclass()
 class Load:
-    """Entries for ``peer`` are not cached any more: read from ``begin_index`` on at most ``max_bytes`` (but at least
-    one entry) and call ``loaded(peer, entries)``; with no entries when they could not be read."""
+    """Entries for ``peer`` are not cached any more: read from ``begin_index`` on at most
+    ``max_bytes`` (but at least one entry) and call ``loaded(peer, entries)``; with no entries when
+    they could not be read."""
 
     peer: NodeId
     begin_index: Index
@@ -59,8 +63,8 @@ class Load:
 
 @slots_dataclass()
 class Install:
-    """This node lacks entries that the log of ``leader_id``, which begins at ``first``, has no more: fetch its state,
-    then ask ``install_mode``."""
+    """This node lacks entries that the log of ``leader_id``, which begins at ``first``, has no
+    more: fetch its state, then ask ``install_mode``."""
 
     leader_id: NodeId
     first: Position
@@ -68,7 +72,8 @@ class Install:
 
 @slots_dataclass()
 class ReadDone:
-    """The answer to ``read_index(token)``. On SUCCESS the state is linearizable once ``index`` is applied."""
+    """The answer to ``read_index(token)``. On SUCCESS the state is linearizable once ``index`` is
+    applied."""
 
     token: int
     code: Code
@@ -77,7 +82,8 @@ class ReadDone:
 
 @slots_dataclass()
 class RoleChange:
-    """What this node is from now on, and whom it follows (itself when it leads; None when it knows nobody)."""
+    """What this node is from now on, and whom it follows (itself when it leads; None when it knows
+    nobody)."""
 
     role: Role
     term: Term
@@ -103,9 +109,11 @@ class Ready:
     truncate_to: Index | None = None
     """2. Cut everything behind this index, then call ``truncated(the store's end)``."""
     append: tuple[Entry, ...] = ()
-    """3. Write; call ``persisted(position of the last)`` once durable. ``messages`` need not wait for that."""
+    """3. Write; call ``persisted(position of the last)`` once durable. ``messages`` need not wait
+    for that."""
     messages: tuple[PeerMessage, ...] = ()
-    """4. Send, after 1. They may be lost, doubled or late. All receivers are members of the group."""
+    """4. Send, after 1. They may be lost, doubled or late. All receivers are members of the
+    group."""
     committed: Index | None = None
     """5. committedIndex moved to here."""
     finished: tuple[Finished, ...] = ()
@@ -148,7 +156,10 @@ class Outbox:
         self.facts.append(Fact(event, tuple(about.items())))
 
     def take(
-        self, hard_state: HardState | None, role: RoleChange | None, membership: Membership | None = None
+        self,
+        hard_state: HardState | None,
+        role: RoleChange | None,
+        membership: Membership | None = None,
     ) -> Ready:
         """Everything collected, with what only the node knows; `IDLE` when it is nothing."""
         if not (
@@ -184,7 +195,14 @@ class Outbox:
         )
         self.save = False
         self.truncate_to = self.committed = self.transfer = self.install = None
-        for collected in (self.append, self.messages, self.finished, self.load, self.reads, self.facts):
+        for collected in (
+            self.append,
+            self.messages,
+            self.finished,
+            self.load,
+            self.reads,
+            self.facts,
+        ):
             if collected:  # most are empty, at each of several inputs a request
                 collected.clear()
         return ready

@@ -1,6 +1,7 @@
 """Record columns out of what callers have: bytes, lists, and Arrow of every binary-like type.
 
-Python lists are joined in C, never looped over here; Arrow columns are cast where their type is not the record's.
+Python lists are joined in C, never looped over here; Arrow columns are cast where their type is not
+the record's.
 """
 
 from __future__ import annotations
@@ -24,18 +25,24 @@ Pairs: TypeAlias = Sequence[tuple[str, bytes | None]]
 Headers: TypeAlias = Pairs | Sequence[Pairs | None] | pa.Array | pa.ChunkedArray
 """The pairs of every record, or each record's own pairs."""
 Times: TypeAlias = int | datetime | Sequence[int | datetime | None] | pa.Array | pa.ChunkedArray
-"""Microseconds since 1970 UTC or datetimes (naive ones are UTC), one for all or each record's own."""
+"""Microseconds since 1970 UTC or datetimes (naive ones are UTC), one for all or each record's
+own."""
 
 _TYPES: Final = {field.name: field.type for field in RECORD_SCHEMA}
 _NAMES: Final = tuple(_TYPES)
 _BINARY: Final = pa.binary()
 _BINARY_LIKE: Final = (
     pa.types.is_binary, pa.types.is_large_binary, pa.types.is_string, pa.types.is_large_string,
-    pa.types.is_binary_view, pa.types.is_string_view, pa.types.is_fixed_size_binary, pa.types.is_null,
+    pa.types.is_binary_view, pa.types.is_string_view, pa.types.is_fixed_size_binary,
+    pa.types.is_null,
 )  # fmt: skip
 _LISTS: Final = (
-    pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view, pa.types.is_null,
-)  # fmt: skip
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_null,
+)
 _READY: Final = (
     payload_schema(times=False, keys=False, headers=False),
     payload_schema(times=False, keys=True, headers=False),
@@ -49,9 +56,14 @@ _MAX_ARROW_BYTES: Final = (1 << 31) - 1
 
 
 def make_records(
-    values: Values, *, keys: Values | None = None, headers: Headers | None = None, timestamps: Times | None = None
+    values: Values,
+    *,
+    keys: Values | None = None,
+    headers: Headers | None = None,
+    timestamps: Times | None = None,
 ) -> pa.RecordBatch:
-    """A record batch with ``value`` and those of ``key``, ``headers`` and ``timestamp`` that are given.
+    """A record batch with ``value`` and those of ``key``, ``headers`` and ``timestamp`` that are
+    given.
 
     Raises:
         ConfigError: lengths differ, or a value is of a type that is no bytes.
@@ -81,17 +93,24 @@ def binary_column(name: str, values: Values) -> pa.Array:
     """
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return _cast(name, values)
-    items: Sequence[Any] = [values] if isinstance(values, (bytes, bytearray, memoryview)) else values
+    items: Sequence[Any] = (
+        [values] if isinstance(values, (bytes, bytearray, memoryview)) else values
+    )
     try:
         if isinstance(items, (list, tuple)) and None not in items:
             return _join(items)
         if isinstance(items, str) or str in set(map(type, items)):
-            raise TypeError("text is no bytes; encode it")  # Arrow would, in UTF-8 and without a word
+            # Arrow would, in UTF-8 and without a word
+            raise TypeError("text is no bytes; encode it")
         return pa.array(items, _BINARY)
     except (TypeError, pa.ArrowException) as error:
-        raise ConfigError(f"{name}: give bytes, a list of bytes, or an Arrow array: {error}") from error
+        raise ConfigError(
+            f"{name}: give bytes, a list of bytes, or an Arrow array: {error}"
+        ) from error
     except OverflowError as error:
-        raise RecordTooLarge(f"{name}: over {_MAX_ARROW_BYTES} bytes at once; give fewer records") from error
+        raise RecordTooLarge(
+            f"{name}: over {_MAX_ARROW_BYTES} bytes at once; give fewer records"
+        ) from error
 
 
 def _join(items: Sequence[bytes]) -> pa.Array:
@@ -100,7 +119,9 @@ def _join(items: Sequence[bytes]) -> pa.Array:
     offsets = array("i", accumulate(map(len, items), initial=0))
     if offsets[-1] != len(data):
         raise TypeError("a memoryview of larger items than bytes")
-    return pa.Array.from_buffers(_BINARY, len(items), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return pa.Array.from_buffers(
+        _BINARY, len(items), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )
 
 
 def headers_column(headers: Headers, count: int) -> pa.Array:
@@ -114,12 +135,18 @@ def headers_column(headers: Headers, count: int) -> pa.Array:
     pairs: Sequence[Any] = [headers] * count if not headers or _is_pair(headers[0]) else headers
     try:
         return pa.array(
-            [None if one is None else [{"key": key, "value": value} for key, value in one] for one in pairs], HEADERS
+            [
+                None if one is None else [{"key": key, "value": value} for key, value in one]
+                for one in pairs
+            ],
+            HEADERS,
         )
     except (TypeError, ValueError, pa.ArrowException) as error:
         if is_interrupt(error):
             raise
-        raise ConfigError(f"headers: give (text, bytes) pairs, or one list of them for each record: {error}") from error
+        raise ConfigError(
+            f"headers: give (text, bytes) pairs, or one list of them for each record: {error}"
+        ) from error
 
 
 def _is_pair(item: Any) -> bool:
@@ -143,7 +170,9 @@ def times_column(times: Times, count: int) -> pa.Array:
     except (TypeError, ValueError, pa.ArrowException) as error:
         if is_interrupt(error):
             raise
-        raise ConfigError(f"timestamp: give microseconds since 1970, datetimes, or an Arrow array: {error}") from error
+        raise ConfigError(
+            f"timestamp: give microseconds since 1970, datetimes, or an Arrow array: {error}"
+        ) from error
     return pa.repeat(column[0], count) if len(column) == 1 else column
 
 
@@ -161,8 +190,8 @@ def constant_times(time_us: int, count: int) -> pa.Array:
 
 
 def as_records(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same records with the record schema's types and order of columns; optional columns may stay absent. A typed
-    topic's batch (`dledger.records.body.typed.stamped`) is taken as it is.
+    """The same records with the record schema's types and order of columns; optional columns may
+    stay absent. A typed topic's batch (`dledger.records.body.typed.stamped`) is taken as it is.
 
     Raises:
         ConfigError: a column is unknown, of a type that cannot be, or ``value`` is missing.
@@ -187,7 +216,9 @@ def _cast(name: str, column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
         if isinstance(column, pa.ChunkedArray):
-            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+            column = (
+                pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+            )
     wanted = _TYPES[name]
     if column.type == wanted:
         return column
@@ -202,12 +233,16 @@ def _cast(name: str, column: pa.Array | pa.ChunkedArray) -> pa.Array:
             column = column.cast(pa.int64())
         return column.cast(wanted, safe=not pa.types.is_timestamp(column.type))
     except pa.ArrowException as error:
-        raise ConfigError(f"column {name!r} of type {column.type} cannot become {wanted}: {error}") from error
+        raise ConfigError(
+            f"column {name!r} of type {column.type} cannot become {wanted}: {error}"
+        ) from error
 
 
 def _can_be(name: str, there: pa.DataType) -> bool:
     if name == "timestamp":
-        return bool(pa.types.is_timestamp(there) or pa.types.is_integer(there) or pa.types.is_null(there))
+        return bool(
+            pa.types.is_timestamp(there) or pa.types.is_integer(there) or pa.types.is_null(there)
+        )
     return any(is_it(there) for is_it in (_LISTS if name == "headers" else _BINARY_LIKE))
 
 
@@ -216,7 +251,11 @@ def _map_as_list(column: pa.MapArray) -> pa.Array:
     entries = pa.StructArray.from_arrays([column.keys, column.items], ["key", "value"])
     validity, offsets = column.buffers()[:2]
     return pa.Array.from_buffers(
-        pa.list_(entries.type), len(column), [validity, offsets], offset=column.offset, children=[entries]
+        pa.list_(entries.type),
+        len(column),
+        [validity, offsets],
+        offset=column.offset,
+        children=[entries],
     )
 
 

@@ -1,14 +1,18 @@
-"""The first 64 bytes of every body that dledger writes; what nodes read without touching the records.
+"""The first 64 bytes of every body that dledger writes; what nodes read without touching the
+records.
 
 ::
 
-    byte 0       2         3      4       5       6       8          12          16      20
-         | "DB" | version | kind | codec | flags | 0 0   | topic id | partition | count | schema version |
-         24             32            40            48               52         56         64
-         | first time   | last time   | producer id | producer epoch | reserved | sequence | payload ...
+    byte 0      2         3      4       5       6     8          12          16      20
+         | "DB" | version | kind | codec | flags | 0 0 | topic id | partition | count |
+         20               24           32          40            48
+         | schema version | first time | last time | producer id | producer epoch |
+         52         56         64
+         | reserved | sequence | payload
 
-All numbers are big-endian, times in microseconds since 1970 UTC. ``kind`` DATA: the payload is Arrow (see
-``dledger.records.body.records``); COMMAND: the payload is a command in msgpack (see ``dledger.protocol.wire``).
+All numbers are big-endian, times in microseconds since 1970 UTC. ``kind`` DATA: the payload is
+Arrow (see ``dledger.records.body.records``); COMMAND: the payload is a command in msgpack (see
+``dledger.protocol.wire``).
 """
 
 from __future__ import annotations
@@ -125,15 +129,45 @@ def decode_header(body: Buffer) -> BodyHeader:
     """
     if len(body) < BODY_HEADER_SIZE:
         raise ValueError(f"a body has at least {BODY_HEADER_SIZE} bytes, not {len(body)}")
-    (magic, version, kind, codec, flags, _, topic_id, partition, count, schema_version, first, last, producer_id, epoch,
-     _, sequence) = BODY_HEADER.unpack_from(body)  # fmt: skip
+    (
+        magic,
+        version,
+        kind,
+        codec,
+        flags,
+        _,
+        topic_id,
+        partition,
+        count,
+        schema_version,
+        first,
+        last,
+        producer_id,
+        epoch,
+        _,
+        sequence,
+    ) = BODY_HEADER.unpack_from(body)
     if magic != BODY_MAGIC:
         raise ValueError(f"a body starts with {BODY_MAGIC!r}, not {bytes(magic)!r}")
     if version != BODY_VERSION:
-        raise ValueError(f"body version {version} is newer than this program's {BODY_VERSION}: upgrade dledger")
+        raise ValueError(
+            f"body version {version} is newer than this program's {BODY_VERSION}: upgrade dledger"
+        )
     if kind not in _KINDS or codec not in _CODECS or flags >= len(_FLAGS):
-        raise ValueError(f"a body of kind {kind}, codec {codec}, flags {flags}: this program knows none such")
+        raise ValueError(
+            f"a body of kind {kind}, codec {codec}, flags {flags}: this program knows none such"
+        )
     return BodyHeader(
-        _KINDS[kind], topic_id, partition, count, first, last, producer_id, epoch, sequence, _CODECS[codec],
-        _FLAGS[flags], schema_version,
-    )  # fmt: skip
+        _KINDS[kind],
+        topic_id,
+        partition,
+        count,
+        first,
+        last,
+        producer_id,
+        epoch,
+        sequence,
+        _CODECS[codec],
+        _FLAGS[flags],
+        schema_version,
+    )

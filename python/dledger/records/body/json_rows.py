@@ -1,4 +1,5 @@
-"""Bodies of typed topics as records, for who wants keys and values: the key column's text, and the row as JSON."""
+"""Bodies of typed topics as records, for who wants keys and values: the key column's text, and the
+row as JSON."""
 
 from __future__ import annotations
 

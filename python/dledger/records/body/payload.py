@@ -27,7 +27,8 @@ _OPTIONS: Final = {
 
 
 def serialize(batch: pa.RecordBatch, codec: Codec) -> tuple[pa.Buffer, Codec]:
-    """The message, and how its buffers are compressed: not at all when that would not make it smaller."""
+    """The message, and how its buffers are compressed: not at all when that would not make it
+    smaller."""
     if codec is not Codec.NONE:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema, options=_OPTIONS[codec]) as writer:
@@ -40,7 +41,8 @@ def serialize(batch: pa.RecordBatch, codec: Codec) -> tuple[pa.Buffer, Codec]:
 
 
 def deserialize(payload: Buffer, schema: pa.Schema, codec: Codec, count: int) -> pa.RecordBatch:
-    """The batch, its buffers still in ``payload`` unless they are compressed; safe to use whatever the bytes were.
+    """The batch, its buffers still in ``payload`` unless they are compressed; safe to use whatever
+    the bytes were.
 
     Raises:
         CorruptEntry: not ``count`` records of that schema, or more than MAX_DECODED_BYTES.

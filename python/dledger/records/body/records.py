@@ -1,7 +1,8 @@
 """Records to bodies and back.
 
-A body is a header of 64 bytes (see `dledger.records.body.header`) and one Arrow record batch message. Columns that say
-nothing are not stored: keys and headers that are all null, and times that are all the same.
+A body is a header of 64 bytes (see `dledger.records.body.header`) and one Arrow record batch
+message. Columns that say nothing are not stored: keys and headers that are all null, and times that
+are all the same.
 """
 
 from __future__ import annotations
@@ -14,9 +15,23 @@ import pyarrow.compute as pc
 
 from dledger.errors import ConfigError, ProtocolError, RecordTooLarge
 from dledger.records.body.build import as_records, constant_times, make_records
-from dledger.records.body.header import BODY_HEADER_SIZE, BodyHeader, BodyKind, Codec, Flag, encode_header, read_header
+from dledger.records.body.header import (
+    BODY_HEADER_SIZE,
+    BodyHeader,
+    BodyKind,
+    Codec,
+    Flag,
+    encode_header,
+    read_header,
+)
 from dledger.records.body.payload import MAX_DECODED_BYTES, deserialize, serialize
-from dledger.records.body.schema import HEADERS, READ_SCHEMA, RECORD_SCHEMA, TIMESTAMP, payload_schema
+from dledger.records.body.schema import (
+    HEADERS,
+    READ_SCHEMA,
+    RECORD_SCHEMA,
+    TIMESTAMP,
+    payload_schema,
+)
 from dledger.records.body.typed import times_in, version_of
 from dledger.types import Buffer
 
@@ -45,8 +60,9 @@ def encode_batch(
     codec: Codec = Codec.NONE,
     now_us: int,
 ) -> tuple[bytes, pa.Buffer]:
-    """Header and payload of a body, which is the two back to back. Slices are stored without what they leave out. A
-    batch that says its schema version (`dledger.records.body.typed.stamped`) is a typed topic's.
+    """Header and payload of a body, which is the two back to back. Slices are stored without what
+    they leave out. A batch that says its schema version (`dledger.records.body.typed.stamped`) is a
+    typed topic's.
 
     Records without a time get ``now_us``, microseconds since 1970 UTC.
 
@@ -59,7 +75,9 @@ def encode_batch(
     if not count:
         raise ConfigError("a batch has at least one record")
     if codec is not Codec.NONE and batch.nbytes > MAX_DECODED_BYTES:
-        raise RecordTooLarge(f"a batch of {batch.nbytes} bytes is over the {MAX_DECODED_BYTES} that a reader unpacks")
+        raise RecordTooLarge(
+            f"a batch of {batch.nbytes} bytes is over the {MAX_DECODED_BYTES} that a reader unpacks"
+        )
     version = version_of(batch.schema)
     if version:
         first_us, last_us, times = _times(times_in(batch), count, now_us)
@@ -68,9 +86,19 @@ def encode_batch(
         batch, flags, first_us, last_us = _stored_columns(batch, now_us)
     payload, codec = serialize(batch, codec)
     header = BodyHeader(
-        BodyKind.DATA, topic_id, partition, count, first_us, last_us, producer_id, epoch, sequence, codec,
-        Flag(flags | staged), version,
-    )  # fmt: skip
+        BodyKind.DATA,
+        topic_id,
+        partition,
+        count,
+        first_us,
+        last_us,
+        producer_id,
+        epoch,
+        sequence,
+        codec,
+        Flag(flags | staged),
+        version,
+    )
     return encode_header(header), payload
 
 
@@ -108,7 +136,8 @@ def _times(column: pa.Array | None, count: int, now_us: int) -> tuple[int, int, 
 
 
 def decode_batch(body: Buffer) -> tuple[BodyHeader, pa.RecordBatch]:
-    """A body's header and its records in the RECORD_SCHEMA. The columns lie in ``body`` itself unless compressed.
+    """A body's header and its records in the RECORD_SCHEMA. The columns lie in ``body`` itself
+    unless compressed.
 
     Raises:
         ProtocolError: no body of records.
@@ -118,7 +147,8 @@ def decode_batch(body: Buffer) -> tuple[BodyHeader, pa.RecordBatch]:
     header = read_header(view)
     if header.kind is not BodyKind.DATA or header.schema_version:
         raise ProtocolError(
-            f"the body is {header.kind.name} of schema {header.schema_version}, not plain records; see decode_typed"
+            f"the body is {header.kind.name} of schema {header.schema_version}, not plain "
+            f"records; see decode_typed"
         )
     flags = int(header.flags) & _OPTIONAL
     count = header.count

@@ -1,4 +1,5 @@
-"""What a record is, in Arrow. The offset is not stored with it: it follows from the batch's place in its partition."""
+"""What a record is, in Arrow. The offset is not stored with it: it follows from the batch's place
+in its partition."""
 
 from __future__ import annotations
 

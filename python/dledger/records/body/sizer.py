@@ -1,4 +1,5 @@
-"""Batches of the right size: large ones cut by slicing, small ones put together; no row is looked at by itself."""
+"""Batches of the right size: large ones cut by slicing, small ones put together; no row is looked
+at by itself."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def split_batch(batch: pa.RecordBatch, max_bytes: int) -> list[pa.RecordBatch]:
     """
     limit = max_bytes - OVERHEAD
     if limit <= 0:
-        raise ConfigError(f"max_bytes {max_bytes}: a body needs {OVERHEAD} bytes beside its records")
+        raise ConfigError(
+            f"max_bytes {max_bytes}: a body needs {OVERHEAD} bytes beside its records"
+        )
     batch = as_records(batch)
     pieces: list[pa.RecordBatch] = []
     start, rows = 0, batch.num_rows
@@ -35,7 +38,9 @@ def split_batch(batch: pa.RecordBatch, max_bytes: int) -> list[pa.RecordBatch]:
         take = _fitting(batch, start, min(guess, rows - start), limit)
         if not take:
             size = batch.slice(start, 1).nbytes
-            raise RecordTooLarge(f"record {start} has {size} bytes, a body of {max_bytes} bytes has room for {limit}")
+            raise RecordTooLarge(
+                f"record {start} has {size} bytes, a body of {max_bytes} bytes has room for {limit}"
+            )
         pieces.append(batch.slice(start, take))
         start += take
         guess = 2 * take
@@ -57,8 +62,8 @@ def _fitting(batch: pa.RecordBatch, start: int, most: int, limit: int) -> int:
 
 
 def coalesce(batches: Iterable[pa.RecordBatch], max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The same records in the same order, neighbours put together while their body stays within ``max_bytes``. A batch
-    that is larger by itself comes as it is.
+    """The same records in the same order, neighbours put together while their body stays within
+    ``max_bytes``. A batch that is larger by itself comes as it is.
 
     Raises:
         ConfigError: columns that are no record's.

@@ -1,7 +1,8 @@
 """Bodies of typed topics: a frame's own columns as Arrow, under one version of the topic's schema.
 
-A batch that is to be written says its version in its schema's metadata (`stamped`), and goes through the client like
-any other. Everything works on whole columns; a column that needs no change is handed on as it lies.
+A batch that is to be written says its version in its schema's metadata (`stamped`), and goes
+through the client like any other. Everything works on whole columns; a column that needs no change
+is handed on as it lies.
 """
 
 from __future__ import annotations
@@ -28,10 +29,20 @@ Schemas = Callable[[int], Columns]
 """The columns of a topic by version; raises ProtocolError for one that is not there."""
 
 _ATOMS: Final = {
-    "boolean": pa.bool_(), "byte": pa.int8(), "short": pa.int16(), "integer": pa.int32(), "long": pa.int64(),
-    "float": pa.float32(), "double": pa.float64(), "string": pa.string(), "binary": pa.binary(), "date": pa.date32(),
-    "timestamp": TIMESTAMP, "timestamp_ntz": pa.timestamp("us"), "void": pa.null(),
-}  # fmt: skip
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": TIMESTAMP,
+    "timestamp_ntz": pa.timestamp("us"),
+    "void": pa.null(),
+}
 
 
 @lru_cache(maxsize=4096)
@@ -89,7 +100,8 @@ def as_times(column: pa.Array) -> pa.Array:
 
 
 def decode_typed(body: Buffer, schemas: Schemas) -> tuple[BodyHeader, Columns, pa.RecordBatch]:
-    """A body's header, the columns that it was written under, and its rows; they lie in ``body`` unless compressed.
+    """A body's header, the columns that it was written under, and its rows; they lie in ``body``
+    unless compressed.
 
     Raises:
         ProtocolError: no body of a typed topic, or of a version that nobody knows.
@@ -98,36 +110,53 @@ def decode_typed(body: Buffer, schemas: Schemas) -> tuple[BodyHeader, Columns, p
     view = memoryview(body)
     header = read_header(view)
     if header.kind is not BodyKind.DATA or not header.schema_version:
-        raise ProtocolError(f"the body is {header.kind.name} of schema {header.schema_version}, not a typed topic's")
+        raise ProtocolError(
+            f"the body is {header.kind.name} of schema {header.schema_version}, not a typed topic's"
+        )
     columns = schemas(header.schema_version)
-    return header, columns, deserialize(view[BODY_HEADER_SIZE:], arrow_schema(columns), header.codec, header.count)
+    return (
+        header,
+        columns,
+        deserialize(view[BODY_HEADER_SIZE:], arrow_schema(columns), header.codec, header.count),
+    )
 
 
 def record_times(header: BodyHeader, columns: Columns, batch: pa.RecordBatch) -> pa.Array:
-    """Each record's time: its event time, or without one the latest of the batch, as its header says."""
+    """Each record's time: its event time, or without one the latest of the batch, as its header
+    says."""
     if not columns.time:
         return constant_times(header.first_time_us, header.count)
     times = as_times(batch.column(columns.find(columns.time)))
-    return pc.fill_null(times, constant_times(header.last_time_us, 1)[0]) if times.null_count else times
+    return (
+        pc.fill_null(times, constant_times(header.last_time_us, 1)[0])
+        if times.null_count
+        else times
+    )
 
 
 def key_bytes(columns: Columns, batch: pa.RecordBatch) -> pa.Array | None:
-    """The key column as bytes: those of a binary, or of the value's text; None when there is no key column."""
+    """The key column as bytes: those of a binary, or of the value's text; None when there is no key
+    column."""
     if not columns.key:
         return None
     column = batch.column(columns.find(columns.key))
     return column if pa.types.is_binary(column.type) else column.cast(pa.string()).cast(pa.binary())
 
 
-def convert(batch: pa.RecordBatch, there: Columns, wanted: Columns, schema: pa.Schema | None = None) -> pa.RecordBatch:
-    """The same rows under other columns: by name, in any order; what is not there is null, what is not wanted goes.
+def convert(
+    batch: pa.RecordBatch, there: Columns, wanted: Columns, schema: pa.Schema | None = None
+) -> pa.RecordBatch:
+    """The same rows under other columns: by name, in any order; what is not there is null, what is
+    not wanted goes.
 
     Args:
-        there: what the batch has; its Arrow types may be others of the same meaning (large strings, another zone).
+        there: what the batch has; its Arrow types may be others of the same meaning (large strings,
+            another zone).
         schema: the result's; by default the plain one of ``wanted``.
 
     Raises:
-        SchemaMismatch: a value does not fit its column, or is null where none may be; names the column.
+        SchemaMismatch: a value does not fit its column, or is null where none may be; names the
+            column.
     """
     arrays = []
     for one in wanted.fields:
@@ -139,15 +168,21 @@ def convert(batch: pa.RecordBatch, there: Columns, wanted: Columns, schema: pa.S
         try:
             if column.type != arrow_type(source.type):
                 column = column.cast(arrow_type(source.type))
-            arrays.append(_checked(_convert(column, source.type, one.type, one.name), one, one.name))
+            arrays.append(
+                _checked(_convert(column, source.type, one.type, one.name), one, one.name)
+            )
         except pa.ArrowException as error:
-            raise SchemaMismatch(f"column {one.name!r} of type {source.type} in {one.type}: {error}") from error
+            raise SchemaMismatch(
+                f"column {one.name!r} of type {source.type} in {one.type}: {error}"
+            ) from error
     return pa.RecordBatch.from_arrays(arrays, schema=schema or arrow_schema(wanted))
 
 
 def _checked(column: pa.Array, one: Field, path: str) -> pa.Array:
     if not one.nullable and column.null_count:
-        raise SchemaMismatch(f"column {path!r} is null in some rows, and must not be: fill it, as in coalesce(...)")
+        raise SchemaMismatch(
+            f"column {path!r} is null in some rows, and must not be: fill it, as in coalesce(...)"
+        )
     return column
 
 
@@ -169,10 +204,14 @@ def _convert(column: pa.Array, there: Type, wanted: Type, path: str) -> pa.Array
             values = _convert(column.items, there.value, wanted.value, f"{path}.value")
             if not wanted.nulls:
                 _no_nulls(values, f"{path}.value")
-            child = pa.StructArray.from_arrays([keys, values], fields=[kind.key_field, kind.item_field])
+            child = pa.StructArray.from_arrays(
+                [keys, values], fields=[kind.key_field, kind.item_field]
+            )
         case _:
             return _convert_atom(column, kind)
-    return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], offset=column.offset, children=[child])
+    return pa.Array.from_buffers(
+        kind, len(column), column.buffers()[:2], offset=column.offset, children=[child]
+    )
 
 
 def _convert_struct(column: pa.StructArray, there: Struct, wanted: Struct, path: str) -> pa.Array:
@@ -189,13 +228,19 @@ def _convert_struct(column: pa.StructArray, there: Struct, wanted: Struct, path:
         children.append(child)
     fields = list(map(arrow_field, wanted.fields))
     if not fields:
-        return pa.Array.from_buffers(pa.struct([]), len(column), column.buffers()[:1], offset=column.offset)
-    return pa.StructArray.from_arrays(children, fields=fields, mask=column.is_null() if column.null_count else None)
+        return pa.Array.from_buffers(
+            pa.struct([]), len(column), column.buffers()[:1], offset=column.offset
+        )
+    return pa.StructArray.from_arrays(
+        children, fields=fields, mask=column.is_null() if column.null_count else None
+    )
 
 
 def _no_nulls(column: pa.Array, path: str) -> None:
     if column.null_count:
-        raise SchemaMismatch(f"{path!r} is null in some rows, and must not be: fill it, as in coalesce(...)")
+        raise SchemaMismatch(
+            f"{path!r} is null in some rows, and must not be: fill it, as in coalesce(...)"
+        )
 
 
 def _convert_atom(column: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -1,7 +1,8 @@
-"""How large an Arrow message becomes when its buffers are decompressed, read from its flatbuffer without Arrow.
+"""How large an Arrow message becomes when its buffers are decompressed, read from its flatbuffer
+without Arrow.
 
-A few bytes can declare any size, so readers hold it against a limit before they decompress, and nodes before they take
-a batch that no reader could read.
+A few bytes can declare any size, so readers hold it against a limit before they decompress, and
+nodes before they take a batch that no reader could read.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def check_sizes(payload: Buffer, codec: Codec) -> None:
     """Hold a message against the limit.
 
     Raises:
-        ValueError, struct.error: its sizes are not sound, are over the limit, or its compression is not ``codec``'s.
+        ValueError, struct.error: its sizes are not sound, are over the limit, or its compression is
+            not ``codec``'s.
     """
     data = memoryview(payload)
     if _u32(data)[0] != _CONTINUATION:

@@ -1,9 +1,10 @@
-"""How a typed topic's columns may change, and what a frame has to have to be written to it. Pure, and for ever: every
-node decides by these rules, so a release that changes them needs a command of its own.
+"""How a typed topic's columns may change, and what a frame has to have to be written to it. Pure,
+and for ever: every node decides by these rules, so a release that changes them needs a command of
+its own.
 
-A topic's columns may get new nullable ones behind those that are there, in structs too, and wider numbers. Nothing is
-taken away, renamed or moved, and what may not be null stays so. Columns are matched by name, as Spark does it: in any
-order and any case.
+A topic's columns may get new nullable ones behind those that are there, in structs too, and wider
+numbers. Nothing is taken away, renamed or moved, and what may not be null stays so. Columns are
+matched by name, as Spark does it: in any order and any case.
 """
 
 from __future__ import annotations
@@ -13,7 +14,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from dledger.records.columns.types import INTEGERS, Array, Atom, Columns, Field, Map, Struct, Type, find
+from dledger.records.columns.types import (
+    INTEGERS,
+    Array,
+    Atom,
+    Columns,
+    Field,
+    Map,
+    Struct,
+    Type,
+    find,
+)
 
 _ORDER: Final = list(INTEGERS)
 SHOWN: Final = 44
@@ -35,14 +46,16 @@ class Merged:
 def merge(topic: Columns, frame: Columns) -> Merged:
     """What a topic becomes to hold a frame.
 
-    A frame may leave nullable columns out, have narrower numbers, or be nullable where the topic is not: that changes
-    nothing, and a null where none may be is noticed when it is written.
+    A frame may leave nullable columns out, have narrower numbers, or be nullable where the topic is
+    not: that changes nothing, and a null where none may be is noticed when it is written.
     """
     step = Merged(topic)
     fields = _merge_fields(topic.fields, frame.fields, "", step)
     for what, mine, other in (("key", topic.key, frame.key), ("time", topic.time, frame.time)):
         if other and other.lower() != mine.lower():
-            step.problems[other] = f"is to be the {what} column, but the topic's is {mine or 'none'}"
+            step.problems[other] = (
+                f"is to be the {what} column, but the topic's is {mine or 'none'}"
+            )
     return replace(step, columns=replace(topic, fields=tuple(fields)))
 
 
@@ -52,7 +65,9 @@ def is_evolution(before: Columns, after: Columns) -> bool:
     return not step.problems and step.columns == after
 
 
-def _merge_fields(mine: tuple[Field, ...], other: tuple[Field, ...], path: str, step: Merged) -> list[Field]:
+def _merge_fields(
+    mine: tuple[Field, ...], other: tuple[Field, ...], path: str, step: Merged
+) -> list[Field]:
     found = []
     for one in mine:
         at = find(other, one.name)
@@ -75,10 +90,14 @@ def _merge_type(mine: Type, other: Type, path: str, step: Merged) -> Type:
         case Struct(), Struct():
             return Struct(tuple(_merge_fields(mine.fields, other.fields, f"{path}.", step)))
         case Array(), Array():
-            return replace(mine, element=_merge_type(mine.element, other.element, f"{path}[]", step))
+            return replace(
+                mine, element=_merge_type(mine.element, other.element, f"{path}[]", step)
+            )
         case Map(), Map():
             key = _merge_type(mine.key, other.key, f"{path}.key", step)
-            return replace(mine, key=key, value=_merge_type(mine.value, other.value, f"{path}.value", step))
+            return replace(
+                mine, key=key, value=_merge_type(mine.value, other.value, f"{path}.value", step)
+            )
     if mine == other or holds(mine, other):
         return mine
     if holds(other, mine):
@@ -104,10 +123,15 @@ def holds(wide: Type, narrow: Type) -> bool:
         return wide.name == "double"
     if narrow.digits is None or wide.digits is None:
         return False
-    return wide.digits[1] >= narrow.digits[1] and wide.digits[0] - wide.digits[1] >= narrow.digits[0] - narrow.digits[1]
+    return (
+        wide.digits[1] >= narrow.digits[1]
+        and wide.digits[0] - wide.digits[1] >= narrow.digits[0] - narrow.digits[1]
+    )
 
 
-def side_by_side(mine: str, topic: Columns, other: str, frame: Columns, remarks: dict[str, str]) -> str:
+def side_by_side(
+    mine: str, topic: Columns, other: str, frame: Columns, remarks: dict[str, str]
+) -> str:
     """Two schemas as a text, one column a line, with a remark beside those that have one.
 
     Args:
@@ -130,8 +154,11 @@ def side_by_side(mine: str, topic: Columns, other: str, frame: Columns, remarks:
 
 def _row(name: str, left: str, right: str, remarks: dict[str, str]) -> tuple[str, str, str, str]:
     inside = (f"{name}.", f"{name}[")
-    said = [f"{path}: {text}" if path != name else text for path, text in remarks.items()
-            if path == name or path.startswith(inside)]  # fmt: skip
+    said = [
+        f"{path}: {text}" if path != name else text
+        for path, text in remarks.items()
+        if path == name or path.startswith(inside)
+    ]
     return "!" if said else "", left, right, "; ".join(said)
 
 
@@ -140,7 +167,10 @@ def _lines(rows: Iterable[tuple[str, str, str, str]]) -> Iterable[str]:
         lefts, rights = textwrap.wrap(left, SHOWN) or [""], textwrap.wrap(right, SHOWN) or [""]
         for line in range(max(len(lefts), len(rights))):
             a, b = (parts[line] if line < len(parts) else "" for parts in (lefts, rights))
-            yield f"{mark if not line else '':2}{a:{SHOWN}} | {b:{SHOWN}} {remark if not line else ''}".rstrip()
+            yield (
+                f"{mark if not line else '':2}{a:{SHOWN}} | {b:{SHOWN}} "
+                f"{remark if not line else ''}"
+            ).rstrip()
 
 
 __all__ = ["Merged", "holds", "is_evolution", "merge", "side_by_side"]

@@ -1,8 +1,9 @@
-"""Rows of columns as JSON text, a whole column at a time, as Spark's ``to_json(struct(*))`` writes them.
+"""Rows of columns as JSON text, a whole column at a time, as Spark's ``to_json(struct(*))`` writes
+them.
 
-Fields that are null are left out, nulls in arrays and maps are not; times are ISO 8601 in UTC, binaries base64, numbers
-that JSON does not have strings, intervals those of days to seconds. ``from_json`` with the columns' own schema gives
-the rows back.
+Fields that are null are left out, nulls in arrays and maps are not; times are ISO 8601 in UTC,
+binaries base64, numbers that JSON does not have strings, intervals those of days to seconds.
+``from_json`` with the columns' own schema gives the rows back.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ _DAY_US: Final = 86_400_000_000
 _SPECIAL: Final = r'["\\\x00-\x1f]'
 _ESCAPES: Final = {chr(code): json.dumps(chr(code))[1:-1] for code in (92, 34, *range(32))}
 """A backslash comes first: the others bring more of them."""
-_BASE64: Final = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
-
-
+_BASE64: Final = np.frombuffer(
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8
+)
 
 
 def _one(text: str) -> pa.Scalar:
-    """Not by ``pa.scalar``: its first call imports pandas, half a second of every worker's start."""
+    """Not by ``pa.scalar``: its first call imports pandas, half a second of every worker's
+    start."""
     data = text.encode()
     places = np.array([0, len(data)], np.int32)
     return pa.Array.from_buffers(_TEXT, 1, [None, pa.py_buffer(places), pa.py_buffer(data)])[0]
@@ -40,7 +42,9 @@ _NULL: Final = pa.nulls(1, _TEXT)[0]
 
 def rows_as_json(columns: Columns, batch: pa.RecordBatch) -> pa.Array:
     """One object of text for each row."""
-    return _object([(one.name, _text(batch.column(at), one.type)) for at, one in enumerate(columns.fields)])
+    return _object(
+        [(one.name, _text(batch.column(at), one.type)) for at, one in enumerate(columns.fields)]
+    )
 
 
 def _join(*parts: Any) -> pa.Array:
@@ -50,7 +54,8 @@ def _join(*parts: Any) -> pa.Array:
 
 def _object(fields: list[tuple[str, pa.Array]]) -> pa.Array:
     parts = [
-        pc.fill_null(_join(_one(f",{json.dumps(name, ensure_ascii=False)}:"), text), _EMPTY) for name, text in fields
+        pc.fill_null(_join(_one(f",{json.dumps(name, ensure_ascii=False)}:"), text), _EMPTY)
+        for name, text in fields
     ]  # not joined with null_handling="skip", which loses a row in which all are null
     text = _join(_one("{"), *parts, _one("}"))
     return pc.replace_substring(text, "{,", "{", max_replacements=1)
@@ -118,7 +123,9 @@ def _between(text: pa.Array) -> pa.Array:
 
 def _quoted(text: pa.Array) -> pa.Array:
     if pc.any(pc.match_substring_regex(text, _SPECIAL)).as_py():
-        text = reduce(lambda so_far, one: pc.replace_substring(so_far, one, _ESCAPES[one]), _ESCAPES, text)
+        text = reduce(
+            lambda so_far, one: pc.replace_substring(so_far, one, _ESCAPES[one]), _ESCAPES, text
+        )
     return _between(text)
 
 
@@ -127,7 +134,9 @@ def _number(column: pa.Array) -> pa.Array:
     finite = pc.is_finite(column)
     if pc.all(finite).as_py() is not False:
         return text
-    names = pc.if_else(pc.is_nan(column), '"NaN"', pc.if_else(pc.greater(column, 0), '"Infinity"', '"-Infinity"'))
+    names = pc.if_else(
+        pc.is_nan(column), '"NaN"', pc.if_else(pc.greater(column, 0), '"Infinity"', '"-Infinity"')
+    )
     return pc.if_else(finite, text, names)
 
 
@@ -137,7 +146,9 @@ def _interval(column: pa.Array) -> pa.Array:
     days = pc.divide(size, _DAY_US)
     time = pc.subtract(size, pc.multiply(days, _DAY_US)).cast(pa.time64("us")).cast(_TEXT)
     sign = pc.if_else(pc.less(column.cast(pa.int64()), 0), "-", "")
-    return _join(_one("INTERVAL '"), sign, days.cast(_TEXT), _one(" "), time, _one("' DAY TO SECOND"))
+    return _join(
+        _one("INTERVAL '"), sign, days.cast(_TEXT), _one(" "), time, _one("' DAY TO SECOND")
+    )
 
 
 def _base64(column: pa.Array) -> pa.Array:
@@ -157,7 +168,9 @@ def _base64(column: pa.Array) -> pa.Array:
     text = np.stack([_BASE64[bits >> shift & 63] for shift in (18, 12, 6, 0)], axis=1)
     text[left < 2, 2] = text[left < 3, 3] = ord("=")
     found = (4 * ends).astype(np.int32)
-    whole = pa.Array.from_buffers(_TEXT, len(column), [None, pa.py_buffer(found), pa.py_buffer(text.tobytes())])
+    whole = pa.Array.from_buffers(
+        _TEXT, len(column), [None, pa.py_buffer(found), pa.py_buffer(text.tobytes())]
+    )
     return pc.if_else(column.is_valid(), whole, _NULL) if column.null_count else whole
 
 

@@ -1,8 +1,8 @@
 """The columns of a typed topic, as plain values and as the JSON that the catalog keeps.
 
-The JSON is that of Spark's ``StructType``, so that ``StructType.fromJson`` reads it, with two names beside the fields:
-``key``, the column that says a record's partition, and ``time``, the one that says its time. Nothing here knows Arrow:
-nodes read it too.
+The JSON is that of Spark's ``StructType``, so that ``StructType.fromJson`` reads it, with two names
+beside the fields: ``key``, the column that says a record's partition, and ``time``, the one that
+says its time. Nothing here knows Arrow: nodes read it too.
 """
 
 from __future__ import annotations
@@ -24,9 +24,20 @@ MAX_DEPTH: Final = 32
 MAX_PRECISION: Final = 38
 INTEGERS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 """Digits that hold every value of a type."""
-ATOMS: Final = frozenset({
-    *INTEGERS, "boolean", "float", "double", "string", "binary", "date", "timestamp", "timestamp_ntz", "void",
-})  # fmt: skip
+ATOMS: Final = frozenset(
+    {
+        *INTEGERS,
+        "boolean",
+        "float",
+        "double",
+        "string",
+        "binary",
+        "date",
+        "timestamp",
+        "timestamp_ntz",
+        "void",
+    }
+)
 UNITS: Final = ("day", "hour", "minute", "second")
 KEY_TYPES: Final = frozenset({*INTEGERS, "string", "binary"})
 TIME_TYPES: Final = frozenset({"timestamp", "timestamp_ntz"})
@@ -38,7 +49,8 @@ _SHORT: Final = {"integer": "int", "long": "bigint", "byte": "tinyint", "short":
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """A type without parts, by Spark's JSON name: ``long``, ``decimal(10,2)``, ``interval day to second``."""
+    """A type without parts, by Spark's JSON name: ``long``, ``decimal(10,2)``, ``interval day to
+    second``."""
 
     name: str
 
@@ -90,7 +102,10 @@ class Struct:
     fields: tuple[Field, ...]
 
     def __str__(self) -> str:
-        return f"struct<{','.join(f'{one.name}:{one.type}' + ' not null' * (not one.nullable) for one in self.fields)}>"
+        fields = (
+            f"{one.name}:{one.type}" + " not null" * (not one.nullable) for one in self.fields
+        )
+        return f"struct<{','.join(fields)}>"
 
 
 Type = Atom | Array | Map | Struct
@@ -129,7 +144,8 @@ class Columns:
         """The columns that a JSON text says.
 
         Raises:
-            ConfigError: it says none, or some that cannot be; the message names the column and the way out.
+            ConfigError: it says none, or some that cannot be; the message names the column and the
+                way out.
         """
         return _parse(text)
 
@@ -147,7 +163,10 @@ def find(fields: Iterable[Field], name: str) -> int:
 @lru_cache(maxsize=256)
 def _parse(text: str) -> Columns:
     if len(text) > MAX_TEXT:
-        raise ConfigError(f"a schema of {len(text)} characters is over {MAX_TEXT}: use fewer columns, or shorter names")
+        raise ConfigError(
+            f"a schema of {len(text)} characters is over {MAX_TEXT}: use fewer columns, or "
+            f"shorter names"
+        )
     try:
         data = json.loads(text)
         return build(data["fields"], data.get("key", ""), data.get("time", ""))
@@ -169,8 +188,14 @@ def build(fields: list[dict[str, Any]], key: str = "", time: str = "") -> Column
         raise ConfigError("a typed topic has at least one column")
     columns = Columns(tuple(_fields(fields, "", 0)), str(key), str(time))
     if len(columns.text) > MAX_TEXT:
-        raise ConfigError(f"the schema has {len(columns.text)} characters of JSON, over {MAX_TEXT}: use fewer columns")
-    for what, name, allowed in (("key", columns.key, KEY_TYPES), ("time", columns.time, TIME_TYPES)):
+        raise ConfigError(
+            f"the schema has {len(columns.text)} characters of JSON, over {MAX_TEXT}: use fewer "
+            f"columns"
+        )
+    for what, name, allowed in (
+        ("key", columns.key, KEY_TYPES),
+        ("time", columns.time, TIME_TYPES),
+    ):
         if name:
             _check_named(columns, what, name, allowed)
     return columns
@@ -185,7 +210,8 @@ def _check_named(columns: Columns, what: str, name: str, allowed: frozenset[str]
     if not isinstance(kind, Atom) or kind.name not in allowed:
         way = "CAST(... AS STRING)" if what == "key" else "CAST(... AS TIMESTAMP)"
         raise ConfigError(
-            f"the {what} column {name!r} is {kind}; it can be {', '.join(sorted(allowed))}: make one with {way}"
+            f"the {what} column {name!r} is {kind}; it can be {', '.join(sorted(allowed))}: make "
+            f"one with {way}"
         )
 
 
@@ -197,7 +223,9 @@ def _fields(given: list[dict[str, Any]], path: str, depth: int) -> Iterator[Fiel
             raise TypeError("a field has a name and says whether it may be null")
         full = f"{path}{name}"
         if name.lower() in names:
-            raise ConfigError(f"columns {names[name.lower()]!r} and {full!r} have one name to Spark: rename one")
+            raise ConfigError(
+                f"columns {names[name.lower()]!r} and {full!r} have one name to Spark: rename one"
+            )
         names[name.lower()] = full
         metadata = one.get("metadata") or {}
         if not isinstance(metadata, dict):
@@ -241,14 +269,19 @@ def _atom(name: str, path: str) -> Atom:
 
 def _not_carried(path: str, what: str) -> ConfigError:
     return ConfigError(
-        f"column {path!r} is {what}, which a topic cannot carry: cast it, as in CAST({path} AS STRING), or drop it; "
-        "it can be of any type of Spark's but calendar and year-month intervals, variants, geometries and classes of "
+        f"column {path!r} is {what}, which a topic cannot carry: cast it, as in CAST({path} AS "
+        f"STRING), or drop it; "
+        "it can be of any type of Spark's but calendar and year-month intervals, variants, "
+        "geometries and classes of "
         "the user's own"
     )
 
 
 def _dump(columns: Columns) -> str:
-    data: dict[str, Any] = {"type": "struct", "fields": [_field_data(one) for one in columns.fields]}
+    data: dict[str, Any] = {
+        "type": "struct",
+        "fields": [_field_data(one) for one in columns.fields],
+    }
     if columns.key:
         data["key"] = columns.key
     if columns.time:
@@ -258,8 +291,11 @@ def _dump(columns: Columns) -> str:
 
 def _field_data(one: Field) -> dict[str, Any]:
     return {
-        "name": one.name, "type": _type_data(one.type), "nullable": one.nullable, "metadata": json.loads(one.metadata)
-    }  # fmt: skip
+        "name": one.name,
+        "type": _type_data(one.type),
+        "nullable": one.nullable,
+        "metadata": json.loads(one.metadata),
+    }
 
 
 def _type_data(kind: Type) -> Any:
@@ -267,12 +303,18 @@ def _type_data(kind: Type) -> Any:
         case Atom():
             return kind.name
         case Array():
-            return {"type": "array", "elementType": _type_data(kind.element), "containsNull": kind.nulls}
+            return {
+                "type": "array",
+                "elementType": _type_data(kind.element),
+                "containsNull": kind.nulls,
+            }
         case Map():
             return {
-                "type": "map", "keyType": _type_data(kind.key), "valueType": _type_data(kind.value),
+                "type": "map",
+                "keyType": _type_data(kind.key),
+                "valueType": _type_data(kind.value),
                 "valueContainsNull": kind.nulls,
-            }  # fmt: skip
+            }
         case Struct():
             return {"type": "struct", "fields": [_field_data(one) for one in kind.fields]}
 
@@ -282,4 +324,15 @@ def _canonical(data: Any) -> str:
     return json.dumps(data, separators=(",", ":"), sort_keys=True)
 
 
-__all__ = ["INTEGERS", "Array", "Atom", "Columns", "Field", "Map", "Struct", "Type", "build", "find"]
+__all__ = [
+    "INTEGERS",
+    "Array",
+    "Atom",
+    "Columns",
+    "Field",
+    "Map",
+    "Struct",
+    "Type",
+    "build",
+    "find",
+]

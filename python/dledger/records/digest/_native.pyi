@@ -1,4 +1,4 @@
-"""The optional extension of `dledger.records.digest`: what its modules do with NumPy, in one pass over each column."""
+"""The optional extension of `dledger.records.digest`: the work of its modules in one pass."""
 
 from typing_extensions import Buffer
 

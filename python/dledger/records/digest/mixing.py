@@ -24,14 +24,16 @@ HALF: Final = np.uint64(32)
 
 
 def carried(words: Hashes, into: Hashes | None = None) -> Hashes:
-    """Each word with its upper half in its lower one as well: multiplied by whatever it is, no bit of it is lost."""
+    """Each word with its upper half in its lower one as well: multiplied by whatever it is, no bit
+    of it is lost."""
     found: Hashes = np.right_shift(words, HALF, out=into)
     found ^= words
     return found
 
 
 def mix(hashes: Hashes) -> Hashes:
-    """The finalizer of splitmix64 (Steele, Lea and Flood: Fast Splittable Pseudorandom Number Generators, 2014)."""
+    """The finalizer of splitmix64 (Steele, Lea and Flood: Fast Splittable Pseudorandom Number
+    Generators, 2014)."""
     mixed = hashes >> np.uint64(30)
     mixed ^= hashes
     mixed *= np.uint64(0xBF58476D1CE4E5B9)
@@ -55,4 +57,15 @@ def weights(count: int) -> Hashes:
     return mix(np.arange(1, count + 1, dtype=np.uint64)) | np.uint64(1)
 
 
-__all__ = ["BASE", "HALF", "MASK", "NULL", "Hashes", "carried", "mix", "native", "sum_mixed", "weights"]
+__all__ = [
+    "BASE",
+    "HALF",
+    "MASK",
+    "NULL",
+    "Hashes",
+    "carried",
+    "mix",
+    "native",
+    "sum_mixed",
+    "weights",
+]

@@ -1,7 +1,7 @@
 """The hash of each value of an array of strings or of binary values.
 
-It is a polynomial over blocks of 8-byte words, whose sizes are powers of 2 and decrease, and the last few bytes of the
-value.
+It is a polynomial over blocks of 8-byte words, whose sizes are powers of 2 and decrease, and the
+last few bytes of the value.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ WORDS: Final = np.dtype("<u8")
 MOST: Final = 4096
 """Words of a block."""
 AT_ONCE: Final = 15_360
-"""Words that are copied together: 120 KiB. From 128 KiB on, malloc(3) gives back to the kernel what is freed."""
+"""Words that are copied together: 120 KiB. From 128 KiB on, malloc(3) gives back to the kernel what
+is freed."""
 
 
 def hashes_of_bytes(array: pa.Array) -> Hashes:
-    """Of strings and binary values: ``length * BASE^(n+1) + block_1 * BASE^n + ... + block_n * BASE + rest``.
+    """Of strings and binary values: ``length * BASE^(n+1) + block_1 * BASE^n + ... + block_n * BASE
+    + rest``.
 
-    A value of ``w`` whole words has ``w // MOST`` blocks of ``MOST`` words, and then one for each power of 2 that the
-    rest of ``w`` is made of, the largest first. What is left over is less than a word.
+    A value of ``w`` whole words has ``w // MOST`` blocks of ``MOST`` words, and then one for each
+    power of 2 that the rest of ``w`` is made of, the largest first. What is left over is less than
+    a word.
     """
     if not len(array):
         return np.zeros(0, np.uint64)
@@ -40,9 +43,13 @@ def hashes_of_bytes(array: pa.Array) -> Hashes:
     size = 8 if pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type) else 4
     if mixing.native is not None:
         found = np.empty(len(array), np.uint64)
-        mixing.native.hash_bytes(offsets, size, array.offset, b"" if buffer is None else buffer, found)
+        mixing.native.hash_bytes(
+            offsets, size, array.offset, b"" if buffer is None else buffer, found
+        )
         return found
-    bounds = np.frombuffer(offsets, f"<i{size}", len(array) + 1, array.offset * size).astype(np.int64)
+    bounds = np.frombuffer(offsets, f"<i{size}", len(array) + 1, array.offset * size).astype(
+        np.int64
+    )
     data = np.frombuffer(b"" if buffer is None else buffer, np.uint8)
     return _of_bounds(bounds, data)
 
@@ -59,7 +66,8 @@ def _of_bounds(bounds: Ints, data: Bytes) -> Hashes:
 
 
 def _of_one_length(data: Bytes, start: int, length: int, count: int) -> Hashes:
-    """Values of one length, one behind the other: all blocks of one are one, whose weights have the powers of BASE."""
+    """Values of one length, one behind the other: all blocks of one are one, whose weights have the
+    powers of BASE."""
     words, spare = length // WORD, _SPARE[length % WORD]
     found: Hashes = np.ndarray((count,), WORDS, data, start + length - WORD, (length,)) >> spare
     found += np.uint64(length * pow(int(BASE), words.bit_count() + 1, MASK + 1) & MASK)
@@ -73,7 +81,10 @@ def _of_one_length(data: Bytes, start: int, length: int, count: int) -> Hashes:
 def _powered_weights(words: int) -> Hashes:
     """The weights of less than ``MOST`` words, each with the power of BASE that its block has."""
     sizes = [1 << bit for bit in range(words.bit_length()) if words >> bit & 1]
-    powered = [weights(size) * np.uint64(pow(int(BASE), power, MASK + 1)) for power, size in enumerate(sizes, 1)]
+    powered = [
+        weights(size) * np.uint64(pow(int(BASE), power, MASK + 1))
+        for power, size in enumerate(sizes, 1)
+    ]
     return np.concatenate(powered[::-1])
 
 
@@ -94,13 +105,18 @@ def _of_lengths(data: Bytes, starts: Ints, lengths: Ints) -> Hashes:
 
 
 _SPARE: Final = np.array([64 - 8 * rest for rest in range(WORD)], np.uint64)
-"""Bits of the last word that are not of the rest, where that has so many bytes; a shift by 64 leaves 0."""
+"""Bits of the last word that are not of the rest, where that has so many bytes; a shift by 64
+leaves 0."""
 
 
-def _add_blocks(found: Hashes, chosen: npt.NDArray[np.bool_], data: Bytes, places: Ints, size: int) -> None:
-    """Go on to the next power of BASE, add the block of so many words at each of these places that is chosen, and go on
-    to the place behind it."""
-    blocks = np.ndarray((len(data) - size * WORD + 1,), np.dtype((np.void, size * WORD)), data, strides=(1,))
+def _add_blocks(
+    found: Hashes, chosen: npt.NDArray[np.bool_], data: Bytes, places: Ints, size: int
+) -> None:
+    """Go on to the next power of BASE, add the block of so many words at each of these places that
+    is chosen, and go on to the place behind it."""
+    blocks = np.ndarray(
+        (len(data) - size * WORD + 1,), np.dtype((np.void, size * WORD)), data, strides=(1,)
+    )
     if chosen.all():
         found *= BASE
         found += _folded(lambda some: blocks[places[some]], len(places), weights(size))
@@ -108,13 +124,16 @@ def _add_blocks(found: Hashes, chosen: npt.NDArray[np.bool_], data: Bytes, place
     else:
         rows = np.flatnonzero(chosen)
         at = places[rows]
-        found[rows] = found[rows] * BASE + _folded(lambda some: blocks[at[some]], len(rows), weights(size))
+        found[rows] = found[rows] * BASE + _folded(
+            lambda some: blocks[at[some]], len(rows), weights(size)
+        )
         places[rows] = at + size * WORD
 
 
 def _folded(copied: Callable[[slice], npt.NDArray[np.void]], count: int, factors: Hashes) -> Hashes:
-    """Blocks to one word each, some at a time: their copies then stay in memory that is used already, and the kernel
-    need not find new pages for each batch, which takes several times as long as the rest."""
+    """Blocks to one word each, some at a time: their copies then stay in memory that is used
+    already, and the kernel need not find new pages for each batch, which takes several times as
+    long as the rest."""
     step = max(1, AT_ONCE // len(factors))
     found = np.empty(count, np.uint64)
     room = np.empty((min(step, count), len(factors)), np.uint64)

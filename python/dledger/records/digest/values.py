@@ -20,8 +20,8 @@ from dledger.records.digest.texts import hashes_of_bytes
 
 
 def sum_of_cells(columns: Iterable[tuple[str, pa.Array]], count: int) -> Hashes:
-    """The sum of all columns' hashes of name and value for each row; that of a null is 0, as if there was no such
-    column."""
+    """The sum of all columns' hashes of name and value for each row; that of a null is 0, as if
+    there was no such column."""
     total = np.full(count, BASE)
     for name, column in columns:
         if column.null_count < count:
@@ -45,9 +45,13 @@ def _add_by_native(total: Hashes, salt: np.uint64, column: pa.Array) -> None:
     if _is_fixed(kind):
         size = kind.bit_width // 8
         signed = size if _is_unsigned(kind) else -size
-        mixing.native.add_cells(total, bits[1], signed, column.offset, valid, column.offset, int(salt))
+        mixing.native.add_cells(
+            total, bits[1], signed, column.offset, valid, column.offset, int(salt)
+        )
     else:
-        mixing.native.add_cells(total, _hashes_of(kind)(column), 8, 0, valid, column.offset, int(salt))
+        mixing.native.add_cells(
+            total, _hashes_of(kind)(column), 8, 0, valid, column.offset, int(salt)
+        )
 
 
 @cache
@@ -87,7 +91,9 @@ def _of_fixed(array: pa.Array) -> Hashes:
 
 
 def _of_decimals(array: pa.Array) -> Hashes:
-    words = np.frombuffer(array.buffers()[1], "<u8", 2 * len(array), array.offset * 16).reshape(-1, 2)
+    words = np.frombuffer(array.buffers()[1], "<u8", 2 * len(array), array.offset * 16).reshape(
+        -1, 2
+    )
     found: Hashes = mix(words[:, 0] ^ BASE) + words[:, 1]
     return found
 
@@ -103,7 +109,9 @@ def _of_lists(array: pa.ListArray) -> Hashes:
     first = int(offsets[0])
     values = mix(_hashes(array.values.slice(first, int(offsets[-1]) - first)))
     within = np.arange(len(values)) - np.repeat(offsets[:-1] - first, lengths)
-    return _sums(values * weights(1 << int(lengths.max(initial=1)).bit_length())[within], offsets - first)
+    return _sums(
+        values * weights(1 << int(lengths.max(initial=1)).bit_length())[within], offsets - first
+    )
 
 
 def _of_maps(array: pa.MapArray) -> Hashes:
@@ -131,9 +139,15 @@ def _is_unsigned(kind: pa.DataType) -> bool:
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
-    return any(is_kind(kind) for is_kind in (
-        pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary,
-    ))  # fmt: skip
+    return any(
+        is_kind(kind)
+        for is_kind in (
+            pa.types.is_string,
+            pa.types.is_binary,
+            pa.types.is_large_string,
+            pa.types.is_large_binary,
+        )
+    )
 
 
 _KINDS: Final[list[tuple[Callable[[pa.DataType], bool], Callable[[Any], Hashes]]]] = [

@@ -1,7 +1,8 @@
 """Many messages at once: where they and their parts begin, as numpy arrays.
 
-The length of each message leads to the next, so that finding where they begin takes a loop; it is the only one over
-messages here, besides the one that compares CRCs. Everything behind it is checked and taken out a column at a time.
+The length of each message leads to the next, so that finding where they begin takes a loop; it is
+the only one over messages here, besides the one that compares CRCs. Everything behind it is checked
+and taken out a column at a time.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ PAIR: Final = struct.Struct(">iI")
 
 
 def walk_messages(view: memoryview, at: int, stop: int, most: int) -> list[int]:
-    """Positions of messages that follow one another from ``at`` on, by size and magic alone; at most ``most``, none at
-    or behind ``stop``."""
+    """Positions of messages that follow one another from ``at`` on, by size and magic alone; at
+    most ``most``, none at or behind ``stop``."""
     found: list[int] = []
     push, unpack, last = found.append, PAIR.unpack_from, min(stop, len(view) - MIN_MESSAGE + 1)
     while at < last and most:
@@ -64,9 +65,12 @@ class Fields:
         self._view = view
 
     def _take(self, kind: str, places: Ints) -> Ints:
-        """Overlapping numbers at every byte, of which numpy picks and swaps only those asked for."""
+        """Overlapping numbers at every byte, of which numpy picks and swaps only those asked
+        for."""
         width = np.dtype(kind).itemsize
-        spread: npt.NDArray[Any] = np.ndarray((max(0, self.size - width + 1),), kind, self._view, strides=(1,))
+        spread: npt.NDArray[Any] = np.ndarray(
+            (max(0, self.size - width + 1),), kind, self._view, strides=(1,)
+        )
         taken: Ints = spread[places].astype(np.int64)
         return taken
 
@@ -82,7 +86,8 @@ class Fields:
 
 @dataclass
 class Rows:
-    """Messages that may lie at these positions of a buffer: where their parts are, and which of them are sound.
+    """Messages that may lie at these positions of a buffer: where their parts are, and which of
+    them are sound.
 
     Where a size is out of bounds, what follows from it means nothing; ``adds_up`` is False there.
     """
@@ -131,7 +136,9 @@ class Rows:
     def topic_end(self) -> Ints:
         place = self._within(self.topic - 1 - self.wide, 2)
         short = self.fields.bytes[place].astype(np.int64)
-        sizes: Ints = np.where(self.wide, self.fields.int16(place), short) if self.wide.any() else short
+        sizes: Ints = (
+            np.where(self.wide, self.fields.int16(place), short) if self.wide.any() else short
+        )
         return self.topic + sizes
 
     @cached_property
@@ -143,35 +150,54 @@ class Rows:
         """Whether the sizes of the parts give the message's, within the room that it has."""
         properties_end = self.properties + self.fields.int16(self._within(self.topic_end, 2))
         longest = np.where(self.wide, MAX_TOPIC[MAGIC_V2], MAX_TOPIC[MAGIC_V1])
-        ordered = (self.body <= self.body_end) & (self.topic <= self.topic_end) & (self.properties <= properties_end)
+        ordered = (
+            (self.body <= self.body_end)
+            & (self.topic <= self.topic_end)
+            & (self.properties <= properties_end)
+        )
         fits = (self.size <= self.room) & (self.topic <= self.end) & (self.properties <= self.end)
         magic = self.fields.int32(self.at + 4) & 0xFFFF_FFFF
         known = (magic == MAGIC_V1) | (magic == MAGIC_V2)
-        sound: Mask = known & fits & ordered & (properties_end == self.end) & (self.topic_end - self.topic <= longest)
+        sound: Mask = (
+            known
+            & fits
+            & ordered
+            & (properties_end == self.end)
+            & (self.topic_end - self.topic <= longest)
+        )
         return sound
 
     def placed(self, start: int) -> Mask:
-        """Whether each says that it lies where it does; ``start`` is the log's offset of the buffer."""
+        """Whether each says that it lies where it does; ``start`` is the log's offset of the
+        buffer."""
         sound: Mask = self.fields.int64(self.at + 28) == self.at + start
         return sound
 
     def first_bad_crc(self) -> int:
-        """Number of the first message whose body is not the one its CRC was made of, or how many there are."""
+        """Number of the first message whose body is not the one its CRC was made of, or how many
+        there are."""
         stored = self.fields.int32(self.at + 8).tolist()
         view = self.view
-        for n, (begin, end, crc) in enumerate(zip(self.body.tolist(), self.body_end.tolist(), stored, strict=True)):
+        for n, (begin, end, crc) in enumerate(
+            zip(self.body.tolist(), self.body_end.tolist(), stored, strict=True)
+        ):
             if begin != end and crc32(view[begin:end]) & CRC_MASK != crc:
                 return n
         return len(stored)
 
     def first(self, count: int) -> Rows:
         """The first few of them."""
-        return self if count == len(self.at) else Rows(self.fields, self.view, self.at[:count], self.room[:count])
+        return (
+            self
+            if count == len(self.at)
+            else Rows(self.fields, self.view, self.at[:count], self.room[:count])
+        )
 
     def only(self, chosen: Mask) -> Rows:
         """Some of them."""
         return Rows(self.fields, self.view, self.at[chosen], self.room[chosen])
 
     def _within(self, places: Ints, width: int) -> Ints:
-        """Places that can be read at all; what is read elsewhere than asked is refused by ``adds_up``."""
+        """Places that can be read at all; what is read elsewhere than asked is refused by
+        ``adds_up``."""
         return np.clip(places, 0, self.fields.size - width)

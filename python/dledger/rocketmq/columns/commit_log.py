@@ -1,7 +1,8 @@
 """A commit log file as Arrow columns, a batch at a time.
 
-The same messages and the same damage that ``scan`` finds, without a Python object per message. Where all is sound,
-numpy checks and takes out whole columns; where something is not, ``Scanner`` says what, and where it goes on.
+The same messages and the same damage that ``scan`` finds, without a Python object per message.
+Where all is sound, numpy checks and takes out whole columns; where something is not, ``Scanner``
+says what, and where it goes on.
 """
 
 from __future__ import annotations
@@ -21,7 +22,16 @@ from dledger.rocketmq.columns.properties import slices
 from dledger.rocketmq.format.scan import PieceKind, ScannedPiece, Scanner
 from dledger.types import Buffer
 
-__all__ = ["BATCH_BYTES", "EVERYTHING", "SCHEMA", "Batches", "ColumnBatch", "Wanted", "column_batches", "first_false"]
+__all__ = [
+    "BATCH_BYTES",
+    "EVERYTHING",
+    "SCHEMA",
+    "Batches",
+    "ColumnBatch",
+    "Wanted",
+    "column_batches",
+    "first_false",
+]
 
 BATCH_BYTES: Final = 16 << 20
 MAX_BUFFER: Final = (1 << 31) - 1
@@ -52,13 +62,15 @@ class ColumnBatch:
     end: int = 0
     """Offset in the log behind what this batch accounts for."""
     last: int = -1
-    """Of rows: where the last message, or entry without one, begins that was looked at, wanted or not."""
+    """Of rows: where the last message, or entry without one, begins that was looked at, wanted or
+    not."""
     has_last: bool = True
     """Whether it is the last row."""
     kind: PieceKind | None = None
     """What stands there where it is no rows."""
     tail: ScannedPiece | None = None
-    """What would be damage, but for being the last thing in the log: a write that nobody finished, or one given up."""
+    """What would be damage, but for being the last thing in the log: a write that nobody finished,
+    or one given up."""
 
 
 def column_batches(
@@ -76,20 +88,22 @@ def column_batches(
     """The messages of a commit log file, or of a part of it.
 
     Args:
-        data: a file's bytes, or those from a message's border on (``Scanner.next_sound`` finds one); at most 2 GiB.
+        data: a file's bytes, or those from a message's border on (``Scanner.next_sound`` finds
+            one); at most 2 GiB.
         start: offset in the log of the first byte.
         stop: messages that begin at or behind this offset are not wanted.
         file_end: offset in the log where the file ends, if the data end before that.
-        data_end: offset in the log where the file's bytes end, if these data are only a part of them. Then the messages
-            that are whole come first, and what decides about the rest is asked for by an exception.
+        data_end: offset in the log where the file's bytes end, if these data are only a part of
+            them. Then the messages that are whole come first, and what decides about the rest is
+            asked for by an exception.
         wanted: leave out other messages. Damage is never left out: nobody knows what it was.
         columns: names out of ``SCHEMA``, all by default; what is not asked for is not taken out.
         check: compare bodies with their CRC.
         batch_bytes: bytes of the log in one batch, about.
 
     Yields:
-        Batches in order. A message whose compressed body cannot be unpacked is there with a null body, and among the
-        damage as well.
+        Batches in order. A message whose compressed body cannot be unpacked is there with a null
+        body, and among the damage as well.
 
     Raises:
         ValueError: there is no such column, or the data are over 2 GiB.
@@ -105,7 +119,8 @@ def column_batches(
 
 
 class Batches:
-    """One pass over one buffer: sound rows by whole columns, and what is between them by a scanner."""
+    """One pass over one buffer: sound rows by whole columns, and what is between them by a
+    scanner."""
 
     def __init__(self, scanner: Scanner, data: Buffer, start: int) -> None:
         self._view = memoryview(data).cast("B")
@@ -113,8 +128,8 @@ class Batches:
         self._scanner = scanner
         self._fields = Fields(self._view)
         self._most = 1 << 30
-        """Rows that are looked at together: few right behind damage, since what is wrong among them is looked at again,
-        and more with each time that all are sound."""
+        """Rows that are looked at together: few right behind damage, since what is wrong among them
+        is looked at again, and more with each time that all are sound."""
 
     def batches(self, stop: int | None) -> Iterator[ColumnBatch]:
         """All of them up to ``stop``; see `column_batches`."""
@@ -124,7 +139,9 @@ class Batches:
             batch = self._sound(at, limit)
             if batch is None:
                 piece = self._scanner.piece(self._start + at)
-                assert piece.kind not in (PieceKind.MESSAGE, PieceKind.ENTRY), f"overlooked: {piece}"
+                assert piece.kind not in (PieceKind.MESSAGE, PieceKind.ENTRY), (
+                    f"overlooked: {piece}"
+                )
                 damaged = piece.kind is PieceKind.DAMAGE
                 self._most = 16 if damaged else self._most
                 batch = ColumnBatch(None, [piece] if damaged else [], piece.end, kind=piece.kind)
@@ -161,7 +178,8 @@ class _Messages(Batches):
         return self._batch(rows, entries, self._start + int(rows.end[-1])) if len(rows.at) else None
 
     def _sound_rows(self, at: int, limit: int) -> tuple[Rows, bool]:
-        """Sound messages from here on, as many as a batch takes, and whether they are in entries."""
+        """Sound messages from here on, as many as a batch takes, and whether they are in
+        entries."""
         stop, most = min(limit, at + self._batch_bytes), self._most
         entries = False
         found = walk_messages(self._view, at, stop, most)
@@ -184,7 +202,9 @@ class _Messages(Batches):
     def _headers_agree(self, places: npt.NDArray[np.int64], rows: Rows) -> npt.NDArray[np.bool_]:
         """Whether each entry's header says what its place and its message say."""
         body_size = self._fields.int32(places + 44)
-        whole = (self._fields.int32(places + 4) == HEADER_SIZE + body_size) & (rows.size == body_size)
+        whole = (self._fields.int32(places + 4) == HEADER_SIZE + body_size) & (
+            rows.size == body_size
+        )
         placed = self._fields.int64(places + 24) == places + self._start
         sound: npt.NDArray[np.bool_] = whole & placed
         return sound
@@ -197,13 +217,19 @@ class _Messages(Batches):
         if self._check and entries:
             count = min(count, self._first_bad_entry(rows))
         rows = rows.first(count)
-        return rows if not count or self._is_text(rows) else rows.first(self._first_without_text(rows))
+        return (
+            rows if not count or self._is_text(rows) else rows.first(self._first_without_text(rows))
+        )
 
     def _first_bad_entry(self, rows: Rows) -> int:
-        """The entry's own CRC, which DLedger leaves zero, is looked at by ``Scanner``, one entry at a time."""
+        """The entry's own CRC, which DLedger leaves zero, is looked at by ``Scanner``, one entry at
+        a time."""
         stamped = np.flatnonzero(self._fields.int32(rows.at - 8))
         for n in stamped.tolist():
-            if self._scanner.piece(self._start + int(rows.at[n]) - HEADER_SIZE).kind is not PieceKind.ENTRY:
+            if (
+                self._scanner.piece(self._start + int(rows.at[n]) - HEADER_SIZE).kind
+                is not PieceKind.ENTRY
+            ):
                 return int(n)
         return len(rows.at)
 
@@ -222,7 +248,9 @@ class _Messages(Batches):
             low, high = (middle, high) if self._is_text(rows.first(middle)) else (low, middle)
         return low
 
-    def _slices(self, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
+    def _slices(
+        self, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], kind: pa.DataType
+    ) -> pa.Array:
         return slices(pa.py_buffer(self._view), begins, ends, kind)
 
     def _chosen(self, rows: Rows) -> Rows:
@@ -236,7 +264,9 @@ class _Messages(Batches):
                 chosen &= stored < wanted.stored_before
         if wanted.topic is not None:
             topics = self._slices(rows.topic, rows.topic_end, pa.string()).dictionary_encode()
-            fits = np.array([wanted.topic(name) for name in topics.dictionary.to_pylist()], np.bool_)
+            fits = np.array(
+                [wanted.topic(name) for name in topics.dictionary.to_pylist()], np.bool_
+            )
             chosen &= fits[np.frombuffer(topics.indices.buffers()[1], np.int32)[: len(rows.at)]]
         return rows if chosen.all() else rows.only(chosen)
 
@@ -250,7 +280,9 @@ class _Messages(Batches):
         arrays = [taken.column(name) for name in self._names]
         schema = pa.schema([SCHEMA.field(name) for name in self._names])
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-        return ColumnBatch(batch, damage, end, self._start + last, has_last=bool(rows.at[-1] == last))
+        return ColumnBatch(
+            batch, damage, end, self._start + last, has_last=bool(rows.at[-1] == last)
+        )
 
 
 def first_false(values: npt.NDArray[np.bool_]) -> int:

@@ -1,7 +1,8 @@
-"""Entries of a DLedger log as Arrow columns, whatever their bodies are: the files of any Java DLedger, 0.1 to 0.4.
+"""Entries of a DLedger log as Arrow columns, whatever their bodies are: the files of any Java
+DLedger, 0.1 to 0.4.
 
-Java's DLedger never fills the entry's CRCs, so that a changed byte of a body cannot be noticed there. What is checked
-is that sizes and place agree, and the body's CRC where there is one.
+Java's DLedger never fills the entry's CRCs, so that a changed byte of a body cannot be noticed
+there. What is checked is that sizes and place agree, and the body's CRC where there is one.
 """
 
 from __future__ import annotations
@@ -27,25 +28,31 @@ __all__ = ["ENTRY_SCHEMA", "EntryScanner", "entry_batches"]
 MAGIC_CONFIG_CHANGE: Final = 3
 """Known to DLedger 0.4.0, which never writes it."""
 MAGICS: Final = (MAGIC_NORMAL, MAGIC_NOOP, MAGIC_CONFIG_CHANGE)
-ENTRY_SCHEMA: Final = pa.schema([
-    ("entry_index", pa.int64()),
-    ("term", pa.int64()),
-    ("position", pa.int64()),
-    ("size", pa.int32()),
-    ("magic", pa.int32()),
-    ("channel", pa.int32()),
-    ("chain_crc", pa.int64()),
-    ("body_crc", pa.int64()),
-    ("body", pa.binary()),
-])  # fmt: skip
-"""All columns: an entry's header and its body. ``position`` is the entry's first byte in the log, ``size`` counts the
-header's 48 bytes too; ``magic`` is 1, or 2 for the empty entry that DLedger 0.4.0 may write at elections."""
+ENTRY_SCHEMA: Final = pa.schema(
+    [
+        ("entry_index", pa.int64()),
+        ("term", pa.int64()),
+        ("position", pa.int64()),
+        ("size", pa.int32()),
+        ("magic", pa.int32()),
+        ("channel", pa.int32()),
+        ("chain_crc", pa.int64()),
+        ("body_crc", pa.int64()),
+        ("body", pa.binary()),
+    ]
+)
+"""All columns: an entry's header and its body. ``position`` is the entry's first byte in the log,
+``size`` counts the header's 48 bytes too; ``magic`` is 1, or 2 for the empty entry that DLedger
+0.4.0 may write at elections."""
 
 
 class EntryScanner(Scanner):
-    """Takes an entry for sound whose header agrees with itself and its place; the body may be anything."""
+    """Takes an entry for sound whose header agrees with itself and its place; the body may be
+    anything."""
 
-    marks: ClassVar[re.Pattern[bytes]] = re.compile(rb"\x00\x00\x00[\x01-\x03]|\xff\xff\xff\xff(?=[\x00-\x7f])")
+    marks: ClassVar[re.Pattern[bytes]] = re.compile(
+        rb"\x00\x00\x00[\x01-\x03]|\xff\xff\xff\xff(?=[\x00-\x7f])"
+    )
 
     def _place(self, mark: re.Match[bytes]) -> int:
         return mark.start()
@@ -69,7 +76,9 @@ class EntryScanner(Scanner):
         if self.data_end - offset < HEADER_SIZE:
             return None
         self._need(offset, HEADER_SIZE)
-        magic, size, _, _, _, _, _, _, body_size = HEADER.unpack_from(self._view, offset - self._start)
+        magic, size, _, _, _, _, _, _, body_size = HEADER.unpack_from(
+            self._view, offset - self._start
+        )
         whole = magic in MAGICS and body_size >= 0 and size == HEADER_SIZE + body_size
         return offset + size if whole and offset + size <= self.data_end else None
 
@@ -85,7 +94,8 @@ def entry_batches(
     check: bool = True,
     batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[ColumnBatch]:
-    """The entries of a DLedger data file, or of a part of it; arguments and errors as for `column_batches`."""
+    """The entries of a DLedger data file, or of a part of it; arguments and errors as for
+    `column_batches`."""
     names = tuple(ENTRY_SCHEMA.names if columns is None else columns)
     if unknown := [name for name in names if name not in ENTRY_SCHEMA.names]:
         raise ValueError(f"no column {unknown[0]!r}; there are {', '.join(ENTRY_SCHEMA.names)}")
@@ -109,7 +119,13 @@ def walk(view: memoryview, at: int, stop: int, most: int) -> list[int]:
 
 class _Entries(Batches):
     def __init__(
-        self, scanner: Scanner, data: Buffer, start: int, check: bool, names: tuple[str, ...], batch_bytes: int
+        self,
+        scanner: Scanner,
+        data: Buffer,
+        start: int,
+        check: bool,
+        names: tuple[str, ...],
+        batch_bytes: int,
     ) -> None:
         super().__init__(scanner, data, start)
         self._check = check
@@ -128,13 +144,19 @@ class _Entries(Batches):
         if not len(places):
             return None
         schema = pa.schema([ENTRY_SCHEMA.field(name) for name in self._names])
-        rows = pa.RecordBatch.from_arrays([self._column(name, places) for name in self._names], schema=schema)
+        rows = pa.RecordBatch.from_arrays(
+            [self._column(name, places) for name in self._names], schema=schema
+        )
         last = self._start + int(places[-1])
         return ColumnBatch(rows, [], last + int(self._fields.int32(places[-1:] + 4)[0]), last)
 
     def _first_bad_crc(self, places: npt.NDArray[np.int64]) -> int:
         """Number of the first entry whose body does not match its CRC, or how many there are."""
-        stamped = np.flatnonzero(self._fields.int32(places + 40)) if self._check else np.zeros(0, np.int64)
+        stamped = (
+            np.flatnonzero(self._fields.int32(places + 40))
+            if self._check
+            else np.zeros(0, np.int64)
+        )
         for n in stamped.tolist():
             at = int(places[n])
             *_, stored, size = HEADER.unpack_from(self._view, at)

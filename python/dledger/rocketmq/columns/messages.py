@@ -16,7 +16,12 @@ from dledger.rocketmq.columns.borders import Rows
 from dledger.rocketmq.columns.properties import PropertyColumns, array, slices
 from dledger.rocketmq.format.compression import MAX_UNPACKED, unpack
 from dledger.rocketmq.format.hosts import Host
-from dledger.rocketmq.format.message import COMPRESSION_MASK, COMPRESSION_SHIFT, SysFlag, Transaction
+from dledger.rocketmq.format.message import (
+    COMPRESSION_MASK,
+    COMPRESSION_SHIFT,
+    SysFlag,
+    Transaction,
+)
 from dledger.rocketmq.format.properties import KEYS, TAGS, UNIQUE_KEY
 from dledger.rocketmq.format.scan import PieceKind, ScannedPiece
 
@@ -24,41 +29,47 @@ __all__ = ["SCHEMA", "MessageColumns"]
 
 TIME: Final = pa.timestamp("us", "UTC")
 FIRST_TIME: Final = -62_135_596_800_000
-"""The year 1 in milliseconds: neither Python nor Spark has a time before it, or behind the year 9999."""
+"""The year 1 in milliseconds: neither Python nor Spark has a time before it, or behind the year
+9999."""
 LAST_TIME: Final = 253_402_300_799_999
-SCHEMA: Final = pa.schema([
-    ("topic", pa.string()),
-    ("queue_id", pa.int32()),
-    ("queue_offset", pa.int64()),
-    ("physical_offset", pa.int64()),
-    ("message_id", pa.string()),
-    ("unique_key", pa.string()),
-    ("keys", pa.string()),
-    ("tags", pa.string()),
-    ("body", pa.binary()),
-    ("properties", pa.map_(pa.string(), pa.string())),
-    ("born_timestamp", TIME),
-    ("born_host", pa.string()),
-    ("store_timestamp", TIME),
-    ("store_host", pa.string()),
-    ("flag", pa.int32()),
-    ("sys_flag", pa.int32()),
-    ("transaction", pa.string()),
-    ("reconsume_times", pa.int32()),
-    ("prepared_transaction_offset", pa.int64()),
-    ("body_crc", pa.int32()),
-    ("stored_size", pa.int32()),
-    ("entry_index", pa.int64()),
-    ("entry_term", pa.int64()),
-])  # fmt: skip
-"""All columns. ``keys`` is the property as it stands, words with blanks between them; ``entry_index`` and
-``entry_term`` are null in a plain commit log; ``stored_size`` counts the message's bytes in the log."""
+SCHEMA: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("queue_id", pa.int32()),
+        ("queue_offset", pa.int64()),
+        ("physical_offset", pa.int64()),
+        ("message_id", pa.string()),
+        ("unique_key", pa.string()),
+        ("keys", pa.string()),
+        ("tags", pa.string()),
+        ("body", pa.binary()),
+        ("properties", pa.map_(pa.string(), pa.string())),
+        ("born_timestamp", TIME),
+        ("born_host", pa.string()),
+        ("store_timestamp", TIME),
+        ("store_host", pa.string()),
+        ("flag", pa.int32()),
+        ("sys_flag", pa.int32()),
+        ("transaction", pa.string()),
+        ("reconsume_times", pa.int32()),
+        ("prepared_transaction_offset", pa.int64()),
+        ("body_crc", pa.int32()),
+        ("stored_size", pa.int32()),
+        ("entry_index", pa.int64()),
+        ("entry_term", pa.int64()),
+    ]
+)
+"""All columns. ``keys`` is the property as it stands, words with blanks between them;
+``entry_index`` and ``entry_term`` are null in a plain commit log; ``stored_size`` counts the
+message's bytes in the log."""
 
 
 class MessageColumns:
     """Takes columns out of sound rows."""
 
-    def __init__(self, rows: Rows, entries: bool, start: int, data: pa.Buffer, damage: list[ScannedPiece]) -> None:
+    def __init__(
+        self, rows: Rows, entries: bool, start: int, data: pa.Buffer, damage: list[ScannedPiece]
+    ) -> None:
         self._rows = rows
         self._entries = entries
         self._start = start
@@ -110,7 +121,10 @@ class MessageColumns:
         if v6.any():
             offsets = (rows.at + self._start).tolist()
             hosts = slices(self._data, begins, begins + 8 + 12 * v6, pa.binary()).to_pylist()
-            ids = [(h + o.to_bytes(8, "big", signed=True)).hex().upper() for h, o in zip(hosts, offsets, strict=True)]
+            ids = [
+                (h + o.to_bytes(8, "big", signed=True)).hex().upper()
+                for h, o in zip(hosts, offsets, strict=True)
+            ]
             return pa.array(ids, pa.string())
         raw = np.empty((len(begins), 16), np.uint8)
         for byte in range(8):
@@ -138,7 +152,9 @@ class MessageColumns:
         rows = self._rows
         kind = int(rows.sys_flag[n]) >> COMPRESSION_SHIFT & COMPRESSION_MASK
         try:
-            return unpack(bytes(rows.view[rows.body[n] : rows.body_end[n]]), kind, limit=MAX_UNPACKED)
+            return unpack(
+                bytes(rows.view[rows.body[n] : rows.body_end[n]]), kind, limit=MAX_UNPACKED
+            )
         except FormatError as e:
             begin, end = int(rows.at[n]) + self._start, int(rows.end[n]) + self._start
             self._damage.append(ScannedPiece(PieceKind.DAMAGE, begin, end, str(e)))
@@ -147,7 +163,9 @@ class MessageColumns:
     def transaction(self) -> pa.Array:
         """none, prepared, commit or rollback."""
         state = (self._rows.sys_flag & Transaction.ROLLBACK) >> 2
-        return pa.array([t.name.lower() for t in Transaction], pa.string()).take(array(state, pa.int64()))
+        return pa.array([t.name.lower() for t in Transaction], pa.string()).take(
+            array(state, pa.int64())
+        )
 
     def entry(self, before: int) -> pa.Array:
         """A number of the entry's header, null where the message has none."""

@@ -16,16 +16,26 @@ NAME_END: Final = 1
 VALUE_END: Final = 2
 
 
-def array(values: npt.NDArray[np.generic], kind: pa.DataType, valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """A column over numpy's own memory. ``pa.array`` would import pandas, which takes half a second."""
-    mask = None if valid is None or valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.Array.from_buffers(kind, len(values), [mask, pa.py_buffer(np.ascontiguousarray(values))])
+def array(
+    values: npt.NDArray[np.generic], kind: pa.DataType, valid: npt.NDArray[np.bool_] | None = None
+) -> pa.Array:
+    """A column over numpy's own memory. ``pa.array`` would import pandas, which takes half a
+    second."""
+    mask = (
+        None
+        if valid is None or valid.all()
+        else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    )
+    return pa.Array.from_buffers(
+        kind, len(values), [mask, pa.py_buffer(np.ascontiguousarray(values))]
+    )
 
 
 def slices(data: pa.Buffer, begins: Ints, ends: Ints, kind: pa.DataType) -> pa.Array:
     """Parts of a buffer, one behind the other, as a column of text or bytes.
 
-    The buffer is taken for an array of wanted and unwanted parts in turn, of which Arrow then copies the wanted ones.
+    The buffer is taken for an array of wanted and unwanted parts in turn, of which Arrow then
+    copies the wanted ones.
     """
     if not len(begins):
         return pa.Array.from_buffers(kind, 0, [None, pa.py_buffer(np.zeros(1, np.int32)), data])
@@ -44,23 +54,36 @@ class PropertyColumns:
         """
         self._count = len(texts)
         self._data = texts.buffers()[2] or pa.py_buffer(b"")
-        bounds = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
+        bounds = np.frombuffer(texts.buffers()[1], np.int32)[
+            texts.offset : texts.offset + len(texts) + 1
+        ]
         characters = np.frombuffer(self._data, np.uint8)[: bounds[-1] if len(bounds) else 0]
         value_ends = np.flatnonzero(characters == VALUE_END)
         name_ends = np.flatnonzero(characters == NAME_END)
         begins = np.concatenate((value_ends + 1, bounds[:-1])).astype(np.int64)
-        rows = np.concatenate((np.searchsorted(bounds, value_ends, side="right") - 1, np.arange(self._count)))
-        order = np.argsort(begins, kind="stable")  # what is left of one message comes before the next one's start
+        rows = np.concatenate(
+            (np.searchsorted(bounds, value_ends, side="right") - 1, np.arange(self._count))
+        )
+        # what is left of one message comes before the next one's start
+        order = np.argsort(begins, kind="stable")
         begins, rows = begins[order], rows[order]
         ends = np.sort(np.concatenate((bounds[1:], value_ends)).astype(np.int64))
         split = np.append(name_ends, len(characters))[np.searchsorted(name_ends, begins)]
         whole = (split > begins) & (split < ends - 1)
-        self._rows, self._begins, self._split, self._ends = rows[whole], begins[whole], split[whole], ends[whole]
+        self._rows, self._begins, self._split, self._ends = (
+            rows[whole],
+            begins[whole],
+            split[whole],
+            ends[whole],
+        )
         self._names = slices(self._data, self._begins, self._split, pa.string()).dictionary_encode()
-        self._codes = np.frombuffer(self._names.indices.buffers()[1], np.int32)[: len(self._rows)].astype(np.int64)
+        self._codes = np.frombuffer(self._names.indices.buffers()[1], np.int32)[
+            : len(self._rows)
+        ].astype(np.int64)
 
     def map(self) -> pa.Array:
-        """The column of maps; of two properties with one name the later one counts, as the broker has it."""
+        """The column of maps; of two properties with one name the later one counts, as the broker
+        has it."""
         kept = self._without_repeats()
         names = self._names.dictionary.take(array(self._codes[kept].astype(np.int32), pa.int32()))
         values = slices(self._data, self._split[kept] + 1, self._ends[kept], pa.string())
@@ -73,7 +96,8 @@ class PropertyColumns:
         code = pc.index(self._names.dictionary, name).as_py()
         mine = np.flatnonzero(self._codes == code) if code >= 0 else np.zeros(0, np.int64)
         chosen = np.full(self._count, -1, np.int32)
-        chosen[self._rows[mine]] = np.arange(len(mine), dtype=np.int32)  # the last one stays where two have one name
+        # the last one stays where two have one name
+        chosen[self._rows[mine]] = np.arange(len(mine), dtype=np.int32)
         values = slices(self._data, self._split[mine] + 1, self._ends[mine], pa.string())
         return values.take(array(np.maximum(chosen, 0), pa.int32(), chosen >= 0))
 
@@ -88,7 +112,8 @@ class PropertyColumns:
         return np.sort(len(keys) - 1 - last)
 
     def _no_repeats(self, names: int) -> bool:
-        """Whether no message has two properties of one name, for as many names as an integer has bits."""
+        """Whether no message has two properties of one name, for as many names as an integer has
+        bits."""
         if names > 62:
             return False
         bits = np.left_shift(1, self._codes)

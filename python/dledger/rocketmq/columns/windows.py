@@ -1,7 +1,9 @@
-"""A log file of any size through windows of a few MiB: the same batches and the same damage as of the whole file.
+"""A log file of any size through windows of a few MiB: the same batches and the same damage as of
+the whole file.
 
-What is held at once is one window, or one message where that is larger. A range of a file can be read by itself: each
-message belongs to the range in which it begins, so that ranges without gaps between them give everything once.
+What is held at once is one window, or one message where that is larger. A range of a file can be
+read by itself: each message belongs to the range in which it begins, so that ranges without gaps
+between them give everything once.
 """
 
 from __future__ import annotations
@@ -27,8 +29,9 @@ WINDOW: Final = 16 << 20
 GLANCE: Final = 1 << 16
 """Bytes that are read to see what stands at one place."""
 LOOKBACK: Final = MAX_BODY + (1 << 17)
-"""Where a range begins is found by walking from so far before it. Bytes in the middle of a body may look like a message
-that lies where it says: whoever sends it can make them so. From before the largest message that holds them they do not.
+"""Where a range begins is found by walking from so far before it. Bytes in the middle of a body may
+look like a message that lies where it says: whoever sends it can make them so. From before the
+largest message that holds them they do not.
 """
 OVERLAP: Final = 64
 """Of two windows in a search: more than a mark and what stands around it."""
@@ -65,7 +68,8 @@ class FileReader:
         batch_bytes: int = WINDOW // 4,
     ) -> None:
         """Args:
-        entries: DLedger's entries with any body, as `entry_batches` gives them; otherwise messages, as
+        entries: DLedger's entries with any body, as `entry_batches` gives them; otherwise messages,
+        as
             `column_batches` does, which says what the other arguments mean.
         window: bytes that are read at once.
         lookback: how far before a range its begin is looked for.
@@ -77,23 +81,32 @@ class FileReader:
         self._lookback = lookback
         self._doubted = -1
         places: dict[str, Any] = {"file_end": span.file_end, "data_end": span.data_end}
-        self._scanner: Callable[..., Scanner] = partial(EntryScanner if entries else Scanner, check=check, **places)
+        self._scanner: Callable[..., Scanner] = partial(
+            EntryScanner if entries else Scanner, check=check, **places
+        )
         batches: Callable[..., Iterator[ColumnBatch]] = entry_batches if entries else column_batches
-        self._walk: Callable[..., Iterator[ColumnBatch]] = partial(batches, columns=(), check=check, **places)
+        self._walk: Callable[..., Iterator[ColumnBatch]] = partial(
+            batches, columns=(), check=check, **places
+        )
         more: dict[str, Any] = {} if entries else {"wanted": wanted}
-        self._batches = partial(batches, columns=columns, check=check, batch_bytes=batch_bytes, **places, **more)
+        self._batches = partial(
+            batches, columns=columns, check=check, batch_bytes=batch_bytes, **places, **more
+        )
 
     def batches(self, begin: int, stop: int, *, exact: bool = False) -> Iterator[ColumnBatch]:
-        """What belongs to the range [begin, stop) of the file: from the first sound piece in it, or from the file's
-        start, up to the first sound piece behind it. Damage goes with the sound piece before it.
+        """What belongs to the range [begin, stop) of the file: from the first sound piece in it, or
+        from the file's start, up to the first sound piece behind it. Damage goes with the sound
+        piece before it.
 
-        A file behind which the log goes on must be closed by a blank; where it is not, the rest is damage. In the file
-        that is being written, damage is looked at twice: what is written meanwhile may come in another order than it is
-        read in. What is left there with nothing sound behind it is no damage but a ``tail``: a crash leaves that, and a
-        broker that comes back writes over it.
+        A file behind which the log goes on must be closed by a blank; where it is not, the rest is
+        damage. In the file that is being written, damage is looked at twice: what is written
+        meanwhile may come in another order than it is read in. What is left there with nothing
+        sound behind it is no damage but a ``tail``: a crash leaves that, and a broker that comes
+        back writes over it.
 
         Args:
-            exact: a piece is known to end at ``begin``, and whatever begins there belongs to the range.
+            exact: a piece is known to end at ``begin``, and whatever begins there belongs to the
+                range.
         """
         at = begin if exact else self.border(begin, stop)
         if at is None:
@@ -102,7 +115,8 @@ class FileReader:
         yield from batches if self._span.next_start is not None else self._up_to_the_end(batches)
 
     def _up_to_the_end(self, batches: Iterator[ColumnBatch]) -> Iterator[ColumnBatch]:
-        """Of the file that is being written: what is last in the log is known only by what follows it."""
+        """Of the file that is being written: what is last in the log is known only by what follows
+        it."""
         held: list[ColumnBatch] = []
         for batch in batches:
             if batch.kind is PieceKind.UNUSED:
@@ -116,16 +130,29 @@ class FileReader:
         yield from self._last(held) if held and held[-1].end >= self._span.data_end else held
 
     def _last(self, held: Sequence[ColumnBatch]) -> Iterator[ColumnBatch]:
-        """These batches, as the last ones of the log: damage is no damage, and half a message is none."""
+        """These batches, as the last ones of the log: damage is no damage, and half a message is
+        none."""
         for batch in held:
             if batch.kind is PieceKind.DAMAGE:
                 (piece,) = batch.damage
                 yield ColumnBatch(None, [], batch.end, kind=batch.kind, tail=piece)
-            elif batch.kind is None and batch is held[-1] and not self._entries and not self._is_whole(batch):
+            elif (
+                batch.kind is None
+                and batch is held[-1]
+                and not self._entries
+                and not self._is_whole(batch)
+            ):
                 tail = ScannedPiece(
-                    PieceKind.DAMAGE, batch.last, batch.end, "a message without the end of its properties"
+                    PieceKind.DAMAGE,
+                    batch.last,
+                    batch.end,
+                    "a message without the end of its properties",
                 )
-                rows = batch.rows.slice(0, batch.rows.num_rows - 1) if batch.rows and batch.has_last else batch.rows
+                rows = (
+                    batch.rows.slice(0, batch.rows.num_rows - 1)
+                    if batch.rows and batch.has_last
+                    else batch.rows
+                )
                 yield replace(batch, rows=rows, tail=tail)
             else:
                 yield batch
@@ -133,8 +160,9 @@ class FileReader:
     def _is_whole(self, batch: ColumnBatch) -> bool:
         """Whether the log's last message, or entry, has been written to its end.
 
-        It is read once more: what is written while it is read can come in another order. What ends with zeros may go
-        on: no checksum covers what stands behind a message's body, but topic and properties have no zeros in them.
+        It is read once more: what is written while it is read can come in another order. What ends
+        with zeros may go on: no checksum covers what stands behind a message's body, but topic and
+        properties have no zeros in them.
         """
         data = self._read(batch.last, batch.end - batch.last)
         if not self._scanner(data, batch.last, data_end=batch.end).is_sound(batch.last):
@@ -151,14 +179,16 @@ class FileReader:
             for batch in self._batches_from(at, max(stop, at + 1), self._batches):
                 yield batch
                 if batch.end >= self._span.data_end:
-                    yield from self._unclosed(at if batch.kind is PieceKind.UNUSED else self._span.data_end, batch.kind)
+                    yield from self._unclosed(
+                        at if batch.kind is PieceKind.UNUSED else self._span.data_end, batch.kind
+                    )
                 at = batch.end
 
     def written_end(self, border: int) -> int:
         """Where the last sound piece ends that follows a border, in a file that is being written.
 
-        What is behind that may be half a message. Damage is passed when something sound stands behind it, so that it is
-        read and told of; zeros are not.
+        What is behind that may be half a message. Damage is passed when something sound stands
+        behind it, so that it is read and told of; zeros are not.
         """
         at, length = border, GLANCE
         last: ColumnBatch | None = None  # what ends at ``at``, if rows do
@@ -187,7 +217,8 @@ class FileReader:
         return start if start >= self._span.start and self._is_sound(start) else last.last
 
     def border(self, begin: int, stop: int) -> int | None:
-        """Where the first sound piece of the range [begin, stop) begins, or the file, if that is in it; or None."""
+        """Where the first sound piece of the range [begin, stop) begins, or the file, if that is in
+        it; or None."""
         span = self._span
         if begin <= span.start:
             return span.start if stop > span.start else None
@@ -207,17 +238,26 @@ class FileReader:
         length = GLANCE
         while True:
             try:
-                return self._scanner(self._read(at, min(length, self._span.data_end - at)), at).is_sound(at)
+                return self._scanner(
+                    self._read(at, min(length, self._span.data_end - at)), at
+                ).is_sound(at)
             except Incomplete as more:
                 length = more.end - at
 
     def _unclosed(self, offset: int, kind: PieceKind | None) -> Iterator[ColumnBatch]:
         goes_on = self._span.next_start
-        if goes_on is None or goes_on <= offset or kind in (PieceKind.BLANK, PieceKind.DLEDGER_BLANK):
+        if (
+            goes_on is None
+            or goes_on <= offset
+            or kind in (PieceKind.BLANK, PieceKind.DLEDGER_BLANK)
+        ):
             return
         reason = f"nothing is there, and the log goes on at {goes_on:,} in another file"
         yield ColumnBatch(
-            None, [ScannedPiece(PieceKind.DAMAGE, offset, goes_on, reason)], self._span.data_end, kind=PieceKind.DAMAGE
+            None,
+            [ScannedPiece(PieceKind.DAMAGE, offset, goes_on, reason)],
+            self._span.data_end,
+            kind=PieceKind.DAMAGE,
         )
 
     def _batches_from(
@@ -245,7 +285,9 @@ class FileReader:
 
     def _look_again(self, batch: ColumnBatch, at: int) -> bool:
         """Whether this is damage in the file that is being written, seen for the first time."""
-        again = batch.kind is PieceKind.DAMAGE and self._span.next_start is None and self._doubted != at
+        again = (
+            batch.kind is PieceKind.DAMAGE and self._span.next_start is None and self._doubted != at
+        )
         if again:
             self._doubted = at
         return again
@@ -262,12 +304,15 @@ class FileReader:
         if found is None:
             end = max(written, begun.offset + 1)
         return ColumnBatch(
-            None, [ScannedPiece(PieceKind.DAMAGE, begun.offset, end, reason)], end, kind=PieceKind.DAMAGE
+            None,
+            [ScannedPiece(PieceKind.DAMAGE, begun.offset, end, reason)],
+            end,
+            kind=PieceKind.DAMAGE,
         )
 
     def _search(self, offset: int, stop: int | None = None) -> tuple[ScannedPiece | None, int]:
-        """The first sound piece at or behind an offset and before ``stop``, and where there is none the end of what is
-        not zero."""
+        """The first sound piece at or behind an offset and before ``stop``, and where there is none
+        the end of what is not zero."""
         span, at, length, written = self._span, offset, self._window, 0
         stop = span.data_end if stop is None else min(stop, span.data_end)
         while at < stop:

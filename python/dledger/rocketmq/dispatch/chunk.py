@@ -1,4 +1,5 @@
-"""Many messages of a log at once, by numpy and Arrow: what there is to know of them before they are put anywhere.
+"""Many messages of a log at once, by numpy and Arrow: what there is to know of them before they are
+put anywhere.
 
 A node, which loads no Arrow, does not use this.
 """
@@ -25,8 +26,8 @@ MOST: Final = 1 << 17
 
 
 def sound_rows(view: memoryview, start: int, *, check: bool = False) -> Rows | None:
-    """Whole messages that follow one another from the first byte on and have sizes that add up; None where they are
-    few.
+    """Whole messages that follow one another from the first byte on and have sizes that add up;
+    None where they are few.
 
     Args:
         start: offset in the log of the first byte, which each message must agree with.
@@ -70,4 +71,7 @@ class Chunk:
         order = np.argsort(groups, kind="stable")
         for rows in np.split(chosen[order], np.flatnonzero(np.diff(groups[order])) + 1):
             if len(rows):
-                yield (self.topics[int(self.topic_codes[rows[0]])], int(self.queue_ids[rows[0]])), rows
+                yield (
+                    (self.topics[int(self.topic_codes[rows[0]])], int(self.queue_ids[rows[0]])),
+                    rows,
+                )

@@ -1,10 +1,12 @@
-"""What a broker does with messages once they are in the commit log: consume queues and index are made of them.
+"""What a broker does with messages once they are in the commit log: consume queues and index are
+made of them.
 
-`Dispatcher` reads bytes of a log and says what is in them; `Reput` puts that into the queues and the index and
-remembers how far it has come. It takes the plain commit log and that of DLedger mode, where a message lies 48 bytes
-behind the start of its entry. The rules are the original's: a message gets a unit in its queue unless it is prepared or
-rolled back in a transaction, and a place in the index unless it is rolled back; its tags code is the hash of its tags,
-or the time of delivery for one that is delayed.
+`Dispatcher` reads bytes of a log and says what is in them; `Reput` puts that into the queues and
+the index and remembers how far it has come. It takes the plain commit log and that of DLedger mode,
+where a message lies 48 bytes behind the start of its entry. The rules are the original's: a message
+gets a unit in its queue unless it is prepared or rolled back in a transaction, and a place in the
+index unless it is rolled back; its tags code is the hash of its tags, or the time of delivery for
+one that is delayed.
 """
 
 from __future__ import annotations
@@ -45,9 +47,11 @@ SECOND: Final = 1000
 MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
 DELAY_LEVELS_MS: Final = (
-    *(n * SECOND for n in (1, 5, 10, 30)), *(n * MINUTE for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30)), HOUR,
+    *(n * SECOND for n in (1, 5, 10, 30)),
+    *(n * MINUTE for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30)),
+    HOUR,
     2 * HOUR,
-)  # fmt: skip
+)
 """How long a message of each delay level waits (messageDelayLevel), from level 1 on."""
 CHUNK: Final = 4 << 20
 PAIR: Final = struct.Struct(">iI")
@@ -57,7 +61,8 @@ MAGICS: Final = (MAGIC_V1, MAGIC_V2)
 MANY: Final = 10_000
 """So many topics and tags are remembered; more begin anew."""
 FIELDS: Final = struct.Struct(">iIIi4xqqi16xq20xi")
-"""Of a message with IPv4 hosts: size, magic, CRC, queue id, queue offset, place, flags, store time, and body size."""
+"""Of a message with IPv4 hosts: size, magic, CRC, queue id, queue offset, place, flags, store time,
+and body size."""
 assert FIELDS.size == COMMON_SIZE
 LEAST_ENTRY: Final = HEADER_SIZE + MIN_MESSAGE
 
@@ -85,7 +90,9 @@ new_request = partial(tuple.__new__, DispatchRequest)
 class Dispatcher:
     """Reads messages out of bytes of a log."""
 
-    def __init__(self, delay_levels_ms: Sequence[int] = DELAY_LEVELS_MS, *, check: bool = False) -> None:
+    def __init__(
+        self, delay_levels_ms: Sequence[int] = DELAY_LEVELS_MS, *, check: bool = False
+    ) -> None:
         """Args:
         delay_levels_ms: the broker's messageDelayLevel, in milliseconds.
         check: compare bodies with their CRC; otherwise that is for whoever wrote the log.
@@ -95,8 +102,11 @@ class Dispatcher:
         self._tags = {"": 0}
         self._topics: dict[bytes, str] = {}
 
-    def requests(self, data: Buffer, start: int, file_end: int) -> tuple[list[DispatchRequest], int]:
-        """The messages that begin with the first byte of the data, one behind the other, as far as they are whole.
+    def requests(
+        self, data: Buffer, start: int, file_end: int
+    ) -> tuple[list[DispatchRequest], int]:
+        """The messages that begin with the first byte of the data, one behind the other, as far as
+        they are whole.
 
         Args:
             data: bytes of one file from the border of a message on.
@@ -104,8 +114,8 @@ class Dispatcher:
             file_end: offset in the log where the file ends.
 
         Returns:
-            The messages, and the offset in the log behind the last one: to go on from there with more bytes. A blank
-            leads to ``file_end``.
+            The messages, and the offset in the log behind the last one: to go on from there with
+            more bytes. A blank leads to ``file_end``.
 
         Raises:
             FormatError: the data begin with what is no message; it says where, and why.
@@ -140,12 +150,15 @@ class Dispatcher:
         return found, start + at
 
     def message(self, data: Buffer, place: int) -> DispatchRequest | None:
-        """The message that these bytes are, all of them, at this offset in the log; None where they are none."""
+        """The message that these bytes are, all of them, at this offset in the log; None where they
+        are none."""
         return self._request(data, 0, len(data), place) if len(data) >= MIN_MESSAGE else None
 
     def _request(self, view: Buffer, at: int, end: int, start: int) -> DispatchRequest | None:
         """A message of a size that can be; None where something about it is wrong."""
-        size, magic, crc, queue_id, queue_offset, physical, sys_flag, stored, body_size = FIELDS.unpack_from(view, at)
+        size, magic, crc, queue_id, queue_offset, physical, sys_flag, stored, body_size = (
+            FIELDS.unpack_from(view, at)
+        )
         if physical != at + start or size != end - at:
             return None
         if magic == MAGIC_V1 and not sys_flag & EITHER_V6:
@@ -156,7 +169,9 @@ class Dispatcher:
             rest = bytes(view[body_end:end])
             topic_end = 1 + rest[0]
             properties_at = topic_end + 2
-            if properties_at > len(rest) or properties_at + INT16.unpack_from(rest, topic_end)[0] != len(rest):
+            if properties_at > len(rest) or properties_at + INT16.unpack_from(rest, topic_end)[
+                0
+            ] != len(rest):
                 return None
             name, text = rest[1:topic_end], rest[properties_at:]
         else:
@@ -165,7 +180,10 @@ class Dispatcher:
             except FormatError:
                 return None
             body, body_end = parts.body, parts.body_end
-            name, text = bytes(view[parts.topic : parts.topic_end]), bytes(view[parts.properties : end])
+            name, text = (
+                bytes(view[parts.topic : parts.topic_end]),
+                bytes(view[parts.properties : end]),
+            )
             if sys_flag & BORN_V6:
                 (stored,) = INT64.unpack_from(view, at + STORED_AT + 12)
         if self._check and body_end > body and crc32(view[body:body_end]) & CRC_MASK != crc:
@@ -179,7 +197,9 @@ class Dispatcher:
         if code is None or topic == SCHEDULE_TOPIC:
             code = self._tags_code(topic, properties, stored)
         words = keys(properties)
-        return new_request((topic, queue_id, physical, size, code, stored, queue_offset, words, sys_flag))
+        return new_request(
+            (topic, queue_id, physical, size, code, stored, queue_offset, words, sys_flag)
+        )
 
     def _topic(self, name: bytes) -> str:
         """The same string for a topic each time."""
@@ -191,7 +211,11 @@ class Dispatcher:
         return topic
 
     def _tags_code(self, topic: str, properties: Mapping[str, str], stored: int) -> int:
-        if topic == SCHEDULE_TOPIC and (text := properties.get(DELAY, "")).isdecimal() and len(text) < 10:
+        if (
+            topic == SCHEDULE_TOPIC
+            and (text := properties.get(DELAY, "")).isdecimal()
+            and len(text) < 10
+        ):
             level = min(int(text), len(self._delays))
             if level > 0:
                 return stored + self._delays[level - 1]
@@ -204,8 +228,8 @@ class Dispatcher:
         return code
 
     def _other(self, view: memoryview, at: int, start: int, file_end: int) -> int:
-        """Pass what is neither a whole message nor a whole entry: where to go on, which is ``at`` where that takes more
-        bytes.
+        """Pass what is neither a whole message nor a whole entry: where to go on, which is ``at``
+        where that takes more bytes.
 
         Raises:
             FormatError: no log has this.
@@ -226,11 +250,15 @@ class Dispatcher:
     def _wrong(self, view: memoryview, at: int, start: int, file_end: int) -> FormatError:
         """Say what is wrong with a message."""
         try:
-            piece = Scanner(view, start, file_end=file_end, data_end=file_end, check=self._check).piece(start + at)
+            piece = Scanner(
+                view, start, file_end=file_end, data_end=file_end, check=self._check
+            ).piece(start + at)
             reason = piece.reason
         except (Incomplete, Unbounded) as more:
             reason = getattr(more, "reason", "")
-        return FormatError(f"commit log, byte {start + at:,}: {reason or 'topic or properties are not UTF-8'}")
+        return FormatError(
+            f"commit log, byte {start + at:,}: {reason or 'topic or properties are not UTF-8'}"
+        )
 
 
 def keys(properties: Mapping[str, str]) -> Sequence[str]:
@@ -245,11 +273,16 @@ def keys(properties: Mapping[str, str]) -> Sequence[str]:
 class Reput:
     """Puts messages into consume queues and index, from ``offset`` on.
 
-    Bytes may be handed over again, from anywhere at or before ``offset``: what is there already is not put twice.
+    Bytes may be handed over again, from anywhere at or before ``offset``: what is there already is
+    not put twice.
     """
 
     def __init__(
-        self, queues: ConsumeQueues, index: IndexService | None, offset: int, dispatcher: Dispatcher | None = None
+        self,
+        queues: ConsumeQueues,
+        index: IndexService | None,
+        offset: int,
+        dispatcher: Dispatcher | None = None,
     ) -> None:
         """Args:
         index: None makes no index (messageIndexEnable=false).
@@ -260,7 +293,8 @@ class Reput:
         self._dispatcher = Dispatcher() if dispatcher is None else dispatcher
         self.offset = offset
         self.store_timestamp = 0
-        """Of the last message that was dispatched, in milliseconds since 1970; 0 before there is one."""
+        """Of the last message that was dispatched, in milliseconds since 1970; 0 before there is
+        one."""
 
     def dispatch(self, data: Buffer, start: int, file_end: int) -> int:
         """Put the messages that are whole in the data; the new `offset`.
@@ -271,8 +305,8 @@ class Reput:
             file_end: offset in the log where the file ends.
 
         Raises:
-            FormatError: what stands at `offset` is no message, or names a queue that cannot be; what is before it has
-                been put.
+            FormatError: what stands at `offset` is no message, or names a queue that cannot be;
+                what is before it has been put.
             DiskFull, StorageError: queues or index cannot be written; `offset` is where it was.
         """
         skipped = self.offset - start
@@ -284,8 +318,8 @@ class Reput:
         return end
 
     def catch_up(self, files: MappedFileQueue, stop: int | None = None) -> int:
-        """Dispatch what is in a log, up to its end or to ``stop``, which need not be the border of a message; the new
-        `offset`. A log that begins behind `offset` has lost what is before.
+        """Dispatch what is in a log, up to its end or to ``stop``, which need not be the border of
+        a message; the new `offset`. A log that begins behind `offset` has lost what is before.
 
         Raises:
             As for `dispatch`.
@@ -311,7 +345,17 @@ class Reput:
         """
         put_unit, index = self._queues.put, self._index
         try:
-            for topic, queue_id, physical, size, code, stored, queue_offset, words, sys_flag in requests:
+            for (
+                topic,
+                queue_id,
+                physical,
+                size,
+                code,
+                stored,
+                queue_offset,
+                words,
+                sys_flag,
+            ) in requests:
                 state = sys_flag & ROLLBACK
                 if state in IN_QUEUE:
                     put_unit(topic, queue_id, queue_offset, physical, size, code)
@@ -322,5 +366,3 @@ class Reput:
             self._queues.write()
             if index is not None:
                 index.write()
-
-

@@ -1,7 +1,9 @@
-"""The same as ``reput`` for many messages at once: units and keys of a chunk of the commit log by numpy and Arrow.
+"""The same as ``reput`` for many messages at once: units and keys of a chunk of the commit log by
+numpy and Arrow.
 
-Queues and index get the same bytes. What does not fit (entries of DLedger mode, delayed messages, gaps in a queue, what
-is there already, damage) goes through `Reput`, a message at a time. A node, which loads no Arrow, does not use this.
+Queues and index get the same bytes. What does not fit (entries of DLedger mode, delayed messages,
+gaps in a queue, what is there already, damage) goes through `Reput`, a message at a time. A node,
+which loads no Arrow, does not use this.
 """
 
 from __future__ import annotations
@@ -25,8 +27,12 @@ from dledger.types import Buffer
 __all__ = ["ColumnReput"]
 
 CQ_UNIT: Final = np.dtype([("place", ">i8"), ("size", ">i4"), ("tags", ">i8")])
-INDEX_UNIT: Final = np.dtype([("hash", ">i4"), ("place", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
-POWERS: Final = np.concatenate((np.ones(1, np.uint32), np.cumprod(np.full(1 << 15, 31, np.uint32), dtype=np.uint32)))
+INDEX_UNIT: Final = np.dtype(
+    [("hash", ">i4"), ("place", ">i8"), ("seconds", ">i4"), ("previous", ">i4")]
+)
+POWERS: Final = np.concatenate(
+    (np.ones(1, np.uint32), np.cumprod(np.full(1 << 15, 31, np.uint32), dtype=np.uint32))
+)
 """Of 31, as Java's 32-bit numbers have them."""
 
 
@@ -78,16 +84,19 @@ class DispatchChunk(Chunk):
         super().__init__(rows, start)
         self.stored = rows.fields.int64(rows.born_host_end)
         tags = self.columns.column("tags").dictionary_encode()
-        codes = np.array([*(java_hash(one) if one else 0 for one in tags.dictionary.to_pylist()), 0], np.int64)
+        codes = np.array(
+            [*(java_hash(one) if one else 0 for one in tags.dictionary.to_pylist()), 0], np.int64
+        )
         self.tags: Ints = codes[tags.indices.fill_null(len(codes) - 1).to_numpy()]
         nothing = np.zeros(0, np.int64)
         self.key_rows, self.key_hashes = self._hashed_keys() if with_keys else (nothing, nothing)
-        """Row and hash of each key, in the order in which a broker puts them: a row's unique key, then its words."""
+        """Row and hash of each key, in the order in which a broker puts them: a row's unique key,
+        then its words."""
 
     @staticmethod
     def of(view: memoryview, start: int, with_keys: bool) -> DispatchChunk | None:
-        """The messages at the begin of these bytes; None where there are few, or some that need to be looked at one by
-        one."""
+        """The messages at the begin of these bytes; None where there are few, or some that need to
+        be looked at one by one."""
         rows = sound_rows(view, start)
         if rows is None:
             return None
@@ -100,20 +109,26 @@ class DispatchChunk(Chunk):
     def _hashed_keys(self) -> tuple[Ints, Ints]:
         words = pc.split_pattern(self.columns.column("keys"), " ")
         counts = pc.list_value_length(words).fill_null(0).to_numpy()
-        rows = np.concatenate((np.arange(len(self.places)), np.repeat(np.arange(len(self.places)), counts)))
+        rows = np.concatenate(
+            (np.arange(len(self.places)), np.repeat(np.arange(len(self.places)), counts))
+        )
         texts = pa.concat_arrays([self.columns.column("unique_key"), words.flatten()])
         sizes = pc.fill_null(pc.binary_length(texts), 0).to_numpy()
         there = np.flatnonzero(sizes)
         there = there[np.argsort(rows[there], kind="stable")]
         rows = rows[there]
-        prefixes = np.array([java_hash(f"{topic}#") & 0xFFFF_FFFF for topic in self.topics], np.uint32)
+        prefixes = np.array(
+            [java_hash(f"{topic}#") & 0xFFFF_FFFF for topic in self.topics], np.uint32
+        )
         return rows, hashes(texts.take(pa.array(there)), prefixes[self.topic_codes[rows]])
 
 
 def hashes(texts: pa.Array, prefixes: npt.NDArray[np.uint32]) -> Ints:
-    """Java's hashes of texts, none of them empty, each behind another one whose hash is given; made positive as the
-    index has them."""
-    bounds = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+    """Java's hashes of texts, none of them empty, each behind another one whose hash is given; made
+    positive as the index has them."""
+    bounds = np.frombuffer(texts.buffers()[1], np.int32)[
+        texts.offset : texts.offset + len(texts) + 1
+    ].astype(np.int64)
     if not len(texts):
         return np.zeros(0, np.int64)
     data = np.frombuffer(texts.buffers()[2], np.uint8)[bounds[0] : bounds[-1]]
@@ -146,14 +161,17 @@ def put_keys(index: IndexService, chunk: DispatchChunk) -> None:
             stop = int(np.searchsorted(rows, row, "right"))
             index.put_hashes(found[at:stop].tolist(), place, int(chunk.stored[row]))
         else:
-            write_keys(file, found[at:stop], chunk.places[rows[at:stop]], chunk.stored[rows[at:stop]])
+            write_keys(
+                file, found[at:stop], chunk.places[rows[at:stop]], chunk.stored[rows[at:stop]]
+            )
             last = int(rows[stop - 1])
             index.note(int(chunk.places[last]), stop - int(np.searchsorted(rows, last, "left")))
         at = stop
 
 
 def write_keys(file: OpenIndex, found: Ints, places: Ints, stored: Ints) -> None:
-    """Write units to a file that has room for them, each leading to the one before it in its slot."""
+    """Write units to a file that has room for them, each leading to the one before it in its
+    slot."""
     slots = found % file.slots
     order = np.argsort(slots, kind="stable")
     numbers = file.count + np.arange(len(found))

@@ -1,4 +1,5 @@
-"""ReputMessageService: dispatches a store's log in a thread of its own, behind whoever appends to it."""
+"""ReputMessageService: dispatches a store's log in a thread of its own, behind whoever appends to
+it."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ CHECKPOINT_S: Final = 10.0
 
 
 class ReputMessageService:
-    """While it runs, queues, index and checkpoint of the store are its own: nobody else may dispatch or flush it.
+    """While it runs, queues, index and checkpoint of the store are its own: nobody else may
+    dispatch or flush it.
 
     Others may append to ``store.log``, read it and flush it meanwhile.
 
@@ -30,9 +32,13 @@ class ReputMessageService:
     """
 
     def __init__(
-        self, store: MessageStore, on_error: Callable[[], None] = lambda: None, *,
-        busy: Callable[[], bool] = lambda: False, checkpoint_s: float = CHECKPOINT_S,
-    ) -> None:  # fmt: skip
+        self,
+        store: MessageStore,
+        on_error: Callable[[], None] = lambda: None,
+        *,
+        busy: Callable[[], bool] = lambda: False,
+        checkpoint_s: float = CHECKPOINT_S,
+    ) -> None:
         self.error: Exception | None = None
         self._store = store
         self._on_error = on_error
@@ -70,7 +76,9 @@ class ReputMessageService:
             while not self._stopped.is_set():
                 self._wake.wait(max(due - time.monotonic(), 0))
                 self._wake.clear()
-                while self._dispatch_slice() and not self._stopped.is_set() and time.monotonic() < due:
+                while (
+                    self._dispatch_slice() and not self._stopped.is_set() and time.monotonic() < due
+                ):
                     self._wake.set()  # there may be more
                 if time.monotonic() >= due:
                     self._checkpoint()

@@ -1,7 +1,9 @@
-"""Writes a group's commit log as a store that a broker in DLedger mode opens, with the old commit log in front of it.
+"""Writes a group's commit log as a store that a broker in DLedger mode opens, with the old commit
+log in front of it.
 
-A group has entries of its own in its log, which a broker takes for damage: each leader's first one, and commands. So
-only messages are written, each in an entry with a new index, and closer to one another than they were.
+A group has entries of its own in its log, which a broker takes for damage: each leader's first one,
+and commands. So only messages are written, each in an entry with a new index, and closer to one
+another than they were.
 """
 
 from __future__ import annotations
@@ -33,9 +35,17 @@ class CommitLogExport:
     """A store that is being written."""
 
     def __init__(
-        self, root: Path, self_id: str, file_size: int, begin: int, old: OldCommitLog | None, *, index: bool = True
+        self,
+        root: Path,
+        self_id: str,
+        file_size: int,
+        begin: int,
+        old: OldCommitLog | None,
+        *,
+        index: bool = True,
     ) -> None:
-        """Copy the old commit log, and what its broker has in ``config``, and put its messages into the queues.
+        """Copy the old commit log, and what its broker has in ``config``, and put its messages into
+        the queues.
 
         Args:
             root: the store's folder (storePathRootDir).
@@ -65,7 +75,9 @@ class CommitLogExport:
                 self._reput.offset = files.min_offset
                 self._reput.catch_up(files)
                 files.close()
-        self._ledger = LedgerFiles(root / f"dledger-{self_id}", data_file_size=file_size, first_pos=begin)
+        self._ledger = LedgerFiles(
+            root / f"dledger-{self_id}", data_file_size=file_size, first_pos=begin
+        )
 
     def put(self, entry: Entry) -> None:
         """Add what is in an entry, if that is a message.
@@ -87,7 +99,8 @@ class CommitLogExport:
         self._waiting = 0
 
     def close(self) -> dict[str, Any]:
-        """Everything to the disk, as a broker leaves it that was stopped; how many messages each queue has."""
+        """Everything to the disk, as a broker leaves it that was stopped; how many messages each
+        queue has."""
         self._dispatch()
         self._ledger.close()
         topics, ends = TopicConfigs(self._root / "config"), self._queues.next_offsets()
@@ -102,7 +115,12 @@ class CommitLogExport:
         indexed = self._index.end_timestamp if self._index is not None else 0
         CheckpointFile(self._root).write(StoreCheckpoint(stored, stored, indexed))
         queues = [
-            {"topic": topic, "queue": queue_id, "begin_offset": queue.min_offset, "end_offset": queue.max_offset}
+            {
+                "topic": topic,
+                "queue": queue_id,
+                "begin_offset": queue.min_offset,
+                "end_offset": queue.max_offset,
+            }
             for (topic, queue_id), queue in sorted(self._queues.items())
         ]
         count = sum(queue.max_offset - queue.min_offset for _, queue in self._queues.items())

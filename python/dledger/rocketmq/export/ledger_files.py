@@ -1,8 +1,9 @@
-"""A new directory of a DLedger node, as Java's DLedger 0.1 to 0.3 writes it: ``data``, ``index``, ``checkpoint``,
-``currterm``.
+"""A new directory of a DLedger node, as Java's DLedger 0.1 to 0.3 writes it: ``data``, ``index``,
+``checkpoint``, ``currterm``.
 
-Entries have DLedger's 48-byte header with both checksums zero, and an index unit of 32 bytes each. An entry goes into a
-data file only if 8 bytes stay behind it; otherwise the rest of the file is padding (magic -1, size) and zeros.
+Entries have DLedger's 48-byte header with both checksums zero, and an index unit of 32 bytes each.
+An entry goes into a data file only if 8 bytes stay behind it; otherwise the rest of the file is
+padding (magic -1, size) and zeros.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ INDEX_UNIT: Final = struct.Struct(">iqiqq")
 INDEX_FILE: Final = 5 * 1024 * 1024 * INDEX_UNIT.size
 """Bytes of an index file (mappedFileSizeForEntryIndex)."""
 MAX_ENTRY: Final = 4 << 20
-"""Java's DLedger encodes an entry, head and body, in a buffer of so many bytes: larger ones can be read, but neither
-appended nor replicated."""
+"""Java's DLedger encodes an entry, head and body, in a buffer of so many bytes: larger ones can be
+read, but neither appended nor replicated."""
 GATHERED: Final = 4 << 20
 
 AppendHook = Callable[[bytearray, int], None]
@@ -51,14 +52,21 @@ class LedgerFiles:
 
         Args:
             directory: the node's (``<storeBaseDir>/dledger-<id>``); it is made.
-            first_index, first_pos: of the first entry. It begins the file that has this place in the log.
+            first_index, first_pos: of the first entry. It begins the file that has this place in
+                the log.
 
         Raises:
             PathError: there is a log already, or the directory cannot be made.
             ValueError: sizes or places cannot be.
         """
-        if index_file_size % INDEX_UNIT.size or not 0 < data_file_size < 1 << 31 or index_file_size < 1:
-            raise ValueError(f"data files of {data_file_size:,} bytes, index files of {index_file_size:,}")
+        if (
+            index_file_size % INDEX_UNIT.size
+            or not 0 < data_file_size < 1 << 31
+            or index_file_size < 1
+        ):
+            raise ValueError(
+                f"data files of {data_file_size:,} bytes, index files of {index_file_size:,}"
+            )
         make_directory(directory)
         self.directory = directory
         handles = FileHandles()
@@ -88,14 +96,16 @@ class LedgerFiles:
             hook: changes the body, which is then copied, for its position.
 
         Raises:
-            RecordTooLarge: it has no room in a file. DLedger itself would leave a log that it cannot read to the end.
+            RecordTooLarge: it has no room in a file. DLedger itself would leave a log that it
+                cannot read to the end.
             ValueError: the term is lower.
             DiskFull, StorageError: the disk failed.
         """
         size = HEADER_SIZE + len(body)
         if size + MIN_BLANK_SIZE > self.data.file_size:
             raise RecordTooLarge(
-                f"entry {self.next_index} has {size:,} bytes, too many for data files of {self.data.file_size:,}"
+                f"entry {self.next_index} has {size:,} bytes, too many for data files of "
+                f"{self.data.file_size:,}"
             )
         if term < self.term:
             raise ValueError(f"term {term} behind term {self.term}")
@@ -109,7 +119,10 @@ class LedgerFiles:
             body = bytearray(body)
             hook(body, pos + HEADER_SIZE)
         index = self.next_index
-        self._data_parts += (HEADER.pack(MAGIC_NORMAL, size, index, term, pos, 0, 0, 0, len(body)), body)
+        self._data_parts += (
+            HEADER.pack(MAGIC_NORMAL, size, index, term, pos, 0, 0, 0, len(body)),
+            body,
+        )
         self._units.append(INDEX_UNIT.pack(MAGIC_NORMAL, pos, size, index, term))
         self._pos += size
         self._gathered += size
@@ -138,8 +151,12 @@ class LedgerFiles:
         self._index.flush()
         end = self.next_index - 1
         committed = end if committed_index is None else min(committed_index, end)
-        write_whole(self.directory / "checkpoint", f"committedIndex={committed}\nendIndex={end}\n".encode())
-        write_whole(self.directory / "currterm", f"voteLeader=\ncurrTerm={max(term, self.term)}\n".encode())
+        write_whole(
+            self.directory / "checkpoint", f"committedIndex={committed}\nendIndex={end}\n".encode()
+        )
+        write_whole(
+            self.directory / "currterm", f"voteLeader=\ncurrTerm={max(term, self.term)}\n".encode()
+        )
         self.abandon()
 
     def abandon(self) -> None:

@@ -7,7 +7,13 @@ from collections.abc import Callable
 from typing import Final
 
 from dledger.protocol.messages.entry import HEADER_SIZE
-from dledger.rocketmq.format.message import INT64, MAGIC_V1, MAGIC_V2, MIN_MESSAGE, PHYSICAL_OFFSET_AT
+from dledger.rocketmq.format.message import (
+    INT64,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_MESSAGE,
+    PHYSICAL_OFFSET_AT,
+)
 
 __all__ = ["moved_message", "place_message"]
 
@@ -20,8 +26,8 @@ def place_message(body: bytearray, position: int) -> None:
 
 
 def moved_message(entry_pos: int) -> Callable[[bytearray, int], None]:
-    """A hook for the body of an entry that lay at ``entry_pos``: when it is a message that says so, it says from now on
-    where it lies then. Any other body stays as it is."""
+    """A hook for the body of an entry that lay at ``entry_pos``: when it is a message that says so,
+    it says from now on where it lies then. Any other body stays as it is."""
 
     def hook(body: bytearray, position: int) -> None:
         if len(body) < MIN_MESSAGE:

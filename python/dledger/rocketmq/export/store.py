@@ -1,4 +1,5 @@
-"""Writes messages as a new store: with a plain commit log, or as a broker in DLedger mode has it."""
+"""Writes messages as a new store: with a plain commit log, or as a broker in DLedger mode has
+it."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class StoreExport(Protocol):
     """A store that is being written."""
 
     def put(self, messages: Sequence[Message]) -> None:
-        """Add messages, which have their queue offsets, without gaps in each queue, and store times."""
+        """Add messages, which have their queue offsets, without gaps in each queue, and store
+        times."""
 
     def close(self) -> None:
         """Everything to the disk, as a broker leaves it that was stopped."""
@@ -44,14 +46,21 @@ class PlainExport:
     Args:
         root: the store's folder (storePathRootDir).
         topic: the topic of all messages.
-        begins: queue -> offset of its first message. Where one is above 0, the commit log begins with its second file:
-            a broker tells the fillers before that message by their place, 0, which then lies before the log.
+        begins: queue -> offset of its first message. Where one is above 0, the commit log begins
+            with its second file: a broker tells the fillers before that message by their place, 0,
+            which then lies before the log.
         file_size: mappedFileSizeCommitLog.
         index: make the index by key.
     """
 
     def __init__(
-        self, root: Path, topic: str, begins: Begins, file_size: int = COMMIT_LOG_FILE, *, index: bool = True
+        self,
+        root: Path,
+        topic: str,
+        begins: Begins,
+        file_size: int = COMMIT_LOG_FILE,
+        *,
+        index: bool = True,
     ) -> None:
         self._store = MessageStore(root, file_size=file_size, index=index, reput=ColumnReput)
         log: CommitLog = self._store.log
@@ -81,9 +90,11 @@ class PlainExport:
 
 
 class LedgerExport:
-    """A store for a broker in DLedger mode, and for DLedger itself: each message is an entry of term 0.
+    """A store for a broker in DLedger mode, and for DLedger itself: each message is an entry of
+    term 0.
 
-    The members of a group start from copies of it; the folder ``dledger-<id>`` must be named after each.
+    The members of a group start from copies of it; the folder ``dledger-<id>`` must be named after
+    each.
 
     Args:
         root: the store's folder (storePathRootDir, and storeBaseDir of DLedger).
@@ -103,7 +114,9 @@ class LedgerExport:
     ) -> None:
         first = file_size if any(begins.values()) else 0
         directory = root / f"dledger-{self_id}"
-        self._files = LedgerFiles(directory, data_file_size=file_size, first_index=FIRST_INDEX, first_pos=first)
+        self._files = LedgerFiles(
+            directory, data_file_size=file_size, first_index=FIRST_INDEX, first_pos=first
+        )
         self._queues = ConsumeQueues(root / "consumequeue")
         self._index = IndexService(root / "index") if index else None
         self._reput = Reput(self._queues, self._index, self._files.data.min_offset)
@@ -125,9 +138,10 @@ class LedgerExport:
             self._index.flush()
             self._index.close()
         stored = self._reput.store_timestamp
-        self._checkpoint.write(StoreCheckpoint(stored, stored, self._index.end_timestamp if self._index else 0))
+        self._checkpoint.write(
+            StoreCheckpoint(stored, stored, self._index.end_timestamp if self._index else 0)
+        )
 
     def abandon(self) -> None:
         """See `StoreExport`."""
         self._files.abandon()
-

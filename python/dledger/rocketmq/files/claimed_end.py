@@ -27,12 +27,15 @@ class Claim:
 
 
 def last_claim(storage: Storage) -> Claim | None:
-    """The file that names the last message of all. At a URL, where each question takes time, only the index is asked.
+    """The file that names the last message of all. At a URL, where each question takes time, only
+    the index is asked.
 
     Raises:
         PathError: a file cannot be read.
     """
-    claims = [claim for path in _index_files(storage) if (claim := _of_index(storage, path)) is not None]
+    claims = [
+        claim for path in _index_files(storage) if (claim := _of_index(storage, path)) is not None
+    ]
     if storage.is_local:
         for topic in _folders(storage, QUEUES):
             for number in _folders(storage, f"{QUEUES}/{topic}"):
@@ -63,7 +66,9 @@ def _of_index(storage: Storage, path: str) -> Claim | None:
 def _of_queue(storage: Storage, folder: str) -> Claim | None:
     """The last unit of a queue: behind it there are zeros."""
     listing = storage.list(folder)
-    sizes = {name: size for name, size in (listing.files if listing else {}).items() if is_log_name(name)}
+    sizes = {
+        name: size for name, size in (listing.files if listing else {}).items() if is_log_name(name)
+    }
     for name in sorted(sizes, reverse=True):
         path, low, high = f"{folder}/{name}", 0, sizes[name] // UNIT_SIZE
         while low < high:

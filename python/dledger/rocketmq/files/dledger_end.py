@@ -1,11 +1,13 @@
 """Where a log of DLedger ends, which its files alone do not say.
 
-A follower that has to give entries up moves its end back and leaves the bytes where they are. What it writes next
-covers some of them; the others still look like entries that lie where they say. They are told by their index and term,
-as DLedger's own recovery does: an index that does not follow, or a term below that of the entry before, is the end.
+A follower that has to give entries up moves its end back and leaves the bytes where they are. What
+it writes next covers some of them; the others still look like entries that lie where they say. They
+are told by their index and term, as DLedger's own recovery does: an index that does not follow, or
+a term below that of the entry before, is the end.
 
-DLedger's ``checkpoint`` (until 0.3.2) names an entry that is committed, and ``index`` where it lies; nothing up to
-there can be given up. Without these two the search begins in the third last file, as DLedger's recovery does.
+DLedger's ``checkpoint`` (until 0.3.2) names an entry that is committed, and ``index`` where it
+lies; nothing up to there can be given up. Without these two the search begins in the third last
+file, as DLedger's recovery does.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ TEXT_LIMIT: Final = 4096
 
 
 def committed_end(storage: Storage, form: Form) -> int | None:
-    """Offset behind the last entry that DLedger's checkpoint says is committed; None where nobody says it."""
+    """Offset behind the last entry that DLedger's checkpoint says is committed; None where nobody
+    says it."""
     index = committed_index(storage, form)
     if index is None:
         return None
@@ -40,7 +43,8 @@ def committed_end(storage: Storage, form: Form) -> int | None:
 
 
 def ledger_end(storage: Storage, form: Form, begin: int | None = None) -> int:
-    """Where the log ends before the first entry that was given up; without one, where the files end.
+    """Where the log ends before the first entry that was given up; without one, where the files
+    end.
 
     Args:
         begin: an entry's place from which on to look, in place of what is committed.
@@ -75,7 +79,9 @@ class _Chain:
         self._whole = self._whole and not batch.damage
         if batch.rows is None or not batch.rows.num_rows:
             return True
-        indexes, terms = (np.frombuffer(column.buffers()[1], np.int64) for column in batch.rows.columns[:2])
+        indexes, terms = (
+            np.frombuffer(column.buffers()[1], np.int64) for column in batch.rows.columns[:2]
+        )
         first = self._index if self._index >= 0 else int(indexes[0]) - 1
         follows = (np.diff(indexes, prepend=first) == 1) & (np.diff(terms, prepend=self._term) >= 0)
         if not self._whole and self._index >= 0:  # behind damage some are missing
@@ -91,8 +97,9 @@ class _Chain:
 
 
 def committed_index(storage: Storage, form: Form) -> int | None:
-    """What DLedger's checkpoint says, -1 for nothing yet; None where there is none, as in DLedger 0.4.0 and in a node's
-    first seconds. DLedger removes it for a moment when it writes the next one; then its copy of the last one counts.
+    """What DLedger's checkpoint says, -1 for nothing yet; None where there is none, as in DLedger
+    0.4.0 and in a node's first seconds. DLedger removes it for a moment when it writes the next
+    one; then its copy of the last one counts.
     """
     if form.base is None:
         return None
@@ -110,7 +117,11 @@ def _end_of(storage: Storage, form: Form, index: int) -> int | None:
     folder = f"{form.base}/index".lstrip("/")
     listing = storage.list(folder)
     at = index * UNIT.size
-    starts = [int(name) for name in (listing.files if listing else {}) if is_log_name(name) and int(name) <= at]
+    starts = [
+        int(name)
+        for name in (listing.files if listing else {})
+        if is_log_name(name) and int(name) <= at
+    ]
     if not starts:
         return None
     unit = storage.read(f"{folder}/{max(starts):020d}", at - max(starts), UNIT.size)

@@ -1,4 +1,5 @@
-"""Which part of a log the index files of a store cover: what lies between them, or in a damaged one, is scanned."""
+"""Which part of a log the index files of a store cover: what lies between them, or in a damaged
+one, is scanned."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class IndexPart:
 
     @property
     def span(self) -> Span:
-        """Where its messages begin, the first and the last one in it, with the headers of their entries."""
+        """Where its messages begin, the first and the last one in it, with the headers of their
+        entries."""
         return max(0, self.reader.begin_offset - HEADER_SIZE), self.reader.end_offset + 1
 
 
@@ -43,8 +45,8 @@ class Cover:
     """A sentence for each file that cannot be used."""
 
     def gaps(self) -> list[Span]:
-        """What no file covers. The messages at the borders belong to it: some of their keys may have been in a file
-        that is gone."""
+        """What no file covers. The messages at the borders belong to it: some of their keys may
+        have been in a file that is gone."""
         found: list[Span] = []
         at = 0
         for part in self.parts:
@@ -67,7 +69,8 @@ def joined(spans: Sequence[Span]) -> list[Span]:
 
 
 def read_cover(storage: Storage, slots: int) -> Cover:
-    """Read the heads of the index files. A file has 420 MB by default; of it only the places are read that it takes.
+    """Read the heads of the index files. A file has 420 MB by default; of it only the places are
+    read that it takes.
 
     Args:
         slots: of each file (the broker's maxHashSlotNum).
@@ -91,7 +94,9 @@ def read_cover(storage: Storage, slots: int) -> Cover:
             parts.append(IndexPart(path, reader))
     if faults and not parts:
         raise FormatError(
-            f"{faults[0]}. The slots are the broker's maxHashSlotNum: give them with --index-slots. If they are "
-            "right the file is damaged: move it out of the folder, and the log is read through in its place"
+            f"{faults[0]}. The slots are the broker's maxHashSlotNum: give them with "
+            f"--index-slots. If they are "
+            "right the file is damaged: move it out of the folder, and the log is read through in "
+            "its place"
         )
     return Cover(tuple(sorted(parts, key=lambda part: part.reader.begin_offset)), tuple(faults))

@@ -1,8 +1,9 @@
 """Which log files a store has, and where they lie in its log.
 
-A RocketMQ broker keeps its messages in ``commitlog``, or in DLedger mode in ``dledger-<id>/data``; one that was
-upgraded has both, the old files below the first one of DLedger (dividedCommitlogOffset). A DLedger node has ``data``
-and ``index``. Files are named by the offset of their first byte, in 20 digits.
+A RocketMQ broker keeps its messages in ``commitlog``, or in DLedger mode in ``dledger-<id>/data``;
+one that was upgraded has both, the old files below the first one of DLedger
+(dividedCommitlogOffset). A DLedger node has ``data`` and ``index``. Files are named by the offset
+of their first byte, in 20 digits.
 """
 
 from __future__ import annotations
@@ -19,7 +20,16 @@ from dledger.rocketmq.files.storage import Listing, Storage
 from dledger.rocketmq.format.message import BLANK_MAGIC, DLEDGER_BLANK_MAGIC, MAGIC_V1, MAGIC_V2
 from dledger.rocketmq.format.scan import PieceKind, ScannedPiece
 
-__all__ = ["COMMITLOG", "DLEDGER", "LAYOUTS", "Form", "LogFile", "Store", "is_log_name", "open_store"]
+__all__ = [
+    "COMMITLOG",
+    "DLEDGER",
+    "LAYOUTS",
+    "Form",
+    "LogFile",
+    "Store",
+    "is_log_name",
+    "open_store",
+]
 
 LAYOUTS: Final = ("rocketmq", "dledger")
 COMMITLOG: Final = "commitlog"
@@ -45,8 +55,8 @@ class Form:
     name: str
     """``commitlog`` or ``dledger``."""
     base: str | None
-    """Of DLedger: the folder with ``index`` and ``checkpoint``, below the root (empty: the root itself); None where
-    that is not known."""
+    """Of DLedger: the folder with ``index`` and ``checkpoint``, below the root (empty: the root
+    itself); None where that is not known."""
     files: tuple[LogFile, ...]
     """By offset, from the first one to the last one with anything in it."""
     faults: tuple[ScannedPiece, ...] = ()
@@ -85,7 +95,9 @@ def open_store(storage: Storage, layout: str) -> Store:
     """
     root = storage.list()
     if root is None:
-        what = "is a file" if storage.is_local and storage.size("") is not None else "does not exist"
+        what = (
+            "is a file" if storage.is_local and storage.size("") is not None else "does not exist"
+        )
         raise PathError(f"{storage.url} {what}; {hint(layout)}")
     found: dict[str, Place] = {}
     if any(map(is_log_name, root.files)):
@@ -106,19 +118,25 @@ def hint(layout: str) -> str:
     """What to name instead."""
     if layout == DLEDGER:
         return "name the directory of a DLedger node, which has the folders data and index"
-    return "name the root of a RocketMQ store, which has the folder commitlog or dledger-<id>, or one of these"
+    return (
+        "name the root of a RocketMQ store, which has the folder commitlog or dledger-<id>, "
+        "or one of these"
+    )
 
 
 def is_log_name(name: str) -> bool:
     """Whether this is 20 ASCII digits: the offset of a file's first byte, which has 64 bits."""
-    return len(name) == NAME_DIGITS and name.isascii() and name.isdigit() and int(name) <= LAST_OFFSET
+    return (
+        len(name) == NAME_DIGITS and name.isascii() and name.isdigit() and int(name) <= LAST_OFFSET
+    )
 
 
 class Place:
     """A folder with log files.
 
     Args:
-        base: of DLedger, the folder beside which index and checkpoint lie; None where that is not known.
+        base: of DLedger, the folder beside which index and checkpoint lie; None where that is not
+            known.
     """
 
     def __init__(self, folder: str, base: str | None, listing: Listing) -> None:
@@ -127,7 +145,8 @@ class Place:
         self.names = {start: f"{folder}/{start:020d}".lstrip("/") for start in sorted(self.sizes)}
 
     def used(self, storage: Storage) -> list[int]:
-        """Where its files begin, without those that have not been begun: brokers make files before they need them."""
+        """Where its files begin, without those that have not been begun: brokers make files before
+        they need them."""
         starts = list(self.names)
         while len(starts) > 1 and not any(storage.read(self.names[starts[-1]], 0, PAIR.size)):
             del starts[-1]
@@ -135,15 +154,24 @@ class Place:
 
 
 def _look(storage: Storage, layout: str, root: Listing, found: dict[str, Place]) -> None:
-    if "data" in root.folders and (data := storage.list("data")) is not None and any(map(is_log_name, data.files)):
+    if (
+        "data" in root.folders
+        and (data := storage.list("data")) is not None
+        and any(map(is_log_name, data.files))
+    ):
         found[DLEDGER] = Place("data", "", data)
         return
-    if layout == "rocketmq" and COMMITLOG in root.folders and (plain := storage.list(COMMITLOG)) is not None:
+    if (
+        layout == "rocketmq"
+        and COMMITLOG in root.folders
+        and (plain := storage.list(COMMITLOG)) is not None
+    ):
         found[COMMITLOG] = Place(COMMITLOG, None, plain)
     nodes = [name for name in root.folders if name.startswith("dledger-")]
     if len(nodes) > 1:
         raise PathError(
-            f"{storage.url} has the logs of several nodes, which hold the same messages: {', '.join(nodes)}. Name one "
+            f"{storage.url} has the logs of several nodes, which hold the same messages: "
+            f"{', '.join(nodes)}. Name one "
             f"of them, as in {storage.join(nodes[0])}"
         )
     for node in nodes:
@@ -170,28 +198,37 @@ def _laid_out(storage: Storage, found: Mapping[str, Place]) -> Iterator[Form]:
     last = used[COMMITLOG][-1] if COMMITLOG in used else -1
     if divided is not None and last >= divided:
         raise PathError(
-            f"{storage.url} has two logs of which none goes on where the other one ends: that of DLedger mode begins "
-            f"at {divided}, and {COMMITLOG} has a file {last:0{NAME_DIGITS}d}. Name the folder of the one that is "
+            f"{storage.url} has two logs of which none goes on where the other one ends: that of "
+            f"DLedger mode begins "
+            f"at {divided}, and {COMMITLOG} has a file {last:0{NAME_DIGITS}d}. Name the folder of "
+            f"the one that is "
             f"meant, as in {storage.join(COMMITLOG)}"
         )
     file_size = _file_size(found)
     for name in (COMMITLOG, DLEDGER):
         if name in found:
-            yield _form(name, found[name], used[name], file_size, divided if name == COMMITLOG else None)
+            yield _form(
+                name, found[name], used[name], file_size, divided if name == COMMITLOG else None
+            )
 
 
 def _file_size(found: Mapping[str, Place]) -> int:
-    """Bytes that each file should have. Some may be cut, and copies may lack the zeros at their ends."""
+    """Bytes that each file should have. Some may be cut, and copies may lack the zeros at their
+    ends."""
     starts = sorted({start for place in found.values() for start in place.names})
     sizes = [size for place in found.values() for size in place.sizes.values()]
     most = max(sizes)
     steps = [second - first for first, second in itertools.pairwise(starts)]
-    if not steps or (most and 2 * sizes.count(most) >= len(sizes) and not any(start % most for start in starts)):
+    if not steps or (
+        most and 2 * sizes.count(most) >= len(sizes) and not any(start % most for start in starts)
+    ):
         return most
     return min(steps)
 
 
-def _form(name: str, place: Place, starts: Sequence[int], file_size: int, after: int | None) -> Form:
+def _form(
+    name: str, place: Place, starts: Sequence[int], file_size: int, after: int | None
+) -> Form:
     """One of the two; ``after`` is where the other one goes on."""
     files: list[LogFile] = []
     faults: list[ScannedPiece] = []
@@ -201,9 +238,18 @@ def _form(name: str, place: Place, starts: Sequence[int], file_size: int, after:
             reason = f"the file has {size:,} bytes, and the others {file_size:,}"
             faults.append(ScannedPiece(PieceKind.DAMAGE, file_end, start + size, reason))
         if not size and goes_on is not None:
-            faults.append(ScannedPiece(PieceKind.DAMAGE, start, min(goes_on, file_end), "the file is empty"))
+            faults.append(
+                ScannedPiece(PieceKind.DAMAGE, start, min(goes_on, file_end), "the file is empty")
+            )
         if goes_on is not None and goes_on > file_end:
-            faults.append(ScannedPiece(PieceKind.DAMAGE, file_end, goes_on, "no file has these bytes"))
+            faults.append(
+                ScannedPiece(PieceKind.DAMAGE, file_end, goes_on, "no file has these bytes")
+            )
         next_start = None if goes_on is None else min(goes_on, file_end)
-        files.append(LogFile(place.names[start], LogSpan(start, start + min(size, file_size), file_end, next_start)))
+        files.append(
+            LogFile(
+                place.names[start],
+                LogSpan(start, start + min(size, file_size), file_end, next_start),
+            )
+        )
     return Form(name, place.base, tuple(files), tuple(faults))

@@ -1,4 +1,5 @@
-"""Messages of a store by key, by id or by place: through RocketMQ's index files where it has them, else by a scan."""
+"""Messages of a store by key, by id or by place: through RocketMQ's index files where it has them,
+else by a scan."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ class Search:
 
     @property
     def wanted(self) -> Wanted:
-        return Wanted(self.topic.__eq__ if self.topic else None, self.stored_from, self.stored_before)
+        return Wanted(
+            self.topic.__eq__ if self.topic else None, self.stored_from, self.stored_before
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,8 @@ class Found:
 
 
 def search(store: Store, wanted: Search, slots: int) -> Iterator[Found]:
-    """Messages that fit, in the order of the log. Where the index has a hole, or is damaged, the log is scanned.
+    """Messages that fit, in the order of the log. Where the index has a hole, or is damaged, the
+    log is scanned.
 
     Args:
         slots: of each index file (the broker's maxHashSlotNum).
@@ -63,7 +67,10 @@ def search(store: Store, wanted: Search, slots: int) -> Iterator[Found]:
         FormatError: no index file can be used, or they have another number of slots.
     """
     cover = read_cover(store.storage, slots) if wanted.topic and wanted.key else Cover((), ())
-    yield from (Found(note=f"{fault}. What it should cover is read through in the log") for fault in cover.faults)
+    yield from (
+        Found(note=f"{fault}. What it should cover is read through in the log")
+        for fault in cover.faults
+    )
     if (lost := _lost_end(store)) is not None:
         yield Found(note=lost)
     rows: dict[int, dict[str, Any]] = {}
@@ -71,20 +78,30 @@ def search(store: Store, wanted: Search, slots: int) -> Iterator[Found]:
     for part in cover.parts:
         reason = _look_up(store, wanted, part, rows)
         if reason:
-            yield Found(note=f"{store.storage.join(part.path)}: {reason}. What it covers is read through in the log")
+            yield Found(
+                note=f"{store.storage.join(part.path)}: {reason}. What it covers is read through "
+                f"in the log"
+            )
             gaps.append(part.span)
     scanned = chain.from_iterable(_scan(store, wanted, *gap) for gap in joined(gaps))
     yield from _in_order({at: row for at, row in rows.items() if _fits(row, wanted)}, scanned)
 
 
 def _lost_end(store: Store) -> str | None:
-    """What to say where index or queues know of a later message than the log has; None where they do not."""
+    """What to say where index or queues know of a later message than the log has; None where they
+    do not."""
     last = last_claim(store.storage)
-    if last is None or last.place < store.forms[0].begin or message_at(store, last.place) is not None:
+    if (
+        last is None
+        or last.place < store.forms[0].begin
+        or message_at(store, last.place) is not None
+    ):
         return None
     return (
-        f"{store.storage.join(last.path)}: it names a message at {last.place:,}, where none is: the log has lost its "
-        "end, or is damaged there. 'dledger rocketmq verify' tells what is missing; put back the whole file"
+        f"{store.storage.join(last.path)}: it names a message at {last.place:,}, where none is: "
+        f"the log has lost its "
+        "end, or is damaged there. 'dledger rocketmq verify' tells what is missing; put back the "
+        "whole file"
     )
 
 
@@ -101,9 +118,12 @@ def _in_order(rows: dict[int, dict[str, Any]], scanned: Iterator[Found]) -> Iter
 
 
 def _look_up(store: Store, wanted: Search, part: IndexPart, rows: dict[int, dict[str, Any]]) -> str:
-    """Add the messages that one index file names for the key; what is wrong with it, or with the log there."""
+    """Add the messages that one index file names for the key; what is wrong with it, or with the
+    log there."""
     reason = ""
-    try:  # times are compared in the messages: an index has whole seconds since its first one, none before it
+    # times are compared in the messages: an index has whole seconds since its first one, none
+    # before it
+    try:
         places = part.reader.lookup(wanted.topic, wanted.key)
     except FormatError as error:
         return str(error)
@@ -129,7 +149,11 @@ def message_at(store: Store, place: int) -> dict[str, Any] | None:
             continue
         one = FileRange(file.path, file.span, begin, begin + 1, exact=True)
         batch = next(iter(read_range(store.storage, store.layout, one)), None)
-        rows = batch.rows.slice(0, 1).to_pylist() if batch is not None and batch.rows is not None else []
+        rows = (
+            batch.rows.slice(0, 1).to_pylist()
+            if batch is not None and batch.rows is not None
+            else []
+        )
         if rows and rows[0]["physical_offset"] == place:
             row: dict[str, Any] = rows[0]
             return row
@@ -147,7 +171,8 @@ def message_with_id(store: Store, text: str) -> dict[str, Any] | None:
 
 
 def _scan(store: Store, wanted: Search, begin: int, stop: int | None) -> Iterator[Found]:
-    """All of a part of the log; messages that fit are then read once more, with everything in them."""
+    """All of a part of the log; messages that fit are then read once more, with everything in
+    them."""
     if stop is not None and stop <= begin:
         return
     plan = plan_store(store, begin, stop, wanted.wanted)
@@ -167,7 +192,9 @@ def _matching(rows: pa.RecordBatch, key: str) -> Sequence[int]:
     if not key:
         places: list[int] = rows.column(0).to_pylist()
         return places
-    near = pc.or_kleene(pc.equal(rows.column(1), key), pc.match_substring(rows.column(2), key)).fill_null(False)
+    near = pc.or_kleene(
+        pc.equal(rows.column(1), key), pc.match_substring(rows.column(2), key)
+    ).fill_null(False)
     return [row["physical_offset"] for row in rows.filter(near).to_pylist() if _has_key(row, key)]
 
 

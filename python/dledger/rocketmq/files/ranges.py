@@ -20,8 +20,8 @@ __all__ = ["FileRange", "RangePlan", "cut", "first_stored", "plan_store", "read_
 HEAD: Final = 64 << 10
 """Bytes of a file in which its first message is looked for."""
 CLOCK_MARGIN_MS: Final = 3_600_000
-"""Store times come from brokers' clocks, which may be set back, and in DLedger mode from one broker after the other: a
-file is left out by its neighbours' times only when these are so far away."""
+"""Store times come from brokers' clocks, which may be set back, and in DLedger mode from one broker
+after the other: a file is left out by its neighbours' times only when these are so far away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,9 @@ class RangePlan:
     """What is wrong between files, in the part that is read."""
 
 
-def plan_store(store: Store, begin: int = 0, stop: int | None = None, wanted: Wanted = EVERYTHING) -> RangePlan:
+def plan_store(
+    store: Store, begin: int = 0, stop: int | None = None, wanted: Wanted = EVERYTHING
+) -> RangePlan:
     """The files of a store with anything in [begin, stop) that is wanted.
 
     Raises:
@@ -115,7 +117,8 @@ def read_range(
 
 
 def first_stored(storage: Storage, file: LogFile) -> int | None:
-    """Store time of a file's first message, in milliseconds; None when the file does not begin with one."""
+    """Store time of a file's first message, in milliseconds; None when the file does not begin with
+    one."""
     span = file.span
     length = min(HEAD, span.data_end - span.start)
     columns = ("store_timestamp",)
@@ -123,9 +126,14 @@ def first_stored(storage: Storage, file: LogFile) -> int | None:
         data = storage.read_exactly(file.path, span.start, span.start, length)
         try:
             batches = column_batches(
-                data, span.start, stop=span.start + 1, file_end=span.file_end, data_end=span.data_end, columns=columns,
+                data,
+                span.start,
+                stop=span.start + 1,
+                file_end=span.file_end,
+                data_end=span.data_end,
+                columns=columns,
                 check=False,
-            )  # fmt: skip
+            )
             rows = next((batch.rows for batch in batches), None)
         except Incomplete as more:
             length = more.end - span.start

@@ -1,7 +1,8 @@
-"""Where a store's files lie: a local disk, or whatever fsspec knows (``s3://``, ``hdfs://``, ``memory://`` ...).
+"""Where a store's files lie: a local disk, or whatever fsspec knows (``s3://``, ``hdfs://``,
+``memory://`` ...).
 
-Files are read in pieces and never mapped: another program may be writing them, and what was checked must be what is
-taken out.
+Files are read in pieces and never mapped: another program may be writing them, and what was checked
+must be what is taken out.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ class Storage:
             url, separator = "/" + rest.lstrip("/"), ""
         is_url = bool(separator) and rest.startswith("//")
         if options and not is_url:
-            raise ConfigError(f"option 'storageOptions' is for URLs of other file systems; {url!r} is a local path")
+            raise ConfigError(
+                f"option 'storageOptions' is for URLs of other file systems; {url!r} is a local "
+                f"path"
+            )
         return Storage(url.rstrip("/") if is_url else os.path.abspath(url), dict(options or {}))  # noqa: PTH100
 
     @property
@@ -69,7 +73,9 @@ class Storage:
         """
         with self._named(folder):
             try:
-                return self._list_local(self.join(folder)) if self.is_local else self._list_url(folder)
+                return (
+                    self._list_local(self.join(folder)) if self.is_local else self._list_url(folder)
+                )
             except (FileNotFoundError, NotADirectoryError):
                 return None
 
@@ -88,11 +94,17 @@ class Storage:
         path = "/".join(filter(None, (root, folder)))
         system.invalidate_cache(path)  # another program writes there
         found = system.ls(path, detail=True)
-        if len(found) == 1 and found[0]["type"] == "file" and found[0]["name"].strip("/") == path.strip("/"):
+        if (
+            len(found) == 1
+            and found[0]["type"] == "file"
+            and found[0]["name"].strip("/") == path.strip("/")
+        ):
             raise NotADirectoryError(path)
         named = [(one["name"].rstrip("/").rpartition("/")[2], one) for one in found]
         files = {name: int(one["size"] or 0) for name, one in named if one["type"] == "file"}
-        return Listing(files, tuple(sorted(name for name, one in named if one["type"] == "directory")))
+        return Listing(
+            files, tuple(sorted(name for name, one in named if one["type"] == "directory"))
+        )
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         """Bytes of a file, all that there are from ``offset`` on up to ``length``.
@@ -104,7 +116,9 @@ class Storage:
             if not self.is_local:
                 system, root = self._system()
                 end = None if length is None else offset + length
-                data: bytes = system.cat_file("/".join(filter(None, (root, path))), start=offset, end=end)
+                data: bytes = system.cat_file(
+                    "/".join(filter(None, (root, path))), start=offset, end=end
+                )
                 return data
             with open(self.join(path), "rb", buffering=0) as file:
                 if length is None:
@@ -132,7 +146,8 @@ class Storage:
             raise
 
     def read_exactly(self, path: str, start: int, offset: int, length: int) -> bytes:
-        """``length`` bytes from ``offset`` on of a log, out of a file that begins at ``start`` in it.
+        """``length`` bytes from ``offset`` on of a log, out of a file that begins at ``start`` in
+        it.
 
         Raises:
             PathError: the file has less than that by now, or is gone.
@@ -164,7 +179,8 @@ class Storage:
             from fsspec.core import url_to_fs
 
             system, root = url_to_fs(self.url, **self.options)
-        except (ImportError, ValueError) as error:  # a protocol that nobody knows, or whose package is missing
+        # a protocol that nobody knows, or whose package is missing
+        except (ImportError, ValueError) as error:
             raise PathError(f"{self.url} cannot be reached: {error}") from error
         return system, str(root).rstrip("/")
 
@@ -178,5 +194,9 @@ class Storage:
             if self.is_local and (not isinstance(error, OSError) or is_interrupt(error)):
                 raise
             why = str(error) or type(error).__name__
-            what = "is gone or never was" if isinstance(error, FileNotFoundError) else f"cannot be read: {why}"
+            what = (
+                "is gone or never was"
+                if isinstance(error, FileNotFoundError)
+                else f"cannot be read: {why}"
+            )
             raise PathError(f"{self.join(path)} {what}") from error

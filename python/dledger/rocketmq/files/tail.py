@@ -1,4 +1,5 @@
-"""How far a store has been written, while a broker writes it: what is whole, and in DLedger mode committed."""
+"""How far a store has been written, while a broker writes it: what is whole, and in DLedger mode
+committed."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def begins(store: Store) -> Places:
 
 
 def ends(store: Store, known: Mapping[str, int]) -> Places:
-    """Behind the last whole message of each log; of one in DLedger mode, the last that is known to be committed.
+    """Behind the last whole message of each log; of one in DLedger mode, the last that is known to
+    be committed.
 
     Args:
         known: borders up to which the logs are known to be sound.
@@ -48,13 +50,17 @@ def _end(store: Store, form: Form, known: int) -> int:
         if _is_young(store, form):
             return known
         at = known if span.start <= known <= span.data_end else span.start  # DLedger 0.4.0
-        return min(_written_end(store, file, at), ledger_end(store.storage, form, _entry_before(store, form, at)))
+        return min(
+            _written_end(store, file, at),
+            ledger_end(store.storage, form, _entry_before(store, form, at)),
+        )
     committed = committed_end(store.storage, form)
     if committed is None:  # its entry is not there yet
         return known
     if committed >= known:
         return max(committed, form.begin)
-    # What was shown stays so while it is there: this checkpoint is a copy, or the first one of a node that had none.
+    # What was shown stays so while it is there: this checkpoint is a copy, or the first one of a
+    # node that had none.
     return min(known, _written_end(store, file, committed), ledger_end(store.storage, form))
 
 
@@ -65,7 +71,8 @@ def _written_end(store: Store, file: LogFile, known: int) -> int:
 
 
 def _is_young(store: Store, form: Form) -> bool:
-    """Whether this is a broker's log of DLedger mode before its first checkpoint, some seconds after its begin."""
+    """Whether this is a broker's log of DLedger mode before its first checkpoint, some seconds
+    after its begin."""
     if store.layout == DLEDGER or form.base is None:
         return False
     node = store.storage.list(form.base)
@@ -73,7 +80,8 @@ def _is_young(store: Store, form: Form) -> bool:
 
 
 def _entry_before(store: Store, form: Form, at: int) -> int:
-    """Where an entry begins before a border, for what follows to be told by; the log's begin where there is none."""
+    """Where an entry begins before a border, for what follows to be told by; the log's begin where
+    there is none."""
     back = LEAST_BACK
     while at - back > form.begin:
         found = place_at(store, form, at - back, at)
@@ -86,8 +94,11 @@ def _entry_before(store: Store, form: Form, at: int) -> int:
     return form.begin
 
 
-def bounded(store: Store, starts: Mapping[str, int], stops: Mapping[str, int], most: int | None) -> Places:
-    """Where a part of [starts, stops) ends that has at most ``most`` bytes, or one message where that has more."""
+def bounded(
+    store: Store, starts: Mapping[str, int], stops: Mapping[str, int], most: int | None
+) -> Places:
+    """Where a part of [starts, stops) ends that has at most ``most`` bytes, or one message where
+    that has more."""
     places, left = dict(starts), most
     for form in store.forms:
         start, stop = starts.get(form.name, 0), stops.get(form.name, 0)
@@ -122,7 +133,9 @@ def _border(store: Store, form: Form, start: int, stop: int, wanted: int) -> int
     return min(found, stop)
 
 
-def ranges_between(store: Store, starts: Mapping[str, int], stops: Mapping[str, int]) -> list[FileRange]:
+def ranges_between(
+    store: Store, starts: Mapping[str, int], stops: Mapping[str, int]
+) -> list[FileRange]:
     """The files of [starts, stops), which are borders; nothing behind ``stops`` is looked at."""
     ranges: list[FileRange] = []
     for form in store.forms:
@@ -137,13 +150,16 @@ def ranges_between(store: Store, starts: Mapping[str, int], stops: Mapping[str, 
     return ranges
 
 
-def faults_between(store: Store, starts: Mapping[str, int], stops: Mapping[str, int]) -> list[ScannedPiece]:
+def faults_between(
+    store: Store, starts: Mapping[str, int], stops: Mapping[str, int]
+) -> list[ScannedPiece]:
     """What is wrong between files of [starts, stops)."""
     return [
         fault
         for form in store.forms
         for fault in form.faults
-        if starts.get(form.name, form.begin) < fault.end and fault.start < stops.get(form.name, form.begin)
+        if starts.get(form.name, form.begin) < fault.end
+        and fault.start < stops.get(form.name, form.begin)
     ]
 
 

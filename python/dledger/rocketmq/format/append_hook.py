@@ -1,10 +1,13 @@
-"""What a leader writes into a message when it knows the message's place: DLedgerCommitLog's append hook.
+"""What a leader writes into a message when it knows the message's place: DLedgerCommitLog's append
+hook.
 
-A sender encodes its message with any queue offset, physical offset, store time and store host; they lie at fixed places
-and the message keeps its size. None of them is covered by the message's own checksum, which is the body's.
+A sender encodes its message with any queue offset, physical offset, store time and store host; they
+lie at fixed places and the message keeps its size. None of them is covered by the message's own
+checksum, which is the body's.
 
-Both checking and reading back happen for every message on every node, so the common shape, version 1 with IPv4 hosts,
-is taken apart by one struct; it comes to the same as `lay_out`, which all other messages go through.
+Both checking and reading back happen for every message on every node, so the common shape, version
+1 with IPv4 hosts, is taken apart by one struct; it comes to the same as `lay_out`, which all other
+messages go through.
 """
 
 from __future__ import annotations
@@ -39,7 +42,8 @@ COMMON_SIZE: Final = MIN_MESSAGE - 3
 PUT: Final = struct.Struct(">iIIi20xi44xi")
 """What is checked of it when it is put: size, magic, CRC, queue id, flags, and body size."""
 PLACED: Final = struct.Struct(">iI4xi4xqqi16xq20xi")
-"""What is read back: size, magic, queue id, queue offset, place, flags, store time, and body size."""
+"""What is read back: size, magic, queue id, queue offset, place, flags, store time, and body
+size."""
 assert PUT.size == PLACED.size == COMMON_SIZE
 MANY: Final = 10_000
 """So many topics' names are remembered."""
@@ -62,7 +66,8 @@ MAPPED: Final = b"\0" * 10 + b"\xff\xff"
 
 @slots_dataclass()
 class Unplaced:
-    """A message that was put and has no place yet. ``at`` and ``size`` tell where it lies in the request."""
+    """A message that was put and has no place yet. ``at`` and ``size`` tell where it lies in the
+    request."""
 
     at: int
     size: int
@@ -72,14 +77,15 @@ class Unplaced:
 
     @property
     def has_unit(self) -> bool:
-        """Whether a consume queue has a unit for it, which takes a queue offset: prepared and rolled back messages of
-        transactions have none."""
+        """Whether a consume queue has a unit for it, which takes a queue offset: prepared and
+        rolled back messages of transactions have none."""
         return self.sys_flag & STATE not in NO_UNIT
 
 
 @slots_dataclass()
 class Stored:
-    """What a committed message says of its place. ``queue_offset`` is -1 where it has no unit in a consume queue."""
+    """What a committed message says of its place. ``queue_offset`` is -1 where it has no unit in a
+    consume queue."""
 
     topic: str
     queue_id: int
@@ -115,12 +121,21 @@ def _common(view: memoryview, at: int, end: int) -> Unplaced | None:
     if end - at < MIN_MESSAGE:
         return None
     size, magic, crc, queue_id, sys_flag, body_size = PUT.unpack_from(view, at)
-    if magic != MAGIC_V1 or sys_flag & EITHER_V6 or not MIN_MESSAGE <= size <= end - at or queue_id < 0:
+    if (
+        magic != MAGIC_V1
+        or sys_flag & EITHER_V6
+        or not MIN_MESSAGE <= size <= end - at
+        or queue_id < 0
+    ):
         return None
     body = at + COMMON_SIZE
     body_end = body + body_size
     stop = at + size
-    if body_size < 0 or body_end + 3 > stop or (body_size and crc32(view[body:body_end]) & CRC_MASK != crc):
+    if (
+        body_size < 0
+        or body_end + 3 > stop
+        or (body_size and crc32(view[body:body_end]) & CRC_MASK != crc)
+    ):
         return None
     rest = bytes(view[body_end:stop])
     topic_end = 1 + rest[0]
@@ -152,19 +167,26 @@ def _unplaced(view: memoryview, at: int) -> Unplaced:
     _, _, _, queue_id, _, _, _, sys_flag, _ = HEAD.unpack_from(view, at)
     name = str(view[layout.topic : layout.topic_end], "utf-8")
     if not TOPIC.fullmatch(name):
-        raise FormatError(f"topic {name[:100]!r}: use 1 to 255 of the characters A-Z a-z 0-9 % | _ -")
+        raise FormatError(
+            f"topic {name[:100]!r}: use 1 to 255 of the characters A-Z a-z 0-9 % | _ -"
+        )
     if queue_id < 0:
         raise FormatError(f"queue id {queue_id} is negative")
     return Unplaced(at, layout.end - at, name, queue_id, sys_flag)
 
 
 def write_place(
-    view: memoryview, message: Unplaced, queue_offset: int, physical_offset: int, store_ms: int, host: bytes
+    view: memoryview,
+    message: Unplaced,
+    queue_offset: int,
+    physical_offset: int,
+    store_ms: int,
+    host: bytes,
 ) -> None:
     """Write place, store time and store host into the message.
 
-    ``host`` is that of the leader, 8 bytes (`Host.encode`) with an IPv4 address; a sender that left room for an IPv6
-    one has it as ``::ffff:a.b.c.d``.
+    ``host`` is that of the leader, 8 bytes (`Host.encode`) with an IPv4 address; a sender that left
+    room for an IPv6 one has it as ``::ffff:a.b.c.d``.
     """
     OFFSETS.pack_into(view, message.at + QUEUE_OFFSET_AT, queue_offset, physical_offset)
     at, sys_flag = message.at + STORED_AT, message.sys_flag
@@ -177,12 +199,15 @@ def write_place(
 
 
 def read_stored(body: Buffer, physical_offset: int) -> Stored | None:
-    """What the body of a committed entry is as a message at ``physical_offset``; None when it is none, or says that it
-    lies elsewhere. All nodes come to the same answer: it depends on the bytes alone."""
+    """What the body of a committed entry is as a message at ``physical_offset``; None when it is
+    none, or says that it lies elsewhere. All nodes come to the same answer: it depends on the bytes
+    alone."""
     length = len(body)
     if length < MIN_MESSAGE:
         return None
-    size, magic, queue_id, queue_offset, says, sys_flag, store_ms, body_size = PLACED.unpack_from(body)
+    size, magic, queue_id, queue_offset, says, sys_flag, store_ms, body_size = PLACED.unpack_from(
+        body
+    )
     if size != length or says != physical_offset:
         return None
     if magic == MAGIC_V1 and not sys_flag & EITHER_V6:

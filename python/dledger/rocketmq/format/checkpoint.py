@@ -18,7 +18,8 @@ RECOVERY_SLACK_MS: Final = 3000
 
 @dataclass(frozen=True, slots=True)
 class StoreCheckpoint:
-    """Times in milliseconds since 1970; the last two are offsets and stand there from RocketMQ 5 on, 0 before."""
+    """Times in milliseconds since 1970; the last two are offsets and stand there from RocketMQ 5
+    on, 0 before."""
 
     physic_msg_timestamp: int = 0
     logics_msg_timestamp: int = 0
@@ -28,13 +29,19 @@ class StoreCheckpoint:
 
     @property
     def recovery_timestamp(self) -> int:
-        """Where recovery after a crash begins: the earlier of commit log and consume queues, less 3 s."""
+        """Where recovery after a crash begins: the earlier of commit log and consume queues, less 3
+        s."""
         return max(0, min(self.physic_msg_timestamp, self.logics_msg_timestamp) - RECOVERY_SLACK_MS)
 
     def encode(self) -> bytes:
         """4096 bytes."""
-        fields = FIELDS.pack(self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp,
-                             self.master_flushed_offset, self.confirm_phy_offset)  # fmt: skip
+        fields = FIELDS.pack(
+            self.physic_msg_timestamp,
+            self.logics_msg_timestamp,
+            self.index_msg_timestamp,
+            self.master_flushed_offset,
+            self.confirm_phy_offset,
+        )
         return fields.ljust(CHECKPOINT_SIZE, b"\0")
 
     @staticmethod

@@ -52,7 +52,9 @@ def unpack(body: bytes, kind: Compression | int, *, limit: int = MAX_UNPACKED) -
     elif kind in (Compression.LEGACY, Compression.ZLIB):
         unpacked, whole = unpack_zlib(body, limit)
     else:
-        raise FormatError(f"body compression {int(kind)} is not known; 1 is LZ4, 2 ZSTD, 3 and 0 zlib")
+        raise FormatError(
+            f"body compression {int(kind)} is not known; 1 is LZ4, 2 ZSTD, 3 and 0 zlib"
+        )
     if len(unpacked) > limit:
         raise FormatError(f"a body of {len(body):,} bytes unpacks to more than {limit:,}")
     if not whole:

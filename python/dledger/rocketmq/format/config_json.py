@@ -1,8 +1,9 @@
 """The JSON of a store's ``config`` folder, as the broker's fastjson writes it.
 
-It indents with tabs, puts no blank behind a colon, and writes the keys of a map from numbers without quotes (and
-without a new line before them), which is not valid JSON. Reading takes numbers with and without quotes, as the broker
-does: without quotes they become ``int`` keys, so that writing gives the same bytes again.
+It indents with tabs, puts no blank behind a colon, and writes the keys of a map from numbers
+without quotes (and without a new line before them), which is not valid JSON. Reading takes numbers
+with and without quotes, as the broker does: without quotes they become ``int`` keys, so that
+writing gives the same bytes again.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from dledger.types import Buffer
 
 __all__ = ["decode_config", "encode_config"]
 
-TOKEN: Final = re.compile(r"[ \t\r\n]*(?:([{}\[\],:])|(\"(?:[^\"\\\x00-\x1f]|\\.)*\")|([-+.\w]+)|(.|\Z))", re.DOTALL)
+TOKEN: Final = re.compile(
+    r"[ \t\r\n]*(?:([{}\[\],:])|(\"(?:[^\"\\\x00-\x1f]|\\.)*\")|([-+.\w]+)|(.|\Z))", re.DOTALL
+)
 WORDS: Final[dict[str, object]] = {"true": True, "false": False, "null": None}
 NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
 ESCAPED: Final = re.compile(r"\\u00(1|0)([0-9a-f])|[\x7f-\x9f\u2028\u2029]")
-"""What json writes otherwise than fastjson: small letters in escapes, and characters that fastjson escapes."""
+"""What json writes otherwise than fastjson: small letters in escapes, and characters that fastjson
+escapes."""
 DEPTH: Final = 64
 MAX_DIGITS: Final = 40
 
@@ -138,7 +142,8 @@ def encode_config(value: Any) -> bytes:
 
 def _scalar(value: Any) -> str:
     """A value that is no map and no list, or the name of a field."""
-    parts = json.dumps(value, ensure_ascii=False).split("\\\\")  # an escaped backslash begins no other escape
+    # an escaped backslash begins no other escape
+    parts = json.dumps(value, ensure_ascii=False).split("\\\\")
     return "\\\\".join(ESCAPED.sub(_escape, part) for part in parts)
 
 

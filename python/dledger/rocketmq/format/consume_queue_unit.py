@@ -1,7 +1,8 @@
 """Consume queues: for each message of a topic's queue, where it lies in the commit log.
 
-A unit has 20 bytes (place, size, tags code); its place in the file is the message's queue offset. Where a queue begins
-above 0, fillers stand before its first unit. RocketMQ 5's batch consume queue has units of 46 bytes.
+A unit has 20 bytes (place, size, tags code); its place in the file is the message's queue offset.
+Where a queue begins above 0, fillers stand before its first unit. RocketMQ 5's batch consume queue
+has units of 46 bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class Unit:
     physical_offset: int
     size: int
     tags_code: int
-    """Hash of the tags, or, in the topic of delayed messages, when to deliver it (milliseconds since 1970)."""
+    """Hash of the tags, or, in the topic of delayed messages, when to deliver it (milliseconds
+    since 1970)."""
 
     @property
     def is_message(self) -> bool:
@@ -76,13 +78,15 @@ def encode_units(units: Iterable[Unit]) -> bytes:
 
 
 def decode_units(data: Buffer) -> list[Unit]:
-    """Every whole unit of a file, the zeros behind the last one too; ``encode_units`` gives the same bytes again."""
+    """Every whole unit of a file, the zeros behind the last one too; ``encode_units`` gives the
+    same bytes again."""
     view = memoryview(data)
     return [Unit(*fields) for fields in UNIT.iter_unpack(view[: len(view) - len(view) % UNIT_SIZE])]
 
 
 def sound_units(data: Buffer, first_offset: int = 0) -> list[tuple[int, Unit]]:
-    """The messages of a file, as recovery finds them: (queue offset, unit) up to the first unit that is none.
+    """The messages of a file, as recovery finds them: (queue offset, unit) up to the first unit
+    that is none.
 
     Args:
         data: a file's bytes.
@@ -106,4 +110,7 @@ def encode_batch_units(units: Iterable[BatchUnit]) -> bytes:
 def decode_batch_units(data: Buffer) -> list[BatchUnit]:
     """Every whole unit of a batch consume queue's file."""
     view = memoryview(data)
-    return [BatchUnit(*fields) for fields in BATCH_UNIT.iter_unpack(view[: len(view) - len(view) % BATCH_UNIT_SIZE])]
+    return [
+        BatchUnit(*fields)
+        for fields in BATCH_UNIT.iter_unpack(view[: len(view) - len(view) % BATCH_UNIT_SIZE])
+    ]

@@ -1,7 +1,8 @@
 """Addresses in a message, and the two kinds of message ids that are made of them.
 
-A host is 4 or 16 address bytes and the port as 32 bits. The *offset id* is the broker's: its host and the message's
-place in its commit log. The *unique id* is the client's (property ``UNIQ_KEY``); the store does not look into it.
+A host is 4 or 16 address bytes and the port as 32 bits. The *offset id* is the broker's: its host
+and the message's place in its commit log. The *unique id* is the client's (property ``UNIQ_KEY``);
+the store does not look into it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ UNIQUE: Final = struct.Struct(">HIIH")
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """An address: ``ip`` has 4 bytes or 16, the port is a signed 32-bit number as Java writes it."""
+    """An address: ``ip`` has 4 bytes or 16, the port is a signed 32-bit number as Java writes
+    it."""
 
     ip: bytes
     port: int
@@ -89,8 +91,9 @@ class OffsetId:
 
 @dataclass(frozen=True, slots=True)
 class UniqueId:
-    """The Java client's message id: its address, process, class loader, milliseconds since the month began (in the
-    client's time zone), and a counter. Other clients may put anything there: ``parse`` then says so."""
+    """The Java client's message id: its address, process, class loader, milliseconds since the
+    month began (in the client's time zone), and a counter. Other clients may put anything there:
+    ``parse`` then says so."""
 
     ip: bytes
     process: int
@@ -99,18 +102,25 @@ class UniqueId:
     counter: int
 
     def __str__(self) -> str:
-        return (self.ip + UNIQUE.pack(self.process, self.loader, self.elapsed_ms, self.counter)).hex().upper()
+        return (
+            (self.ip + UNIQUE.pack(self.process, self.loader, self.elapsed_ms, self.counter))
+            .hex()
+            .upper()
+        )
 
     @staticmethod
     def parse(text: str) -> UniqueId:
         """From its text.
 
         Raises:
-            FormatError: it does not have the length that the Java client gives it, or is not hexadecimal.
+            FormatError: it does not have the length that the Java client gives it, or is not
+                hexadecimal.
         """
         data = unhex(text)
         if data is None or len(data) not in (16, 28):
-            raise FormatError(f"a Java client's message id has 32 or 56 hexadecimal digits, not {text!r}")
+            raise FormatError(
+                f"a Java client's message id has 32 or 56 hexadecimal digits, not {text!r}"
+            )
         return UniqueId(data[:-12], *UNIQUE.unpack(data[-12:]))
 
 

@@ -2,12 +2,14 @@
 
 ::
 
-    header, 40 bytes: beginTimestamp, endTimestamp, beginPhyOffset, endPhyOffset, hashSlotCount, indexCount
+    header, 40 bytes: beginTimestamp, endTimestamp, beginPhyOffset, endPhyOffset, hashSlotCount,
+        indexCount
     slots, 4 bytes each: number of the newest unit with this hash modulo the slots, 0 for none
-    units, 20 bytes each: keyHash, phyOffset, seconds since beginTimestamp, number of the unit before in the chain
+    units, 20 bytes each: keyHash, phyOffset, seconds since beginTimestamp, number of the unit
+        before in the chain
 
-``indexCount`` begins at 1 and unit 0 is never used. Only a hash is stored: who looks something up must compare the key
-in the message itself.
+``indexCount`` begins at 1 and unit 0 is never used. Only a hash is stored: who looks something up
+must compare the key in the message itself.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ from dledger.rocketmq.format.properties import POWERS, java_hash
 from dledger.types import Buffer
 
 __all__ = [
-    "DEFAULT_SLOTS", "DEFAULT_UNITS", "NAME_DIGITS", "IndexFile", "IndexReader", "IndexUnit", "KeyHashes",
-    "is_index_name", "key_hash",
+    "DEFAULT_SLOTS", "DEFAULT_UNITS", "NAME_DIGITS", "IndexFile", "IndexReader", "IndexUnit",
+    "KeyHashes", "is_index_name", "key_hash",
 ]  # fmt: skip
 
 Read = Callable[[int, int], Buffer]
@@ -37,8 +39,8 @@ DEFAULT_UNITS: Final = 20_000_000
 NAME_DIGITS: Final = 17
 """Of a file: when it was made, to the millisecond."""
 TAIL: Final = 8
-"""Characters at the end of a key, which mostly differ from those of the key before. In a client's unique keys these
-count on for a minute with what is before them as it is."""
+"""Characters at the end of a key, which mostly differ from those of the key before. In a client's
+unique keys these count on for a minute with what is before them as it is."""
 TAIL_POWERS: Final = POWERS[-TAIL - 1 : -1]
 MANY: Final = 10_000
 """So many beginnings of keys are remembered; more begin anew."""
@@ -56,8 +58,8 @@ def key_hash(topic: str, key: str) -> int:
 
 
 class KeyHashes:
-    """`key_hash` for many keys. Those of one client begin alike, with its address and process, and differ in their last
-    characters; what keys begin with is hashed once."""
+    """`key_hash` for many keys. Those of one client begin alike, with its address and process, and
+    differ in their last characters; what keys begin with is hashed once."""
 
     def __init__(self) -> None:
         self._begins: dict[tuple[str, str], int] = {}
@@ -112,11 +114,19 @@ class IndexReader:
             raise FormatError(f"an index file of {size:,} bytes cannot have {slots:,} slots")
         self.capacity = space // UNIT.size
         """Units that have room, unit 0, which stays empty, counted."""
-        (self.begin_timestamp, self.end_timestamp, self.begin_offset, self.end_offset, self.used_slots,
-         self.count) = HEADER.unpack(read(0, HEADER.size))  # fmt: skip
+        (
+            self.begin_timestamp,
+            self.end_timestamp,
+            self.begin_offset,
+            self.end_offset,
+            self.used_slots,
+            self.count,
+        ) = HEADER.unpack(read(0, HEADER.size))
         if not 0 <= self.count <= max(self.capacity, 1) or not 0 <= self.used_slots <= slots:
-            raise FormatError(f"an index file for {self.capacity:,} units says it has {self.count:,} in "
-                              f"{self.used_slots:,} slots")  # fmt: skip
+            raise FormatError(
+                f"an index file for {self.capacity:,} units says it has {self.count:,} in "
+                f"{self.used_slots:,} slots"
+            )
 
     def slot(self, number: int) -> int:
         """Number of the newest unit in this slot, 0 for none."""
@@ -127,7 +137,8 @@ class IndexReader:
         return IndexUnit(*UNIT.unpack(self._read(self._unit_at(number), UNIT.size)))
 
     def check_ends(self) -> None:
-        """See that header, slots and the first and the last unit agree, as they do in a file with so many slots.
+        """See that header, slots and the first and the last unit agree, as they do in a file with
+        so many slots.
 
         Raises:
             FormatError: they do not; it says how.
@@ -137,25 +148,34 @@ class IndexReader:
         first, last = self.unit(1), self.unit(self.count - 1)
         if (first.physical_offset, last.physical_offset) != (self.begin_offset, self.end_offset):
             raise FormatError(
-                f"an index file from {self.begin_offset:,} to {self.end_offset:,}, whose units begin at "
+                f"an index file from {self.begin_offset:,} to {self.end_offset:,}, whose units "
+                f"begin at "
                 f"{first.physical_offset:,} and end at {last.physical_offset:,}"
             )
         newest = self.slot(last.key_hash % self.slots) if last.key_hash >= 0 else 0
-        if newest < self.count - 1 or first.key_hash < 0 or not self.slot(first.key_hash % self.slots):
-            raise FormatError(f"an index file whose {self.slots:,} slots do not lead to its first and last unit")
+        if (
+            newest < self.count - 1
+            or first.key_hash < 0
+            or not self.slot(first.key_hash % self.slots)
+        ):
+            raise FormatError(
+                f"an index file whose {self.slots:,} slots do not lead to its first and last unit"
+            )
 
-    def lookup(self, topic: str, key: str, begin: int | None = None, end: int | None = None) -> list[int]:
+    def lookup(
+        self, topic: str, key: str, begin: int | None = None, end: int | None = None
+    ) -> list[int]:
         """Physical offsets of messages that may have this key, the newest first.
 
         Args:
             topic: the topic.
             key: a word of the message's ``KEYS``, or its unique key.
-            begin, end: store times in milliseconds, both included; the file knows whole seconds, so that a message
-                within the second before ``begin`` may be among them.
+            begin, end: store times in milliseconds, both included; the file knows whole seconds, so
+                that a message within the second before ``begin`` may be among them.
 
         Raises:
-            FormatError: a chain leads to a unit that is not before the one it comes from, or belongs into another
-                chain, which no broker writes.
+            FormatError: a chain leads to a unit that is not before the one it comes from, or
+                belongs into another chain, which no broker writes.
         """
         wanted = key_hash(topic, key)
         slot, found = wanted % self.slots, []
@@ -163,10 +183,15 @@ class IndexReader:
         newest = self.count
         while number:
             if not 0 < number < newest:
-                raise FormatError(f"index unit {newest} leads on to unit {number}; chains lead to older units only")
+                raise FormatError(
+                    f"index unit {newest} leads on to unit {number}; chains lead to older units "
+                    f"only"
+                )
             newest, unit = number, self.unit(number)
             if unit.key_hash % self.slots != slot:
-                raise FormatError(f"index unit {number}, of hash {unit.key_hash}, is in the chain of slot {slot}")
+                raise FormatError(
+                    f"index unit {number}, of hash {unit.key_hash}, is in the chain of slot {slot}"
+                )
             stored = self.begin_timestamp + unit.seconds * 1000
             late = begin is None or stored + 999 >= begin
             if unit.key_hash == wanted and late and (end is None or stored <= end):
@@ -216,29 +241,50 @@ class IndexFile(IndexReader):
         if self.count <= 1:
             self.begin_timestamp, self.begin_offset = store_timestamp, physical_offset
         seconds = max(0, (store_timestamp - self.begin_timestamp) // 1000)
-        UNIT.pack_into(self._data, self._unit_at(self.count), hashed, physical_offset,
-                       min(seconds, 0x7FFF_FFFF), previous)  # fmt: skip
+        UNIT.pack_into(
+            self._data,
+            self._unit_at(self.count),
+            hashed,
+            physical_offset,
+            min(seconds, 0x7FFF_FFFF),
+            previous,
+        )
         SLOT.pack_into(self._data, HEADER.size + number * SLOT.size, self.count)
         self.used_slots += previous == 0
         self.count += 1
         self.end_timestamp, self.end_offset = store_timestamp, physical_offset
-        HEADER.pack_into(self._data, 0, self.begin_timestamp, self.end_timestamp, self.begin_offset, self.end_offset,
-                         self.used_slots, self.count)  # fmt: skip
+        HEADER.pack_into(
+            self._data,
+            0,
+            self.begin_timestamp,
+            self.end_timestamp,
+            self.begin_offset,
+            self.end_offset,
+            self.used_slots,
+            self.count,
+        )
         return True
 
     def check(self) -> list[str]:
-        """What contradicts itself in this file, one sentence each: chains, slots, and their counts."""
+        """What contradicts itself in this file, one sentence each: chains, slots, and their
+        counts."""
         wrong, in_chains, used = [], 0, 0
         for number in range(self.slots):
             at, newest = self.slot(number), self.count
             used += at != 0
             while at:
                 if not 0 < at < newest:
-                    wrong.append(f"slot {number}: a chain leads to unit {at}, which is not before unit {newest}")
+                    wrong.append(
+                        f"slot {number}: a chain leads to unit {at}, which is not before unit "
+                        f"{newest}"
+                    )
                     break
                 unit, newest = self.unit(at), at
                 if unit.key_hash % self.slots != number:
-                    wrong.append(f"slot {number}: unit {at} has hash {unit.key_hash}, which belongs elsewhere")
+                    wrong.append(
+                        f"slot {number}: unit {at} has hash {unit.key_hash}, which belongs "
+                        f"elsewhere"
+                    )
                     break
                 in_chains, at = in_chains + 1, unit.previous
         if used != self.used_slots:

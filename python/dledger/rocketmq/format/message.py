@@ -2,19 +2,22 @@
 
 ::
 
-    byte 0       4       8         12        16     20            28               36        40
-         | size | magic | bodyCRC | queueId | flag | queueOffset | physicalOffset | sysFlag | bornTimestamp
-         48         56               64          72               76                            84
-         | bornHost | storeTimestamp | storeHost | reconsumeTimes | preparedTransactionOffset | bodySize | body
+    byte 0      4       8         12        16     20            28               36
+         | size | magic | bodyCRC | queueId | flag | queueOffset | physicalOffset | sysFlag |
+         40              48         56               64          72
+         | bornTimestamp | bornHost | storeTimestamp | storeHost | reconsumeTimes |
+         76                          84
+         | preparedTransactionOffset | bodySize | body
          | topicSize | topic | propertiesSize | properties
 
-All numbers are big-endian and signed. A host takes 20 bytes in place of 8 when ``sysFlag`` says that it is IPv6.
-``topicSize`` is one byte in version 1 and two in version 2 (RocketMQ 5.1 and later, for topics over 127 bytes).
-``bodyCRC`` is the CRC-32 of the stored body without its highest bit. It is the only part that a checksum covers; what
-else can be checked is that the sizes add up and that ``physicalOffset`` is where the message lies.
+All numbers are big-endian and signed. A host takes 20 bytes in place of 8 when ``sysFlag`` says
+that it is IPv6. ``topicSize`` is one byte in version 1 and two in version 2 (RocketMQ 5.1 and
+later, for topics over 127 bytes). ``bodyCRC`` is the CRC-32 of the stored body without its highest
+bit. It is the only part that a checksum covers; what else can be checked is that the sizes add up
+and that ``physicalOffset`` is where the message lies.
 
-The blank has size and magic too, in this order. The padding in DLedger's files has them the other way round (magic -1,
-size), and both sizes count to the end of the file.
+The blank has size and magic too, in this order. The padding in DLedger's files has them the other
+way round (magic -1, size), and both sizes count to the end of the file.
 """
 
 from __future__ import annotations
@@ -88,7 +91,8 @@ class SysFlag(IntFlag):
     INNER_BATCH = 0x80
 
 
-# Plain numbers: operators of flags are ten times slower, and ~ and | forget the other bits of a negative number.
+# Plain numbers: operators of flags are ten times slower, and ~ and | forget the other bits of a
+# negative number.
 BORN_V6: Final = int(SysFlag.BORN_HOST_V6)
 STORE_V6: Final = int(SysFlag.STORE_HOST_V6)
 EITHER_V6: Final = BORN_V6 | STORE_V6
@@ -106,7 +110,8 @@ class Transaction(IntEnum):
 
 
 class Compression(IntEnum):
-    """How a compressed body was packed (bits 8 to 10 of ``sysFlag``); old clients, which know zlib only, leave 0."""
+    """How a compressed body was packed (bits 8 to 10 of ``sysFlag``); old clients, which know zlib
+    only, leave 0."""
 
     NONE = -1
     LEGACY = 0
@@ -117,7 +122,8 @@ class Compression(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message as stored. ``body`` may be compressed, see ``compression``; ``properties`` is the text as it came."""
+    """One message as stored. ``body`` may be compressed, see ``compression``; ``properties`` is the
+    text as it came."""
 
     topic: str
     body: bytes = b""
@@ -161,7 +167,8 @@ class Message:
         return parse_properties(self.properties)
 
     def moved(self, physical_offset: int) -> Message:
-        """The same message at another place in the log, which is what DLedger's append hook does."""
+        """The same message at another place in the log, which is what DLedger's append hook
+        does."""
         return replace(self, physical_offset=physical_offset)
 
 
@@ -188,24 +195,39 @@ def encode_message(message: Message) -> bytes:
         ("properties", len(properties), MAX_PROPERTIES),
     ):
         if size > limit:
-            raise ValueError(f"the {what} has {size:,} bytes; {limit:,} are allowed in version {message.version}")
+            raise ValueError(
+                f"the {what} has {size:,} bytes; {limit:,} are allowed in version {message.version}"
+            )
     sys_flag = int(message.sys_flag) & ~EITHER_V6
     sys_flag |= BORN_V6 if message.born_host.is_v6 else 0
     sys_flag |= STORE_V6 if message.store_host.is_v6 else 0
     crc = crc32(message.body) & CRC_MASK if message.body_crc is None else message.body_crc
-    return b"".join((
-        HEAD.pack(message_size(message), magic, crc, message.queue_id, message.flag, message.queue_offset,
-                  message.physical_offset, sys_flag, message.born_timestamp),
-        message.born_host.encode(),
-        INT64.pack(message.store_timestamp),
-        message.store_host.encode(),
-        TIMES.pack(message.reconsume_times, message.prepared_transaction_offset, len(message.body)),
-        message.body,
-        bytes((len(topic),)) if message.version == 1 else INT16.pack(len(topic)),
-        topic,
-        INT16.pack(len(properties)),
-        properties,
-    ))  # fmt: skip
+    return b"".join(
+        (
+            HEAD.pack(
+                message_size(message),
+                magic,
+                crc,
+                message.queue_id,
+                message.flag,
+                message.queue_offset,
+                message.physical_offset,
+                sys_flag,
+                message.born_timestamp,
+            ),
+            message.born_host.encode(),
+            INT64.pack(message.store_timestamp),
+            message.store_host.encode(),
+            TIMES.pack(
+                message.reconsume_times, message.prepared_transaction_offset, len(message.body)
+            ),
+            message.body,
+            bytes((len(topic),)) if message.version == 1 else INT16.pack(len(topic)),
+            topic,
+            INT16.pack(len(properties)),
+            properties,
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +255,8 @@ class Head:
 
 
 def read_head(view: Buffer, at: int, room: int) -> Head:
-    """Size and body of the message at ``at``, which has at most ``room`` bytes; the buffer must hold the first
-    ``MOST_HEAD`` of these.
+    """Size and body of the message at ``at``, which has at most ``room`` bytes; the buffer must
+    hold the first ``MOST_HEAD`` of these.
 
     Raises:
         FormatError: magic or sizes cannot be.
@@ -245,7 +267,9 @@ def read_head(view: Buffer, at: int, room: int) -> Head:
     if magic not in MAX_TOPIC:
         raise FormatError(f"magic {magic:08x} is no message's")
     if not MIN_MESSAGE <= size <= room:
-        raise FormatError(f"size {size:,} is not between {MIN_MESSAGE} and the {room:,} bytes that are left")
+        raise FormatError(
+            f"size {size:,} is not between {MIN_MESSAGE} and the {room:,} bytes that are left"
+        )
     end = at + size
     body = at + MIN_MESSAGE - 3 + 12 * ((sys_flag >> 4 & 1) + (sys_flag >> 5 & 1))
     wide = magic == MAGIC_V2
@@ -272,7 +296,9 @@ def lay_out(view: Buffer, at: int, room: int) -> Layout:
         raise FormatError(f"topic size {topic_size} does not fit a message of {size:,} bytes")
     properties_size = INT16.unpack_from(view, properties - 2)[0]
     if properties_size < 0 or properties + properties_size != end:
-        raise FormatError(f"properties size {properties_size} does not end where the message's {size:,} bytes do")
+        raise FormatError(
+            f"properties size {properties_size} does not end where the message's {size:,} bytes do"
+        )
     return Layout(body, body + head.body_size, topic, properties - 2, properties, end)
 
 
@@ -286,13 +312,19 @@ def check_contents(view: Buffer, at: int, layout: Layout) -> None:
     if layout.body_end > layout.body:
         actual = crc32(view[layout.body : layout.body_end]) & CRC_MASK
         if actual != stored:
-            raise FormatError(f"the body's CRC is {actual:08x}, the message says {stored & 0xFFFF_FFFF:08x}")
-    for what, begin, end in (("topic", layout.topic, layout.topic_end),
-                             ("properties are", layout.properties, layout.end)):  # fmt: skip
+            raise FormatError(
+                f"the body's CRC is {actual:08x}, the message says {stored & 0xFFFF_FFFF:08x}"
+            )
+    for what, begin, end in (
+        ("topic", layout.topic, layout.topic_end),
+        ("properties are", layout.properties, layout.end),
+    ):
         try:
             bytes(view[begin:end]).decode()
         except UnicodeDecodeError:
-            raise FormatError(f"the {what.replace(' are', '')} {'are' if 'are' in what else 'is'} not UTF-8") from None
+            raise FormatError(
+                f"the {what.replace(' are', '')} {'are' if 'are' in what else 'is'} not UTF-8"
+            ) from None
 
 
 def decode_message(data: Buffer, at: int = 0, *, check: bool = True) -> Message:
@@ -308,7 +340,9 @@ def decode_message(data: Buffer, at: int = 0, *, check: bool = True) -> Message:
     layout = lay_out(view, at, len(view) - at)
     if check:
         check_contents(view, at, layout)
-    _, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born = HEAD.unpack_from(view, at)
+    _, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born = HEAD.unpack_from(
+        view, at
+    )
     born_end = at + HEAD_SIZE + (20 if sys_flag & SysFlag.BORN_HOST_V6 else 8)
     store_end = layout.body - TIMES.size
     reconsumed, prepared, _ = TIMES.unpack_from(view, store_end)
@@ -338,7 +372,8 @@ def decode_message(data: Buffer, at: int = 0, *, check: bool = True) -> Message:
 
 
 def encode_blank(remaining: int) -> bytes:
-    """The 8 bytes that close a commit log file with ``remaining`` bytes left; whatever follows them does not count."""
+    """The 8 bytes that close a commit log file with ``remaining`` bytes left; whatever follows them
+    does not count."""
     return struct.pack(">iI", remaining, BLANK_MAGIC)
 
 

@@ -1,4 +1,5 @@
-"""What a producer sends when it sends many messages at once (request 320): items one behind the other.
+"""What a producer sends when it sends many messages at once (request 320): items one behind the
+other.
 
 ::
 
@@ -27,7 +28,8 @@ MIN_ITEM: Final = HEAD.size + INT16.size
 
 @dataclass(frozen=True, slots=True)
 class BatchItem:
-    """One message of a producer's batch; ``magic`` and ``body_crc`` are zero in what producers send."""
+    """One message of a producer's batch; ``magic`` and ``body_crc`` are zero in what producers
+    send."""
 
     body: bytes
     properties: str = ""
@@ -46,10 +48,16 @@ def encode_batch(items: Iterable[BatchItem]) -> bytes:
     for item in items:
         properties = item.properties.encode()
         if len(properties) > MAX_PROPERTIES:
-            raise ValueError(f"properties of {len(properties):,} bytes; a message holds {MAX_PROPERTIES:,}")
+            raise ValueError(
+                f"properties of {len(properties):,} bytes; a message holds {MAX_PROPERTIES:,}"
+            )
         size = MIN_ITEM + len(item.body) + len(properties)
-        parts += [HEAD.pack(size, item.magic, item.body_crc, item.flag, len(item.body)), item.body,
-                  INT16.pack(len(properties)), properties]  # fmt: skip
+        parts += [
+            HEAD.pack(size, item.magic, item.body_crc, item.flag, len(item.body)),
+            item.body,
+            INT16.pack(len(properties)),
+            properties,
+        ]
     return b"".join(parts)
 
 
@@ -66,7 +74,9 @@ def decode_batch(data: Buffer) -> list[BatchItem]:
             raise FormatError(f"batch, byte {at}: {left} bytes are too few for a message")
         size, magic, crc, flag, body_size = HEAD.unpack_from(view, at)
         if not MIN_ITEM <= size <= left or not 0 <= body_size <= size - MIN_ITEM:
-            raise FormatError(f"batch, byte {at}: size {size} and body size {body_size} with {left} bytes left")
+            raise FormatError(
+                f"batch, byte {at}: size {size} and body size {body_size} with {left} bytes left"
+            )
         body, end = at + HEAD.size, at + size
         properties = body + body_size + INT16.size
         if INT16.unpack_from(view, properties - INT16.size)[0] != end - properties:

@@ -1,10 +1,11 @@
 """What lies in a commit log file: every sound message, and exactly what is none.
 
-Works on plain files and on those of DLedger mode, where a 48-byte entry header stands before each message; a store that
-was upgraded has both. A file is laid out in ``ScannedPiece``s without a gap: whatever no message, blank or unused space
-accounts for is a piece of damage with the reason. Behind damage, the next message counts only where everything about it
-agrees: its sizes, its CRC, and the physical offset in it, which must be the one where it lies. A message inside another
-one's body, or left over from another file, is therefore never taken for one.
+Works on plain files and on those of DLedger mode, where a 48-byte entry header stands before each
+message; a store that was upgraded has both. A file is laid out in ``ScannedPiece``s without a gap:
+whatever no message, blank or unused space accounts for is a piece of damage with the reason. Behind
+damage, the next message counts only where everything about it agrees: its sizes, its CRC, and the
+physical offset in it, which must be the one where it lies. A message inside another one's body, or
+left over from another file, is therefore never taken for one.
 
 Whether entries follow one another in index and term is not judged here.
 """
@@ -43,7 +44,9 @@ __all__ = ["Incomplete", "PieceKind", "ScannedPiece", "Scanner", "Unbounded", "s
 
 PAIR: Final = struct.Struct(">iI")
 INT64: Final = struct.Struct(">q")
-MARKS: Final = re.compile(rb"\xda\xa3\x20[\xa7\xab]|\xcb\xd4\x31\x94|\xff\xff\xff\xff(?=[\x00-\x7f])")
+MARKS: Final = re.compile(
+    rb"\xda\xa3\x20[\xa7\xab]|\xcb\xd4\x31\x94|\xff\xff\xff\xff(?=[\x00-\x7f])"
+)
 """Where a piece may begin: the magic of a message, of a blank, of DLedger's padding."""
 COMMAND: Final = BODY_MAGIC + bytes((BODY_VERSION, BodyKind.COMMAND))
 """Begins the body of an entry of a dledger group that is no message but a command, see
@@ -60,10 +63,11 @@ class PieceKind(Enum):
 
     MESSAGE = "message"
     ENTRY = "entry"
-    """A DLedger entry with a message in it; the message begins 48 bytes behind the piece's start."""
+    """A DLedger entry with a message in it; the message begins 48 bytes behind the piece's
+    start."""
     NOOP = "noop"
-    """A DLedger entry that is no message's: without a body, as version 0.4.0 and groups of dledger write at elections,
-    or with a command of dledger's own, as when a member is admitted."""
+    """A DLedger entry that is no message's: without a body, as version 0.4.0 and groups of dledger
+    write at elections, or with a command of dledger's own, as when a member is admitted."""
     BLANK = "blank"
     """Closes a file of a plain commit log."""
     DLEDGER_BLANK = "dledger blank"
@@ -90,7 +94,8 @@ class ScannedPiece:
 
 
 class Incomplete(Exception):
-    """The buffer is a part of a file, and what stands at ``offset`` cannot be told without the bytes up to ``end``."""
+    """The buffer is a part of a file, and what stands at ``offset`` cannot be told without the
+    bytes up to ``end``."""
 
     def __init__(self, offset: int, end: int) -> None:
         super().__init__(f"bytes {offset} to {end} are needed")
@@ -99,8 +104,8 @@ class Incomplete(Exception):
 
 
 class Unbounded(Exception):
-    """Damage, or where there is no ``reason`` zeros, from ``offset`` to the end of a buffer that is a part of a file,
-    and perhaps further."""
+    """Damage, or where there is no ``reason`` zeros, from ``offset`` to the end of a buffer that is
+    a part of a file, and perhaps further."""
 
     def __init__(self, offset: int, reason: str) -> None:
         super().__init__(reason)
@@ -108,7 +113,9 @@ class Unbounded(Exception):
         self.reason = reason
 
 
-def scan(data: Buffer, start: int = 0, *, file_end: int | None = None, check: bool = True) -> Iterator[ScannedPiece]:
+def scan(
+    data: Buffer, start: int = 0, *, file_end: int | None = None, check: bool = True
+) -> Iterator[ScannedPiece]:
     """All pieces of a commit log file, in order and without a gap.
 
     Args:
@@ -140,7 +147,8 @@ class Scanner:
         check: bool = True,
     ) -> None:
         """Args:
-        data_end: offset in the log where the file's bytes end, when the buffer is only a part of them; then the methods
+        data_end: offset in the log where the file's bytes end, when the buffer is only a part of
+        them; then the methods
             raise ``Incomplete`` and ``Unbounded`` where the rest decides.
         Others: as for ``scan``.
         """
@@ -153,7 +161,8 @@ class Scanner:
         self.file_end = self.data_end if file_end is None else file_end
 
     def piece(self, offset: int) -> ScannedPiece:
-        """The piece that begins at this offset, which must be below ``end``. Whatever the bytes are, there is one.
+        """The piece that begins at this offset, which must be below ``end``. Whatever the bytes
+        are, there is one.
 
         Raises:
             Incomplete, Unbounded: bytes behind the buffer decide.
@@ -177,14 +186,16 @@ class Scanner:
         return self._try(offset - self._start) is not None
 
     def next_sound(self, offset: int) -> ScannedPiece | None:
-        """The first sound message or blank at or behind this offset, which may be anywhere in the log.
+        """The first sound message or blank at or behind this offset, which may be anywhere in the
+        log.
 
-        This is how a part of a file is read that does not begin where a message does. The message of an entry that
-        began before the offset belongs to the part before; for that to be seen, the buffer must hold the 48 bytes in
-        front of the offset.
+        This is how a part of a file is read that does not begin where a message does. The message
+        of an entry that began before the offset belongs to the part before; for that to be seen,
+        the buffer must hold the 48 bytes in front of the offset.
 
         Raises:
-            Incomplete: whether what begins at the offset that it names is sound depends on bytes behind the buffer.
+            Incomplete: whether what begins at the offset that it names is sound depends on bytes
+                behind the buffer.
         """
         begin = max(0, offset - self._start)
         for mark in self.marks.finditer(self._view, begin):
@@ -203,13 +214,15 @@ class Scanner:
         return place - HEADER_SIZE if self._in_entry(place) else place
 
     def _in_entry(self, place: int) -> bool:
-        """Whether a header stands before this position that says so itself and agrees with the message's size: then the
-        entry decides whether the message is sound, and whose it is."""
+        """Whether a header stands before this position that says so itself and agrees with the
+        message's size: then the entry decides whether the message is sound, and whose it is."""
         at = place - HEADER_SIZE
         if at < 0 or place + PAIR.size > len(self._view):
             return False
         magic, size, _, _, pos, _, _, _, body_size = HEADER.unpack_from(self._view, at)
-        agrees = body_size == PAIR.unpack_from(self._view, place)[0] and size == HEADER_SIZE + body_size
+        agrees = (
+            body_size == PAIR.unpack_from(self._view, place)[0] and size == HEADER_SIZE + body_size
+        )
         return bool(magic == MAGIC_NORMAL and pos == self._start + at and agrees)
 
     def _try(self, place: int) -> ScannedPiece | None:
@@ -238,13 +251,22 @@ class Scanner:
         if self._is_message(second):
             return ScannedPiece(PieceKind.MESSAGE, offset, offset + self._message(at, room))
         if second == BLANK_MAGIC or first == DLEDGER_BLANK_MAGIC:
-            kind, size = (PieceKind.BLANK, first) if second == BLANK_MAGIC else (PieceKind.DLEDGER_BLANK, second)
+            kind, size = (
+                (PieceKind.BLANK, first)
+                if second == BLANK_MAGIC
+                else (PieceKind.DLEDGER_BLANK, second)
+            )
             if size != self.file_end - offset:
-                raise FormatError(f"a {kind.value} of {size:,} bytes, {self.file_end - offset:,} before the file's end")
+                raise FormatError(
+                    f"a {kind.value} of {size:,} bytes, {self.file_end - offset:,} before the "
+                    f"file's end"
+                )
             return ScannedPiece(kind, offset, self.data_end)
         if self._is_entry(first):
             return self._entry(offset, at, room)
-        raise FormatError(f"{first & 0xFFFF_FFFF:08x} {second:08x} begins neither message, entry nor blank")
+        raise FormatError(
+            f"{first & 0xFFFF_FFFF:08x} {second:08x} begins neither message, entry nor blank"
+        )
 
     def _is_message(self, magic: int) -> bool:
         return magic in MESSAGE_MAGICS
@@ -258,7 +280,10 @@ class Scanner:
         self._need(offset, HEADER_SIZE)
         magic, size, index, _, pos, _, _, body_crc, body_size = HEADER.unpack_from(self._view, at)
         if body_size < 0 or size != HEADER_SIZE + body_size or size > room:
-            raise FormatError(f"an entry with size {size:,} and body size {body_size:,}, {room:,} bytes before the end")
+            raise FormatError(
+                f"an entry with size {size:,} and body size {body_size:,}, {room:,} bytes before "
+                f"the end"
+            )
         if pos != offset:
             raise FormatError(f"entry {index} says that it lies at {pos:,}")
         if magic == MAGIC_NOOP and not body_size:
@@ -295,7 +320,8 @@ class Scanner:
         """The message's parts.
 
         Raises:
-            FormatError: its sizes do not add up, or, where ``placed`` matters, it says that it lies elsewhere.
+            FormatError: its sizes do not add up, or, where ``placed`` matters, it says that it lies
+                elsewhere.
         """
         offset = self._start + at
         if room >= MIN_MESSAGE:
@@ -308,7 +334,8 @@ class Scanner:
         return lay_out(self._view, at, room)
 
     def _damage_end(self, offset: int, reason: str) -> int:
-        """Where the damage that begins here is over: at the next sound piece, or where only zeros are left."""
+        """Where the damage that begins here is over: at the next sound piece, or where only zeros
+        are left."""
         if self._only_the_header_is_wrong(offset):
             return offset + HEADER_SIZE
         claimed = self._claimed_end(offset)
@@ -320,7 +347,8 @@ class Scanner:
         return self.last_written(offset) if found is None else found.start
 
     def _only_the_header_is_wrong(self, offset: int) -> bool:
-        """Whether an entry's header contradicts itself or its place, but a sound message stands behind it."""
+        """Whether an entry's header contradicts itself or its place, but a sound message stands
+        behind it."""
         at, room = offset - self._start, self.data_end - offset
         if room < HEADER_SIZE:
             return False
@@ -337,7 +365,10 @@ class Scanner:
         at, room = offset - self._start, self.data_end - offset
         try:
             if room > HEADER_SIZE and PAIR.unpack_from(self._view, at)[0] == MAGIC_NORMAL:
-                return self._start + self._lay_out(at + HEADER_SIZE, room - HEADER_SIZE, placed=False).end
+                return (
+                    self._start
+                    + self._lay_out(at + HEADER_SIZE, room - HEADER_SIZE, placed=False).end
+                )
             return self._start + self._lay_out(at, room, placed=False).end
         except FormatError:
             return None
@@ -362,7 +393,8 @@ class Scanner:
         return True
 
     def last_written(self, offset: int) -> int:
-        """Offset behind the last byte of the buffer that is not zero, or the given one where all are."""
+        """Offset behind the last byte of the buffer that is not zero, or the given one where all
+        are."""
         end, begin = len(self._view), offset - self._start
         while end > begin:
             part = bytes(self._view[max(begin, end - STRETCH) : end])

@@ -1,8 +1,9 @@
 """A commit log that takes another log's bytes only as far as they are sound messages: a slave's.
 
-What a master sends is put into the log as it comes, whole messages or not. But a message that is damaged is refused
-when its last byte is there, before that is written, and what was written of it is cut off again. So a slave never
-acknowledges what it could not start with, and goes on behind the last sound message when it is started anew.
+What a master sends is put into the log as it comes, whole messages or not. But a message that is
+damaged is refused when its last byte is there, before that is written, and what was written of it
+is cut off again. So a slave never acknowledges what it could not start with, and goes on behind the
+last sound message when it is started anew.
 """
 
 from __future__ import annotations
@@ -29,15 +30,20 @@ PAIR: Final = 8
 
 
 class CheckedLog:
-    """What `dledger.rocketmq.ha.follower.Follower` needs of a log, over a `CommitLog` that ends behind a message.
+    """What `dledger.rocketmq.ha.follower.Follower` needs of a log, over a `CommitLog` that ends
+    behind a message.
 
     Args:
         log: where the bytes go.
-        next_offsets: topic and queue id -> queue offset of the next message, as far as that is known.
-        units_in_file: of a consume queue: no message is so far behind its queue's end that a whole file is left out.
+        next_offsets: topic and queue id -> queue offset of the next message, as far as that is
+            known.
+        units_in_file: of a consume queue: no message is so far behind its queue's end that a whole
+            file is left out.
     """
 
-    def __init__(self, log: CommitLog, next_offsets: Mapping[tuple[str, int], int], units_in_file: int) -> None:
+    def __init__(
+        self, log: CommitLog, next_offsets: Mapping[tuple[str, int], int], units_in_file: int
+    ) -> None:
         self._log = log
         self._next = dict(next_offsets)
         self._units = units_in_file
@@ -64,7 +70,8 @@ class CheckedLog:
         """As `CommitLog.append_raw`, for bytes of one file.
 
         Raises:
-            FormatError: a message in it is damaged. What is before it is in the log, which ends there.
+            FormatError: a message in it is damaged. What is before it is in the log, which ends
+                there.
         """
         log, whole = self._log, memoryview(data).cast("B")
         if log.files.is_empty:
@@ -84,8 +91,10 @@ class CheckedLog:
             elif self._sound > offset:
                 log.append_raw(offset, whole[: self._sound - offset])
             raise FormatError(
-                f"{error}. So the master sends it: 'dledger rocketmq verify' there shows its damage, and 'follow' "
-                f"goes on at {self._sound:,} when it is mended. What is before is in {log.files.directory}"
+                f"{error}. So the master sends it: 'dledger rocketmq verify' there shows its "
+                f"damage, and 'follow' "
+                f"goes on at {self._sound:,} when it is mended. What is before is in "
+                f"{log.files.directory}"
             ) from None
         return log.append_raw(offset, whole)
 
@@ -95,7 +104,9 @@ class CheckedLog:
         while at < len(view):
             self._check_chunk(view[at:])
             begin = self._sound
-            found, self._sound = self._dispatcher.requests(view[begin - start :], begin, begin - begin % size + size)
+            found, self._sound = self._dispatcher.requests(
+                view[begin - start :], begin, begin - begin % size + size
+            )
             for request in found:
                 try:
                     self._follows(request)
@@ -108,17 +119,20 @@ class CheckedLog:
         rest = len(view) - at
         if rest >= PAIR:
             if not any(view[at : at + PAIR]):
-                raise FormatError(f"commit log, byte {self._sound:,}: zeros, where a message or a blank must be")
+                raise FormatError(
+                    f"commit log, byte {self._sound:,}: zeros, where a message or a blank must be"
+                )
             claimed: int = SIZE.unpack_from(view, at)[0]
             if claimed > size - self._sound % size:
                 raise FormatError(
-                    f"commit log, byte {self._sound:,}: a message of {claimed:,} bytes, over the end of its file"
+                    f"commit log, byte {self._sound:,}: a message of {claimed:,} bytes, over the "
+                    f"end of its file"
                 )
             self._needed = max(claimed, rest + 1)
 
     def _check_chunk(self, view: memoryview) -> None:
-        """Look at many messages at once. Where one of them is not in order, it is left to those who look at them one by
-        one, and say what is wrong."""
+        """Look at many messages at once. Where one of them is not in order, it is left to those who
+        look at them one by one, and say what is wrong."""
         rows = sound_rows(view, self._sound, check=True)
         if rows is None:
             return
@@ -135,14 +149,18 @@ class CheckedLog:
             self._sound = chunk.end
 
     def _ends_behind(self, chunk: Chunk) -> dict[tuple[str, int], int] | None:
-        """As `_follows` for each message: where each queue ends then; None where its messages must be looked at one by
-        one."""
+        """As `_follows` for each message: where each queue ends then; None where its messages must
+        be looked at one by one."""
         ends = {}
         for key, rows in chunk.queues():
             offsets = chunk.queue_offsets[rows]
             first, last = int(offsets[0]), int(offsets[-1])
             end = self._next.get(key, first)
-            possible = 0 <= key[1] <= MAX_QUEUE_ID and 0 <= first <= end + self._units and last <= MAX_QUEUE_OFFSET
+            possible = (
+                0 <= key[1] <= MAX_QUEUE_ID
+                and 0 <= first <= end + self._units
+                and last <= MAX_QUEUE_OFFSET
+            )
             if not possible or bool((np.diff(offsets) != 1).any()):
                 return None
             ends[key] = max(end, last + 1)
@@ -154,7 +172,11 @@ class CheckedLog:
         Raises:
             FormatError: it names a queue, or a place in it, that cannot be.
         """
-        key, offset, place = (request.topic, request.queue_id), request.queue_offset, request.physical_offset
+        key, offset, place = (
+            (request.topic, request.queue_id),
+            request.queue_offset,
+            request.physical_offset,
+        )
         try:
             checked_topic(request.topic)
         except FormatError as error:
@@ -166,7 +188,8 @@ class CheckedLog:
         end = self._next.get(key, offset)
         if not 0 <= offset <= min(MAX_QUEUE_OFFSET, end + self._units):
             raise FormatError(
-                f"commit log, byte {place:,}: a message with queue offset {offset:,}, and queue {request.queue_id} of "
+                f"commit log, byte {place:,}: a message with queue offset {offset:,}, and queue "
+                f"{request.queue_id} of "
                 f"{request.topic} ends at {end:,}"
             )
         self._next[key] = max(end, offset + 1)

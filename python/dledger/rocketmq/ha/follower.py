@@ -1,7 +1,9 @@
-"""Follow: a slave of a RocketMQ master. Socket, clock and disk for `dledger.rocketmq.ha_protocol.ha_client.HAClient`.
+"""Follow: a slave of a RocketMQ master. Socket, clock and disk for
+`dledger.rocketmq.ha_protocol.ha_client.HAClient`.
 
-The master's bytes go into the commit log as they are. Only what is on the disk, and sound, is reported: a real slave
-acknowledges from memory, this one loses nothing that a sync master has answered with SEND_OK.
+The master's bytes go into the commit log as they are. Only what is on the disk, and sound, is
+reported: a real slave acknowledges from memory, this one loses nothing that a sync master has
+answered with SEND_OK.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ LONGEST_WAIT_MS: Final = 5_000
 
 
 class RawLog(Protocol):
-    """What a slave needs of its commit log; `dledger.rocketmq.store.commit_log.CommitLog` is one."""
+    """What a slave needs of its commit log; `dledger.rocketmq.store.commit_log.CommitLog` is
+    one."""
 
     @property
     def max_offset(self) -> int:
@@ -49,10 +52,12 @@ class RawLog(Protocol):
         """Up to where it may be reported, at or before ``max_offset``."""
 
     def append_raw(self, offset: int, data: Buffer) -> int:
-        """Add bytes of one file at ``offset``, the log's end, or in an empty log where a file begins; the new end."""
+        """Add bytes of one file at ``offset``, the log's end, or in an empty log where a file
+        begins; the new end."""
 
     def flush(self) -> None:
-        """Return when everything that was appended before is on the disk; called while another thread appends."""
+        """Return when everything that was appended before is on the disk; called while another
+        thread appends."""
 
 
 class Follower:
@@ -61,15 +66,21 @@ class Follower:
     Args:
         log: where the bytes go; appended to on the loop, flushed in a thread.
         on_appended: called on the loop after each append.
-        on_connected: called on the loop with True when the master has answered, with False when it is gone.
+        on_connected: called on the loop with True when the master has answered, with False when it
+            is gone.
         clock: milliseconds.
     """
 
     def __init__(
-        self, log: RawLog, address: str, settings: HASettings = DEFAULTS, *,
-        on_appended: Callable[[], None] = lambda: None, on_connected: Callable[[bool], None] = lambda _: None,
+        self,
+        log: RawLog,
+        address: str,
+        settings: HASettings = DEFAULTS,
+        *,
+        on_appended: Callable[[], None] = lambda: None,
+        on_connected: Callable[[bool], None] = lambda _: None,
         clock: Callable[[], int] = milliseconds,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.host, self.port = split_address(address)
         self.client: HAClient | None = None
         """Of the connection that there is."""
@@ -87,7 +98,8 @@ class Follower:
 
     @property
     def in_bulk(self) -> bool:
-        """Whether more comes than can be taken at leisure: the slave is catching up. May be asked by any thread."""
+        """Whether more comes than can be taken at leisure: the slave is catching up. May be asked
+        by any thread."""
         return self._clock() < self._bulk_until
 
     async def run(self) -> None:
@@ -132,7 +144,10 @@ class Follower:
             self.client = client = HAClient(self._log.max_offset, self._clock(), self._settings)
             self._reportable.set()
             loop = asyncio.get_running_loop()
-            tasks = [loop.create_task(part(sock, client)) for part in (self._receive, self._flush_on, self._report)]
+            tasks = [
+                loop.create_task(part(sock, client))
+                for part in (self._receive, self._flush_on, self._report)
+            ]
             try:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
@@ -191,7 +206,8 @@ class Follower:
                 self._on_appended()
 
     async def _flush_on(self, _sock: socket.socket, client: HAClient) -> None:
-        """Flush what has been appended, again and again; each time takes in all that came during the last."""
+        """Flush what has been appended, again and again; each time takes in all that came during
+        the last."""
         while True:
             await self._unflushed.wait()
             client.flushed(await self._flush())
@@ -205,8 +221,8 @@ class Follower:
         return end
 
     def _flush_log(self) -> None:
-        """Runs in the thread. A flush that has failed is never tried again, also where nobody waited for its end any
-        more: the next one would succeed and tell nothing."""
+        """Runs in the thread. A flush that has failed is never tried again, also where nobody
+        waited for its end any more: the next one would succeed and tell nothing."""
         if self._failed is not None:
             raise self._failed
         try:
@@ -240,4 +256,7 @@ def why_closed(client: HAClient) -> str:
         return "it closed the connection within a header"
     if client.frames:
         return "it closed the connection"
-    return f"it closed the connection unanswered: perhaps its log ends before {client.max_offset}, where this one does"
+    return (
+        f"it closed the connection unanswered: perhaps its log ends before "
+        f"{client.max_offset}, where this one does"
+    )

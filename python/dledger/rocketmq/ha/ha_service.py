@@ -1,4 +1,5 @@
-"""HAService: a master's slaves. Sockets and clock for the state machines of ``dledger.rocketmq``."""
+"""HAService: a master's slaves. Sockets and clock for the state machines of
+``dledger.rocketmq``."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ HOUR: Final = 3_600_000
 
 
 class ReadableLog(Protocol):
-    """What a master needs of its commit log; `dledger.rocketmq.store.commit_log.CommitLog` is one."""
+    """What a master needs of its commit log; `dledger.rocketmq.store.commit_log.CommitLog` is
+    one."""
 
     @property
     def min_offset(self) -> int:
@@ -66,9 +68,13 @@ class HAService:
     """
 
     def __init__(
-        self, log: ReadableLog, role: BrokerRole = BrokerRole.ASYNC_MASTER, settings: HASettings = DEFAULTS,
-        clock: Callable[[], int] = milliseconds, most_slaves: int = MOST_SLAVES,
-    ) -> None:  # fmt: skip
+        self,
+        log: ReadableLog,
+        role: BrokerRole = BrokerRole.ASYNC_MASTER,
+        settings: HASettings = DEFAULTS,
+        clock: Callable[[], int] = milliseconds,
+        most_slaves: int = MOST_SLAVES,
+    ) -> None:
         self.log = log
         self.settings = settings
         self.clock = clock
@@ -104,7 +110,8 @@ class HAService:
             link.wake.set()
 
     async def handle_ha(self, next_offset: int, *, wait_store_msg_ok: bool = True) -> HAStatus:
-        """A message that ends at ``next_offset`` is in the log: how its put ends, as far as slaves go."""
+        """A message that ends at ``next_offset`` is in the log: how its put ends, as far as slaves
+        go."""
         self.notify_appended()
         reported = [link.connection.slave_ack_offset for link in self.connections]
         request = self.group_transfer_service.put_request(
@@ -119,7 +126,9 @@ class HAService:
 
     def notify_transfer_some(self, offset: int, begin: int) -> None:
         """A slave has acknowledged what was sent to it from ``begin`` up to there."""
-        self._decided(self.group_transfer_service.notify_transfer_some(offset, begin), HAStatus.PUT_OK)
+        self._decided(
+            self.group_transfer_service.notify_transfer_some(offset, begin), HAStatus.PUT_OK
+        )
 
     def _decided(self, requests: list[GroupCommitRequest], status: HAStatus) -> None:
         for request in requests:
@@ -135,15 +144,17 @@ class HAService:
 
     def _time_out(self) -> None:
         self._timer = None
-        self._decided(self.group_transfer_service.expire(self.clock()), HAStatus.FLUSH_SLAVE_TIMEOUT)
+        self._decided(
+            self.group_transfer_service.expire(self.clock()), HAStatus.FLUSH_SLAVE_TIMEOUT
+        )
         self._set_timer()
 
 
 class AcceptSocketService:
     """The port. Made by `HAService`.
 
-    A real slave whose connection is accepted and then closed comes back at once, thousands of times a second; so one
-    for which there is no place is not accepted.
+    A real slave whose connection is accepted and then closed comes back at once, thousands of times
+    a second; so one for which there is no place is not accepted.
     """
 
     def __init__(self, service: HAService, most_slaves: int) -> None:
@@ -155,10 +166,14 @@ class AcceptSocketService:
     def begin_accept(self, host: str, port: int) -> None:
         """Listen; as for `HAService.start`."""
         try:
-            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            family, kind, protocol, _, address = socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM
+            )[0]
             listening = socket.socket(family, kind, protocol)
         except OSError as error:
-            raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+            raise ConfigError(
+                f"cannot listen on {host}:{port}: {error.strerror or error}"
+            ) from None
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.setblocking(False)
@@ -167,8 +182,12 @@ class AcceptSocketService:
         except OSError as error:
             listening.close()
             if error.errno == errno.EADDRINUSE:
-                raise PortInUse(f"{host}:{port}: another process listens there; choose another port") from None
-            raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+                raise PortInUse(
+                    f"{host}:{port}: another process listens there; choose another port"
+                ) from None
+            raise ConfigError(
+                f"cannot listen on {host}:{port}: {error.strerror or error}"
+            ) from None
         self.host, self.port = listening.getsockname()[:2]
         self._task = asyncio.get_running_loop().create_task(self._run(listening))
 
@@ -179,7 +198,8 @@ class AcceptSocketService:
                 await self._places.acquire()
                 try:
                     accepted, address = await loop.sock_accept(listening)
-                except OSError as error:  # it ended before it was accepted, or there are no descriptors left
+                # it ended before it was accepted, or there are no descriptors left
+                except OSError as error:
                     logger.warning("a slave could not be accepted: %s", error)
                     self._places.release()
                     await asyncio.sleep(1)
@@ -294,5 +314,8 @@ class SlaveLink:
         view = memoryview(data)
         parts: list[bytes | memoryview] = []
         for frame in frames:
-            parts += (frame.header(), view[frame.offset - begin : frame.offset - begin + frame.size])
+            parts += (
+                frame.header(),
+                view[frame.offset - begin : frame.offset - begin + frame.size],
+            )
         return b"".join(parts)

@@ -14,9 +14,12 @@ __all__ = ["serve_store"]
 
 
 async def serve_store(
-    store: MessageStore, host: str, port: int, settings: HASettings,
+    store: MessageStore,
+    host: str,
+    port: int,
+    settings: HASettings,
     on_ready: Callable[[HAService], None] = lambda _: None,
-) -> None:  # fmt: skip
+) -> None:
     """Let slaves follow the store's log until cancelled.
 
     Args:

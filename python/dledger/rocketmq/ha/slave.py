@@ -1,4 +1,5 @@
-"""A slave's store: its log follows a master's, while queues and index are made of it in another thread."""
+"""A slave's store: its log follows a master's, while queues and index are made of it in another
+thread."""
 
 from __future__ import annotations
 
@@ -18,7 +19,10 @@ logger = logging.getLogger(__name__)
 
 
 async def follow_master(
-    store: MessageStore, address: str, settings: HASettings, on_appended: Callable[[], None] = lambda: None
+    store: MessageStore,
+    address: str,
+    settings: HASettings,
+    on_appended: Callable[[], None] = lambda: None,
 ) -> None:
     """Follow the master at ``address`` until cancelled. The store is then whole, but not closed.
 
@@ -28,7 +32,8 @@ async def follow_master(
 
     Raises:
         ProtocolError: the master sends what cannot be this log's; the store is as it was.
-        FormatError: what the master sends are no sound messages; the log ends before, and nothing of them was reported.
+        FormatError: what the master sends are no sound messages; the log ends before, and nothing
+            of them was reported.
         DiskFull, StorageError: the store cannot be written.
     """
     loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
 """GroupTransferService: puts on a sync master that wait until a slave has them.
 
-One slave's acknowledgement is enough, whichever slave it is; how far acknowledgements reach only ever grows.
-A message whose put ends with one of the slave's statuses is stored all the same.
+One slave's acknowledgement is enough, whichever slave it is; how far acknowledgements reach only
+ever grows. A message whose put ends with one of the slave's statuses is stored all the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class BrokerRole(Enum):
 
 
 class HAStatus(Enum):
-    """How a put ends as far as slaves go; the names of PutMessageStatus, the codes of a send's response."""
+    """How a put ends as far as slaves go; the names of PutMessageStatus, the codes of a send's
+    response."""
 
     PUT_OK = 0
     SLAVE_NOT_AVAILABLE = 11
@@ -77,9 +78,15 @@ class GroupTransferService:
         return bool(offsets) and master_put_where - nearest < self._settings.ha_slave_fallbehind_max
 
     def put_request(
-        self, next_offset: int, slave_offsets: Iterable[int], now: int, *, wait_store_msg_ok: bool = True
+        self,
+        next_offset: int,
+        slave_offsets: Iterable[int],
+        now: int,
+        *,
+        wait_store_msg_ok: bool = True,
     ) -> GroupCommitRequest:
-        """A message was put that ends at ``next_offset``; its request is decided already where nobody must wait.
+        """A message was put that ends at ``next_offset``; its request is decided already where
+        nobody must wait.
 
         Args:
             now: milliseconds.
@@ -102,8 +109,8 @@ class GroupTransferService:
         """A slave has acknowledged up to there; the requests that this decides, by their offsets.
 
         Args:
-            begin: where begins what was sent to it (`WriteSocketService.begin`). What ends there or before is not
-                known to be on that slave: one without a log never gets it.
+            begin: where begins what was sent to it (`WriteSocketService.begin`). What ends there or
+                before is not known to be on that slave: one without a log never gets it.
         """
         self.push2_slave_max_offset = max(self.push2_slave_max_offset, offset)
         done: list[GroupCommitRequest] = []
@@ -126,7 +133,9 @@ class GroupTransferService:
     def expire(self, now: int) -> list[GroupCommitRequest]:
         """The requests whose time is over."""
         late: list[GroupCommitRequest] = []
-        while self._by_deadline and (self._by_deadline[0].deadline <= now or self._by_deadline[0].status is not None):
+        while self._by_deadline and (
+            self._by_deadline[0].deadline <= now or self._by_deadline[0].status is not None
+        ):
             request = self._by_deadline.popleft()
             if request.status is None:
                 request.status = HAStatus.FLUSH_SLAVE_TIMEOUT
@@ -140,7 +149,8 @@ class GroupTransferService:
         return self._by_deadline[0].deadline if self._by_deadline else None
 
     def _forget(self) -> None:
-        """Decided requests at either front go; all requests wait equally long, so none is kept for longer than that."""
+        """Decided requests at either front go; all requests wait equally long, so none is kept for
+        longer than that."""
         while self._by_deadline and self._by_deadline[0].status is not None:
             self._by_deadline.popleft()
         while self._by_offset and self._by_offset[0][2].status is not None:

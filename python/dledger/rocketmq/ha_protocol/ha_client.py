@@ -1,7 +1,8 @@
 """HAClient: the slave's side of a connection to its master, without the socket.
 
-Log bytes are handed on as they come, whole frames or not, so that nothing but a begun header is kept here. A master is
-not believed: what it sends must go on exactly where this log ends, and stay within a commit log file.
+Log bytes are handed on as they come, whole frames or not, so that nothing but a begun header is
+kept here. A master is not believed: what it sends must go on exactly where this log ends, and stay
+within a commit log file.
 """
 
 from __future__ import annotations
@@ -10,7 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from dledger.errors import ProtocolError, Unavailable
-from dledger.rocketmq.ha_protocol.messages import HEADER, HEADER_SIZE, MOST_FRAME, REPORT, HASettings
+from dledger.rocketmq.ha_protocol.messages import (
+    HEADER,
+    HEADER_SIZE,
+    MOST_FRAME,
+    REPORT,
+    HASettings,
+)
 from dledger.types import Buffer
 
 __all__ = ["HAClient", "LogPiece"]
@@ -36,7 +43,8 @@ class HAClient:
     """One connection of a slave; made anew for the next one.
 
     Args:
-        max_offset: where the slave's log ends, durable up to there; 0 for a log without a byte, which takes any start.
+        max_offset: where the slave's log ends, durable up to there; 0 for a log without a byte,
+            which takes any start.
         now: milliseconds.
     """
 
@@ -68,7 +76,8 @@ class HAClient:
         """What came from the master, in any pieces, as bytes of the log; views into ``data``.
 
         Raises:
-            ProtocolError: the master sends what it must not; nothing of ``data`` counts, and the connection must end.
+            ProtocolError: the master sends what it must not; nothing of ``data`` counts, and the
+                connection must end.
         """
         view = memoryview(data)
         pieces: list[LogPiece] = []
@@ -114,20 +123,25 @@ class HAClient:
         if self._fresh:
             if offset < 0 or offset % file_size:
                 raise ProtocolError(
-                    f"the master begins at {offset}, where no commit log file of {file_size} bytes begins; "
+                    f"the master begins at {offset}, where no commit log file of {file_size} "
+                    f"bytes begins; "
                     "give this slave the master's mappedFileSizeCommitLog"
                 )
             self._fresh, self.max_offset = False, offset
         elif offset != self.max_offset:
             raise ProtocolError(
-                f"the master sends from {offset} but this log ends at {self.max_offset}: it is not this master's, or "
+                f"the master sends from {offset} but this log ends at {self.max_offset}: it is "
+                f"not this master's, or "
                 "the master has lost what it sent; compare the two, or follow into an empty store"
             )
         if not 0 <= size <= MOST_FRAME:
-            raise ProtocolError(f"the master sends a frame of {size} bytes at {offset}; 0 to {MOST_FRAME} may be")
+            raise ProtocolError(
+                f"the master sends a frame of {size} bytes at {offset}; 0 to {MOST_FRAME} may be"
+            )
         if offset > MOST_OFFSET - size or offset % file_size + size > file_size:
             raise ProtocolError(
-                f"the master's {size} bytes at {offset} go over the end of a commit log file of {file_size} bytes; "
+                f"the master's {size} bytes at {offset} go over the end of a commit log file of "
+                f"{file_size} bytes; "
                 "give this slave the master's mappedFileSizeCommitLog"
             )
         self._left = size
@@ -139,7 +153,8 @@ class HAClient:
         self._durable = max(self._durable, offset)
 
     def report(self, now: int) -> bytes:
-        """What to send to the master now: an offset at first, when more is durable, at each interval; or nothing."""
+        """What to send to the master now: an offset at first, when more is durable, at each
+        interval; or nothing."""
         due = now - self._last_report >= self._settings.ha_send_heartbeat_interval
         if self._reported >= self._durable and not due:
             return b""
@@ -150,7 +165,8 @@ class HAClient:
         """Look whether the master is there.
 
         Raises:
-            Unavailable: nothing whole has come from it for the house-keeping interval; the connection must end.
+            Unavailable: nothing whole has come from it for the house-keeping interval; the
+                connection must end.
         """
         limit = self._settings.ha_housekeeping_interval
         if now - self._last_read >= limit:

@@ -1,7 +1,8 @@
 """HAConnection: the master's side of a connection to one slave, without the socket.
 
-A slave is believed no further than this master can know: an offset counts as an acknowledgement only for bytes that
-were sent to that slave over this connection, so that a first report, which a slave may make up, acknowledges nothing.
+A slave is believed no further than this master can know: an offset counts as an acknowledgement
+only for bytes that were sent to that slave over this connection, so that a first report, which a
+slave may make up, acknowledges nothing.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class ReadSocketService:
         self._begun = b""
 
     def receive(self, data: Buffer, max_offset: int, now: int) -> int:
-        """What came from the slave, in any pieces; how far it has acknowledged what was sent to it, or -1.
+        """What came from the slave, in any pieces; how far it has acknowledged what was sent to it,
+        or -1.
 
         Args:
             max_offset: where the master's log ends.
@@ -77,7 +79,9 @@ class ReadSocketService:
         if not count:
             return UNKNOWN
         self._last_read = now
-        reports = [offset for offset in struct.unpack_from(f">{count}q", whole) if offset != UNKNOWN]
+        reports = [
+            offset for offset in struct.unpack_from(f">{count}q", whole) if offset != UNKNOWN
+        ]
         if not reports:  # -1: the slave has nothing to say yet
             return UNKNOWN
         connection = self._connection
@@ -85,7 +89,8 @@ class ReadSocketService:
             raise ProtocolError(f"the slave reports the offset {min(reports)}")
         if max(reports) > max_offset:
             raise ProtocolError(
-                f"the slave reports {max(reports)}, behind the end of this log at {max_offset}: it has followed "
+                f"the slave reports {max(reports)}, behind the end of this log at {max_offset}: "
+                f"it has followed "
                 "another master, or this one has lost what it sent"
             )
         if connection.slave_request_offset == UNKNOWN:
@@ -93,7 +98,9 @@ class ReadSocketService:
         write_side = connection.write_side
         sent = write_side.sent_up_to(max_offset)
         if max(reports) > sent:
-            raise ProtocolError(f"the slave reports {max(reports)}, but only the log up to {sent} was sent to it")
+            raise ProtocolError(
+                f"the slave reports {max(reports)}, but only the log up to {sent} was sent to it"
+            )
         connection.slave_ack_offset = reports[-1]
         return reports[-1] if reports[-1] > write_side.begin else UNKNOWN
 
@@ -101,7 +108,8 @@ class ReadSocketService:
         """Look whether the slave is there.
 
         Raises:
-            Unavailable: it has reported nothing for the house-keeping interval; the connection must end.
+            Unavailable: it has reported nothing for the house-keeping interval; the connection must
+                end.
         """
         if now - self._last_read >= self._limit:
             raise Unavailable(f"the slave has reported nothing for {self._limit / 1000:g} s")
@@ -126,21 +134,27 @@ class WriteSocketService:
     def sent_up_to(self, max_offset: int) -> int:
         """Where the transfer stands, which the slave's first report decides.
 
-        A slave without a log gets the master's last file only: older ones are left to a copy of the store.
+        A slave without a log gets the master's last file only: older ones are left to a copy of the
+        store.
         """
-        if self.next_transfer_from_where == UNKNOWN and self._connection.slave_request_offset != UNKNOWN:
+        if (
+            self.next_transfer_from_where == UNKNOWN
+            and self._connection.slave_request_offset != UNKNOWN
+        ):
             asked = self._connection.slave_request_offset
             last_file = max_offset - max_offset % self._settings.mapped_file_size_commit_log
             self.begin = self.next_transfer_from_where = asked or last_file
         return self.next_transfer_from_where
 
     def transfer(self, min_offset: int, max_offset: int, room: int, now: int) -> list[Frame]:
-        """The frames to send now: log bytes, or a heartbeat where nothing was sent for the interval, or none.
+        """The frames to send now: log bytes, or a heartbeat where nothing was sent for the
+        interval, or none.
 
         Frames are in order, without a gap, and never go over the end of a commit log file.
 
         Args:
-            min_offset: where the master's log begins; a slave that asks for less gets heartbeats only.
+            min_offset: where the master's log begins; a slave that asks for less gets heartbeats
+                only.
             max_offset: where it ends.
             room: how many bytes of the log there may be in all.
         """

@@ -1,8 +1,10 @@
-"""What a RocketMQ master and its slaves say to each other (HAService of 4.9, DefaultHAService of 5.x).
+"""What a RocketMQ master and its slaves say to each other (HAService of 4.9, DefaultHAService of
+5.x).
 
-There is no handshake. The slave sends nothing but 8-byte offsets: how far it has the log. The master is mute until the
-first of them, and then sends frames: an 8-byte offset, a 4-byte size, and so many raw bytes of its commit log. A frame
-without bytes is a heartbeat. All times here are milliseconds of a clock that never goes back, handed in by the caller.
+There is no handshake. The slave sends nothing but 8-byte offsets: how far it has the log. The
+master is mute until the first of them, and then sends frames: an 8-byte offset, a 4-byte size, and
+so many raw bytes of its commit log. A frame without bytes is a heartbeat. All times here are
+milliseconds of a clock that never goes back, handed in by the caller.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ MOST_FRAME: Final = 4 * 1024 * 1024 - HEADER_SIZE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HASettings:
-    """What a broker's configuration says about HA, under the same names; times in milliseconds, sizes in bytes."""
+    """What a broker's configuration says about HA, under the same names; times in milliseconds,
+    sizes in bytes."""
 
     ha_send_heartbeat_interval: int = 5_000
     """A side that has sent nothing for so long sends a heartbeat, or its offset."""

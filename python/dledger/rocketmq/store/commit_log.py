@@ -1,7 +1,8 @@
 """A plain commit log: messages of all topics one behind the other, in files that a blank closes.
 
-A message is put at its place, or comes as bytes from a master, which has placed it already. Where the log ends after a
-crash is found by walking over the messages: where the first unsound one stands.
+A message is put at its place, or comes as bytes from a master, which has placed it already. Where
+the log ends after a crash is found by walking over the messages: where the first unsound one
+stands.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ PENDING: Final = (int(Transaction.PREPARED), int(Transaction.ROLLBACK))
 
 
 CheckEnd = Callable[[int, int], None]
-"""``check(end, latest)``: where a log was found to end, and the latest store time in what was walked over."""
+"""``check(end, latest)``: where a log was found to end, and the latest store time in what was
+walked over."""
 
 
 class Placed(NamedTuple):
@@ -87,8 +89,8 @@ class CommitLog:
         handles: FileHandles | None = None,
         clock: Callable[[], int] = now_ms,
     ) -> None:
-        """Open the files that there are; until one of the ``recover`` methods has been called, the log seems to reach
-        to the end of the last one.
+        """Open the files that there are; until one of the ``recover`` methods has been called, the
+        log seems to reach to the end of the last one.
 
         Args:
             root: the store's folder (storePathRootDir).
@@ -102,8 +104,8 @@ class CommitLog:
         self.files = MappedFileQueue(root / "commitlog", file_size, handles)
         self.file_size = file_size
         self.next_offsets: dict[tuple[str, int], int] = {}
-        """The queue offset that the next message of a topic and queue gets (topicQueueTable); set by whoever knows the
-        consume queues."""
+        """The queue offset that the next message of a topic and queue gets (topicQueueTable); set
+        by whoever knows the consume queues."""
         self.store_timestamp = 0
         """Of the last message, in milliseconds since 1970."""
         self._clock = clock
@@ -126,9 +128,11 @@ class CommitLog:
         return self.put_messages([message])[0]
 
     def put_messages(self, messages: Iterable[Message], *, stamped: bool = False) -> list[Placed]:
-        """Put messages at the log's end, all or none: each gets its place, the next offset of its queue, a store time.
+        """Put messages at the log's end, all or none: each gets its place, the next offset of its
+        queue, a store time.
 
-        A prepared or rolled back message gets queue offset 0 and takes none. A blank closes a file that has no room.
+        A prepared or rolled back message gets queue offset 0 and takes none. A blank closes a file
+        that has no room.
 
         Args:
             stamped: they have store times that are to be kept.
@@ -166,7 +170,8 @@ class CommitLog:
             return at
         if size + BLANK_SIZE > self.file_size:
             raise RecordTooLarge(
-                f"a message of {size:,} bytes in a commit log with files of {self.file_size:,}: make the files larger, "
+                f"a message of {size:,} bytes in a commit log with files of {self.file_size:,}: "
+                f"make the files larger, "
                 "or the message smaller"
             )
         self._write(pending)
@@ -179,7 +184,12 @@ class CommitLog:
             pending.clear()
 
     def _stamp(
-        self, data: bytearray, message: Message, at: int, now: int, taken: dict[tuple[str, int], int]
+        self,
+        data: bytearray,
+        message: Message,
+        at: int,
+        now: int,
+        taken: dict[tuple[str, int], int],
     ) -> Placed:
         queue_offset, key = 0, (message.topic, message.queue_id)
         if message.transaction not in PENDING:
@@ -196,7 +206,8 @@ class CommitLog:
         """Take bytes of another log as they are, which is what a slave does; the new end.
 
         Args:
-            offset: where they lie: exactly at this log's end. An empty log begins where a file of this size begins.
+            offset: where they lie: exactly at this log's end. An empty log begins where a file of
+                this size begins.
             data: messages, blanks, and parts of such.
 
         Raises:
@@ -207,9 +218,12 @@ class CommitLog:
             self.files.start_at(offset)
         if offset != self.max_offset:
             raise OffsetOutOfRange(
-                f"bytes from {offset:,} on for {self.files.directory}, which ends at {self.max_offset:,}; a log goes "
-                f"on at its end, and begins at a multiple of {self.file_size:,}", self.min_offset, self.max_offset,
-            )  # fmt: skip
+                f"bytes from {offset:,} on for {self.files.directory}, which ends at "
+                f"{self.max_offset:,}; a log goes "
+                f"on at its end, and begins at a multiple of {self.file_size:,}",
+                self.min_offset,
+                self.max_offset,
+            )
         self.files.append(data)
         return self.max_offset
 
@@ -241,12 +255,16 @@ class CommitLog:
         """
         self.files.flush()
 
-    def recover_normally(self, *, cut_damage: bool = False, check: CheckEnd | None = None) -> Recovered:
+    def recover_normally(
+        self, *, cut_damage: bool = False, check: CheckEnd | None = None
+    ) -> Recovered:
         """Find the end after a clean stop, from the third last file on, and let the log end there.
 
         Args:
-            cut_damage: when something sound stands behind what is damaged, give it up, as the original does.
-            check: gets the end, and the latest store time on the way, before anything is cut; it may raise.
+            cut_damage: when something sound stands behind what is damaged, give it up, as the
+                original does.
+            check: gets the end, and the latest store time on the way, before anything is cut; it
+                may raise.
 
         Raises:
             CorruptStore: something sound stands behind what is damaged.
@@ -280,8 +298,9 @@ class CommitLog:
         return self._recovered(begin, put, -1 if cut_damage else physic_msg_timestamp, check)
 
     def recovery_start(self, recovery_timestamp: int) -> int:
-        """Start of the last file whose first message was stored at this time (milliseconds since 1970) or before, or of
-        the first file: what is before it is on the disk, in the queues, too."""
+        """Start of the last file whose first message was stored at this time (milliseconds since
+        1970) or before, or of the first file: what is before it is on the disk, in the queues,
+        too."""
         for start in reversed(self.files.starts):
             stored = self.first_stored(start)
             if stored and stored <= recovery_timestamp:
@@ -290,7 +309,10 @@ class CommitLog:
 
     def first_stored(self, start: int) -> int:
         """Store time of the message at the beginning of a file, 0 where there is none."""
-        if start + FIRST_BYTES > self.max_offset or start % self.file_size + FIRST_BYTES > self.file_size:
+        if (
+            start + FIRST_BYTES > self.max_offset
+            or start % self.file_size + FIRST_BYTES > self.file_size
+        ):
             return 0
         head = self.read(start, FIRST_BYTES)
         if PAIR.unpack_from(head)[1] not in (MAGIC_V1, MAGIC_V2):
@@ -299,9 +321,12 @@ class CommitLog:
         return int(INT64.unpack_from(head, 68 if wide else 56)[0])
 
     def _recovered(
-        self, begin: int, put: Callable[[Sequence[DispatchRequest]], None] | None, durable_before: int,
+        self,
+        begin: int,
+        put: Callable[[Sequence[DispatchRequest]], None] | None,
+        durable_before: int,
         check: CheckEnd | None,
-    ) -> Recovered:  # fmt: skip
+    ) -> Recovered:
         dispatcher, at, stored, latest, reason = Dispatcher(check=True), begin, 0, 0, ""
         last: DispatchRequest | None = None
         window = WINDOW
@@ -321,7 +346,11 @@ class CommitLog:
                     put(found)
             if end == at:
                 if not any(data[: PAIR.size]) or len(data) == rest:
-                    reason = "" if not any(data[: PAIR.size]) else f"commit log, byte {at:,}: a message without its end"
+                    reason = (
+                        ""
+                        if not any(data[: PAIR.size])
+                        else f"commit log, byte {at:,}: a message without its end"
+                    )
                     break
                 window *= 4
             else:
@@ -333,7 +362,10 @@ class CommitLog:
         if reason:
             self._check_behind(at, durable_before, reason)
         if begun is not None and not reason and self._is_begun(begun):
-            reason = f"commit log, byte {begun.physical_offset:,}: zeros in topic or properties of the last message"
+            reason = (
+                f"commit log, byte {begun.physical_offset:,}: zeros in topic or properties "
+                f"of the last message"
+            )
         if check is not None:
             check(at, latest)
         self.files.truncate_dirty(at)
@@ -341,8 +373,9 @@ class CommitLog:
         return Recovered(begin, self.max_offset, stored, reason)
 
     def _is_begun(self, last: DispatchRequest) -> bool:
-        """Whether the log's last message may not have been written to its end: topic and properties, which no checksum
-        covers, have zeros in them. A slave that takes it for whole never asks for the rest."""
+        """Whether the log's last message may not have been written to its end: topic and
+        properties, which no checksum covers, have zeros in them. A slave that takes it for whole
+        never asks for the rest."""
         data = self.read(last.physical_offset, last.size)
         parts = lay_out(data, 0, len(data))
         return 0 in data[parts.topic : parts.topic_end] or 0 in data[parts.properties :]
@@ -351,7 +384,10 @@ class CommitLog:
         """Refuse to cut off what had been on the disk."""
         if durable_before < 0:
             return
-        for start in [offset - offset % self.file_size, *(start for start in self.files.starts if start > offset)]:
+        for start in [
+            offset - offset % self.file_size,
+            *(start for start in self.files.starts if start > offset),
+        ]:
             found = self._next_message(max(offset + 1, start), start + self.file_size)
             if found is None:
                 continue
@@ -359,7 +395,8 @@ class CommitLog:
                 path = self.files.path(offset - offset % self.file_size)
                 raise CorruptStore(
                     f"{path}: {reason}; but a message that was on the disk stands behind it, at "
-                    f"{found.physical_offset:,}. Put a copy of the damaged file in its place, or open the store with "
+                    f"{found.physical_offset:,}. Put a copy of the damaged file in its place, or "
+                    f"open the store with "
                     "cut_damage, which gives up everything from there on"
                 )
             return
@@ -377,6 +414,10 @@ class CommitLog:
                 at, length = more.offset, max(WINDOW, more.end - more.offset)
                 continue
             if found is not None:
-                return decode_message(data, found.start - at) if found.kind is PieceKind.MESSAGE else None
+                return (
+                    decode_message(data, found.start - at)
+                    if found.kind is PieceKind.MESSAGE
+                    else None
+                )
             at += max(1, len(data) - OVERLAP) if at + len(data) < file_end else len(data)
         return None

@@ -1,4 +1,5 @@
-"""Whether consume queues and index have what the commit log has: for a store of which nobody can tell."""
+"""Whether consume queues and index have what the commit log has: for a store of which nobody can
+tell."""
 
 from __future__ import annotations
 
@@ -19,7 +20,11 @@ CHUNK: Final = 1 << 12
 
 
 def lost_end(
-    end: int, latest: int, checkpoint: StoreCheckpoint, queues: ConsumeQueues | None, index: IndexService | None
+    end: int,
+    latest: int,
+    checkpoint: StoreCheckpoint,
+    queues: ConsumeQueues | None,
+    index: IndexService | None,
 ) -> str:
     """What says that a log has lost its end; nothing where all is well.
 
@@ -37,14 +42,19 @@ def lost_end(
         lost.append(f"queues name {count:,} behind")
     if queues is not None and index is not None and index.end_offset >= end:
         lost.append(f"the index names one at {index.end_offset:,}")
-    text = f"the last message of the log ends at {end:,}, and {', '.join(lost)}: the log has lost its end"
+    text = (
+        f"the last message of the log ends at {end:,}, and {', '.join(lost)}: the log has "
+        f"lost its end"
+    )
     return text if lost else ""
 
 
 class Survey(Reput):
     """A walk over a commit log that puts nothing: it looks for what a loss of files leaves out."""
 
-    def __init__(self, files: MappedFileQueue, queues: ConsumeQueues, index: IndexService | None) -> None:
+    def __init__(
+        self, files: MappedFileQueue, queues: ConsumeQueues, index: IndexService | None
+    ) -> None:
         """Walk over the log, from its begin to its end. Bodies are not compared with their CRC.
 
         Raises:
@@ -52,11 +62,13 @@ class Survey(Reput):
         """
         super().__init__(queues, index, files.min_offset)
         self.damage = ""
-        """What is wrong with the log: its messages from there on, up to the end of that file, were left out."""
+        """What is wrong with the log: its messages from there on, up to the end of that file, were
+        left out."""
         self.lacks_keys = False
         """Whether a message is not in the index."""
         self._found: dict[tuple[str, int], tuple[int, int, int]] = {}
-        """By topic and queue id: the first queue offset, the one behind the last, and how many messages there are."""
+        """By topic and queue id: the first queue offset, the one behind the last, and how many
+        messages there are."""
         self._spans = [] if index is None else index.spans()
         self._span = 0
         while self.offset < files.max_offset:
@@ -76,7 +88,8 @@ class Survey(Reput):
             state = sys_flag & ROLLBACK
             if state in IN_QUEUE:
                 first, end, count = found.get((topic, queue_id), (queue_offset, queue_offset, 0))
-                if queue_offset >= end:  # otherwise it stands where another one does, and is in no queue
+                # otherwise it stands where another one does, and is in no queue
+                if queue_offset >= end:
                     found[topic, queue_id] = (first, queue_offset + 1, count + 1)
             if words and state != ROLLBACK and self._index is not None and not self.lacks_keys:
                 self.lacks_keys = not self._is_indexed(self._index, physical, len(words))

@@ -1,9 +1,10 @@
-"""One consume queue: a log of 20-byte units in ``consumequeue/<topic>/<queue>``; the number of a message's unit is its
-queue offset.
+"""One consume queue: a log of 20-byte units in ``consumequeue/<topic>/<queue>``; the number of a
+message's unit is its queue offset.
 
-What is put is gathered and goes to the file by ``write``. A queue whose first message has an offset above 0 begins with
-fillers, as a broker puts them. A broker that finds a gap further on puts the message at the next free place, where it
-cannot be found by its offset any more; here fillers go between, which a broker's consumers skip.
+What is put is gathered and goes to the file by ``write``. A queue whose first message has an offset
+above 0 begins with fillers, as a broker puts them. A broker that finds a gap further on puts the
+message at the next free place, where it cannot be found by its offset any more; here fillers go
+between, which a broker's consumers skip.
 """
 
 from __future__ import annotations
@@ -35,11 +36,17 @@ FILLER_BYTES: Final = UNIT.pack(FILLER.physical_offset, FILLER.size, FILLER.tags
 class ConsumeQueue:
     """One queue of a topic."""
 
-    def __init__(self, directory: Path, units_in_file: int = UNITS_IN_FILE, handles: FileHandles | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        units_in_file: int = UNITS_IN_FILE,
+        handles: FileHandles | None = None,
+    ) -> None:
         """Open the queue's files; `recover` finds out what is in them.
 
         Raises:
-            CorruptStore: a file has another size than ``units_in_file`` units, or is missing between others.
+            CorruptStore: a file has another size than ``units_in_file`` units, or is missing
+                between others.
         """
         self._files = MappedFileQueue(directory, units_in_file * UNIT_SIZE, handles)
         self._units_in_file = units_in_file
@@ -57,7 +64,8 @@ class ConsumeQueue:
 
     @property
     def begin(self) -> int:
-        """Offset of the first unit in the files: a filler, or of a message that the commit log may have no more."""
+        """Offset of the first unit in the files: a filler, or of a message that the commit log may
+        have no more."""
         return self._files.min_offset // UNIT_SIZE
 
     @property
@@ -72,23 +80,31 @@ class ConsumeQueue:
     def put(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> bool:
         """Add the unit of a message at its queue offset; False for one that is there already.
 
-        A message that says it stands where another one does is not put, and told of in the log: brokers before 5.2 make
-        such stores when they lose the end of a queue in a crash.
+        A message that says it stands where another one does is not put, and told of in the log:
+        brokers before 5.2 make such stores when they lose the end of a queue in a crash.
 
         Raises:
-            FormatError: the offset cannot be, or is more than a file's units behind the queue's end.
+            FormatError: the offset cannot be, or is more than a file's units behind the queue's
+                end.
         """
         if physical_offset + size <= self.max_physical:
             return False
         end = self._pending_end if self._pending else self._files.max_offset // UNIT_SIZE
         if queue_offset != end or self.max_physical == 0:
             if not 0 <= queue_offset <= MAX_QUEUE_OFFSET:
-                raise FormatError(f"{self.directory}: the message at {physical_offset:,} has offset {queue_offset}")
+                raise FormatError(
+                    f"{self.directory}: the message at {physical_offset:,} has offset "
+                    f"{queue_offset}"
+                )
             if self.is_empty:
                 self._begin(queue_offset)
             elif queue_offset < end:
-                logger.warning("%s: the message at %d has queue offset %d, which another one has",
-                               self.directory, physical_offset, queue_offset)  # fmt: skip
+                logger.warning(
+                    "%s: the message at %d has queue offset %d, which another one has",
+                    self.directory,
+                    physical_offset,
+                    queue_offset,
+                )
                 return False
             else:
                 self._fill(end, queue_offset, physical_offset)
@@ -98,8 +114,8 @@ class ConsumeQueue:
         return True
 
     def put_units(self, queue_offset: int, begin: int, end: int, units: bytes) -> bool:
-        """Add the encoded units of messages with consecutive offsets, where the queue ends there and has none of them;
-        otherwise False: `put` them one by one.
+        """Add the encoded units of messages with consecutive offsets, where the queue ends there
+        and has none of them; otherwise False: `put` them one by one.
 
         Args:
             begin, end: where in the commit log the first one begins and the last one ends.
@@ -120,10 +136,15 @@ class ConsumeQueue:
     def _fill(self, end: int, queue_offset: int, physical_offset: int) -> None:
         missing = queue_offset - end
         if missing > self._units_in_file:
-            raise FormatError(f"{self.directory} ends at queue offset {end}, and the message at {physical_offset:,} "
-                              f"has {queue_offset}")  # fmt: skip
+            raise FormatError(
+                f"{self.directory} ends at queue offset {end}, and the message at "
+                f"{physical_offset:,} "
+                f"has {queue_offset}"
+            )
         if missing:
-            logger.warning("%s: no message has queue offsets %d to %d", self.directory, end, queue_offset)
+            logger.warning(
+                "%s: no message has queue offsets %d to %d", self.directory, end, queue_offset
+            )
             self._pending += [FILLER_BYTES] * missing
 
     def write(self) -> None:
@@ -162,14 +183,21 @@ class ConsumeQueue:
         self.write()
         begin, end = self._files.min_offset // UNIT_SIZE, self.max_offset
         if not begin <= queue_offset < end:
-            raise OffsetOutOfRange(f"{self.directory}: offset {queue_offset}; there are {self.min_offset} to {end}",
-                                   self.min_offset, end)  # fmt: skip
+            raise OffsetOutOfRange(
+                f"{self.directory}: offset {queue_offset}; there are {self.min_offset} to {end}",
+                self.min_offset,
+                end,
+            )
         length = min(count, end - queue_offset) * UNIT_SIZE
-        return [Unit(*fields) for fields in UNIT.iter_unpack(self._files.read(queue_offset * UNIT_SIZE, length))]
+        return [
+            Unit(*fields)
+            for fields in UNIT.iter_unpack(self._files.read(queue_offset * UNIT_SIZE, length))
+        ]
 
     def recover(self) -> None:
-        """Find the queue's end, from the third last file on: the first unit without a size, or that lies before the one
-        in front of it. What is behind becomes zeros; a queue without a message has no files."""
+        """Find the queue's end, from the third last file on: the first unit without a size, or that
+        lies before the one in front of it. What is behind becomes zeros; a queue without a message
+        has no files."""
         self._pending = []
         self.max_physical = 0
         starts = self._files.starts
@@ -186,7 +214,8 @@ class ConsumeQueue:
         self._learn_max_physical()
 
     def _sound(self, data: bytes, end: int) -> tuple[int, int]:
-        """How many units there are before the first that is none, and where the last one's message ends."""
+        """How many units there are before the first that is none, and where the last one's message
+        ends."""
         for n, (physical, size, _) in enumerate(UNIT.iter_unpack(data)):
             if size <= 0 or (physical < end and (physical or size != FILLER.size)):
                 return n, end
@@ -195,8 +224,8 @@ class ConsumeQueue:
         return len(data) // UNIT_SIZE, end
 
     def drop_torn(self, is_sound: Callable[[int, Unit], bool]) -> int | None:
-        """Forget units at the end that are not what was put: a power failure can leave half of one, which may look like
-        the unit of a message elsewhere.
+        """Forget units at the end that are not what was put: a power failure can leave half of one,
+        which may look like the unit of a message elsewhere.
 
         Args:
             is_sound: told queue offset and unit, says whether such a message lies there.
@@ -255,7 +284,8 @@ class ConsumeQueue:
         self.max_physical = last[1].physical_offset + last[1].size
 
     def correct_min_offset(self, physical_offset: int) -> None:
-        """Let the queue begin at its first message that lies at or behind this place, where the commit log begins."""
+        """Let the queue begin at its first message that lies at or behind this place, where the
+        commit log begins."""
         self.write()
         end = self.max_offset
         low, high = self._files.min_offset // UNIT_SIZE, end
@@ -280,7 +310,8 @@ class ConsumeQueue:
         return None
 
     def delete_before(self, physical_offset: int) -> int:
-        """Remove files without a message at or behind this place in the commit log, but never the last; how many."""
+        """Remove files without a message at or behind this place in the commit log, but never the
+        last; how many."""
         self.correct_min_offset(physical_offset)
         return self._files.delete_before(self.min_offset * UNIT_SIZE)
 

@@ -1,4 +1,5 @@
-"""The consume queues of a store: for each topic and queue, where its messages lie in the commit log."""
+"""The consume queues of a store: for each topic and queue, where its messages lie in the commit
+log."""
 
 from __future__ import annotations
 
@@ -22,7 +23,11 @@ def checked_topic(topic: str) -> str:
         FormatError: it leads elsewhere, is too long, or cannot be a name.
     """
     name = topic.encode("utf-8", "surrogatepass")
-    if not 0 < len(name) <= 255 or topic in (".", "..") or any(c in "/\\" or c < " " for c in topic):
+    if (
+        not 0 < len(name) <= 255
+        or topic in (".", "..")
+        or any(c in "/\\" or c < " " for c in topic)
+    ):
         raise FormatError(f"topic {topic[:100]!r} cannot be the name of a folder in consumequeue")
     return topic
 
@@ -30,7 +35,9 @@ def checked_topic(topic: str) -> str:
 class ConsumeQueues:
     """All queues below a store's ``consumequeue``."""
 
-    def __init__(self, root: Path, units_in_file: int = UNITS_IN_FILE, handles: FileHandles | None = None) -> None:
+    def __init__(
+        self, root: Path, units_in_file: int = UNITS_IN_FILE, handles: FileHandles | None = None
+    ) -> None:
         """Open the queues that there are.
 
         Args:
@@ -48,7 +55,12 @@ class ConsumeQueues:
         self._unsynced: dict[tuple[str, int], None] = {}
         for topic in folders(root):
             for name in folders(root / topic):
-                if name.isascii() and name.isdigit() and str(int(name)) == name and int(name) <= MAX_QUEUE_ID:
+                if (
+                    name.isascii()
+                    and name.isdigit()
+                    and str(int(name)) == name
+                    and int(name) <= MAX_QUEUE_ID
+                ):
                     self._open(topic, int(name))
 
     def _open(self, topic: str, queue_id: int) -> ConsumeQueue:
@@ -70,7 +82,13 @@ class ConsumeQueues:
         return max((queue.max_physical for queue in self._queues.values()), default=0)
 
     def put(
-        self, topic: str, queue_id: int, queue_offset: int, physical_offset: int, size: int, tags_code: int
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        physical_offset: int,
+        size: int,
+        tags_code: int,
     ) -> bool:
         """Add a message to its queue; as for `ConsumeQueue.put`.
 
@@ -81,7 +99,9 @@ class ConsumeQueues:
         queue = self._queues.get(key)
         if queue is None:
             if not 0 <= queue_id <= MAX_QUEUE_ID:
-                raise FormatError(f"queue {queue_id} of topic {topic!r}, of the message at {physical_offset:,}")
+                raise FormatError(
+                    f"queue {queue_id} of topic {topic!r}, of the message at {physical_offset:,}"
+                )
             checked_topic(topic)
             queue = self._open(topic, queue_id)
         if queue.put(queue_offset, physical_offset, size, tags_code):
@@ -89,7 +109,9 @@ class ConsumeQueues:
             return True
         return False
 
-    def put_units(self, key: tuple[str, int], queue_offset: int, begin: int, end: int, units: bytes) -> bool:
+    def put_units(
+        self, key: tuple[str, int], queue_offset: int, begin: int, end: int, units: bytes
+    ) -> bool:
         """As `ConsumeQueue.put_units`, for the queue with this topic and number."""
         queue = self._queues.get(key)
         if queue is None or not queue.put_units(queue_offset, begin, end, units):
@@ -140,7 +162,8 @@ class ConsumeQueues:
         return sum(queue.delete_before(physical_offset) for queue in self._queues.values())
 
     def next_offsets(self) -> dict[tuple[str, int], int]:
-        """The queue offset that the next message of each topic and queue gets (the original's topicQueueTable)."""
+        """The queue offset that the next message of each topic and queue gets (the original's
+        topicQueueTable)."""
         return {key: queue.max_offset for key, queue in self._queues.items()}
 
     def destroy(self) -> None:

@@ -1,8 +1,9 @@
-"""What a store knows of its own queues and index: a mark in the file ``dispatched`` in its root, which a broker passes
-over.
+"""What a store knows of its own queues and index: a mark in the file ``dispatched`` in its root,
+which a broker passes over.
 
-It says where each queue ended and which index files there were when everything up to a place of the commit log had been
-dispatched. Files say nothing of others that are gone: a broker that has lost a queue numbers its messages from 0 again.
+It says where each queue ended and which index files there were when everything up to a place of the
+commit log had been dispatched. Files say nothing of others that are gone: a broker that has lost a
+queue numbers its messages from 0 again.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class StoreMark:
 
     end: int
     queues: Mapping[tuple[str, int], QueueEnd] = field(default_factory=dict)
-    """By topic and queue id: all that there ever was a message in, also those whose files are gone with the log's."""
+    """By topic and queue id: all that there ever was a message in, also those whose files are gone
+    with the log's."""
     index: tuple[str, ...] | None = None
     """Names of the index files; None without an index."""
     last_key: int = -1
@@ -52,7 +54,11 @@ class StoreMark:
 
     @staticmethod
     def of(
-        end: int, queues: ConsumeQueues, index: IndexService | None, former: StoreMark | None, begin: int = -1
+        end: int,
+        queues: ConsumeQueues,
+        index: IndexService | None,
+        former: StoreMark | None,
+        begin: int = -1,
     ) -> StoreMark:
         """What queues and index are.
 
@@ -65,13 +71,22 @@ class StoreMark:
                 ends[key] = QueueEnd(queue.begin, queue.max_offset, queue.max_physical)
         if index is None:
             return StoreMark(end, ends, begin=begin)
-        return StoreMark(end, ends, tuple(path.name for path in index.files), index.end_offset, index.end_keys, begin)
+        return StoreMark(
+            end,
+            ends,
+            tuple(path.name for path in index.files),
+            index.end_offset,
+            index.end_keys,
+            begin,
+        )
 
     def is_met(self, queues: ConsumeQueues, index: IndexService | None, log_begin: int) -> bool:
-        """Whether queues and index, as they were found, have all that this says: there may be more, put since.
+        """Whether queues and index, as they were found, have all that this says: there may be more,
+        put since.
 
         Args:
-            log_begin: the first place of the commit log. A queue that ended before it may do without files.
+            log_begin: the first place of the commit log. A queue that ended before it may do
+                without files.
         """
         for key, told in self.queues.items():
             queue = queues.get(*key)
@@ -87,8 +102,8 @@ class StoreMark:
         return (index.end_offset, index.end_keys) >= (self.last_key, self.last_keys)
 
     def next_offsets(self, queues: ConsumeQueues, log_end: int) -> dict[tuple[str, int], int]:
-        """The queue offsets that the next messages get: a queue that has lost its files goes on, unless its last
-        message lies behind the end of the commit log, and is lost too."""
+        """The queue offsets that the next messages get: a queue that has lost its files goes on,
+        unless its last message lies behind the end of the commit log, and is lost too."""
         found = {key: told.next_offset for key, told in self.queues.items() if told.end <= log_end}
         found.update({key: queue.max_offset for key, queue in queues.items() if not queue.is_empty})
         return found
@@ -96,8 +111,13 @@ class StoreMark:
     def pack(self) -> bytes:
         """JSON, behind a line with its checksum."""
         queues = [[*key, *told] for key, told in sorted(self.queues.items())]
-        value = {"end": self.end, "queues": queues, "index": self.index, "last": [self.last_key, self.last_keys],
-                 "begin": self.begin}  # fmt: skip
+        value = {
+            "end": self.end,
+            "queues": queues,
+            "index": self.index,
+            "last": [self.last_key, self.last_keys],
+            "begin": self.begin,
+        }
         text = json.dumps(value).encode()
         return b"%08x\n" % crc32(text) + text
 

@@ -46,10 +46,12 @@ def disk_error(doing: str, path: Path, error: OSError) -> DLedgerError:
 
 
 class FileHandles:
-    """Open files for reading and writing, at most so many: the one that has not been used for longest is closed.
+    """Open files for reading and writing, at most so many: the one that has not been used for
+    longest is closed.
 
-    A store with thousands of queues has more files than a process may have open: those that were used last stay so.
-    Any thread may use a file, forget it, and close all: none is closed while it is in use.
+    A store with thousands of queues has more files than a process may have open: those that were
+    used last stay so. Any thread may use a file, forget it, and close all: none is closed while it
+    is in use.
     """
 
     def __init__(self, limit: int = 256) -> None:
@@ -64,7 +66,8 @@ class FileHandles:
 
     @contextmanager
     def using(self, doing: str, path: Path) -> Iterator[int]:
-        """The descriptor of a file that exists, which stays open up to the end of the block; errors are as `storing`'s.
+        """The descriptor of a file that exists, which stays open up to the end of the block; errors
+        are as `storing`'s.
 
         Raises:
             DiskFull, StorageError: it cannot be opened, or what the block does with it failed.
@@ -137,7 +140,9 @@ def make_directory(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise PathError(f"{path} cannot be made: {error.strerror}; name one that this user may write") from error
+        raise PathError(
+            f"{path} cannot be made: {error.strerror}; name one that this user may write"
+        ) from error
     for one in reversed(missing):
         sync_directory(one.parent)
 
@@ -157,10 +162,12 @@ def sync_directory(path: Path) -> None:
 
 
 def write_whole(path: Path, data: Buffer, *, backup: bool = False) -> None:
-    """Put a small file in the place of another one, durably: a reader sees the old bytes or the new ones, never both.
+    """Put a small file in the place of another one, durably: a reader sees the old bytes or the new
+    ones, never both.
 
     Args:
-        backup: keep the bytes that were there as ``<name>.bak``, which a broker reads when the file itself is bad.
+        backup: keep the bytes that were there as ``<name>.bak``, which a broker reads when the file
+            itself is bad.
 
     Raises:
         DiskFull, StorageError: it was not written, or perhaps not.
@@ -178,7 +185,8 @@ def write_whole(path: Path, data: Buffer, *, backup: bool = False) -> None:
 
 
 def clear(handle: int, begin: int, end: int) -> bool:
-    """Write zeros over what there is in [begin, end) of a file; holes stay holes. Whether anything was there.
+    """Write zeros over what there is in [begin, end) of a file; holes stay holes. Whether anything
+    was there.
 
     Raises:
         OSError: the disk failed.

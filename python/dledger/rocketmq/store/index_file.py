@@ -1,8 +1,8 @@
 """One file of the index by key, open for putting: read through a memory map, written by offset.
 
-Keys are gathered and go to the file by ``write``: units, then slots, then the header. A process that is killed in
-between leaves a header that counts only units that are there. Slots are written through a map, whose space is taken
-from the file system before.
+Keys are gathered and go to the file by ``write``: units, then slots, then the header. A process
+that is killed in between leaves a header that counts only units that are there. Slots are written
+through a map, whose space is taken from the file system before.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def index_size(slots: int, units: int) -> int:
 
 
 class OpenIndex:
-    """An index file of ``slots`` hash slots and room for ``units`` units, of which unit 0 is never used."""
+    """An index file of ``slots`` hash slots and room for ``units`` units, of which unit 0 is never
+    used."""
 
     def __init__(self, path: Path, slots: int, units: int) -> None:
         """Open a file that exists.
@@ -53,16 +54,20 @@ class OpenIndex:
         self._units_at = HEADER.size + slots * SLOT.size
         with storing("open", path):
             self._handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            self._closed = weakref.finalize(self, os.close, self._handle)  # also when nobody refers to it any more
+            # also when nobody refers to it any more
+            self._closed = weakref.finalize(self, os.close, self._handle)
             try:
                 self._map = self._mapped(index_size(slots, units))
-                os.posix_fallocate(self._handle, 0, self._units_at)  # so that no write to the table can lack space
+                # so that no write to the table can lack space
+                os.posix_fallocate(self._handle, 0, self._units_at)
                 self.table = mmap.mmap(self._handle, self._units_at)
                 """Header and slots, to be written to."""
                 try:
                     head = self.reader()
                 except FormatError as error:
-                    raise CorruptStore(f"{path}: {error}; remove the file, which loses its keys") from None
+                    raise CorruptStore(
+                        f"{path}: {error}; remove the file, which loses its keys"
+                    ) from None
             except BaseException:
                 self._closed()
                 raise
@@ -80,19 +85,24 @@ class OpenIndex:
         found = os.fstat(self._handle).st_size
         if found != size:
             raise CorruptStore(
-                f"{self.path} has {found:,} bytes, and an index file of {self.slots:,} slots and {self.capacity:,} "
-                f"units {size:,}: give the numbers that it was made with, or remove the file, which loses its keys"
+                f"{self.path} has {found:,} bytes, and an index file of {self.slots:,} slots and "
+                f"{self.capacity:,} "
+                f"units {size:,}: give the numbers that it was made with, or remove the file, "
+                f"which loses its keys"
             )
         return mmap.mmap(self._handle, size, prot=mmap.PROT_READ)
 
     @staticmethod
     def make(path: Path, slots: int, units: int, after: OpenIndex | None) -> OpenIndex:
-        """A new file; as a broker's, it begins with place and time at which the one before it ended.
+        """A new file; as a broker's, it begins with place and time at which the one before it
+        ended.
 
         Raises:
             DiskFull, StorageError: it cannot be made.
         """
-        head = HEADER.pack(*((after.end_timestamp,) * 2 + (after.end_offset,) * 2 if after else (0,) * 4), 0, 1)
+        head = HEADER.pack(
+            *((after.end_timestamp,) * 2 + (after.end_offset,) * 2 if after else (0,) * 4), 0, 1
+        )
         temporary = path.with_name(path.name + ".tmp")
         with storing("make", path):
             with temporary.open("wb") as file:
@@ -139,7 +149,9 @@ class OpenIndex:
         with storing("write", self.path):
             self._is_dirty = True
             first = self.count - len(self._units)
-            write_at(self._handle, memoryview(b"".join(self._units)), self._units_at + first * UNIT.size)
+            write_at(
+                self._handle, memoryview(b"".join(self._units)), self._units_at + first * UNIT.size
+            )
             table, set_slot = self.table, SLOT.pack_into
             for slot, unit in self._slots.items():
                 set_slot(table, SLOTS_AT + slot * SLOT_SIZE, unit)
@@ -147,7 +159,9 @@ class OpenIndex:
         self._units.clear()
         self._slots.clear()
 
-    def write_units(self, units: bytes, set_slots: Callable[[], int], end_offset: int, end_timestamp: int) -> None:
+    def write_units(
+        self, units: bytes, set_slots: Callable[[], int], end_offset: int, end_timestamp: int
+    ) -> None:
         """Write encoded units behind those that are there, in the same order as `write` does.
 
         Args:
@@ -163,8 +177,14 @@ class OpenIndex:
             self._write_header()
 
     def _write_header(self) -> None:
-        head = HEADER.pack(self.begin_timestamp, self.end_timestamp, self.begin_offset, self.end_offset,
-                           self.used_slots, self.count)  # fmt: skip
+        head = HEADER.pack(
+            self.begin_timestamp,
+            self.end_timestamp,
+            self.begin_offset,
+            self.end_offset,
+            self.used_slots,
+            self.count,
+        )
         write_at(self._handle, memoryview(head), 0)
 
     def flush(self) -> None:
@@ -181,7 +201,9 @@ class OpenIndex:
 
     def reader(self) -> IndexReader:
         """What has been written, for looking up."""
-        return IndexReader(lambda place, length: self._map[place : place + length], len(self._map), self.slots)
+        return IndexReader(
+            lambda place, length: self._map[place : place + length], len(self._map), self.slots
+        )
 
     def last_units(self, physical_offset: int) -> int:
         """How many of the last units that were written are of the message at this place."""
@@ -191,14 +213,17 @@ class OpenIndex:
         return self.count - 1 - number
 
     def _unit(self, number: int) -> tuple[int, int, int, int]:
-        found: tuple[int, int, int, int] = UNIT.unpack_from(self._map, self._units_at + number * UNIT.size)
+        found: tuple[int, int, int, int] = UNIT.unpack_from(
+            self._map, self._units_at + number * UNIT.size
+        )
         return found
 
     def cut(self, physical_offset: int) -> bool:
         """Keep the units of messages before this place in the commit log, and make the slots anew.
 
-        Units are kept up to the first one that no broker would write: which lies before its predecessor, leads
-        elsewhere than to the one before it in its chain, or is all zeros. A power failure leaves such.
+        Units are kept up to the first one that no broker would write: which lies before its
+        predecessor, leads elsewhere than to the one before it in its chain, or is all zeros. A
+        power failure leaves such.
 
         Returns:
             Whether all that were to be kept are sound.
@@ -220,17 +245,24 @@ class OpenIndex:
             self._is_dirty = True
             self._write_header()
             write_at(self._handle, memoryview(slots).cast("B"), HEADER.size)
-            clear(self._handle, self._units_at + kept * UNIT.size, index_size(self.slots, self.capacity))
+            clear(
+                self._handle,
+                self._units_at + kept * UNIT.size,
+                index_size(self.slots, self.capacity),
+            )
         self.flush()
         return sound
 
     def _rebuild(self, slots: array[int], physical_offset: int) -> tuple[bool, int]:
-        """Enter units into the slots; whether all are sound, and the number of the first that is not kept."""
+        """Enter units into the slots; whether all are sound, and the number of the first that is
+        not kept."""
         count, before, size = self.slots, self.begin_offset, UNIT.size
         for first in range(1, self.count, CHUNK):
             begin = self._units_at + first * size
             part = self._map[begin : begin + min(CHUNK, self.count - first) * size]
-            for number, (key_hash, physical, seconds, previous) in enumerate(UNIT.iter_unpack(part), first):
+            for number, (key_hash, physical, seconds, previous) in enumerate(
+                UNIT.iter_unpack(part), first
+            ):
                 if physical >= physical_offset:
                     return True, number
                 slot = key_hash % count

@@ -1,4 +1,5 @@
-"""The index by key of a store: files in ``index`` that are named by the time when they were made, one behind the other.
+"""The index by key of a store: files in ``index`` that are named by the time when they were made,
+one behind the other.
 
 What has been put is known by the message's place, so that putting a message again changes nothing.
 """
@@ -12,7 +13,13 @@ from pathlib import Path
 from typing import Final
 
 from dledger.errors import PathError
-from dledger.rocketmq.format.index_file import DEFAULT_SLOTS, DEFAULT_UNITS, NAME_DIGITS, KeyHashes, is_index_name
+from dledger.rocketmq.format.index_file import (
+    DEFAULT_SLOTS,
+    DEFAULT_UNITS,
+    NAME_DIGITS,
+    KeyHashes,
+    is_index_name,
+)
 from dledger.rocketmq.store.files import make_directory, storing, sync_directory
 from dledger.rocketmq.store.index_file import OpenIndex
 
@@ -88,7 +95,11 @@ class IndexService:
         """
         found = []
         for name in self._names:
-            file = self._last if self._last is not None and name == self._last.path.name else self._open(name)
+            file = (
+                self._last
+                if self._last is not None and name == self._last.path.name
+                else self._open(name)
+            )
             if not file.is_empty:
                 found.append((file.begin_offset, file.end_offset))
             if file is not self._last:
@@ -110,14 +121,18 @@ class IndexService:
         """Store time of that message in milliseconds since 1970; 0 for none."""
         return self._last.end_timestamp if self._last else 0
 
-    def put(self, topic: str, keys: Sequence[str], physical_offset: int, store_timestamp: int) -> None:
+    def put(
+        self, topic: str, keys: Sequence[str], physical_offset: int, store_timestamp: int
+    ) -> None:
         """Add a message's keys, in this order; those that are there already are passed over.
 
         Raises:
             DiskFull, StorageError: a new file cannot be made.
         """
         if physical_offset >= self._end:
-            self.put_hashes([self._hashes.of(topic, key) for key in keys], physical_offset, store_timestamp)
+            self.put_hashes(
+                [self._hashes.of(topic, key) for key in keys], physical_offset, store_timestamp
+            )
 
     def put_hashes(self, hashes: Sequence[int], physical_offset: int, store_timestamp: int) -> None:
         """As `put`, with the hashes of the keys."""
@@ -135,8 +150,8 @@ class IndexService:
             self._put += 1
 
     def current(self) -> OpenIndex:
-        """The file with room for the next key, with all that was put written to it: for who writes many keys at once,
-        and then says so by `note`.
+        """The file with room for the next key, with all that was put written to it: for who writes
+        many keys at once, and then says so by `note`.
 
         Raises:
             DiskFull, StorageError: it cannot be made or written.
@@ -150,7 +165,8 @@ class IndexService:
         self._end, self._put = physical_offset, count
 
     def _next(self) -> OpenIndex:
-        """A new last file. The one before it is on the disk by then: only the last one is ever doubted."""
+        """A new last file. The one before it is on the disk by then: only the last one is ever
+        doubted."""
         if self._last:
             self._last.flush()
         make_directory(self.directory)
@@ -189,8 +205,11 @@ class IndexService:
         if self._last:
             self._last.flush()
 
-    def lookup(self, topic: str, key: str, begin: int | None = None, end: int | None = None) -> list[int]:
-        """Places of messages that may have this key, the newest first; arguments as for `IndexReader.lookup`.
+    def lookup(
+        self, topic: str, key: str, begin: int | None = None, end: int | None = None
+    ) -> list[int]:
+        """Places of messages that may have this key, the newest first; arguments as for
+        `IndexReader.lookup`.
 
         Raises:
             CorruptStore, FormatError: a file contradicts itself.
@@ -212,8 +231,8 @@ class IndexService:
             doubted: look at the last file whether anything is to be forgotten or not.
 
         Returns:
-            The place from which messages must be put again: this one, or an earlier one where units that should have
-            stayed were torn by a power failure.
+            The place from which messages must be put again: this one, or an earlier one where units
+            that should have stayed were torn by a power failure.
 
         Raises:
             StorageError: the disk failed.
@@ -225,7 +244,11 @@ class IndexService:
             if not doubted and not file.is_empty and file.end_offset < physical_offset:
                 break
             doubted = False
-            sound = file.cut(physical_offset) if file.begin_offset < physical_offset and not file.is_empty else True
+            sound = (
+                file.cut(physical_offset)
+                if file.begin_offset < physical_offset and not file.is_empty
+                else True
+            )
             if not sound:
                 again = min(again, file.end_offset if not file.is_empty else file.begin_offset)
             if not file.is_empty and file.begin_offset < physical_offset:
@@ -247,7 +270,8 @@ class IndexService:
         sync_directory(self.directory)
 
     def delete_before(self, physical_offset: int) -> int:
-        """Remove files of messages that the commit log has no more, but never the last; how many."""
+        """Remove files of messages that the commit log has no more, but never the last; how
+        many."""
         count = 0
         while len(self._names) > 1:
             file = self._open(self._names[0])

@@ -1,8 +1,9 @@
-"""Files of one size, one behind the other: the bytes of a log, named by the offset at which each file begins.
+"""Files of one size, one behind the other: the bytes of a log, named by the offset at which each
+file begins.
 
-The original maps them into memory, whence the name; here they are read and written by offset, which fails with an error
-and not by a signal when a disk is full. Each file has its full size from the moment it has its name, zeros (holes)
-first, as the original makes them.
+The original maps them into memory, whence the name; here they are read and written by offset, which
+fails with an error and not by a signal when a disk is full. Each file has its full size from the
+moment it has its name, zeros (holes) first, as the original makes them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ LAST_OFFSET: Final = (1 << 63) - 1
 
 
 def log_names(directory: Path) -> dict[int, int]:
-    """Files that are named by 20 digits: where each begins, and its bytes; by offset. Without a directory, none.
+    """Files that are named by 20 digits: where each begins, and its bytes; by offset. Without a
+    directory, none.
 
     Raises:
         PathError: it is no directory, or may not be read.
@@ -45,9 +47,10 @@ def log_names(directory: Path) -> dict[int, int]:
 class MappedFileQueue:
     """A log of bytes in ``directory``, in files of ``file_size`` bytes.
 
-    When opened, everything up to the last file's end counts as written: only who knows what is in the files can say
-    where the log ends, and does so by `truncate_dirty`. One thread appends and cuts; any others may `read`, `flush` and
-    `delete_before` meanwhile, and none of these waits for a sync but a flush, a cut and a deletion.
+    When opened, everything up to the last file's end counts as written: only who knows what is in
+    the files can say where the log ends, and does so by `truncate_dirty`. One thread appends and
+    cuts; any others may `read`, `flush` and `delete_before` meanwhile, and none of these waits for
+    a sync but a flush, a cut and a deletion.
     """
 
     def __init__(self, directory: Path, file_size: int, handles: FileHandles | None = None) -> None:
@@ -57,7 +60,8 @@ class MappedFileQueue:
             handles: shared with others that have files open.
 
         Raises:
-            CorruptStore: a file has another size, begins at no multiple of it, or does not follow the one before.
+            CorruptStore: a file has another size, begins at no multiple of it, or does not follow
+                the one before.
             PathError: the directory cannot be read.
         """
         if file_size < 1:
@@ -76,8 +80,8 @@ class MappedFileQueue:
         self._names = self._names_synced = 0
         """Number of changes of names so far, and how many of them are on the disk."""
         self._removed = 0
-        """`_names` at the last removal: a file goes only when the one before it is gone on the disk too, else a power
-        cut leaves a gap."""
+        """`_names` at the last removal: a file goes only when the one before it is gone on the disk
+        too, else a power cut leaves a gap."""
         self._marks = threading.Lock()
         """Of what has to be synced. Held for no call of the disk."""
         self._flushing = threading.Lock()
@@ -91,14 +95,18 @@ class MappedFileQueue:
             path = self.path(start)
             if length != size:
                 raise CorruptStore(
-                    f"{path} has {length:,} bytes, and the files of this log {size:,}: give the size that the store "
+                    f"{path} has {length:,} bytes, and the files of this log {size:,}: give the "
+                    f"size that the store "
                     "was made with, or put the whole file back"
                 )
             if start % size:
-                raise CorruptStore(f"{path} does not begin at a multiple of the {size:,} bytes that each file has")
+                raise CorruptStore(
+                    f"{path} does not begin at a multiple of the {size:,} bytes that each file has"
+                )
             if starts and start != starts[-1] + size:
                 raise CorruptStore(
-                    f"between {self.path(starts[-1])} and {path} no file has bytes {starts[-1] + size:,} to {start:,}: "
+                    f"between {self.path(starts[-1])} and {path} no file has bytes "
+                    f"{starts[-1] + size:,} to {start:,}: "
                     "put the missing files back"
                 )
             starts.append(start)
@@ -106,7 +114,8 @@ class MappedFileQueue:
 
     def path(self, start: int) -> Path:
         """The file that begins at this offset."""
-        begin, path = self._named  # both at once, for other threads ask too; to make a path takes longer than to write
+        # both at once, for other threads ask too; to make a path takes longer than to write
+        begin, path = self._named
         if begin != start:
             path = self.directory / f"{start:0{NAME_DIGITS}d}"
             self._named = (start, path)
@@ -139,11 +148,13 @@ class MappedFileQueue:
 
     @property
     def room(self) -> int:
-        """Bytes left in the file that the next byte goes to: a whole file's where that one has not been begun."""
+        """Bytes left in the file that the next byte goes to: a whole file's where that one has not
+        been begun."""
         return self.file_size - self._end % self.file_size
 
     def start_at(self, offset: int) -> None:
-        """Begin an empty log somewhere else than at 0; bytes before ``offset`` in its file stay zero.
+        """Begin an empty log somewhere else than at 0; bytes before ``offset`` in its file stay
+        zero.
 
         Raises:
             ValueError: there are files already, or the offset is negative or too large for a name.
@@ -172,14 +183,17 @@ class MappedFileQueue:
             try:
                 with self._handles.using("write", path) as handle:
                     write_at(handle, part, at - start)
-            finally:  # before it counts as written: a flush that takes the marks now must not be the last one for it
+            # before it counts as written: a flush that takes the marks now must not be the last one
+            # for it
+            finally:
                 self._mark(start)
             at, view = at + len(part), view[len(part) :]
         self._end = at
         return offset
 
     def close_file(self, head: Buffer) -> None:
-        """Write ``head`` (a blank) at the end and go on at the next file; what is behind it stays zero."""
+        """Write ``head`` (a blank) at the end and go on at the next file; what is behind it stays
+        zero."""
         room = self.room
         if len(head) > room:
             raise ValueError(f"{len(head)} bytes for the {room} that are left in the file")
@@ -197,9 +211,12 @@ class MappedFileQueue:
             cuts = self._cuts
             if size < 0 or offset < self.min_offset or offset + size > self._end:
                 raise OffsetOutOfRange(
-                    f"bytes {offset:,} to {offset + size:,} of {self.directory}, which has {self.min_offset:,} to "
-                    f"{self._end:,}", self.min_offset, self._end,
-                )  # fmt: skip
+                    f"bytes {offset:,} to {offset + size:,} of {self.directory}, which has "
+                    f"{self.min_offset:,} to "
+                    f"{self._end:,}",
+                    self.min_offset,
+                    self._end,
+                )
             try:
                 data = self._read(offset, size)
             except (CorruptStore, StorageError):
@@ -224,14 +241,16 @@ class MappedFileQueue:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def truncate_dirty(self, offset: int) -> None:
-        """Let the log end here: files behind are removed, and what was written behind in this one becomes zeros, so
-        that it never comes back. Before the first file, nothing is left; at or behind the last file's end, all is.
+        """Let the log end here: files behind are removed, and what was written behind in this one
+        becomes zeros, so that it never comes back. Before the first file, nothing is left; at or
+        behind the last file's end, all is.
 
         Raises:
             StorageError: the disk failed.
         """
         with self._flushing:
-            self._end = min(self._end, offset)  # before the readers are told, and that before anything goes
+            # before the readers are told, and that before anything goes
+            self._end = min(self._end, offset)
             self._cuts += 1
             while self._starts and self._starts[-1] >= offset and not self._keeps(offset):
                 self._remove(self._starts.pop())
@@ -275,7 +294,8 @@ class MappedFileQueue:
         """Return when everything that had been written, and every name, is on the disk.
 
         Raises:
-            StorageError: the disk failed; what is on it is not known, and asking again gives the same error.
+            StorageError: the disk failed; what is on it is not known, and asking again gives the
+                same error.
         """
         with self._flushing:
             if self._failed is not None:
@@ -291,10 +311,15 @@ class MappedFileQueue:
             self._flushed = end
 
     def doubt(self, offset: int) -> None:
-        """What lies from here on may not be on the disk, though it can be read: whoever wrote it ended too soon."""
+        """What lies from here on may not be on the disk, though it can be read: whoever wrote it
+        ended too soon."""
         with self._flushing:
             with self._marks:
-                self._dirty.update(dict.fromkeys(start for start in self._starts if start + self.file_size > offset))
+                self._dirty.update(
+                    dict.fromkeys(
+                        start for start in self._starts if start + self.file_size > offset
+                    )
+                )
                 self._names += bool(self._starts)
             self._flushed = min(self._flushed, max(offset, self.min_offset))
 
@@ -307,8 +332,8 @@ class MappedFileQueue:
         self._sync_names(names)
 
     def _sync_names(self, names: int) -> None:
-        """Let these changes of names be on the disk. They count as that afterwards only: another thread that is about
-        to make a file behind the newest one asks."""
+        """Let these changes of names be on the disk. They count as that afterwards only: another
+        thread that is about to make a file behind the newest one asks."""
         if names > self._names_synced:
             sync_directory(self.directory)
             with self._marks:
@@ -321,7 +346,8 @@ class MappedFileQueue:
             self._names += new
 
     def parts(self, begin: int, end: int, most: int) -> Iterator[tuple[int, bytes]]:
-        """The bytes of [begin, end) in pieces of at most ``most`` bytes, none over the border of a file."""
+        """The bytes of [begin, end) in pieces of at most ``most`` bytes, none over the border of a
+        file."""
         while begin < end:
             length = min(most, end - begin, self.file_size - begin % self.file_size)
             yield begin, self.read(begin, length)
@@ -333,8 +359,8 @@ class MappedFileQueue:
             self._handles.forget(self.path(start))
 
     def _make(self, start: int) -> None:
-        """A file gets its size before its name, and its name before the next one does: whatever happens, nobody sees a
-        file that is too short, or a gap."""
+        """A file gets its size before its name, and its name before the next one does: whatever
+        happens, nobody sees a file that is too short, or a gap."""
         make_directory(self.directory)
         self._sync_names(self._names)
         path = self.path(start)

@@ -1,10 +1,12 @@
-"""A RocketMQ store as a broker has it: commit log, consume queues, index, checkpoint, lock and abort file, topics.
+"""A RocketMQ store as a broker has it: commit log, consume queues, index, checkpoint, lock and
+abort file, topics.
 
-What is put is in queues and index at once, and on the disk after `MessageStore.flush`, in an order that a crash at any
-point leaves recoverable: commit log, then queues and index, then the checkpoint that says so. A store that was not
-closed is recovered from the last commit log file that the checkpoint vouches for: what is behind in queues and index is
-made again from the log. Where the store's mark does not say that queues and index are whole, they are compared with all
-of the log: a queue that was lost would number its messages from 0 again.
+What is put is in queues and index at once, and on the disk after `MessageStore.flush`, in an order
+that a crash at any point leaves recoverable: commit log, then queues and index, then the checkpoint
+that says so. A store that was not closed is recovered from the last commit log file that the
+checkpoint vouches for: what is behind in queues and index is made again from the log. Where the
+store's mark does not say that queues and index are whole, they are compared with all of the log: a
+queue that was lost would number its messages from 0 again.
 """
 
 from __future__ import annotations
@@ -41,14 +43,18 @@ logger = logging.getLogger(__name__)
 
 
 def _make_root(root: Path) -> None:
-    """Make a store's folder where there is none. Raises PathError for one that cannot be a plain store's."""
+    """Make a store's folder where there is none. Raises PathError for one that cannot be a plain
+    store's."""
     if any(path.is_dir() for path in root.glob("dledger-*")):
-        raise PathError(f"{root} is the store of a broker in DLedger mode: its log is not the plain commit log")
+        raise PathError(
+            f"{root} is the store of a broker in DLedger mode: its log is not the plain commit log"
+        )
     make_directory(root)
 
 
 class MessageStore:
-    """A store in a folder, which is made where there is none. Close it, or use it as a context manager."""
+    """A store in a folder, which is made where there is none. Close it, or use it as a context
+    manager."""
 
     def __init__(
         self,
@@ -72,21 +78,26 @@ class MessageStore:
             index_slots, index_units: maxHashSlotNum and maxIndexNum.
             index: messageIndexEnable.
             clock: milliseconds since 1970.
-            cut_damage: let the log end before damage even where messages that were on the disk stand behind it.
-            reput: `dledger.rocketmq.dispatch.reput_columns.ColumnReput` is several times as fast where much comes at
+            cut_damage: let the log end before damage even where messages that were on the disk
+                stand behind it.
+            reput: `dledger.rocketmq.dispatch.reput_columns.ColumnReput` is several times as fast
+                where much comes at
             once.
 
         Raises:
-            PathError: somebody has the store open, it is one of DLedger mode, or the folder cannot be used.
-            CorruptStore: files have other sizes, are missing, or are damaged where no crash explains it; or queues or
-                index are not whole, nor is the log that they could be made of.
+            PathError: somebody has the store open, it is one of DLedger mode, or the folder cannot
+                be used.
+            CorruptStore: files have other sizes, are missing, or are damaged where no crash
+                explains it; or queues or index are not whole, nor is the log that they could be
+                made of.
             DiskFull, StorageError: the disk failed.
         """
         _make_root(root)
         self.root = root
         self.lent_to: int | None = None
-        """The only thread that may dispatch, flush, look into queues and index, and delete; None: whichever does so
-        alone. Appending to `log`, flushing and reading it is open to others meanwhile."""
+        """The only thread that may dispatch, flush, look into queues and index, and delete; None:
+        whichever does so alone. Appending to `log`, flushing and reading it is open to others
+        meanwhile."""
         self._lock = StoreLock(root)
         try:
             self._abort, self._checkpoint_file = AbortFile(root), CheckpointFile(root)
@@ -95,7 +106,9 @@ class MessageStore:
             self._handles = FileHandles()
             self.log = CommitLog(root, file_size, clock=clock)
             self.queues = ConsumeQueues(root / "consumequeue", units_in_file, self._handles)
-            self.index = IndexService(root / "index", index_slots, index_units, clock) if index else None
+            self.index = (
+                IndexService(root / "index", index_slots, index_units, clock) if index else None
+            )
             self.topics = TopicConfigs(root / "config", clock)
             self.checkpoint = self._checkpoint_file.read()
             self._mark_file = StoreMarkFile(root)
@@ -106,7 +119,9 @@ class MessageStore:
             self._was_clean, self._cut_damage = was_clean, cut_damage
             self.recovered = self._recover(was_clean, cut_damage)
             self.queues.correct_min_offset(self.log.min_offset)
-            self.log.next_offsets = (self._mark or StoreMark(0)).next_offsets(self.queues, self.log.max_offset)
+            self.log.next_offsets = (self._mark or StoreMark(0)).next_offsets(
+                self.queues, self.log.max_offset
+            )
         except BaseException:
             self._lock.release()
             raise
@@ -115,7 +130,10 @@ class MessageStore:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if error is None:
             self.close()
@@ -125,14 +143,27 @@ class MessageStore:
     def _recover(self, was_clean: bool, cut_damage: bool) -> Recovered:
         mark, log = self._mark, self.log
         if mark is not None and 0 <= mark.begin < log.min_offset:
-            logger.warning("%s: the log begins at %d, and began at %d: files of it are gone", self.root, log.min_offset,
-                           mark.begin)  # fmt: skip
-        is_met = mark is not None and mark.is_met(self.queues, self.index, log.min_offset)  # before anything is cut
+            logger.warning(
+                "%s: the log begins at %d, and began at %d: files of it are gone",
+                self.root,
+                log.min_offset,
+                mark.begin,
+            )
+        # before anything is cut
+        is_met = mark is not None and mark.is_met(self.queues, self.index, log.min_offset)
         begin = None if was_clean else log.recovery_start(self.checkpoint.recovery_timestamp)
-        found = self._recover_normally(cut_damage) if begin is None else self._recover_abnormally(begin, cut_damage)
+        found = (
+            self._recover_normally(cut_damage)
+            if begin is None
+            else self._recover_abnormally(begin, cut_damage)
+        )
         if found.reason:
             logger.warning("%s: the log ends at %d: %s", self.root, found.end, found.reason)
-        if mark is None or not is_met or not (found.end if begin is None else begin) <= mark.end <= found.end:
+        if (
+            mark is None
+            or not is_met
+            or not (found.end if begin is None else begin) <= mark.end <= found.end
+        ):
             self._compare_with_log()
             if was_clean and not log.files.is_empty:  # so that the next start need not ask again
                 self.flush()
@@ -150,11 +181,15 @@ class MessageStore:
         survey = Survey(log.files, self.queues, self.index)
         lacking = survey.lacking()
         if lacking or survey.lacks_keys:
-            what = [f"queue {queue_id} of {topic}" for topic, queue_id in lacking] + ["index"] * survey.lacks_keys
+            what = [f"queue {queue_id} of {topic}" for topic, queue_id in lacking] + [
+                "index"
+            ] * survey.lacks_keys
             lost = f"{self.root}: not whole: {', '.join(what[:5])}{', ...' * (len(what) > 5)}"
             if survey.damage:
-                raise CorruptStore(f"{lost}; and the commit log, of which they could be made, is damaged: "
-                                   f"{survey.damage}. Put a copy of the damaged file in its place")  # fmt: skip
+                raise CorruptStore(
+                    f"{lost}; and the commit log, of which they could be made, is damaged: "
+                    f"{survey.damage}. Put a copy of the damaged file in its place"
+                )
             logger.warning("%s; made again from the commit log, from %d on", lost, log.min_offset)
             # A start after a crash meanwhile trusts nothing of queues and index.
             self._checkpoint_file.write(replace(self.checkpoint, logics_msg_timestamp=0))
@@ -168,7 +203,8 @@ class MessageStore:
             logger.warning("%s: the commit log is damaged: %s", self.root, survey.damage)
 
     def _recover_normally(self, cut_damage: bool) -> Recovered:
-        """After a clean stop everything has been dispatched; what is put behind it all the same is put here."""
+        """After a clean stop everything has been dispatched; what is put behind it all the same is
+        put here."""
         found = self.log.recover_normally(cut_damage=cut_damage, check=self._check_end)
         self._forget(found.end)
         self.reput.offset = max(self.log.min_offset, self.queues.max_physical)
@@ -215,9 +251,11 @@ class MessageStore:
         Raises:
             CorruptStore: it has.
         """
-        begins = self.checkpoint if self._was_clean else replace(
-            self.checkpoint, physic_msg_timestamp=self.checkpoint.recovery_timestamp
-        )  # fmt: skip
+        begins = (
+            self.checkpoint
+            if self._was_clean
+            else replace(self.checkpoint, physic_msg_timestamp=self.checkpoint.recovery_timestamp)
+        )
         lost = lost_end(end, latest, begins, self.queues if self._was_clean else None, self.index)
         if not lost:
             return
@@ -226,8 +264,10 @@ class MessageStore:
             if self._was_clean:  # nothing has been changed: the next start must ask again
                 self._abort.remove()
             raise CorruptStore(
-                f"{path}: {lost}. Put the whole file back, or those that are missing. Who can do without what is lost "
-                f"opens the store with cut_damage, or removes checkpoint, dispatched, consumequeue and index in "
+                f"{path}: {lost}. Put the whole file back, or those that are missing. Who can do "
+                f"without what is lost "
+                f"opens the store with cut_damage, or removes checkpoint, dispatched, "
+                f"consumequeue and index in "
                 f"{self.root}, which are made again of what is left"
             )
         logger.warning("%s: %s", path, lost)
@@ -250,13 +290,15 @@ class MessageStore:
         return self.put_messages([message])[0]
 
     def append_raw(self, offset: int, data: Buffer) -> int:
-        """Take bytes of a master's log, see `CommitLog.append_raw`, and dispatch what is whole; the new end."""
+        """Take bytes of a master's log, see `CommitLog.append_raw`, and dispatch what is whole; the
+        new end."""
         end = self.log.append_raw(offset, data)
         self.dispatch()
         return end
 
     def dispatch(self, most: int | None = None) -> int:
-        """Put what is in the log and not yet in queues and index there; the place up to which everything is.
+        """Put what is in the log and not yet in queues and index there; the place up to which
+        everything is.
 
         Args:
             most: bytes of the log at most, about; None for all.
@@ -274,8 +316,11 @@ class MessageStore:
         """The message at a place in the commit log; see `CommitLog.message_at`."""
         return self.log.message_at(physical_offset)
 
-    def messages(self, topic: str, queue_id: int, queue_offset: int, count: int = 32) -> list[Message]:
-        """Up to ``count`` messages of a queue from an offset on, or from its first one; none at its end."""
+    def messages(
+        self, topic: str, queue_id: int, queue_offset: int, count: int = 32
+    ) -> list[Message]:
+        """Up to ``count`` messages of a queue from an offset on, or from its first one; none at its
+        end."""
         self._check_thread()
         queue = self.queues.get(topic, queue_id)
         if queue is None or queue_offset >= queue.max_offset:
@@ -303,10 +348,11 @@ class MessageStore:
         return found
 
     def delete_before(self, physical_offset: int) -> int:
-        """Remove commit log files that end at or before this place, and what queues and index have of them; how many
-        commit log files."""
+        """Remove commit log files that end at or before this place, and what queues and index have
+        of them; how many commit log files."""
         self._check_thread()
-        if self._mark is None or self._mark.end < physical_offset:  # it alone tells where queues without files go on
+        # it alone tells where queues without files go on
+        if self._mark is None or self._mark.end < physical_offset:
             self._is_mark_due = True
             self.flush()
         self._is_mark_due = True
@@ -332,26 +378,33 @@ class MessageStore:
         if self.index is not None:
             self.index.flush()
             indexed = self.index.end_timestamp or indexed
-        physic, logics = physic or before.physic_msg_timestamp, logics or before.logics_msg_timestamp
-        if self._needs_mark():  # first: a recovery must not begin behind the place that it speaks of
+        physic, logics = (
+            physic or before.physic_msg_timestamp,
+            logics or before.logics_msg_timestamp,
+        )
+        # first: a recovery must not begin behind the place that it speaks of
+        if self._needs_mark():
             self._write_mark()
         checkpoint = StoreCheckpoint(physic, logics, indexed)
         self._checkpoint_file.write(checkpoint)
         self.checkpoint = checkpoint
 
     def _needs_mark(self) -> bool:
-        """Once for each file of the log is enough: a recovery begins with a file, and puts again what is behind."""
+        """Once for each file of the log is enough: a recovery begins with a file, and puts again
+        what is behind."""
         size, mark = self.log.file_size, self._mark
         return self._is_mark_due or mark is None or mark.end // size != self.reput.offset // size
 
     def _write_mark(self) -> None:
-        mark = StoreMark.of(self.reput.offset, self.queues, self.index, self._mark, self.log.min_offset)
+        mark = StoreMark.of(
+            self.reput.offset, self.queues, self.index, self._mark, self.log.min_offset
+        )
         self._mark_file.write(mark)
         self._mark, self._is_mark_due = mark, False
 
     def close(self) -> None:
-        """Flush, and leave the store as a broker leaves it that was stopped; a message of which a slave has only the
-        first bytes goes."""
+        """Flush, and leave the store as a broker leaves it that was stopped; a message of which a
+        slave has only the first bytes goes."""
         try:
             if self.dispatch() < self.log.max_offset:
                 self.log.files.truncate_dirty(self.reput.offset)

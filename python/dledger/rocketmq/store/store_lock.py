@@ -18,7 +18,8 @@ WORD: Final = b"lock"
 
 
 class StoreLock:
-    """The store's lock, which a broker holds while it runs: the first byte of ``lock``, locked as Java locks it."""
+    """The store's lock, which a broker holds while it runs: the first byte of ``lock``, locked as
+    Java locks it."""
 
     held: ClassVar[set[tuple[int, int]]] = set()
     """Device and inode of the locks of this process, which the system would give to it twice."""
@@ -33,12 +34,18 @@ class StoreLock:
         try:
             self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise PathError(f"{path} cannot be opened: {error.strerror}; it must be writable") from error
+            raise PathError(
+                f"{path} cannot be opened: {error.strerror}; it must be writable"
+            ) from error
         status = os.fstat(self._handle)
         self._key = (status.st_dev, status.st_ino)
-        busy = f"{root} is in use: a broker, or another dledger, has it open. Stop that one first, or work on a copy"
+        busy = (
+            f"{root} is in use: a broker, or another dledger, has it open. Stop that one "
+            f"first, or work on a copy"
+        )
         if self._key in self.held:
-            self._handle = -1  # closing this one would set the other one free: the system counts by process
+            # closing this one would set the other one free: the system counts by process
+            self._handle = -1
             raise PathError(busy)
         try:
             fcntl.lockf(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
@@ -46,7 +53,9 @@ class StoreLock:
             os.close(self._handle)
             if error.errno in (errno.EACCES, errno.EAGAIN):
                 raise PathError(busy) from error
-            raise PathError(f"{path} cannot be locked: {error.strerror}; put the store on a local disk") from error
+            raise PathError(
+                f"{path} cannot be locked: {error.strerror}; put the store on a local disk"
+            ) from error
         self.held.add(self._key)
         with storing("write", path):
             os.pwrite(self._handle, WORD, 0)
@@ -59,7 +68,8 @@ class StoreLock:
 
 
 class AbortFile:
-    """``abort`` exists while a store is open: whoever finds it knows that the last one did not end well."""
+    """``abort`` exists while a store is open: whoever finds it knows that the last one did not end
+    well."""
 
     def __init__(self, root: Path) -> None:
         self._path = root / "abort"
@@ -106,7 +116,8 @@ class CheckpointFile:
         return StoreCheckpoint.decode(data) if data else StoreCheckpoint()
 
     def write(self, checkpoint: StoreCheckpoint) -> None:
-        """Durably, in place: the numbers lie within one sector. Call it when what it says is on the disk.
+        """Durably, in place: the numbers lie within one sector. Call it when what it says is on the
+        disk.
 
         Raises:
             DiskFull, StorageError: it is not, or perhaps not.

@@ -1,4 +1,5 @@
-"""``config/topics.json``: the topics that a broker knows. It serves no queue of a topic that is not there."""
+"""``config/topics.json``: the topics that a broker knows. It serves no queue of a topic that is not
+there."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ FILE: Final = "topics.json"
 
 
 def load_config(path: Path) -> Any:
-    """A file of the ``config`` folder, or the copy of the one before it where it cannot be read; None for neither.
+    """A file of the ``config`` folder, or the copy of the one before it where it cannot be read;
+    None for neither.
 
     Raises:
         FormatError: both are damaged.

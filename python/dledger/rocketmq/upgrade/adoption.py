@@ -1,7 +1,7 @@
 """An old plain commit log that a group shall go on behind, and what is done to its files for that.
 
-The place where the two meet is the original's: the last file is closed by a blank where its last message ends, and
-dividedCommitlogOffset is where that file ends.
+The place where the two meet is the original's: the last file is closed by a blank where its last
+message ends, and dividedCommitlogOffset is where that file ends.
 """
 
 from __future__ import annotations
@@ -45,9 +45,11 @@ class Adoption:
     queues: dict[str, dict[int, int]] = field(default_factory=dict)
     """topic -> queue id -> queue offset of the next message, of queues that ever had one."""
     reborn: list[str] = field(default_factory=list)
-    """Queues (``topic/queue``) of which the log has more than their consume queue: of topics that were deleted."""
+    """Queues (``topic/queue``) of which the log has more than their consume queue: of topics that
+    were deleted."""
     fingerprint: int = 0
-    """CRC-32 of where the log ends and of the last file's messages: equal where the old logs of two members are."""
+    """CRC-32 of where the log ends and of the last file's messages: equal where the old logs of two
+    members are."""
 
     @property
     def divided_offset(self) -> int:
@@ -77,7 +79,8 @@ def close_last_file(old: Adoption) -> None:
 
 
 def copy_store(root: Path, target: Path) -> None:
-    """Copy a store's files, holes as holes, with their times; durable on return, but for the target's own name.
+    """Copy a store's files, holes as holes, with their times; durable on return, but for the
+    target's own name.
 
     Raises:
         DiskFull, StorageError: it is not all there.

@@ -1,4 +1,5 @@
-"""What the plain commit log in a store is, where it ends and how far its queues have come: read, and not changed."""
+"""What the plain commit log in a store is, where it ends and how far its queues have come: read,
+and not changed."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ INDEX_DIGITS: Final = 17
 
 
 def examine(root: Path) -> Adoption:
-    """Read the log in a broker's store through, and find out where it ends and how far its queues have come.
+    """Read the log in a broker's store through, and find out where it ends and how far its queues
+    have come.
 
     Args:
         root: the broker's storePathRootDir.
@@ -45,10 +47,13 @@ def examine(root: Path) -> Adoption:
     """
     sizes = log_names(root / "commitlog")
     if not sizes:
-        raise PathError(f"{root / 'commitlog'} has no files of a commit log: name the root of a broker's store")
+        raise PathError(
+            f"{root / 'commitlog'} has no files of a commit log: name the root of a broker's store"
+        )
     if (root / "abort").exists():
         raise PathError(
-            f"{root} has a file abort: its broker runs, or was not stopped well. Stop it; after a crash start it once "
+            f"{root} has a file abort: its broker runs, or was not stopped well. Stop it; after a "
+            f"crash start it once "
             "more, so that it recovers its store, and stop it then"
         )
     file_size = max(sizes.values())
@@ -73,14 +78,17 @@ def examine(root: Path) -> Adoption:
 
 
 def _walk(found: Adoption, start: int, data: mmap.mmap) -> None:
-    """Count what is in a file, and see that nothing in it is damaged but what is behind the end of the log."""
+    """Count what is in a file, and see that nothing in it is damaged but what is behind the end of
+    the log."""
     is_last, path = start == found.starts[-1], found.root / "commitlog" / f"{start:020d}"
     damage: list[ScannedPiece] = []
     goes_on = closed = False
     found.end = start
     for batch in column_batches(memoryview(data), start, columns=COLUMNS):
         if batch.kind in (PieceKind.NOOP, PieceKind.DLEDGER_BLANK) or not _is_plain(batch.rows):
-            raise PathError(f"{path} has entries of DLedger mode in it: this is no plain commit log")
+            raise PathError(
+                f"{path} has entries of DLedger mode in it: this is no plain commit log"
+            )
         goes_on = goes_on or bool(damage and batch.kind is not PieceKind.UNUSED)
         damage += batch.damage
         closed = batch.kind is PieceKind.BLANK
@@ -90,17 +98,25 @@ def _walk(found: Adoption, start: int, data: mmap.mmap) -> None:
     if damage and (goes_on or not is_last):
         piece = damage[0]
         raise CorruptStore(
-            f"{path}, bytes {piece.start:,} to {piece.end:,}: {piece.reason}. 'dledger rocketmq verify' tells all that "
+            f"{path}, bytes {piece.start:,} to {piece.end:,}: {piece.reason}. 'dledger rocketmq "
+            f"verify' tells all that "
             "is damaged; put a sound copy of the file in its place"
         )
     if not is_last and not closed:
-        raise CorruptStore(f"{path} ends at {found.end:,}, before its file does, and there is another file behind it: "
-                           "put the whole file back")  # fmt: skip
+        raise CorruptStore(
+            f"{path} ends at {found.end:,}, before its file does, and there is another file "
+            f"behind it: "
+            "put the whole file back"
+        )
     if damage:
-        found.tail = f"bytes {damage[0].start:,} to {damage[-1].end:,} are no messages: {damage[0].reason}"
+        found.tail = (
+            f"bytes {damage[0].start:,} to {damage[-1].end:,} are no messages: {damage[0].reason}"
+        )
     found.has_blank = closed
     if not closed and start + found.file_size - found.end < BLANK_SIZE:
-        raise CorruptStore(f"{path} has no room for the blank that closes it, and no broker leaves such a file")
+        raise CorruptStore(
+            f"{path} has no room for the blank that closes it, and no broker leaves such a file"
+        )
 
 
 def _check_end(found: Adoption) -> None:
@@ -116,16 +132,22 @@ def _check_end(found: Adoption) -> None:
         if len(head) == INDEX_HEADER.size:
             *_, end, _, count = INDEX_HEADER.unpack(head)
             if count > 1 and end >= found.end:
-                raise CorruptStore(f"{path} names a message at {end:,}, and the commit log ends at {found.end:,}: "
-                                   f"{mend}. If the log is whole, move this file out of the folder")  # fmt: skip
+                raise CorruptStore(
+                    f"{path} names a message at {end:,}, and the commit log ends at {found.end:,}: "
+                    f"{mend}. If the log is whole, move this file out of the folder"
+                )
     try:
         says = CheckpointFile(found.root).read().physic_msg_timestamp
     except FormatError as error:
-        raise CorruptStore(f"{found.root / 'checkpoint'}: {error}. Start the broker once more, and stop it") from None
+        raise CorruptStore(
+            f"{found.root / 'checkpoint'}: {error}. Start the broker once more, and stop it"
+        ) from None
     if says > found.store_ms:
         raise CorruptStore(
-            f"{found.last_file}: the last message of the log, which ends at {found.end:,}, was stored at "
-            f"{found.store_ms} ms, and the checkpoint knows of one stored at {says} ms: {mend}. If there are none, "
+            f"{found.last_file}: the last message of the log, which ends at {found.end:,}, was "
+            f"stored at "
+            f"{found.store_ms} ms, and the checkpoint knows of one stored at {says} ms: {mend}. "
+            f"If there are none, "
             "start the broker once more, which writes another checkpoint, and stop it"
         )
 
@@ -138,9 +160,15 @@ def _is_plain(rows: pa.RecordBatch | None) -> bool:
 def _count(found: Adoption, rows: pa.RecordBatch) -> None:
     """How far these messages bring the queues."""
     found.messages += rows.num_rows
-    stored = pc.max(rows.column("store_timestamp").cast(pa.timestamp("ms", "UTC"), safe=False)).cast(pa.int64()).as_py()
+    stored = (
+        pc.max(rows.column("store_timestamp").cast(pa.timestamp("ms", "UTC"), safe=False))
+        .cast(pa.int64())
+        .as_py()
+    )
     found.store_ms = max(found.store_ms, stored or 0)
-    in_queue = np.isin(rows.column("sys_flag").to_numpy() & int(Transaction.ROLLBACK), (0, int(Transaction.COMMIT)))
+    in_queue = np.isin(
+        rows.column("sys_flag").to_numpy() & int(Transaction.ROLLBACK), (0, int(Transaction.COMMIT))
+    )
     table = pa.table({name: rows.column(name) for name in COLUMNS[:3]}).filter(pa.array(in_queue))
     ends = table.group_by(["topic", "queue_id"]).aggregate([("queue_offset", "max")])
     for row in ends.to_pylist():
@@ -153,10 +181,14 @@ def _reaches(found: Adoption, topic: str, queue_id: int, end: int) -> None:
 
 
 def _add_queues(found: Adoption) -> None:
-    """Queues of which the log has no message any more go on where their consume queue ends. Where one ends before the
-    log's last message of it, a topic of this name was deleted."""
+    """Queues of which the log has no message any more go on where their consume queue ends. Where
+    one ends before the log's last message of it, a topic of this name was deleted."""
     root = found.root / "consumequeue"
-    in_log = {(topic, queue_id): end for topic, ends in found.queues.items() for queue_id, end in ends.items()}
+    in_log = {
+        (topic, queue_id): end
+        for topic, ends in found.queues.items()
+        for queue_id, end in ends.items()
+    }
     known: dict[tuple[str, int], int] = {}
     for topic in folders(root):
         for name in folders(root / topic):
@@ -165,9 +197,14 @@ def _add_queues(found: Adoption) -> None:
                 if end:
                     _reaches(found, topic, int(name), end)
     if root.is_dir():
-        found.reborn = sorted(f"{topic}/{number}" for (topic, number), end in in_log.items()
-                              if end > known.get((topic, number), 0))  # fmt: skip
-    found.queues = {topic: dict(sorted(ends.items())) for topic, ends in sorted(found.queues.items())}
+        found.reborn = sorted(
+            f"{topic}/{number}"
+            for (topic, number), end in in_log.items()
+            if end > known.get((topic, number), 0)
+        )
+    found.queues = {
+        topic: dict(sorted(ends.items())) for topic, ends in sorted(found.queues.items())
+    }
 
 
 def _end_of_queue(directory: Path, log_end: int) -> int:
@@ -186,8 +223,10 @@ def _end_of_queue(directory: Path, log_end: int) -> int:
             if units["place"][numbers[-1]] >= log_end:
                 count = int((units["place"][numbers] >= log_end).sum())
                 raise CorruptStore(
-                    f"{path} names {count:,} messages up to {units['place'][numbers[-1]]:,}, and the commit log ends "
-                    f"at {log_end:,}: put back the files that are missing at its end. If none are, start the broker "
+                    f"{path} names {count:,} messages up to {units['place'][numbers[-1]]:,}, and "
+                    f"the commit log ends "
+                    f"at {log_end:,}: put back the files that are missing at its end. If none "
+                    f"are, start the broker "
                     "once more, which cuts its queues off there, and stop it"
                 )
             return start // UNIT_SIZE + int(numbers[-1]) + 1

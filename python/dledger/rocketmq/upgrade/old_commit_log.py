@@ -1,8 +1,9 @@
-"""An old plain commit log in front of a group's log: where the original's "smooth upgrade" leaves its files.
+"""An old plain commit log in front of a group's log: where the original's "smooth upgrade" leaves
+its files.
 
-A node that has one lies in ``dledger-<id>`` beside ``commitlog``, as a broker in DLedger mode has it, and its file
-``adopted`` says where the two meet. Nothing is written to the old files any more; retention removes them before it
-removes anything of the group's log.
+A node that has one lies in ``dledger-<id>`` beside ``commitlog``, as a broker in DLedger mode has
+it, and its file ``adopted`` says where the two meet. Nothing is written to the old files any more;
+retention removes them before it removes anything of the group's log.
 """
 
 from __future__ import annotations
@@ -60,11 +61,18 @@ class Adopted:
             text = path.read_bytes()
         try:
             found = cls(**json.loads(text))
-            if [type(value) for value in asdict(found).values()] == [int, int, int, bool] and found.file_size > 0:
+            if [type(value) for value in asdict(found).values()] == [
+                int,
+                int,
+                int,
+                bool,
+            ] and found.file_size > 0:
                 return found
         except (ValueError, TypeError):
             pass
-        raise PathError(f"{path} is damaged: put it back from a backup, or from another member of the group")
+        raise PathError(
+            f"{path} is damaged: put it back from a backup, or from another member of the group"
+        )
 
 
 class OldCommitLog:
@@ -111,14 +119,17 @@ class OldCommitLog:
             files.destroy()  # what retention was removing when it was interrupted
         elif files.is_empty:
             raise PathError(
-                f"{path} has no files, but the old commit log up to {adopted.divided_offset:,} was adopted with it: "
-                f"put it back. Who can do without its messages writes \"gone\": true into "
+                f"{path} has no files, but the old commit log up to {adopted.divided_offset:,} "
+                f"was adopted with it: "
+                f'put it back. Who can do without its messages writes "gone": true into '
                 f"{self._directory / ADOPTED_FILE}"
             )
         elif files.max_offset != adopted.divided_offset:
             raise PathError(
-                f"{path} ends at {files.max_offset:,}, and was adopted when it ended at {adopted.divided_offset:,}: "
-                "put back missing files. Files behind that place are of a broker that was started on the store "
+                f"{path} ends at {files.max_offset:,}, and was adopted when it ended at "
+                f"{adopted.divided_offset:,}: "
+                "put back missing files. Files behind that place are of a broker that was started "
+                "on the store "
                 "without DLedger mode; what it was sent is in no group"
             )
         return files
@@ -165,7 +176,9 @@ class OldCommitLog:
             if decode_message(data).physical_offset != physical_offset:
                 return None
         except FormatError as error:
-            raise FormatError(f"the message at {physical_offset:,} in the old commit log: {error}") from error
+            raise FormatError(
+                f"the message at {physical_offset:,} in the old commit log: {error}"
+            ) from error
         return data
 
     def written_ms(self) -> dict[int, int]:

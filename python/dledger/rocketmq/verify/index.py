@@ -16,7 +16,9 @@ from dledger.rocketmq.verify.queues import PUT_BACK, Problem
 
 __all__ = ["IndexAudit"]
 
-INDEX_UNIT: Final = np.dtype([("hash", ">i4"), ("place", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
+INDEX_UNIT: Final = np.dtype(
+    [("hash", ">i4"), ("place", ">i8"), ("seconds", ">i4"), ("previous", ">i4")]
+)
 Keys = list[tuple[int, int]]
 
 
@@ -54,7 +56,9 @@ class IndexAudit:
                 self.problems.append(Problem(path, reason))
             else:
                 self._open(path, size)
-        self.end = max((int(file.units["place"].max()) for file in self._files if len(file.units)), default=-1)
+        self.end = max(
+            (int(file.units["place"].max()) for file in self._files if len(file.units)), default=-1
+        )
         """Place of the last message with a key here; -1 without one."""
         self.lag: list[int] = []
         """Places of messages with keys behind that."""
@@ -65,22 +69,29 @@ class IndexAudit:
         with storing("read", path), path.open("rb") as file:
             view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
         try:
-            reader = IndexReader(lambda place, length: view[place : place + length], size, self._slots)
+            reader = IndexReader(
+                lambda place, length: view[place : place + length], size, self._slots
+            )
             reader.check_ends()
         except FormatError as error:
-            reason = f"{error}. The slots are the broker's maxHashSlotNum: give them with --index-slots"
+            reason = (
+                f"{error}. The slots are the broker's maxHashSlotNum: give them with --index-slots"
+            )
             self.problems.append(Problem(path, reason))
             return
         slots = np.frombuffer(view, ">i4", self._slots, HEADER.size)
         units, count = np.zeros(0, INDEX_UNIT), reader.count - 1
         if count > 0:
-            units = np.frombuffer(view, INDEX_UNIT, count, HEADER.size + self._slots * SLOT.size + UNIT.size)
+            units = np.frombuffer(
+                view, INDEX_UNIT, count, HEADER.size + self._slots * SLOT.size + UNIT.size
+            )
         opened = _File(path, units)
         self._files.append(opened)
         self._check_chains(opened, slots, reader.used_slots)
 
     def _check_chains(self, file: _File, slots: np.ndarray, used: int) -> None:
-        """Each unit must lead to the one before it of the same slot, and each slot to its newest unit."""
+        """Each unit must lead to the one before it of the same slot, and each slot to its newest
+        unit."""
         units = file.units
         place = units["hash"].astype(np.int64) % self._slots
         order = np.argsort(place, kind="stable")
@@ -98,7 +109,9 @@ class IndexAudit:
         newest[place] = np.arange(1, len(units) + 1)
         strange = int((slots != newest).sum())
         if strange:
-            self.problems.append(Problem(file.path, f"{strange:,} slots do not lead to their newest unit"))
+            self.problems.append(
+                Problem(file.path, f"{strange:,} slots do not lead to their newest unit")
+            )
         if int((newest != 0).sum()) != used:
             reason = f"{int((newest != 0).sum()):,} slots are in use, and the header says {used:,}"
             self.problems.append(Problem(file.path, reason))
@@ -127,8 +140,11 @@ class IndexAudit:
             else:
                 self._missing.append(pair[0])
 
-    def finish(self, root: Path, log_begin: int, log_end: int, log: Path) -> tuple[list[Problem], list[Problem]]:
-        """What is wrong with the index, and with the log's end, by the index; arguments as for `QueueAudit.finish`."""
+    def finish(
+        self, root: Path, log_begin: int, log_end: int, log: Path
+    ) -> tuple[list[Problem], list[Problem]]:
+        """What is wrong with the index, and with the log's end, by the index; arguments as for
+        `QueueAudit.finish`."""
         problems, lost = list(self.problems), []
         if self._missing:
             reason = "keys of messages of the log are in no sound index file"

@@ -34,7 +34,9 @@ class LedgerAudit:
         for start, size in log_names(directory / "index").items():
             path = directory / "index" / f"{start:020d}"
             with storing("read", path), path.open("rb") as file:
-                self._files.append((start, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""))
+                self._files.append(
+                    (start, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
+                )
         self._wrong: list[int] = []
         self._last = -1
         """Index of the last entry."""
@@ -48,7 +50,9 @@ class LedgerAudit:
         magic, size, index, term, pos, *_ = HEADER.unpack(head[:HEADER_SIZE])
         self._last = index
         at = index * UNIT.size
-        start, data = next(((one, data) for one, data in reversed(self._files) if one <= at), (0, b""))
+        start, data = next(
+            ((one, data) for one, data in reversed(self._files) if one <= at), (0, b"")
+        )
         if data[at - start : at - start + UNIT.size] != UNIT.pack(magic, pos, size, index, term):
             self._wrong.append(pos)
 
@@ -62,15 +66,22 @@ class LedgerAudit:
         last = self._last
         if self._wrong and self._files:
             reason = "entries of the log have no unit of DLedger's index, or another one"
-            problems.append(Problem(self._directory / "index", reason, min(self._wrong), len(self._wrong)))
+            problems.append(
+                Problem(self._directory / "index", reason, min(self._wrong), len(self._wrong))
+            )
         elif self._wrong:
             reason = "there is no file of DLedger's index; DLedger makes it again"
-            problems.append(Problem(self._directory / "index", reason, min(self._wrong), len(self._wrong)))
+            problems.append(
+                Problem(self._directory / "index", reason, min(self._wrong), len(self._wrong))
+            )
         for name in ("checkpoint", "checkpoint.bak"):
             problems += self._by_checkpoint(name, last, log)
         behind = self._behind(last)
         if behind:
-            reason = f"the log ends with entry {last}, and DLedger's index has {behind:,} more: {PUT_BACK}"
+            reason = (
+                f"the log ends with entry {last}, and DLedger's index has {behind:,} more: "
+                f"{PUT_BACK}"
+            )
             problems.append(Problem(log, reason, count=behind))
         return problems
 
@@ -83,9 +94,17 @@ class LedgerAudit:
         says = dict(line.partition("=")[::2] for line in text.splitlines())
         number = says.get("committedIndex", "").strip()
         if not number.removeprefix("-").isdecimal():
-            return [Problem(path, "it says no committedIndex: DLedger then knows of nothing that is committed")]
+            return [
+                Problem(
+                    path,
+                    "it says no committedIndex: DLedger then knows of nothing that is committed",
+                )
+            ]
         if int(number) > last:
-            reason = f"the log ends with entry {last}, and {name} says that {number} is committed: {PUT_BACK}"
+            reason = (
+                f"the log ends with entry {last}, and {name} says that {number} is "
+                f"committed: {PUT_BACK}"
+            )
             return [Problem(log, reason, count=int(number) - last)]
         return []
 

@@ -35,7 +35,12 @@ class Problem:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, without those that are not known."""
-        told = {"file": str(self.file), "offset": self.offset, "count": self.count, "reason": self.reason}
+        told = {
+            "file": str(self.file),
+            "offset": self.offset,
+            "count": self.count,
+            "reason": self.reason,
+        }
         return {name: value for name, value in told.items() if value is not None}
 
 
@@ -69,7 +74,9 @@ class Queue:
     def sound(self) -> Iterator[np.ndarray]:
         """The units of messages in each part."""
         for units in self.parts:
-            yield units[(units["size"] > 0) & ((units["size"] != FILLER.size) | (units["place"] != 0))]
+            yield units[
+                (units["size"] > 0) & ((units["size"] != FILLER.size) | (units["place"] != 0))
+            ]
 
 
 class QueueAudit:
@@ -91,12 +98,18 @@ class QueueAudit:
         sizes = {path: log_names(path) for path in self._folders()}
         self._file_size = max((size for one in sizes.values() for size in one.values()), default=0)
         self.queues = {self._key(path): self._open(path, one) for path, one in sizes.items()}
-        self.end = max((int(units["place"].max()) for units in self._all() if len(units)), default=-1)
+        self.end = max(
+            (int(units["place"].max()) for units in self._all() if len(units)), default=-1
+        )
         """Of the last message that a queue has; -1 without one."""
 
     def _folders(self) -> list[Path]:
-        return [self.root / topic / name for topic in folders(self.root) for name in folders(self.root / topic)
-                if name.isascii() and name.isdigit()]  # fmt: skip
+        return [
+            self.root / topic / name
+            for topic in folders(self.root)
+            for name in folders(self.root / topic)
+            if name.isascii() and name.isdigit()
+        ]
 
     @staticmethod
     def _key(path: Path) -> Key:
@@ -112,15 +125,24 @@ class QueueAudit:
         for start, size in sizes.items():
             path = directory / f"{start:020d}"
             if size != self._file_size:
-                reason = f"the file has {size:,} bytes, and other files of queues {self._file_size:,}"
+                reason = (
+                    f"the file has {size:,} bytes, and other files of queues {self._file_size:,}"
+                )
                 self.problems.append(Problem(path, reason))
             if expected is not None and start != expected:
-                reason = f"no file has the units from queue offset {expected // UNIT_SIZE:,} to {start // UNIT_SIZE:,}"
-                self.problems.append(Problem(directory, reason, count=(start - expected) // UNIT_SIZE))
+                reason = (
+                    f"no file has the units from queue offset {expected // UNIT_SIZE:,} to "
+                    f"{start // UNIT_SIZE:,}"
+                )
+                self.problems.append(
+                    Problem(directory, reason, count=(start - expected) // UNIT_SIZE)
+                )
             expected = start + self._file_size
             with storing("read", path):
                 count = size // UNIT_SIZE
-                parts.append(np.memmap(path, CQ_UNIT, "r", shape=(count,)) if count else np.zeros(0, CQ_UNIT))
+                parts.append(
+                    np.memmap(path, CQ_UNIT, "r", shape=(count,)) if count else np.zeros(0, CQ_UNIT)
+                )
         return Queue(directory, np.array(list(sizes), np.int64) // UNIT_SIZE, parts)
 
     def compare(self, key: Key, messages: list[tuple[int, int, int, int]]) -> None:
@@ -156,7 +178,9 @@ class QueueAudit:
             else:
                 queue.missing.append(place)
 
-    def finish(self, log_begin: int, log_end: int, log: Path) -> tuple[list[Problem], list[Problem]]:
+    def finish(
+        self, log_begin: int, log_end: int, log: Path
+    ) -> tuple[list[Problem], list[Problem]]:
         """What is wrong with queues, and with the log's end, by the queues.
 
         Args:
@@ -176,7 +200,9 @@ class QueueAudit:
                     first_behind = min(first_behind or int(late.min()), int(late.min()))
             if queue.missing:
                 reason = "messages of the log are not in this queue where they should be"
-                queues.append(Problem(queue.directory, reason, min(queue.missing), len(queue.missing)))
+                queues.append(
+                    Problem(queue.directory, reason, min(queue.missing), len(queue.missing))
+                )
             extra = total - queue.matched
             if extra > 0:
                 reason = "units of this queue name no sound message of the log"

@@ -1,5 +1,5 @@
-"""Everything that a store's files say of each other: the commit log's messages, and beside them consume queues, index,
-checkpoints and the sequence of files. Looked at, and not changed."""
+"""Everything that a store's files say of each other: the commit log's messages, and beside them
+consume queues, index, checkpoints and the sequence of files. Looked at, and not changed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Audit:
     """A walk over a store's commit log files.
 
     Args:
-        directory: the store's root, or a folder with log files, beside which nothing else is looked at.
+        directory: the store's root, or a folder with log files, beside which nothing else is looked
+            at.
         files: the log files, in order.
         index_slots: of each index file (maxHashSlotNum).
     """
@@ -88,7 +89,7 @@ class Audit:
         report["ok"] = not report["damage"] and not report["problems"]
         return report
 
-    # --- the log ------------------------------------------------------------------------------------------------
+    # --- the log ----------------------------------------------------------------------------------
 
     def _walk(self, path: Path) -> None:
         counts = dict.fromkeys(PieceKind, 0)
@@ -98,12 +99,19 @@ class Audit:
         for piece, view in pieces_of(path):
             counts[piece.kind] += 1
             if piece.kind is PieceKind.DAMAGE:
-                damage = {"file": str(path), "start": piece.start, "end": piece.end, "reason": piece.reason}
+                damage = {
+                    "file": str(path),
+                    "start": piece.start,
+                    "end": piece.end,
+                    "reason": piece.reason,
+                }
                 self.report["damage"].append(damage)
             elif piece.kind in (PieceKind.MESSAGE, *ENTRIES) and self._is_kept(piece):
                 self._take(piece, view, messages, keys)
         count = counts[PieceKind.MESSAGE] + counts[PieceKind.ENTRY]
-        self.report["files"].append({"file": str(path), "messages": count, "damage": counts[PieceKind.DAMAGE]})
+        self.report["files"].append(
+            {"file": str(path), "messages": count, "damage": counts[PieceKind.DAMAGE]}
+        )
         self.report["messages"] += count
         if self._queues is not None:
             for key, rows in messages.items():
@@ -113,7 +121,11 @@ class Audit:
 
     def _is_kept(self, piece: ScannedPiece) -> bool:
         """Whether it is not one of the entries that DLedger gave up."""
-        return piece.kind is PieceKind.MESSAGE or self._ledger_end is None or piece.start < self._ledger_end
+        return (
+            piece.kind is PieceKind.MESSAGE
+            or self._ledger_end is None
+            or piece.start < self._ledger_end
+        )
 
     def _take(
         self,
@@ -139,7 +151,7 @@ class Audit:
         if state != ROLLBACK:
             keys += [(place, self._hashes.of(found.topic, key)) for key in found.keys]
 
-    # --- beside it ----------------------------------------------------------------------------------------------
+    # --- beside it --------------------------------------------------------------------------------
 
     def _check_sequence(self) -> None:
         """Files that are missing, cut off, or of another size."""
@@ -148,14 +160,21 @@ class Audit:
             for fault in form.faults:
                 self.problems.append(Problem(folder.parent, fault.reason, fault.start))
             for file in form.files:
-                size, full = file.span.data_end - file.span.start, file.span.file_end - file.span.start
+                size, full = (
+                    file.span.data_end - file.span.start,
+                    file.span.file_end - file.span.start,
+                )
                 if 0 < size < full:
                     reason = f"the file has {size:,} bytes, and others {full:,}: {PUT_BACK}"
-                    self.problems.append(Problem(self._directory / file.path, reason, file.span.data_end))
+                    self.problems.append(
+                        Problem(self._directory / file.path, reason, file.span.data_end)
+                    )
         if self._store is not None and (begin := self._store.forms[0].begin):
             first = self._directory / self._store.forms[0].files[0].path
-            self.notes.append(f"the log begins with {first}: retention has taken what was before {begin:,}, "
-                              "or it is lost")  # fmt: skip
+            self.notes.append(
+                f"the log begins with {first}: retention has taken what was before {begin:,}, "
+                "or it is lost"
+            )
 
     def _finish_queues(self, queues: QueueAudit) -> None:
         problems, lost = queues.finish(max(self._begin, 0), self._end, self._files[-1])
@@ -166,18 +185,25 @@ class Audit:
                 reason = "there are no consume queues, and the checkpoint says that there were"
                 problems.append(Problem(queues.root, reason, count=count))
             elif count:
-                self.notes.append(f"{queues.root}: there are no consume queues to compare with the log")
+                self.notes.append(
+                    f"{queues.root}: there are no consume queues to compare with the log"
+                )
         else:
             for topic, places in queues.unknown.items():
                 if topics is not None and topic not in topics:
-                    self.notes.append(f"{len(places):,} messages of topic {topic}, which was deleted")
+                    self.notes.append(
+                        f"{len(places):,} messages of topic {topic}, which was deleted"
+                    )
                 else:
                     reason = "the topic has no consume queue, and the log has messages of it"
                     problems.append(Problem(queues.root / topic, reason, min(places), len(places)))
         for (topic, number), queue in queues.queues.items():
             if queue.reborn:
-                self.notes.append(f"{queue.reborn:,} messages of queue {number} of topic {topic} are older than the "
-                                  "queue: the topic was deleted and made again")  # fmt: skip
+                self.notes.append(
+                    f"{queue.reborn:,} messages of queue {number} of topic {topic} are older than "
+                    f"the "
+                    "queue: the topic was deleted and made again"
+                )
         self.problems += problems + lost
         self._lag(queues.root, "messages at the log's end are in no queue", queues.lag)
 
@@ -185,19 +211,25 @@ class Audit:
         root = self._directory / "index"
         if not index.is_there:
             if self._says("index_msg_timestamp"):
-                self.problems.append(Problem(root, "there is no index file, and the checkpoint says there was one"))
+                self.problems.append(
+                    Problem(root, "there is no index file, and the checkpoint says there was one")
+                )
             return
         problems, lost = index.finish(root, max(self._begin, 0), self._end, self._files[-1])
         self.problems += problems + lost
         self._lag(root, "keys of messages at the log's end are in no index file", index.lag)
 
     def _lag(self, path: Path, reason: str, places: list[int]) -> None:
-        """What is not dispatched yet: the next start does it, where the last one did not end well."""
+        """What is not dispatched yet: the next start does it, where the last one did not end
+        well."""
         if not places:
             return
         if (self._directory / "abort").exists():
-            self.notes.append(f"{path}: {reason}, {len(places):,} from {min(places):,} on: the broker was not stopped "
-                              "well, or runs; when it starts it puts them there")  # fmt: skip
+            self.notes.append(
+                f"{path}: {reason}, {len(places):,} from {min(places):,} on: the broker was not "
+                f"stopped "
+                "well, or runs; when it starts it puts them there"
+            )
         else:
             self.problems.append(Problem(path, reason, min(places), len(places)))
 
@@ -220,7 +252,10 @@ class Audit:
     def _check_checkpoint(self) -> None:
         path = self._directory / "checkpoint"
         if not path.exists():
-            self.notes.append(f"there is no {path}, which would say how far log, queues and index were on the disk")
+            self.notes.append(
+                f"there is no {path}, which would say how far log, queues and index were on the "
+                f"disk"
+            )
         try:
             found = CheckpointFile(self._directory).read()
         except FormatError as error:
@@ -229,8 +264,10 @@ class Audit:
         for name in ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp"):
             if getattr(found, name) > self._stored:
                 reason = (
-                    f"the last message was stored at {self._stored} ms, and the checkpoint's {name} is "
-                    f"{getattr(found, name)}: the log has lost its end ({PUT_BACK}), or the checkpoint is damaged"
+                    f"the last message was stored at {self._stored} ms, and the checkpoint's "
+                    f"{name} is "
+                    f"{getattr(found, name)}: the log has lost its end ({PUT_BACK}), or the "
+                    f"checkpoint is damaged"
                 )
                 self.problems.append(Problem(self._files[-1], reason, self._end))
                 return

@@ -1,8 +1,9 @@
-"""Disk space of a file that is taken in steps: a file has its full length from the start, but blocks only as far as it
-is used soon.
+"""Disk space of a file that is taken in steps: a file has its full length from the start, but
+blocks only as far as it is used soon.
 
-The first step is small, each further one doubles what there is, up to a limit; so a group with one record takes little
-of the disk, and a busy one allocates rarely. What has no blocks yet reads as zero, as what has them and is not written.
+The first step is small, each further one doubles what there is, up to a limit; so a group with one
+record takes little of the disk, and a busy one allocates rarely. What has no blocks yet reads as
+zero, as what has them and is not written.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ LARGEST_STEP: Final = 32 << 20
 
 @slots_dataclass()
 class Step:
-    """Bytes of a file that get their blocks together: from ``begin`` up to ``end``. Who has written beyond ``middle``
-    needs the next step soon."""
+    """Bytes of a file that get their blocks together: from ``begin`` up to ``end``. Who has written
+    beyond ``middle`` needs the next step soon."""
 
     begin: int
     middle: int
@@ -27,7 +28,8 @@ class Step:
 
 
 def step_of(inside: int, first: int, size: int) -> Step:
-    """The step with the byte at ``inside`` of a file of ``size`` bytes whose first step has ``first`` bytes."""
+    """The step with the byte at ``inside`` of a file of ``size`` bytes whose first step has
+    ``first`` bytes."""
     begin, end = 0, first
     while end <= inside:
         begin, end = end, end + min(end, LARGEST_STEP)

@@ -1,9 +1,10 @@
 """Large writes straight to the device (O_DIRECT), past the page cache.
 
-What is synced before it is acknowledged gains nothing from the page cache: every byte would be copied into a fresh
-page, which costs more processor time than all the rest of an append where memory has to be fetched from a hypervisor.
-Only whole blocks can go this way; what lies in front of the first and behind the last one is written through the cache,
-and so is everything where a file system does not support it. A read sees either: the kernel keeps both in step.
+What is synced before it is acknowledged gains nothing from the page cache: every byte would be
+copied into a fresh page, which costs more processor time than all the rest of an append where
+memory has to be fetched from a hypervisor. Only whole blocks can go this way; what lies in front of
+the first and behind the last one is written through the cache, and so is everything where a file
+system does not support it. A read sees either: the kernel keeps both in step.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from dledger.types import Buffer
 DIRECT_BYTES: Final = 128 << 10
 """Writes from this size on go to the device: the copy into aligned memory has to pay."""
 PIECE_BYTES: Final = 4096
-"""Pieces of a write are at least so large on average: gathering many small ones costs more than the page cache."""
+"""Pieces of a write are at least so large on average: gathering many small ones costs more than the
+page cache."""
 BLOCK: Final = 4096
 """Alignment of place, length and memory: enough for the logical block of any usual device."""
 STAGING_BYTES: Final = 1 << 20
@@ -52,7 +54,8 @@ class DirectWriter:
     __slots__ = ("__weakref__", "_fd", "_path")
 
     def __init__(self, path: Path, handle: int) -> None:
-        """``handle``: the first descriptor, by which to see that the path still leads to the same file.
+        """``handle``: the first descriptor, by which to see that the path still leads to the same
+        file.
 
         Raises:
             OSError: one that `is_refusal` knows, where direct writes are not possible.
@@ -65,8 +68,14 @@ class DirectWriter:
         if not os.path.samestat(os.fstat(self._fd), os.fstat(handle)):
             raise OSError(errno.ENOENT, "the path leads to another file by now", str(path))
 
-    def pwritev(self, buffers: Sequence[Buffer], offset: int, cached: Callable[[Sequence[Buffer], int], None]) -> None:
-        """Write all buffers back to back; ``cached`` writes what is no whole block. Raises OSError."""
+    def pwritev(
+        self,
+        buffers: Sequence[Buffer],
+        offset: int,
+        cached: Callable[[Sequence[Buffer], int], None],
+    ) -> None:
+        """Write all buffers back to back; ``cached`` writes what is no whole block. Raises
+        OSError."""
         views = [memoryview(buffer).cast("B") for buffer in buffers]
         size = sum(map(len, views))
         first, last = -offset % BLOCK, size - (offset + size) % BLOCK

@@ -1,7 +1,8 @@
 """The disk as the store sees it: a small protocol, and the real one.
 
-Everything the store does to a disk goes through `Disk`, so that a test can fail or stop it at any operation (see
-``dledger.testing.disk.memory_disk``). Methods raise OSError; the store decides what an error means.
+Everything the store does to a disk goes through `Disk`, so that a test can fail or stop it at any
+operation (see ``dledger.testing.disk.memory_disk``). Methods raise OSError; the store decides what
+an error means.
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ Where = Path | Callable[[], Path]
 
 
 class StoreFatal:
-    """A context in which an error of the disk ends a store: ``fail(what, where, error)`` says so and returns what is
-    raised instead. Not a generator, because every append and every sync goes through one."""
+    """A context in which an error of the disk ends a store: ``fail(what, where, error)`` says so
+    and returns what is raised instead. Not a generator, because every append and every sync goes
+    through one."""
 
     __slots__ = ("_fail", "_what", "_where")
 
-    def __init__(self, fail: Callable[[str, Where, OSError], StorageError], what: str, where: Where) -> None:
+    def __init__(
+        self, fail: Callable[[str, Where, OSError], StorageError], what: str, where: Where
+    ) -> None:
         self._fail = fail
         self._what = what
         self._where = where
@@ -41,7 +45,9 @@ class StoreFatal:
     def __enter__(self) -> None:
         """Nothing to do before."""
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
         if isinstance(error, OSError):
             raise self._fail(self._what, self._where, error) from error
 
@@ -54,11 +60,17 @@ def is_full(error: OSError) -> bool:
 def storage_error(what: str, where: Path, error: OSError) -> StorageError:
     """The disk failed: what every part of the store makes of an OSError (D2)."""
     if error.errno in {errno.EMFILE, errno.ENFILE}:
-        why = "No more files can be opened, so this node stops; raise the limit (ulimit -n, fs.file-max)"
+        why = (
+            "No more files can be opened, so this node stops; raise the limit (ulimit -n, "
+            "fs.file-max)"
+        )
     elif error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
         why = "That is not allowed, so this node stops; give its user the right to write there"
     else:
-        why = "The disk failed, so this node stops; see the system's log, and replace the disk or free space"
+        why = (
+            "The disk failed, so this node stops; see the system's log, and replace the disk "
+            "or free space"
+        )
     return StorageError(f"{what} {where}: {error}. {why} before it starts again")
 
 
@@ -91,7 +103,8 @@ class DiskSpace:
 
 
 class DiskFile(Protocol):
-    """One open file. Its handle goes when the last reference does, so that a reader never meets a closed one."""
+    """One open file. Its handle goes when the last reference does, so that a reader never meets a
+    closed one."""
 
     @property
     def path(self) -> Path: ...
@@ -108,7 +121,8 @@ class DiskFile(Protocol):
 
     def size(self) -> int: ...
     def next_data(self, offset: int) -> int | None:
-        """A place at or behind ``offset`` in front of which there are only zeros; None: zeros to the end."""
+        """A place at or behind ``offset`` in front of which there are only zeros; None: zeros to
+        the end."""
 
 
 class Lock(Protocol):
@@ -118,8 +132,8 @@ class Lock(Protocol):
 
 
 Witness = Callable[[Path, int, int], None]
-"""Told that bytes from one place to another of the log in a directory are about to be called durable; raises when no
-sync covers them that began after they were written."""
+"""Told that bytes from one place to another of the log in a directory are about to be called
+durable; raises when no sync covers them that began after they were written."""
 
 
 class Disk(Protocol):
@@ -131,7 +145,8 @@ class Disk(Protocol):
 
     @property
     def first_step(self) -> int:
-        """Bytes for which a new file of the log gets blocks at once (`dledger.storage.disk.allocation_steps`)."""
+        """Bytes for which a new file of the log gets blocks at once
+        (`dledger.storage.disk.allocation_steps`)."""
 
     def open(self, path: Path, create: bool = False) -> DiskFile:
         """Open for reading and writing; with ``create`` also make it when it is not there."""
@@ -150,11 +165,12 @@ class Disk(Protocol):
     def mtime_ms(self, path: Path) -> int: ...
     def statvfs(self, path: Path) -> DiskSpace: ...
     def lock(self, path: Path) -> Lock:
-        """Take the lock file for this process. Raises BlockingIOError when another opener holds it, and PathError when
-        the file system's locks keep nobody out."""
+        """Take the lock file for this process. Raises BlockingIOError when another opener holds it,
+        and PathError when the file system's locks keep nobody out."""
 
     def boot_id(self) -> bytes:
-        """16 bytes that differ after each start of the operating system; empty when it cannot be told."""
+        """16 bytes that differ after each start of the operating system; empty when it cannot be
+        told."""
 
 
 class RealFile:
@@ -259,8 +275,8 @@ class RealLock:
 
 
 class RealDisk:
-    """The operating system's files. ``direct``: large writes go past the page cache where that is possible, which
-    suits what is synced at once."""
+    """The operating system's files. ``direct``: large writes go past the page cache where that is
+    possible, which suits what is synced at once."""
 
     witness: Witness | None = None
     first_step = FIRST_STEP
@@ -311,6 +327,8 @@ class RealDisk:
 
     def boot_id(self) -> bytes:
         try:
-            return bytes.fromhex(Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", ""))
+            return bytes.fromhex(
+                Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+            )
         except (OSError, ValueError):
             return b""

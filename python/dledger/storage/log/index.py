@@ -1,7 +1,7 @@
 """The index files: for each entry 32 bytes (magic, pos, size, index, term) at byte ``index * 32``.
 
-They hold nothing that the data files do not, so an append waits for no sync of them. What is read here is checked
-against the data before it is believed; what does not fit is rebuilt from the data.
+They hold nothing that the data files do not, so an append waits for no sync of them. What is read
+here is checked against the data before it is believed; what does not fit is rebuilt from the data.
 """
 
 from __future__ import annotations
@@ -58,7 +58,11 @@ class LogIndex:
         if len(data) < UNIT_SIZE:
             return None
         magic, pos, size, found, term = UNIT.unpack(data)
-        return Unit(magic, pos, size, found, term) if found == index and magic > 0 and size > 0 else None
+        return (
+            Unit(magic, pos, size, found, term)
+            if found == index and magic > 0 and size > 0
+            else None
+        )
 
     def put(self, first: int, units: Sequence[bytes]) -> None:
         """Write the units of consecutive entries, making files as needed."""
@@ -74,14 +78,17 @@ class LogIndex:
     def cut_behind(self, index: int) -> None:
         """No unit stands behind that of ``index``."""
         offset = (index + 1) * UNIT_SIZE
-        if self.files.starts and first_nonzero(self.files, max(offset, self.files.starts[0])) is not None:
+        if (
+            self.files.starts
+            and first_nonzero(self.files, max(offset, self.files.starts[0])) is not None
+        ):
             self.files.drop_behind(offset)
             if self.files.has(offset):
                 self.files.cut(offset)
 
     def put_again(self, entry: Entry) -> bool:
-        """Write an entry's unit whether it stands there or not, because what is read may be a page that an earlier
-        sync left unwritten (D15); says whether it was not there."""
+        """Write an entry's unit whether it stands there or not, because what is read may be a page
+        that an earlier sync left unwritten (D15); says whether it was not there."""
         unit, offset = unit_of(entry), entry.index * UNIT_SIZE
         there = self.files.has(offset) and self.files.pread(offset, UNIT_SIZE) == unit
         self.put(entry.index, [unit])

@@ -1,4 +1,5 @@
-"""Room for the next entries: files of the log, and their blocks, that are there before anything is written to them."""
+"""Room for the next entries: files of the log, and their blocks, that are there before anything is
+written to them."""
 
 from __future__ import annotations
 
@@ -14,11 +15,14 @@ from dledger.storage.log.segments import SegmentFiles
 
 
 class Room:
-    """The space of data and index ahead of the log's end. Entries that are about to be written get theirs in any case;
-    the keeper takes the next step before that."""
+    """The space of data and index ahead of the log's end. Entries that are about to be written get
+    theirs in any case; the keeper takes the next step before that."""
 
     def __init__(
-        self, data: SegmentFiles, index: SegmentFiles, fail: Callable[[str, Path, OSError], StorageError]
+        self,
+        data: SegmentFiles,
+        index: SegmentFiles,
+        fail: Callable[[str, Path, OSError], StorageError],
     ) -> None:
         """``fail`` ends the store: the disk has failed."""
         self._data = data
@@ -28,8 +32,8 @@ class Room:
         """The disk had no room for the last step that was asked for."""
 
     def make(self, end_pos: int, entries: Sequence[Entry]) -> None:
-        """Have room for the entries, and for the padding that may come between them and the log's end at ``end_pos``,
-        before anything is written.
+        """Have room for the entries, and for the padding that may come between them and the log's
+        end at ``end_pos``, before anything is written.
 
         Raises:
             DiskFull: there is none.
@@ -45,12 +49,14 @@ class Room:
                 continue
             if not self._take(files, partial(files.reserve, low, high)):
                 raise DiskFull(
-                    f"{files.directory}: no room for {high - low} bytes behind {files.path(low).name}, byte "
+                    f"{files.directory}: no room for {high - low} bytes behind "
+                    f"{files.path(low).name}, byte "
                     f"{low % files.file_size}; nothing was written. Free space on that disk"
                 )
 
     def is_short(self, end: LogEnd) -> bool:
-        """Whether the last step of data that the log ends in is half full and what follows is not there."""
+        """Whether the last step of data that the log ends in is half full and what follows is not
+        there."""
         return _is_short(self._data, end.end_pos)
 
     def make_ahead(self, end: LogEnd) -> None:
@@ -82,7 +88,8 @@ class Room:
 
 
 def _is_short(files: SegmentFiles, offset: int) -> bool:
-    """Whether ``offset`` is in the second half of its file's last step, and what follows is not there."""
+    """Whether ``offset`` is in the second half of its file's last step, and what follows is not
+    there."""
     inside = offset % files.file_size
     step = files.steps.get(offset - inside)
     if step is None or inside <= step.middle:

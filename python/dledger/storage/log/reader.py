@@ -48,21 +48,29 @@ class LogView:
     @property
     def begin(self) -> LogEnd:
         """What the first entry follows, as far as it is known."""
-        return LogEnd(Position(NO_TERM, Index(self.begin_index - 1)), self.begin_pos, self.begin_chain)
+        return LogEnd(
+            Position(NO_TERM, Index(self.begin_index - 1)), self.begin_pos, self.begin_chain
+        )
 
     def grown(self, end: LogEnd) -> LogView:
-        """The same after an append; every append makes one, so not by ``replace``, which is slow."""
+        """The same after an append; every append makes one, so not by ``replace``, which is
+        slow."""
         return LogView(self.begin_index, self.begin_pos, self.begin_chain, end, self.cuts)
 
 
 class Reader:
     """Reads what the current LogView says is there. Thread-safe.
 
-    The writer changes the view before it takes anything away, so that a reader that met a change can tell.
+    The writer changes the view before it takes anything away, so that a reader that met a change
+    can tell.
     """
 
     def __init__(
-        self, data: SegmentFiles, index: LogIndex, view: Callable[[], LogView], writing: AbstractContextManager[object]
+        self,
+        data: SegmentFiles,
+        index: LogIndex,
+        view: Callable[[], LogView],
+        writing: AbstractContextManager[object],
     ) -> None:
         self._data = data
         self._index = index
@@ -78,7 +86,9 @@ class Reader:
 
     def read(self, begin: Index, max_bytes: int, end: Index | None = None) -> list[Entry]:
         """See `LogStore.read`."""
-        return self._look(f"entry {begin}", begin, lambda view: self._read(view, begin, max_bytes, end))
+        return self._look(
+            f"entry {begin}", begin, lambda view: self._read(view, begin, max_bytes, end)
+        )
 
     def read_bodies(self, refs: Sequence[tuple[int, int, int]]) -> list[Buffer]:
         """See `LogStore.read_bodies`."""
@@ -86,27 +96,37 @@ class Reader:
         at = 0
         while at < len(refs):
             stop, size = at + 1, refs[at][2]
-            while stop < len(refs) and refs[stop][1] == refs[at][1] + size and size + refs[stop][2] <= MAX_PREAD:
+            while (
+                stop < len(refs)
+                and refs[stop][1] == refs[at][1] + size
+                and size + refs[stop][2] <= MAX_PREAD
+            ):
                 if refs[stop][1] % self._data.file_size == 0:
                     break
                 size += refs[stop][2]
                 stop += 1
             first = Index(refs[at][0])
-            bodies += self._look(f"entry {first}", first, partial(self._bodies_of_run, refs[at:stop], size))
+            bodies += self._look(
+                f"entry {first}", first, partial(self._bodies_of_run, refs[at:stop], size)
+            )
             at = stop
         return bodies
 
     def index_at(self, pos: int) -> Index | None:
-        """See `LogStore.index_at`. The header there says which entry it is; where it is damaged, the index knows."""
+        """See `LogStore.index_at`. The header there says which entry it is; where it is damaged,
+        the index knows."""
         first, where = self._view().begin_index, f"log position {pos}"
         try:
             return self._look(where, first, partial(self._index_at, pos))
         except OSError as error:
-            raise CorruptEntry(f"{where} cannot be read from {self._data.path(pos)}: {error}", first) from error
+            raise CorruptEntry(
+                f"{where} cannot be read from {self._data.path(pos)}: {error}", first
+            ) from error
 
     def _look(self, where: str, first: Index, look: Callable[[LogView], T]) -> T:
-        """What is found at a place of the log; ``first`` is the entry of its damage. Damage counts only if no file was
-        taken away or exchanged meanwhile: the sound copy of a damaged entry may be in its place by now."""
+        """What is found at a place of the log; ``first`` is the entry of its damage. Damage counts
+        only if no file was taken away or exchanged meanwhile: the sound copy of a damaged entry may
+        be in its place by now."""
         while True:
             view, exchanged = self._view(), self._data.exchanged
             try:
@@ -117,7 +137,9 @@ class Reader:
                 if not self.unchanged(view) or self._data.exchanged != exchanged:
                     continue
                 if isinstance(error, FileNotFoundError | struct.error):
-                    text = f"{where}: the file that should hold it is missing or too short ({error})"
+                    text = (
+                        f"{where}: the file that should hold it is missing or too short ({error})"
+                    )
                     raise CorruptEntry(text, first) from error
                 raise
 
@@ -131,25 +153,46 @@ class Reader:
             return Index(claimed)
         while low < high:
             middle = Index((low + high) // 2)
-            low, high = (Index(middle + 1), high) if self.locate(middle, view).pos < pos else (low, middle)
+            low, high = (
+                (Index(middle + 1), high) if self.locate(middle, view).pos < pos else (low, middle)
+            )
         return low if low <= view.end.position.index and self.locate(low, view).pos == pos else None
 
-    def _bodies_of_run(self, run: Sequence[tuple[int, int, int]], size: int, view: LogView) -> list[Buffer]:
+    def _bodies_of_run(
+        self, run: Sequence[tuple[int, int, int]], size: int, view: LogView
+    ) -> list[Buffer]:
         first, pos, _ = run[0]
         self._check_range(view, Index(first))
         data = memoryview(self._data.pread(pos, size)) if pos >= 0 else memoryview(b"")
-        return [self._body(data, own_pos - pos, index, own_pos, length) for index, own_pos, length in run]
+        return [
+            self._body(data, own_pos - pos, index, own_pos, length)
+            for index, own_pos, length in run
+        ]
 
     def _body(self, data: memoryview, at: int, index: int, pos: int, size: int) -> memoryview:
         if size < HEADER_SIZE or at + size > len(data):
-            raise CorruptEntry(f"entry {index}: {self._data.path(pos)} has no {size} bytes at pos {pos}", index)
-        magic, found_size, found, _, own_pos, _, chain_crc, body_crc, body_size = HEADER.unpack_from(data, at)
-        if magic < 1 or (found, own_pos, found_size, body_size) != (index, pos, size, size - HEADER_SIZE):
-            raise CorruptEntry(f"entry {index}: its header at pos {pos} in {self._data.path(pos)} is damaged", index)
+            raise CorruptEntry(
+                f"entry {index}: {self._data.path(pos)} has no {size} bytes at pos {pos}", index
+            )
+        magic, found_size, found, _, own_pos, _, chain_crc, body_crc, body_size = (
+            HEADER.unpack_from(data, at)
+        )
+        if magic < 1 or (found, own_pos, found_size, body_size) != (
+            index,
+            pos,
+            size,
+            size - HEADER_SIZE,
+        ):
+            raise CorruptEntry(
+                f"entry {index}: its header at pos {pos} in {self._data.path(pos)} is damaged",
+                index,
+            )
         body = data[at + HEADER_SIZE : at + size]
         if (chain_crc or body_crc) and crc32(body) != body_crc:
             raise CorruptEntry(
-                f"entry {index}: the body at pos {pos} in {self._data.path(pos)} does not match its checksum", index
+                f"entry {index}: the body at pos {pos} in {self._data.path(pos)} does not match "
+                f"its checksum",
+                index,
             )
         return body
 
@@ -183,7 +226,9 @@ class Reader:
             if entry is None:
                 if entries:
                     break
-                raise CorruptEntry(f"entry {index} at pos {pos} in {self._data.path(pos)}: {reason}", index)
+                raise CorruptEntry(
+                    f"entry {index} at pos {pos} in {self._data.path(pos)}: {reason}", index
+                )
             if not entries:
                 chain = Chain(entry.chain_crc)
             entries.append(entry)
@@ -207,7 +252,9 @@ class Reader:
         head = data[at : at + 4] if at + 4 <= len(data) else self._data.pread(pos, 4)
         return pos + remaining if bytes(head) == b"\xff\xff\xff\xff" else pos
 
-    def _check(self, data: memoryview, index: int, pos: int, chain: Chain | None) -> tuple[Entry | None, str]:
+    def _check(
+        self, data: memoryview, index: int, pos: int, chain: Chain | None
+    ) -> tuple[Entry | None, str]:
         try:
             entry = parse(data)
         except ValueError:
@@ -221,7 +268,8 @@ class Reader:
         return entry, ""
 
     def chain_before(self, index: Index, view: LogView, thorough: bool = False) -> Chain | None:
-        """The chain in front of an entry, out of the header before it; ``thorough``: should that one be damaged."""
+        """The chain in front of an entry, out of the header before it; ``thorough``: should that
+        one be damaged."""
         if index == view.begin_index:
             return None if view.begin_chain < 0 else Chain(view.begin_chain)
         previous = self.locate(Index(index - 1), view)
@@ -238,12 +286,17 @@ class Reader:
         """An entry's header with no body, unchecked; None when nothing like it is there."""
         head = self._data.pread(self.locate(index, view).pos, HEADER_SIZE)
         magic, _, found, term, pos, _, chain_crc, body_crc, _ = HEADER.unpack(head)
-        return Entry(found, term, magic, pos, chain_crc, body_crc, head, b"") if found == index else None
+        return (
+            Entry(found, term, magic, pos, chain_crc, body_crc, head, b"")
+            if found == index
+            else None
+        )
 
     def term_of(self, index: Index, view: LogView, faults: list[Fault]) -> Term:
-        """The term of an entry. Where neither data nor index tells it any more, the entry in front does: terms never
-        fall, and a log that is taken for an older one is never chosen over one that is not. The last one's is known.
-        An entry without a sound header is added to ``faults`` unless it is there."""
+        """The term of an entry. Where neither data nor index tells it any more, the entry in front
+        does: terms never fall, and a log that is taken for an older one is never chosen over one
+        that is not. The last one's is known. An entry without a sound header is added to ``faults``
+        unless it is there."""
         if index == view.end.position.index:
             return view.end.position.term
         begins = {index: fault.first for fault in faults for index in (fault.first, fault.last)}
@@ -264,7 +317,8 @@ class Reader:
             faults.append(Fault(index, index, pos, str(self._data.directory), reason))
 
     def locate(self, index: Index, view: LogView) -> Unit:
-        """Where an entry lies, checked against its header. A header that is damaged is left to the caller to name."""
+        """Where an entry lies, checked against its header. A header that is damaged is left to the
+        caller to name."""
         unit = self._index.get(index)
         if unit is not None and (index in self._damaged or self._fits(unit, view)):
             return unit
@@ -279,7 +333,10 @@ class Reader:
             return found
         unit = self._index.get(index)
         if unit is None:
-            raise CorruptEntry(f"entry {index}: not found in {self._data.path(start)}, which is damaged there", index)
+            raise CorruptEntry(
+                f"entry {index}: not found in {self._data.path(start)}, which is damaged there",
+                index,
+            )
         self._damaged.add(index)
         if self._fits(unit, view):
             self._damaged.discard(index)
@@ -293,7 +350,13 @@ class Reader:
         if len(head) < HEADER_SIZE:
             return False
         magic, size, index, term, pos, *_ = HEADER.unpack(head)
-        return (magic, size, index, term, pos) == (unit.magic, unit.size, unit.index, unit.term, unit.pos)
+        return (magic, size, index, term, pos) == (
+            unit.magic,
+            unit.size,
+            unit.index,
+            unit.term,
+            unit.pos,
+        )
 
     def _file_of(self, index: int) -> int:
         """Start of the data file that holds an entry, by the first headers of the files."""
@@ -318,14 +381,15 @@ class Reader:
             )
 
     def unchanged(self, view: LogView) -> bool:
-        """Whether nothing was taken away since the view was so: neither by a truncation nor, with the entry in front of
-        which a read begins, by retention."""
+        """Whether nothing was taken away since the view was so: neither by a truncation nor, with
+        the entry in front of which a read begins, by retention."""
         now = self._view()
         return (now.cuts, now.begin_index) == (view.cuts, view.begin_index)
 
 
 def _size_at(data: memoryview, at: int) -> int:
-    """The size field of the header at ``at``; the least possible one when it is not all there or absurd."""
+    """The size field of the header at ``at``; the least possible one when it is not all there or
+    absurd."""
     if at < 0 or at + HEADER_SIZE > len(data):
         return HEADER_SIZE
     size: int = HEADER.unpack_from(data, at)[1]

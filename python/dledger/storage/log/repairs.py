@@ -1,7 +1,8 @@
 """Putting sound copies of damaged entries back in their place.
 
-The files that hold them are written anew and renamed, so that a crash leaves the old file or the new one, and nothing
-is ever written over bytes that somebody may still need (CTRL, FAST'18). Only then are the entries counted as there.
+The files that hold them are written anew and renamed, so that a crash leaves the old file or the
+new one, and nothing is ever written over bytes that somebody may still need (CTRL, FAST'18). Only
+then are the entries counted as there.
 """
 
 from __future__ import annotations
@@ -33,15 +34,18 @@ CHUNK: Final = 4 << 20
 """Bytes copied at a time."""
 
 
-def check_run(data: SegmentFiles, reader: Reader, view: LogView, run: Sequence[Entry], last_stays: bool) -> int:
-    """See that consecutive entries are the ones that belong between their neighbours in this log. With ``last_stays``
-    what is behind them is about to be cut, and need not vouch.
+def check_run(
+    data: SegmentFiles, reader: Reader, view: LogView, run: Sequence[Entry], last_stays: bool
+) -> int:
+    """See that consecutive entries are the ones that belong between their neighbours in this log.
+    With ``last_stays`` what is behind them is about to be cut, and need not vouch.
 
     Returns:
         Where the log goes on behind them.
 
     Raises:
-        CorruptEntry: their checksums do not match, or the entry before or behind says that they are of another log.
+        CorruptEntry: their checksums do not match, or the entry before or behind says that they are
+            of another log.
     """
     first, last = run[0], run[-1]
     where = f"entry {first.index} at pos {first.pos}"
@@ -52,22 +56,39 @@ def check_run(data: SegmentFiles, reader: Reader, view: LogView, run: Sequence[E
     index, term, pos = first.index, first.term, _end_before(reader, view, first.index)
     for entry in run:
         pos = place(pos, entry.size, data.file_size)
-        fits = (entry.index, entry.pos) == (index, pos) and entry.term >= term and 1 <= entry.magic <= 3
+        fits = (
+            (entry.index, entry.pos) == (index, pos)
+            and entry.term >= term
+            and 1 <= entry.magic <= 3
+        )
         if not fits or (before is not None and not before.follows(entry)):
-            raise CorruptEntry(f"{where}: {entry} does not follow the entry before it, so it is of another log", index)
+            raise CorruptEntry(
+                f"{where}: {entry} does not follow the entry before it, so it is of another log",
+                index,
+            )
         index, term, pos = Index(index + 1), entry.term, entry.end_pos
     if last_stays:
         fits, behind = True, last.end_pos
     elif last.index == view.end.position.index:
         end = view.end
-        fits, behind = (last.end_pos, last.chain_crc, last.term) == (end.end_pos, end.chain_crc, end.position.term), pos
+        fits, behind = (
+            (last.end_pos, last.chain_crc, last.term)
+            == (end.end_pos, end.chain_crc, end.position.term),
+            pos,
+        )
     else:
         following = reader.header_of(Index(last.index + 1), view)
         size = HEADER.unpack(following.header)[1] if following is not None else HEADER_SIZE
         behind = place(pos, size, data.file_size)
-        fits = following is not None and following.pos == behind and Chain(last.chain_crc).follows(following)
+        fits = (
+            following is not None
+            and following.pos == behind
+            and Chain(last.chain_crc).follows(following)
+        )
     if not fits:
-        raise CorruptEntry(f"{where}: the entry behind it does not follow it, so it is of another log", first.index)
+        raise CorruptEntry(
+            f"{where}: the entry behind it does not follow it, so it is of another log", first.index
+        )
     return behind
 
 
@@ -81,12 +102,14 @@ def _end_before(reader: Reader, view: LogView, index: Index) -> int:
 class FileCopy:
     """A new copy of one data file with sound entries in place of damaged ones.
 
-    `begin` does nearly all of the work and needs no lock: nothing that it copies is written any more. `finish` takes
-    what was appended meanwhile and puts the copy in place; the log must not change during it.
+    `begin` does nearly all of the work and needs no lock: nothing that it copies is written any
+    more. `finish` takes what was appended meanwhile and puts the copy in place; the log must not
+    change during it.
     """
 
     def __init__(self, data: SegmentFiles, start: int, run: Sequence[Entry], behind: int) -> None:
-        """``run``: entries of this file; ``behind``: where the log goes on, after the last of them."""
+        """``run``: entries of this file; ``behind``: where the log goes on, after the last of
+        them."""
         self._data = data
         self._start = start
         self._patches: list[tuple[int, list[Buffer]]] = []
@@ -110,7 +133,9 @@ class FileCopy:
             CorruptEntry: another place of the file cannot be read.
             OSError: the disk failed.
         """
-        assert is_held(self._data.repairing), "files are copied and exchanged under FileStore._repair_lock"
+        assert is_held(self._data.repairing), (
+            "files are copied and exchanged under FileStore._repair_lock"
+        )
         size = self._data.file_size
         self.drop()
         try:
@@ -125,8 +150,12 @@ class FileCopy:
         file.fdatasync()
 
     def finish(self, end_pos: int) -> None:
-        """Copy the rest up to ``end_pos`` and take the old file's place; durable on return. Raises as `begin`."""
-        file, stop = self._data.disk.open(self._path), min(end_pos - self._start, self._data.file_size)
+        """Copy the rest up to ``end_pos`` and take the old file's place; durable on return. Raises
+        as `begin`."""
+        file, stop = (
+            self._data.disk.open(self._path),
+            min(end_pos - self._start, self._data.file_size),
+        )
         if stop > self._reserved:
             try:
                 file.fallocate(stop, self._reserved)
@@ -142,7 +171,8 @@ class FileCopy:
         if not is_full(error):
             return error
         return DiskFull(
-            f"{self._path}: no room for the copy of up to {self._data.file_size} bytes that a repair takes; free space "
+            f"{self._path}: no room for the copy of up to {self._data.file_size} bytes that a "
+            f"repair takes; free space "
             "on that disk"
         )
 
@@ -169,7 +199,9 @@ class FileCopy:
         try:
             return old.pread(stop - at, at - self._start)
         except OSError as error:
-            raise CorruptEntry(f"{old.path}: bytes {at} to {stop} of the log cannot be read: {error}") from error
+            raise CorruptEntry(
+                f"{old.path}: bytes {at} to {stop} of the log cannot be read: {error}"
+            ) from error
 
 
 def repair(
@@ -196,7 +228,8 @@ def repair(
             copy = FileCopy(data, start, part, follows_at)
             copy.begin(seen.end.end_pos)
             _put_in_place(copy, view, still, run[0].index, seen)
-    except (FileNotFoundError, struct.error) as error:  # what a cut or retention took, or half of it
+    # what a cut or retention took, or half of it
+    except (FileNotFoundError, struct.error) as error:
         if reader.unchanged(seen):
             raise
         raise _changed(run[0].index) from error
@@ -223,7 +256,9 @@ def _changed(first: Index) -> CorruptEntry:
     return CorruptEntry(f"entry {first}: the log changed during its repair", first)
 
 
-def by_file(run: Sequence[Entry], file_size: int, behind: int) -> list[tuple[int, list[Entry], int]]:
+def by_file(
+    run: Sequence[Entry], file_size: int, behind: int
+) -> list[tuple[int, list[Entry], int]]:
     """The parts of a run: start of the file, its entries, and where the log goes on behind them."""
     parts: list[tuple[int, list[Entry], int]] = []
     for entry in run:

@@ -1,4 +1,5 @@
-"""Which data files may go: whole ones, expired ones, from the front, and never to make room (D12)."""
+"""Which data files may go: whole ones, expired ones, from the front, and never to make room
+(D12)."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ from dledger.types import NO_INDEX, Index
 
 @dataclass(frozen=True, slots=True)
 class FileAge:
-    """One data file with entries: the first entry behind it, and when it was last written (ms since 1970), which is
-    when the next file's first entry came: no record in it is newer."""
+    """One data file with entries: the first entry behind it, and when it was last written (ms since
+    1970), which is when the next file's first entry came: no record in it is newer."""
 
     start: int
     next_index: Index
@@ -30,13 +31,22 @@ class FileAge:
 def level_of(space: DiskSpace, settings: StoreSettings, no_room_for_next: bool) -> DiskLevel:
     """How full the disk is. Not being able to allocate the next file counts as full."""
     used = 1 - space.free / space.total if space.total else 1.0
-    if no_room_for_next or space.free < settings.disk_reserve_bytes or used >= settings.disk_full_ratio:
+    if (
+        no_room_for_next
+        or space.free < settings.disk_reserve_bytes
+        or used >= settings.disk_full_ratio
+    ):
         return DiskLevel.FULL
     return DiskLevel.WARN if used >= settings.disk_warn_ratio else DiskLevel.OK
 
 
 def expired(
-    files: Sequence[FileAge], settings: StoreSettings, limit: Index, now_ms: int, hour: int, level: DiskLevel
+    files: Sequence[FileAge],
+    settings: StoreSettings,
+    limit: Index,
+    now_ms: int,
+    hour: int,
+    level: DiskLevel,
 ) -> list[FileAge]:
     """The files that go now, oldest first; ``files`` are all but the last one, oldest first."""
     hours = {int(text) for text in settings.delete_when.split(";") if text}
@@ -57,10 +67,11 @@ def expired(
 def hold_back(
     files: Sequence[FileAge], settings: StoreSettings, held: Held, now_ms: int, level: DiskLevel
 ) -> list[FileAge]:
-    """Of the expired ``files`` those that go in spite of what is held, oldest first; says in ``held`` what stays.
+    """Of the expired ``files`` those that go in spite of what is held, oldest first; says in
+    ``held`` what stays.
 
-    A file stays that has an entry from ``held.first`` on, or is behind such a one, while it is not too old and those
-    that stay are not too large together. On a disk that gets full none stays.
+    A file stays that has an entry from ``held.first`` on, or is behind such a one, while it is not
+    too old and those that stay are not too large together. On a disk that gets full none stays.
     """
     at = next((at for at, file in enumerate(files) if file.next_index > held.first), len(files))
     while at < len(files):
@@ -83,7 +94,8 @@ def without_expired(
     hour: int | None,
     held: Sequence[Held] = (),
 ) -> LogView:
-    """The view of what will be left when the files that are expired now, and not ``held`` back, are gone."""
+    """The view of what will be left when the files that are expired now, and not ``held`` back, are
+    gone."""
     if hour is None:
         hour = time.localtime(now_ms / 1000).tm_hour
     files: list[FileAge] = []
@@ -98,7 +110,12 @@ def without_expired(
     if not victims:
         return view
     begin_index, begin_pos = victims[-1].next_index, victims[-1].start + parts.data.file_size
-    return replace(view, begin_index=begin_index, begin_pos=begin_pos, begin_chain=_chain_at_end(parts, begin_index))
+    return replace(
+        view,
+        begin_index=begin_index,
+        begin_pos=begin_pos,
+        begin_chain=_chain_at_end(parts, begin_index),
+    )
 
 
 def drop_front(parts: Parts, marks: RecoveryPoints, view: LogView) -> None:
@@ -114,7 +131,11 @@ def _age(parts: Parts, view: LogView, start: int) -> FileAge | None:
     if following >= view.end.end_pos:
         return None
     first = first_index(parts.data, following)
-    return None if first is None else FileAge(start, first, parts.disk.mtime_ms(parts.data.path(start)))
+    return (
+        None
+        if first is None
+        else FileAge(start, first, parts.disk.mtime_ms(parts.data.path(start)))
+    )
 
 
 def _chain_at_end(parts: Parts, next_index: Index) -> int:

@@ -1,8 +1,10 @@
-"""Equally long files with 20-digit names that together are one long run of bytes: ``data/`` and ``index/``.
+"""Equally long files with 20-digit names that together are one long run of bytes: ``data/`` and
+``index/``.
 
-A file gets its final name only when it has its full length, so that one with such a name is never too short, save
-where a truncation was interrupted. It gets its blocks in steps (`dledger.storage.disk.allocation_steps`), each of them
-before anything is written there. Methods raise OSError as the disk does.
+A file gets its final name only when it has its full length, so that one with such a name is never
+too short, save where a truncation was interrupted. It gets its blocks in steps
+(`dledger.storage.disk.allocation_steps`), each of them before anything is written there. Methods
+raise OSError as the disk does.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ def file_name(start: int) -> str:
 class SegmentFiles:
     """The files of one directory. Reading is safe beside one writer."""
 
-    def __init__(self, disk: Disk, directory: Path, file_size: int, read_only: bool = False) -> None:
+    def __init__(
+        self, disk: Disk, directory: Path, file_size: int, read_only: bool = False
+    ) -> None:
         self.disk = disk
         self.directory = directory
         self.file_size = file_size
@@ -80,12 +84,13 @@ class SegmentFiles:
         return self.directory / file_name(offset - offset % self.file_size)
 
     def check_layout(self, spare_behind: int | None = None) -> list[str]:
-        """See that names and sizes fit one another. A short file, as an interrupted truncation leaves it, is filled
-        up with zeros: if entries stood there, they are missed where the log is checked.
+        """See that names and sizes fit one another. A short file, as an interrupted truncation
+        leaves it, is filled up with zeros: if entries stood there, they are missed where the log is
+        checked.
 
         Args:
-            spare_behind: from here on nothing is known to have been written, so empty files behind a missing one go;
-                None: none does.
+            spare_behind: from here on nothing is known to have been written, so empty files behind
+                a missing one go; None: none does.
 
         Returns:
             What was done, to be told.
@@ -95,21 +100,27 @@ class SegmentFiles:
             CorruptStore: a file in the middle is missing.
         """
         notes = []
-        gap = next((a + self.file_size for a, b in pairwise(self.starts) if b != a + self.file_size), None)
+        gap = next(
+            (a + self.file_size for a, b in pairwise(self.starts) if b != a + self.file_size), None
+        )
         if gap is not None and spare_behind is not None and spare_behind <= gap:
             notes = self._drop_spares_behind(gap)
         for start, following in zip(self.starts, [*self.starts, None][1:], strict=True):
             path, size = self.directory / file_name(start), self.file(start).size()
             if start % self.file_size or size > self.file_size:
                 raise ConfigError(
-                    f"{path} has {size} bytes, but this store is opened with files of {self.file_size} bytes: "
-                    "give the size that the group was created with (segment_bytes for data/, index_file_bytes "
+                    f"{path} has {size} bytes, but this store is opened with files of "
+                    f"{self.file_size} bytes: "
+                    "give the size that the group was created with (segment_bytes for data/, "
+                    "index_file_bytes "
                     "for index/)"
                 )
             if following is not None and following != start + self.file_size:
                 raise CorruptStore(
-                    f"{self.path(start + self.file_size)} is missing between {path.name} and {file_name(following)}: "
-                    "put the file back, or empty the directory and let it back in with 'dledger admit'"
+                    f"{self.path(start + self.file_size)} is missing between {path.name} and "
+                    f"{file_name(following)}: "
+                    "put the file back, or empty the directory and let it back in with 'dledger "
+                    "admit'"
                 )
         for start in self.starts:
             if self.file(start).size() < self.file_size:
@@ -117,7 +128,8 @@ class SegmentFiles:
         return notes
 
     def _drop_spares_behind(self, gap: int) -> list[str]:
-        """A file that was made ahead while the ones before it were cut off left a hole: it holds nothing."""
+        """A file that was made ahead while the ones before it were cut off left a hole: it holds
+        nothing."""
         spares = [start for start in self.starts if start > gap]
         if any(start % self.file_size for start in spares):
             return []
@@ -125,7 +137,10 @@ class SegmentFiles:
             return []
         self.drop_behind(gap)
         names = ", ".join(map(file_name, spares))
-        return [f"{self.directory.name}/: empty files behind the missing {file_name(gap)} were removed: {names}"]
+        return [
+            f"{self.directory.name}/: empty files behind the missing {file_name(gap)} were "
+            f"removed: {names}"
+        ]
 
     def file(self, offset: int) -> DiskFile:
         """The open file that holds ``offset``. Raises FileNotFoundError when there is none."""
@@ -134,14 +149,16 @@ class SegmentFiles:
             path, exchanged = self.directory / file_name(start), self.exchanged
             handle = self.disk.open_read_only(path) if self._read_only else self.disk.open(path)
             with self._lock:
-                if self.exchanged == exchanged:  # else it may be the file of before, whose bytes nobody finds again
+                # else it may be the file of before, whose bytes nobody finds again
+                if self.exchanged == exchanged:
                     self._keep(start, handle)
                     return handle
         return found
 
     def _keep(self, start: int, handle: DiskFile) -> None:
         assert is_held(self._lock), "handles are kept under SegmentFiles._lock"
-        if len(self._handles) >= MAX_HANDLES:  # not an unsynced one: only an open file hears of its errors
+        # not an unsynced one: only an open file hears of its errors
+        if len(self._handles) >= MAX_HANDLES:
             self._handles.pop(next((s for s in self._handles if s not in self._dirty), -1), None)
         self._handles[start] = handle
 
@@ -158,8 +175,9 @@ class SegmentFiles:
         return self.starts[-1] + self.file_size if self.starts else 0
 
     def allocate(self, offset: int, ahead: bool = False) -> None:
-        """Make the file that will hold ``offset``, in full length and with its first step, unless it is there;
-        ``ahead``: only if that is the next one, also when the file is ready, because others may drop files meanwhile.
+        """Make the file that will hold ``offset``, in full length and with its first step, unless
+        it is there; ``ahead``: only if that is the next one, also when the file is ready, because
+        others may drop files meanwhile.
         """
         start = offset - offset % self.file_size
         with self._filling:
@@ -185,8 +203,11 @@ class SegmentFiles:
         self.disk.rename(fresh, path)
         try:
             self.disk.fsync_dir(self.directory)
-        except OSError as error:  # not for want of room: what a failed sync left out is not tried again (D2)
-            raise OSError(errno.EIO, f"cannot sync the new name: {error}", str(self.directory)) from error
+        # not for want of room: what a failed sync left out is not tried again (D2)
+        except OSError as error:
+            raise OSError(
+                errno.EIO, f"cannot sync the new name: {error}", str(self.directory)
+            ) from error
         with self._lock:
             self.starts = sorted([*self.starts, start])
 
@@ -198,8 +219,8 @@ class SegmentFiles:
         return step
 
     def reserve(self, low: int, high: int) -> None:
-        """See that there are files, with blocks, for the bytes of the log from ``low`` up to ``high``. In front of
-        ``low`` everything was written."""
+        """See that there are files, with blocks, for the bytes of the log from ``low`` up to
+        ``high``. In front of ``low`` everything was written."""
         while low < high:
             start = low - low % self.file_size
             stop = min(high, start + self.file_size)
@@ -209,12 +230,15 @@ class SegmentFiles:
             low = stop
 
     def _grow(self, start: int, low: int, high: int) -> None:
-        """Let the file at ``start`` have blocks up to its byte ``high``, and to the end of that step. Only where none
-        are yet: some systems write zeros to get them."""
+        """Let the file at ``start`` have blocks up to its byte ``high``, and to the end of that
+        step. Only where none are yet: some systems write zeros to get them."""
         with self._filling:
             with self._lock:
                 exchanged, had = self.exchanged, self.steps.get(start)
-            begin, step = low if had is None else had.end, step_of(high - 1, self.disk.first_step, self.file_size)
+            begin, step = (
+                low if had is None else had.end,
+                step_of(high - 1, self.disk.first_step, self.file_size),
+            )
             if begin >= high:
                 return
             try:
@@ -227,8 +251,8 @@ class SegmentFiles:
                     self.steps[start] = step
 
     def grow_ahead(self, offset: int) -> None:
-        """Take the step behind the last one of the file that holds ``offset``, or make the next file, unless the
-        files are cut meanwhile."""
+        """Take the step behind the last one of the file that holds ``offset``, or make the next
+        file, unless the files are cut meanwhile."""
         start = offset - offset % self.file_size
         step = self.steps.get(start)
         if step is not None and step.end < self.file_size:
@@ -262,7 +286,8 @@ class SegmentFiles:
                 self._dirty.add(offset - inside)
 
     def next_data(self, offset: int) -> int | None:
-        """The first place from ``offset`` on, within its file, where there may be something but zeros."""
+        """The first place from ``offset`` on, within its file, where there may be something but
+        zeros."""
         inside = offset % self.file_size
         found = self.file(offset).next_data(inside)
         return None if found is None else offset - inside + max(found, inside)
@@ -288,7 +313,8 @@ class SegmentFiles:
                     raise
 
     def drop_behind(self, offset: int) -> None:
-        """Delete the files behind the one that holds ``offset``, the last one first, so that no hole ever shows."""
+        """Delete the files behind the one that holds ``offset``, the last one first, so that no
+        hole ever shows."""
         start = offset - offset % self.file_size
         with self._naming:
             for victim in [s for s in reversed(self.starts) if s > start]:
@@ -313,10 +339,13 @@ class SegmentFiles:
 
     def _check_change(self) -> None:
         assert is_held(self.writing), "files are cut, go and are exchanged under FileStore._lock"
-        assert is_held(self.changing), "files are cut, go and are exchanged under FileStore._sync_lock"
+        assert is_held(self.changing), (
+            "files are cut, go and are exchanged under FileStore._sync_lock"
+        )
 
     def _forget(self, start: int) -> None:
-        """The file of this name is another one from here on, or none: who has opened the old one must not keep it."""
+        """The file of this name is another one from here on, or none: who has opened the old one
+        must not keep it."""
         with self._lock:
             self.exchanged += 1
             self.steps.pop(start, None)
@@ -331,7 +360,8 @@ class SegmentFiles:
         self.refill(start)
 
     def refill(self, start: int) -> None:
-        """Bring a file back to its full length, with zeros. Its blocks behind the old one are gone."""
+        """Bring a file back to its full length, with zeros. Its blocks behind the old one are
+        gone."""
         handle = self.file(start)
         handle.truncate(self.file_size)
         with self._lock:
@@ -340,9 +370,11 @@ class SegmentFiles:
         handle.fdatasync()
 
     def rewrite(self, start: int, keep: int, chunk: int = 4 << 20) -> None:
-        """Replace a file by a new one with its first ``keep`` bytes and zeros behind them; durable on return.
+        """Replace a file by a new one with its first ``keep`` bytes and zeros behind them; durable
+        on return.
 
-        The new file's blocks are other ones than those that an earlier, failed sync may have left unwritten (D15).
+        The new file's blocks are other ones than those that an earlier, failed sync may have left
+        unwritten (D15).
         """
         fresh = self.directory / (file_name(start) + NEW_SUFFIX)
         old, new = self.file(start), self.disk.open(fresh, create=True)
@@ -354,7 +386,9 @@ class SegmentFiles:
 
     def replace(self, start: int, fresh: Path) -> None:
         """Let a complete, synced file take the place of another one; durable on return."""
-        assert is_held(self.repairing), "files are copied and exchanged under FileStore._repair_lock"
+        assert is_held(self.repairing), (
+            "files are copied and exchanged under FileStore._repair_lock"
+        )
         self._check_change()
         self.disk.rename(fresh, self.directory / file_name(start))
         self._forget(start)
@@ -367,7 +401,8 @@ class SegmentFiles:
 
 
 def first_nonzero(data: SegmentFiles, pos: int, end: int | None = None) -> int | None:
-    """The first byte from ``pos`` to ``end``, or to the end of all files, that is not zero. Holes are not read."""
+    """The first byte from ``pos`` to ``end``, or to the end of all files, that is not zero. Holes
+    are not read."""
     while data.has(pos) and (end is None or pos < end):
         stop = pos - pos % data.file_size + data.file_size
         stop = stop if end is None else min(stop, end)
@@ -380,8 +415,9 @@ def first_nonzero(data: SegmentFiles, pos: int, end: int | None = None) -> int |
 
 
 def _places_to_look(data: SegmentFiles, pos: int, stop: int) -> list[tuple[int, int]]:
-    """Where there may be something but zeros, as (offset, size). All are found before any is read: what the system
-    reads ahead lies in its cache and from then on looks like data, so a whole file of nothing would be read."""
+    """Where there may be something but zeros, as (offset, size). All are found before any is read:
+    what the system reads ahead lies in its cache and from then on looks like data, so a whole file
+    of nothing would be read."""
     places: list[tuple[int, int]] = []
     while pos < stop:
         found = data.next_data(pos)

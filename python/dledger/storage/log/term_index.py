@@ -1,4 +1,5 @@
-"""Which term begins at which entry: kept in memory, found at start by bisection, so that no log is read for it."""
+"""Which term begins at which entry: kept in memory, found at start by bisection, so that no log is
+read for it."""
 
 from __future__ import annotations
 

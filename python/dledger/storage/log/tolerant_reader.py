@@ -1,7 +1,9 @@
-"""Reading the whole log of a running store, piece by piece, to find rot before somebody needs the entry.
+"""Reading the whole log of a running store, piece by piece, to find rot before somebody needs the
+entry.
 
-A pass goes from the first kept entry as far as the log is durable and committed: what is behind that may still be cut.
-Bytes that the disk does not give back count as damage of the entries that they belong to.
+A pass goes from the first kept entry as far as the log is durable and committed: what is behind
+that may still be cut. Bytes that the disk does not give back count as damage of the entries that
+they belong to.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from dledger.types import NO_TERM, Index, Position
 
 BLOCK: Final = 4096
 UNREADABLE: Final = b"\xee"
-"""Stands for bytes that cannot be read: neither zeros, which end a log, nor anything that an entry begins with."""
+"""Stands for bytes that cannot be read: neither zeros, which end a log, nor anything that an entry
+begins with."""
 
 
 class TolerantReader(SegmentFiles):
@@ -52,7 +55,8 @@ class TolerantReader(SegmentFiles):
 def examine(
     data: SegmentFiles, reader: Reader, view: LogView, known: LogEnd, first: Index, last: Index
 ) -> tuple[Fault, ...]:
-    """The damage in and beside a run: walk from a sound entry in front of it to a sound one behind it.
+    """The damage in and beside a run: walk from a sound entry in front of it to a sound one behind
+    it.
 
     Raises:
         CorruptEntry: a truncation or retention took away some of what was looked at.
@@ -75,7 +79,9 @@ def _changed(first: Index) -> CorruptEntry:
 def _examine(
     data: SegmentFiles, reader: Reader, view: LogView, known: LogEnd, first: Index, last: Index
 ) -> tuple[Fault, ...]:
-    begin = LogEnd(Position(NO_TERM, Index(view.begin_index - 1)), view.begin_pos, max(view.begin_chain, 0))
+    begin = LogEnd(
+        Position(NO_TERM, Index(view.begin_index - 1)), view.begin_pos, max(view.begin_chain, 0)
+    )
     start, seed = begin, None if view.begin_chain < 0 else view.begin_chain
     for back in (2, 16, 128, 1024):
         if first - back >= view.begin_index:
@@ -98,9 +104,12 @@ def fault_of(data: SegmentFiles, event: Bad) -> Fault:
 
 
 class Scrub:
-    """Passes over one store's log, one `step` at a time; steps come one after the other, from any thread."""
+    """Passes over one store's log, one `step` at a time; steps come one after the other, from any
+    thread."""
 
-    def __init__(self, data: SegmentFiles, view: Callable[[], LogView], sure: Callable[[], LogEnd]) -> None:
+    def __init__(
+        self, data: SegmentFiles, view: Callable[[], LogView], sure: Callable[[], LogEnd]
+    ) -> None:
         """``sure()``: the end of what is durable."""
         self._data = data
         self._view = view
@@ -134,14 +143,24 @@ class Scrub:
         """Where the log goes on, and what is wrong in front of it, again and again."""
         view, known = self._view(), self._sure()
         limit = min(committed, known.position.index)
-        begin = LogEnd(Position(NO_TERM, Index(view.begin_index - 1)), view.begin_pos, max(view.begin_chain, 0))
-        walker = Walker(TolerantReader(self._data), begin, None if view.begin_chain < 0 else view.begin_chain, known)
+        begin = LogEnd(
+            Position(NO_TERM, Index(view.begin_index - 1)), view.begin_pos, max(view.begin_chain, 0)
+        )
+        walker = Walker(
+            TolerantReader(self._data),
+            begin,
+            None if view.begin_chain < 0 else view.begin_chain,
+            known,
+        )
         events = walker.walk()
         while walker.end.position.index < limit:
             event = next(events)
             if isinstance(event, Good):
                 yield event.entry.end_pos, None
             elif isinstance(event, Bad):
-                yield event.resume, None if event.last < event.first else fault_of(self._data, event)
+                yield (
+                    event.resume,
+                    None if event.last < event.first else fault_of(self._data, event),
+                )
             elif isinstance(event, Finish):
                 return

@@ -29,8 +29,9 @@ MAX_MAGIC: Final = 3
 class Chain:
     """Checks one header after the other against the chain of checksums.
 
-    A damaged entry's stored checksum cannot be trusted as the seed of the next one, so both what it says and what it
-    should say are tried: damage is charged to the entry that has it, not to its neighbour.
+    A damaged entry's stored checksum cannot be trusted as the seed of the next one, so both what it
+    says and what it should say are tried: damage is charged to the entry that has it, not to its
+    neighbour.
     """
 
     def __init__(self, seed: int | None) -> None:
@@ -69,7 +70,8 @@ class Good:
 
 @slots_dataclass()
 class Bad:
-    """Damage with more of the log behind it. ``first > last``: no entry is hit, only padding behind ``last``."""
+    """Damage with more of the log behind it. ``first > last``: no entry is hit, only padding behind
+    ``last``."""
 
     first: Index
     last: Index
@@ -103,11 +105,13 @@ class Walker:
     """Walks from ``start`` to the end of the log.
 
     Args:
-        known: where the log is known to have been, from the mark: damage in front of it ends there at the latest. What
-            is behind it has checksums.
+        known: where the log is known to have been, from the mark: damage in front of it ends there
+            at the latest. What is behind it has checksums.
     """
 
-    def __init__(self, data: SegmentFiles, start: LogEnd, seed: int | None, known: LogEnd | None = None) -> None:
+    def __init__(
+        self, data: SegmentFiles, start: LogEnd, seed: int | None, known: LogEnd | None = None
+    ) -> None:
         self._data = data
         self._known = known or LogEnd()
         self._is_ours = known is not None
@@ -152,7 +156,8 @@ class Walker:
                 pos = event.resume
 
     def _examine(self, pos: int) -> Entry | int | str:
-        """The entry at ``pos``, the next file's start behind padding, or what is wrong there ("" for zeros)."""
+        """The entry at ``pos``, the next file's start behind padding, or what is wrong there (""
+        for zeros)."""
         remaining = self.remaining(pos)
         head = self.bytes_at(pos, min(HEADER_SIZE, remaining))
         if len(head) < min(HEADER_SIZE, remaining):
@@ -200,7 +205,8 @@ class Walker:
         if len(data) < size:
             return "the file ends within the entry"
         entry = parse(data)
-        if not entry.verified and self._is_ours and pos >= self._known.end_pos:  # a first NOOP, torn in its header
+        # a first NOOP, torn in its header
+        if not entry.verified and self._is_ours and pos >= self._known.end_pos:
             return "it has no checksums"
         return entry if body_is_sound(entry) else "the body does not match its checksum bodyCrc"
 
@@ -257,8 +263,9 @@ class Walker:
         return None if self._contradicted(entry) else entry
 
     def _contradicted(self, entry: Entry) -> bool:
-        """Whether an entry's index or term cannot be: nothing in front of it vouches for them, since the chain is
-        broken there, but the mark and the entry behind, whose checksum covers its own, may know better."""
+        """Whether an entry's index or term cannot be: nothing in front of it vouches for them,
+        since the chain is broken there, but the mark and the entry behind, whose checksum covers
+        its own, may know better."""
         known = self._known
         if entry.end_pos == known.end_pos:
             return (entry.position, entry.chain_crc) != (known.position, known.chain_crc)
@@ -272,7 +279,8 @@ class Walker:
         return not (follows and Chain(entry.chain_crc).follows(behind))
 
     def search(self, pos: int, due: int) -> Entry | None:
-        """Look at every byte from ``pos`` to the end of the files for an entry that belongs to this log."""
+        """Look at every byte from ``pos`` to the end of the files for an entry that belongs to this
+        log."""
         while self._data.has(pos):
             stop = pos + self.remaining(pos)
             pattern = _header_pattern(stop - self._data.file_size, stop)
@@ -302,4 +310,6 @@ def _header_pattern(start: int, stop: int) -> re.Pattern[bytes]:
     same = 0
     while same < 8 and low[same] == high[same]:
         same += 1
-    return re.compile(rb"(?=\x00\x00\x00[\x01-\x03].{20}" + re.escape(low[:same]) + rb")", re.DOTALL)
+    return re.compile(
+        rb"(?=\x00\x00\x00[\x01-\x03].{20}" + re.escape(low[:same]) + rb")", re.DOTALL
+    )

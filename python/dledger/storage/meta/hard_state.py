@@ -1,7 +1,8 @@
 """The two records beside the log: the hard state (``state``) and the mark (``mark``).
 
-The hard state must never be lost or go back, so it stands in both slots before a save returns (D5). The mark only
-ever says too little, never too much: it is written without waiting after each sync and settled now and then.
+The hard state must never be lost or go back, so it stands in both slots before a save returns (D5).
+The mark only ever says too little, never too much: it is written without waiting after each sync
+and settled now and then.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _MARK: Final = struct.Struct(">qqqIqqqIq16sqqqB")
 
 @slots_dataclass()
 class StateRecord:
-    """Who this is and what it promised; the file sizes too, because files of another size mean another log."""
+    """Who this is and what it promised; the file sizes too, because files of another size mean
+    another log."""
 
     identity: Identity
     hard_state: HardState
@@ -53,9 +55,14 @@ class StateRecord:
 
     @staticmethod
     def unpack(data: bytes) -> StateRecord:
-        term, commit, incarnation, segment, index_file, groups, nodes, votes = _STATE.unpack_from(data)
+        term, commit, incarnation, segment, index_file, groups, nodes, votes = _STATE.unpack_from(
+            data
+        )
         at = _STATE.size
-        group, node = data[at : at + groups].decode(), data[at + groups : at + groups + nodes].decode()
+        group, node = (
+            data[at : at + groups].decode(),
+            data[at + groups : at + groups + nodes].decode(),
+        )
         vote = data[at + groups + nodes : at + groups + nodes + votes].decode()
         return StateRecord(
             Identity(group, NodeId(node), incarnation),
@@ -69,8 +76,8 @@ class StateRecord:
 class RecoveryPoint:
     """How far the disk is known to hold what was written.
 
-    Whenever it can be read it is true, even if it was never synced itself: it is written after the sync it tells of,
-    and lowered, durably, before anything below it is cut.
+    Whenever it can be read it is true, even if it was never synced itself: it is written after the
+    sync it tells of, and lowered, durably, before anything below it is cut.
     """
 
     durable: LogEnd = EMPTY_LOG
@@ -80,16 +87,24 @@ class RecoveryPoint:
     commit: Index = NO_INDEX
     """Committed and durable here."""
     boot_id: bytes = b""
-    """The run of the operating system that wrote it: in the same one no written page can have been lost."""
+    """The run of the operating system that wrote it: in the same one no written page can have been
+    lost."""
     begin_index: Index = FIRST
     begin_pos: int = 0
     begin_chain: int = 0
     """chainCrc of the entry before the first kept one, -1 when unknown."""
 
     def raised(self, durable: LogEnd, commit: Index) -> RecoveryPoint:
-        """The same with these two, as at each sync: `dataclasses.replace` takes several times as long."""
+        """The same with these two, as at each sync: `dataclasses.replace` takes several times as
+        long."""
         return RecoveryPoint(
-            durable, self.indexed, commit, self.boot_id, self.begin_index, self.begin_pos, self.begin_chain
+            durable,
+            self.indexed,
+            commit,
+            self.boot_id,
+            self.begin_index,
+            self.begin_pos,
+            self.begin_chain,
         )
 
     def pack(self) -> bytes:
@@ -138,4 +153,6 @@ def imported_hard_state(currterm: bytes, checkpoint: bytes) -> HardState:
     votes = parse_properties(currterm.decode())
     commit = parse_properties(checkpoint.decode()).get("committedIndex", "-1")
     vote = votes.get("voteLeader", "")
-    return HardState(Term(int(votes["currTerm"])), NodeId(vote) if vote else None, Index(int(commit)))
+    return HardState(
+        Term(int(votes["currTerm"])), NodeId(vote) if vote else None, Index(int(commit))
+    )

@@ -1,7 +1,8 @@
-"""The record of which incarnations count (``members``), beside the log: two slots like the hard state.
+"""The record of which incarnations count (``members``), beside the log: two slots like the hard
+state.
 
-It is made when there is something to say: before that, the incarnation of the hard state's record is this node's, and
-nobody is known to count.
+It is made when there is something to say: before that, the incarnation of the hard state's record
+is this node's, and nobody is known to count.
 """
 
 from __future__ import annotations
@@ -21,10 +22,14 @@ MEMBERS_MAGIC: Final = b"DLmb"
 
 
 def pack_membership(membership: Membership) -> bytes:
-    """JSON: incarnations by name, the entry that says so, what later entries of the log change, and which group it is.
-    Records of before have fewer of these."""
+    """JSON: incarnations by name, the entry that says so, what later entries of the log change, and
+    which group it is. Records of before have fewer of these."""
     bound = {str(member): incarnation for member, incarnation in membership.bound}
-    value: dict[str, Any] = {"incarnation": membership.incarnation, "index": membership.index, "bound": bound}
+    value: dict[str, Any] = {
+        "incarnation": membership.incarnation,
+        "index": membership.index,
+        "bound": bound,
+    }
     if membership.term != NO_TERM:
         value["term"] = membership.term
     if membership.group_id:
@@ -44,7 +49,9 @@ def pack_membership(membership: Membership) -> bytes:
 def unpack_membership(payload: bytes) -> Membership:
     """The inverse of `pack_membership`."""
     value = json.loads(payload)
-    bound = tuple((NodeId(member), incarnation) for member, incarnation in sorted(value["bound"].items()))
+    bound = tuple(
+        (NodeId(member), incarnation) for member, incarnation in sorted(value["bound"].items())
+    )
     changes = tuple(
         Change(Position(Term(term), Index(index)), Index(after), NodeId(node), incarnation)
         for term, index, after, node, incarnation in value.get("changes", ())
@@ -56,7 +63,9 @@ def unpack_membership(payload: bytes) -> Membership:
         changes=changes,
         term=Term(value.get("term", NO_TERM)),
         group_id=value.get("group_id", ""),
-        ancestors=tuple((str(group_id), int(shared)) for group_id, shared in value.get("ancestors", ())),
+        ancestors=tuple(
+            (str(group_id), int(shared)) for group_id, shared in value.get("ancestors", ())
+        ),
         members=tuple(NodeId(member) for member in value.get("members", ())),
     )
 
@@ -67,7 +76,8 @@ class MemberFile:
     def __init__(
         self, disk: Disk, root: Path, incarnation: int, notes: list[str], draw: Callable[[], int]
     ) -> None:
-        """``incarnation``: the one that was drawn for the directory; ``draw`` gives another one. Raises OSError."""
+        """``incarnation``: the one that was drawn for the directory; ``draw`` gives another one.
+        Raises OSError."""
         self._disk = disk
         self._path = root / MEMBERS_FILE
         self._slots: SlotFile | None = None
@@ -76,12 +86,18 @@ class MemberFile:
             return
         self._slots = SlotFile(disk.open(self._path), MEMBERS_MAGIC)
         if self._slots.payload is None:
-            # Who counts is forgotten, and with it whether this node does: it must be admitted as another one.
-            notes.append(f"{MEMBERS_FILE}: neither copy can be read; this node is another incarnation from now on")
+            # Who counts is forgotten, and with it whether this node does: it must be admitted as
+            # another one.
+            notes.append(
+                f"{MEMBERS_FILE}: neither copy can be read; this node is another incarnation from "
+                f"now on"
+            )
             self.save(Membership(draw()))
             return
         if self._slots.damaged:
-            notes.append(f"{MEMBERS_FILE}: one of two copies was damaged; written again from the other one")
+            notes.append(
+                f"{MEMBERS_FILE}: one of two copies was damaged; written again from the other one"
+            )
         self.membership = unpack_membership(self._slots.payload)
         self._slots.write_both(self._slots.payload)  # it may be a page that was never synced (D15)
 

@@ -1,7 +1,7 @@
 """The mark while the store is open; see `dledger.storage.meta.hard_state.Mark`.
 
-Written after each sync without waiting (a record that can be read is true), made durable by the keeper, and lowered
-durably in both slots before anything that it speaks of is cut.
+Written after each sync without waiting (a record that can be read is true), made durable by the
+keeper, and lowered durably in both slots before anything that it speaks of is cut.
 """
 
 from __future__ import annotations
@@ -24,9 +24,13 @@ class RecoveryPoints:
     """Thread-safe."""
 
     def __init__(
-        self, slots: SlotFile, mark: RecoveryPoint, vouch: Callable[[RecoveryPoint, RecoveryPoint], None] | None = None
+        self,
+        slots: SlotFile,
+        mark: RecoveryPoint,
+        vouch: Callable[[RecoveryPoint, RecoveryPoint], None] | None = None,
     ) -> None:
-        """``vouch`` is told of a mark that says more, and of the one before; raises when it is not true."""
+        """``vouch`` is told of a mark that says more, and of the one before; raises when it is not
+        true."""
         self.mark = mark
         self.stale = False
         """What was written last is not durable yet."""
@@ -49,14 +53,16 @@ class RecoveryPoints:
                 self._vouch(mark, before)
             self._change(mark)
             self.stale = True
-        if self._writing.acquire(blocking=False):  # else somebody who settles the mark writes it, or the next sync
+        # else somebody who settles the mark writes it, or the next sync
+        if self._writing.acquire(blocking=False):
             try:
                 self._write(mark)
             finally:
                 self._writing.release()
 
     def settle(self, indexed: LogEnd | None = None, cuts: int = 0) -> None:
-        """Make the mark durable; ``indexed``: the index is synced up to there, unless more cuts came since."""
+        """Make the mark durable; ``indexed``: the index is synced up to there, unless more cuts
+        came since."""
         with self._writing:
             with self._changing:
                 if indexed is not None and cuts == self.cuts:
@@ -84,7 +90,9 @@ class RecoveryPoints:
         """The log begins there now. Durable on return."""
         with self._writing:
             with self._changing:
-                mark = self._change(replace(self.mark, begin_index=index, begin_pos=pos, begin_chain=chain))
+                mark = self._change(
+                    replace(self.mark, begin_index=index, begin_pos=pos, begin_chain=chain)
+                )
             self._write(mark, both=True)
 
     def _change(self, mark: RecoveryPoint) -> RecoveryPoint:
@@ -101,8 +109,9 @@ class RecoveryPoints:
 
 
 def vouch_for(parts: Parts, witness: Witness, mark: RecoveryPoint, before: RecoveryPoint) -> None:
-    """Have a disk of a test look whether a mark is true: a sync covers all that it calls durable, and what it calls
-    indexed and the one before did not. Units before that may have been written again, as they were."""
+    """Have a disk of a test look whether a mark is true: a sync covers all that it calls durable,
+    and what it calls indexed and the one before did not. Units before that may have been written
+    again, as they were."""
     indexed = ((end.position.index + 1) * UNIT_SIZE for end in (before.indexed, mark.indexed))
     witness(parts.data.directory, mark.begin_pos, mark.durable.end_pos)
     witness(parts.index.files.directory, *indexed)

@@ -1,12 +1,13 @@
-"""A small record that is replaced without ever being half there: two slots, each with a number and a checksum.
+"""A small record that is replaced without ever being half there: two slots, each with a number and
+a checksum.
 
 ::
 
     byte 0       4         6         8          16       20          24
          | magic | version | reserved | sequence | length | crc32     | payload ... zeros to 4096
 
-The checksum covers the slot's header, with its own field zeroed, and the payload. Slots are 4096 bytes, so that
-they share no sector and no page. The valid slot with the highest sequence counts.
+The checksum covers the slot's header, with its own field zeroed, and the payload. Slots are 4096
+bytes, so that they share no sector and no page. The valid slot with the highest sequence counts.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ class SlotFile:
     def write(self, payload: bytes) -> None:
         """Put the record into the spare slot; a crash may lose it, but never the durable one."""
         self._sequence += 1
-        self._file.pwritev([pack_slot(self._magic, self._sequence, payload)], self._next * SLOT_SIZE)
+        self._file.pwritev(
+            [pack_slot(self._magic, self._sequence, payload)], self._next * SLOT_SIZE
+        )
         self.payload = payload
 
     def settle(self) -> None:
@@ -71,7 +74,8 @@ class SlotFile:
         self._next = 1 - self._next
 
     def write_both(self, payload: bytes) -> None:
-        """Durable in both slots on return, so that damage to either of them does not bring an older record back."""
+        """Durable in both slots on return, so that damage to either of them does not bring an older
+        record back."""
         for _ in range(2):
             self.write(payload)
             self.settle()

@@ -1,4 +1,5 @@
-"""Saved states of the catalog: written whole or not at all, checksummed, and the one before kept as well.
+"""Saved states of the catalog: written whole or not at all, checksummed, and the one before kept as
+well.
 
 ::
 
@@ -44,7 +45,8 @@ def unpack_snapshot(stored: bytes) -> tuple[Index, bytes] | None:
 
 
 class SnapshotFiles:
-    """The snapshots of one directory. Methods raise StorageError; the owner stops the node then (D2)."""
+    """The snapshots of one directory. Methods raise StorageError; the owner stops the node then
+    (D2)."""
 
     def __init__(self, directory: Path, disk: Disk | None = None, *, make: bool = True) -> None:
         """``make``: the directory, if it is not there; what is only looked at may be missing."""
@@ -59,7 +61,8 @@ class SnapshotFiles:
         """Files that `load` passed over because they are damaged."""
 
     def save(self, index: Index, data: bytes) -> None:
-        """Keep ``data`` as the state after entry ``index``; durable on return. Older ones but one go.
+        """Keep ``data`` as the state after entry ``index``; durable on return. Older ones but one
+        go.
 
         Raises:
             DiskFull: there is no room; the older ones stay.
@@ -89,7 +92,8 @@ class SnapshotFiles:
         return None
 
     def load(self, limit: int | None = None) -> tuple[Index, bytes] | None:
-        """The latest sound snapshot (of an index up to ``limit``), else the one before it, else None."""
+        """The latest sound snapshot (of an index up to ``limit``), else the one before it, else
+        None."""
         self.skipped = []
         for index in reversed(self._indexes()):
             if limit is not None and index > limit:

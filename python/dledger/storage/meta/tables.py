@@ -3,12 +3,13 @@
 ::
 
     tables/<name>.<first row, 20 digits>
-    byte 0                                                           64
-         | "DLtb" | version | row size | first row | crc32 | zeros ... | row | crc32 | row | crc32 ...
+    byte 0                                                       64
+         | "DLtb" | version | row size | first row | crc32 | zeros | row | crc32 | row | crc32 ...
 
-Each row carries a CRC-32 over its number and its bytes, so that a damaged or misplaced row is never believed. Rows
-wait in memory until there are enough of them or `TableFiles.sync` is called; the owner calls it before it saves a
-snapshot that counts on them, and truncates to the snapshot's counts at a restart.
+Each row carries a CRC-32 over its number and its bytes, so that a damaged or misplaced row is never
+believed. Rows wait in memory until there are enough of them or `TableFiles.sync` is called; the
+owner calls it before it saves a snapshot that counts on them, and truncates to the snapshot's
+counts at a restart.
 """
 
 from __future__ import annotations
@@ -40,7 +41,14 @@ class FileTable:
     """One table; see ``dledger.catalog.topics.table.Table``."""
 
     def __init__(
-        self, disk: Disk, directory: Path, name: str, row_size: int, first: int = 0, *, is_there: bool = True
+        self,
+        disk: Disk,
+        directory: Path,
+        name: str,
+        row_size: int,
+        first: int = 0,
+        *,
+        is_there: bool = True,
     ) -> None:
         """``is_there``: whether it has a file. One that has none gets it with its first rows."""
         self._disk, self._directory, self._name = disk, directory, name
@@ -53,7 +61,8 @@ class FileTable:
         self._written = max(size - HEADER_BYTES, 0) // self._step + first
         """Number behind the last row in the file."""
         self.end = self._written
-        """Number behind the last row. Not the sum of two fields, of which a checkpoint changes one after the other."""
+        """Number behind the last row. Not the sum of two fields, of which a checkpoint changes one
+        after the other."""
         self._waiting = bytearray()
         self._dirty = False
         self._lock = threading.RLock()
@@ -70,7 +79,8 @@ class FileTable:
         return self._file
 
     def append(self, row: bytes) -> None:
-        """Add one row, or several back to back. They wait in memory as long as there is no room for them."""
+        """Add one row, or several back to back. They wait in memory as long as there is no room for
+        them."""
         size = self.row_size
         with self._lock:
             if len(row) == size:  # nearly always, and once for every entry on every node
@@ -103,8 +113,8 @@ class FileTable:
             self._dirty = True
 
     def sync(self) -> None:
-        """Make all rows durable, while others are appended. Only here is the file made, so that who appends never
-        waits for that.
+        """Make all rows durable, while others are appended. Only here is the file made, so that who
+        appends never waits for that.
 
         Raises:
             DiskFull: there is no room; what was not synced is still to be.
@@ -129,7 +139,8 @@ class FileTable:
         """
         if not self.begin <= start <= stop <= self.end:
             raise CorruptStore(
-                f"table {self._name}: rows {start} to {stop} are not all there, only {self.begin} to {self.end}"
+                f"table {self._name}: rows {start} to {stop} are not all there, only {self.begin} "
+                f"to {self.end}"
             )
         step = self._step
         with self._lock:
@@ -155,7 +166,9 @@ class FileTable:
         rows: list[bytes] = []
         for at in range(0, len(stored), step):
             row = stored[at : at + size]
-            if crc32(row, number & 0xFFFFFFFF) != int.from_bytes(stored[at + size : at + step], "big"):
+            if crc32(row, number & 0xFFFFFFFF) != int.from_bytes(
+                stored[at + size : at + step], "big"
+            ):
                 raise self._damaged(number)
             rows.append(row)
             number += 1
@@ -171,7 +184,9 @@ class FileTable:
 
     def _truncate(self, end: int) -> None:
         if end > self.end:
-            raise CorruptStore(f"table {self._name} has {self.end} rows, fewer than the {end} it should keep")
+            raise CorruptStore(
+                f"table {self._name} has {self.end} rows, fewer than the {end} it should keep"
+            )
         if end < self._first:
             self._replace(end, end)
             return
@@ -211,14 +226,17 @@ class FileTable:
         new.pwritev([pack_header(self.row_size, first)], 0)
         for at in range(first, end, CHUNK_ROWS):
             count = min(CHUNK_ROWS, end - at)
-            rows = self._rows.pread(count * self._step, HEADER_BYTES + (at - self._first) * self._step)
+            rows = self._rows.pread(
+                count * self._step, HEADER_BYTES + (at - self._first) * self._step
+            )
             new.pwritev([rows], HEADER_BYTES + (at - first) * self._step)
         new.fdatasync()
         self._disk.rename(fresh, path)
         if first == self._first:
             self._disk.fsync_dir(self._directory)
         else:
-            with fatal("replace", self._path(self._first)):  # no want of room any more: of two files one must go now
+            # no want of room any more: of two files one must go now
+            with fatal("replace", self._path(self._first)):
                 self._disk.fsync_dir(self._directory)
                 self._disk.unlink(self._path(self._first))
                 self._disk.fsync_dir(self._directory)
@@ -283,14 +301,17 @@ class TableFiles:
                 with fatal("open a table in", self._directory):
                     table = self._tables[name] = self._open(name, row_size)
             if table.row_size != row_size:
-                raise CorruptStore(f"table {name} has rows of {table.row_size} bytes, not {row_size}")
+                raise CorruptStore(
+                    f"table {name} has rows of {table.row_size} bytes, not {row_size}"
+                )
             return table
 
     def _open(self, name: str, row_size: int) -> FileTable:
         found = self._found.pop(name, None)
         if found is None:
             return FileTable(self._disk, self._directory, name, row_size, is_there=False)
-        # two files: a replacement was interrupted between naming the new one and removing the old one, which is whole
+        # two files: a replacement was interrupted between naming the new one and removing the old
+        # one, which is whole
         first = min(found)
         for other in found:
             if other != first:
@@ -298,7 +319,9 @@ class TableFiles:
         path = self._directory / f"{name}.{file_name(first)}"
         header = unpack_header(self._disk.open(path).pread(HEADER_BYTES, 0))
         if header is None or header != (row_size, first):
-            raise CorruptStore(f"{path}: its header is damaged, or says rows of another size than {row_size}")
+            raise CorruptStore(
+                f"{path}: its header is damaged, or says rows of another size than {row_size}"
+            )
         return FileTable(self._disk, self._directory, name, row_size, first)
 
     def _files(self, name: str) -> list[int]:
@@ -317,13 +340,16 @@ class TableFiles:
     def names(self) -> list[str]:
         """All tables there are, on the disk or only open yet."""
         stems = (file.rpartition(".") for file in self._disk.listdir(self._directory))
-        return sorted({stem for stem, _, number in stems if number.isdecimal()} | self._tables.keys())
+        return sorted(
+            {stem for stem, _, number in stems if number.isdecimal()} | self._tables.keys()
+        )
 
     def sync(self) -> None:
         """Make all rows durable that are there now. From any thread, beside one that appends.
 
         Raises:
-            DiskFull: there is no room for some of them; everything that was not is still to be written or synced.
+            DiskFull: there is no room for some of them; everything that was not is still to be
+                written or synced.
             StorageError: the disk failed; the owner stops the node then (D2).
         """
         with self._lock:

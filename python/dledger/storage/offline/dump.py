@@ -17,9 +17,10 @@ from dledger.storage.offline.inspect import inspect_store
 def dump_store(directory: str | Path, disk: Disk | None = None) -> Iterator[dict[str, Any]]:
     """One dict of JSON values per entry, in order; files that DLedger wrote as well.
 
-    Keys: ``index``, ``term``, ``pos``, ``size`` (header and body, bytes), ``kind`` (``data``, ``staged``, ``command``,
-    ``noop``, ``other``), ``body_crc`` (CRC-32 of the body as it is), ``verified`` (its checksums are there and match).
-    A damaged entry has ``kind`` ``damaged``, a ``reason``, and None for what cannot be known.
+    Keys: ``index``, ``term``, ``pos``, ``size`` (header and body, bytes), ``kind`` (``data``,
+    ``staged``, ``command``, ``noop``, ``other``), ``body_crc`` (CRC-32 of the body as it is),
+    ``verified`` (its checksums are there and match). A damaged entry has ``kind`` ``damaged``, a
+    ``reason``, and None for what cannot be known.
 
     Raises:
         PathError: there is no store, or a node runs on it.

@@ -1,4 +1,5 @@
-"""Looking at the files of a stopped store without changing any of them; what `verify` and `dump` start from."""
+"""Looking at the files of a stopped store without changing any of them; what `verify` and `dump`
+start from."""
 
 from __future__ import annotations
 
@@ -12,12 +13,24 @@ from dledger.storage.disk.disk import Disk, RealDisk
 from dledger.storage.log.index import UNIT_SIZE, LogIndex
 from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.log.walker import Walker
-from dledger.storage.meta.hard_state import MARK_FILE, MARK_MAGIC, STATE_FILE, STATE_MAGIC, RecoveryPoint, StateRecord
+from dledger.storage.meta.hard_state import (
+    MARK_FILE,
+    MARK_MAGIC,
+    STATE_FILE,
+    STATE_MAGIC,
+    RecoveryPoint,
+    StateRecord,
+)
 from dledger.storage.meta.members import MEMBERS_FILE, MEMBERS_MAGIC
 from dledger.storage.meta.slots import SLOT_SIZE, unpack_slot
 from dledger.storage.recovery.open_files import LOCK_FILE
 from dledger.storage.recovery.recovery import first_index
-from dledger.storage.recovery.snapshot_install import DONE, INSTALL_FILE, INSTALL_MAGIC, InstallRecord
+from dledger.storage.recovery.snapshot_install import (
+    DONE,
+    INSTALL_FILE,
+    INSTALL_MAGIC,
+    InstallRecord,
+)
 from dledger.types import NO_TERM, Index, Position
 
 Problem = dict[str, Any]
@@ -50,7 +63,11 @@ class Inspection:
         else:
             index, seed = self._first_index(begin), -1 if begin else 0
         known = None
-        if mark is not None and mark.durable.position.index >= index and self.data.has(mark.durable.end_pos - 1):
+        if (
+            mark is not None
+            and mark.durable.position.index >= index
+            and self.data.has(mark.durable.end_pos - 1)
+        ):
             known = mark.durable
         start = LogEnd(Position(NO_TERM, Index(index - 1)), begin, max(seed, 0))
         return Walker(self.data, start, None if seed < 0 else seed, known)
@@ -84,8 +101,12 @@ def inspect_store(directory: str | Path, disk: Disk | None = None) -> Inspection
     record = None if install is None else InstallRecord.unpack(install)
     waiting = None if record is None or record.step == DONE else record
     if waiting is not None:
-        reason = "the state of another node is being taken over: start the node, which goes on with that"
-        problems.append({"index": -1, "pos": -1, "file": str(root / INSTALL_FILE), "reason": reason})
+        reason = (
+            "the state of another node is being taken over: start the node, which goes on with that"
+        )
+        problems.append(
+            {"index": -1, "pos": -1, "file": str(root / INSTALL_FILE), "reason": reason}
+        )
     data_size = _file_size(disk, root / "data", 1, problems)
     index_size = _file_size(disk, root / "index", UNIT_SIZE, problems)
     data = SegmentFiles(disk, root / "data", data_size, read_only=True)
@@ -94,7 +115,9 @@ def inspect_store(directory: str | Path, disk: Disk | None = None) -> Inspection
         for before, after in zip(files.starts, files.starts[1:], strict=False):
             if after != before + files.file_size:
                 reason = f"a file is missing between {before:020d} and {after:020d}"
-                problems.append({"index": -1, "pos": before, "file": str(files.directory), "reason": reason})
+                problems.append(
+                    {"index": -1, "pos": before, "file": str(files.directory), "reason": reason}
+                )
     return Inspection(
         root,
         disk,
@@ -145,5 +168,7 @@ def _file_size(disk: Disk, directory: Path, least: int, problems: list[Problem])
     for name, own in sizes.items():
         if own != size or int(name) % size:
             reason = f"has {own} bytes where the largest file has {size}"
-            problems.append({"index": -1, "pos": int(name), "file": str(directory / name), "reason": reason})
+            problems.append(
+                {"index": -1, "pos": int(name), "file": str(directory / name), "reason": reason}
+            )
     return size

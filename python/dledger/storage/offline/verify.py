@@ -1,11 +1,19 @@
-"""Checking every byte of a stopped store: headers, bodies, padding, free space, index, records, tables, snapshots."""
+"""Checking every byte of a stopped store: headers, bodies, padding, free space, index, records,
+tables, snapshots."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from dledger.protocol.messages.entry import HEADER, HEADER_SIZE, LogEnd, body_is_sound, chain_is_sound, parse
+from dledger.protocol.messages.entry import (
+    HEADER,
+    HEADER_SIZE,
+    LogEnd,
+    body_is_sound,
+    chain_is_sound,
+    parse,
+)
 from dledger.storage.disk.disk import Disk, DiskFile
 from dledger.storage.log.index import UNIT_SIZE, unit_of
 from dledger.storage.log.segments import CHUNK, NEW_SUFFIX, first_nonzero
@@ -20,9 +28,10 @@ def verify_store(directory: str | Path, disk: Disk | None = None) -> dict[str, A
     """Read everything and change nothing.
 
     Returns:
-        JSON values: ``ok``, ``problems`` (each with ``index`` of the entry or -1, ``pos`` in the log or -1, ``file``,
-        ``reason``), what is kept (``begin_index``, ``end_index``, ``end_pos`` where the last entry ends, ``entries``,
-        ``bytes``), ``unverified_entries`` that carry no checksums because DLedger wrote them, and whose store it is.
+        JSON values: ``ok``, ``problems`` (each with ``index`` of the entry or -1, ``pos`` in the
+        log or -1, ``file``, ``reason``), what is kept (``begin_index``, ``end_index``, ``end_pos``
+        where the last entry ends, ``entries``, ``bytes``), ``unverified_entries`` that carry no
+        checksums because DLedger wrote them, and whose store it is.
 
     Raises:
         PathError: there is no store, or a node runs on it.
@@ -78,16 +87,21 @@ class _Log:
                 found = first_nonzero(data, event.pos + 8, event.pos + event.size)
                 if found is not None:
                     index = self._walker.end.position.index
-                    look.problem(index, found, data.path(found), "the padding behind this entry is not zero")
+                    look.problem(
+                        index, found, data.path(found), "the padding behind this entry is not zero"
+                    )
             else:
                 self._finish(event)
         end = self._walker.end
         if look.mark is not None and look.mark.durable.position.index > end.position.index:
             durable = look.mark.durable
             look.problem(
-                end.position.index + 1, end.end_pos, data.directory,
-                f"the log ends at entry {end.position.index}, but entries up to {durable.position.index} were durable",
-            )  # fmt: skip
+                end.position.index + 1,
+                end.end_pos,
+                data.directory,
+                f"the log ends at entry {end.position.index}, but entries up to "
+                f"{durable.position.index} were durable",
+            )
         self._index_behind(end)
 
     def _count(self, event: Good) -> None:
@@ -100,10 +114,24 @@ class _Log:
             return
         files = look.index.files
         if files.pread(offset, UNIT_SIZE) != unit_of(entry):
-            look.problem(entry.index, entry.pos, files.path(offset), "the index unit is not that of the entry")
+            look.problem(
+                entry.index,
+                entry.pos,
+                files.path(offset),
+                "the index unit is not that of the entry",
+            )
         mark = look.mark
-        if mark is not None and entry.index == mark.durable.position.index and LogEnd.after(entry) != mark.durable:
-            look.problem(entry.index, entry.pos, look.data.path(entry.pos), "not the entry that the mark names")
+        if (
+            mark is not None
+            and entry.index == mark.durable.position.index
+            and LogEnd.after(entry) != mark.durable
+        ):
+            look.problem(
+                entry.index,
+                entry.pos,
+                look.data.path(entry.pos),
+                "not the entry that the mark names",
+            )
 
     def _finish(self, event: Finish) -> None:
         if not event.reason:
@@ -166,7 +194,11 @@ def _verify_waiting(look: Inspection, record: InstallRecord) -> None:
             elif directory.name == SNAPSHOTS:
                 reason = _wrong_in_snapshot(file, int(name.removesuffix(INSTALL_SUFFIX)))
             else:
-                index, pos, reason = record.begin.position.index + 1, record.begin.end_pos, _wrong_in_log(file, record)
+                index, pos, reason = (
+                    record.begin.position.index + 1,
+                    record.begin.end_pos,
+                    _wrong_in_log(file, record),
+                )
             if reason:
                 look.problem(index, pos, path, reason)
 

@@ -1,10 +1,12 @@
-"""A log that ends before what its own files know to be committed: acknowledged entries are gone from this disk.
+"""A log that ends before what its own files know to be committed: acknowledged entries are gone
+from this disk.
 
-No legal history leads there, because neither the hint of a commit nor a checkpoint of the catalog, which sums up
-committed entries, ever goes beyond what is durable here (a state taken over from another node may). So the disk has
-lost what it had synced. Such a node must not vote as the one that acknowledged those entries: it becomes another
-incarnation, as one with an empty disk does (B27). Of a group of one nobody else has them: its operator has to say that
-they may be lost, with the number of the last entry that is left, so that it is said on purpose.
+No legal history leads there, because neither the hint of a commit nor a checkpoint of the catalog,
+which sums up committed entries, ever goes beyond what is durable here (a state taken over from
+another node may). So the disk has lost what it had synced. Such a node must not vote as the one
+that acknowledged those entries: it becomes another incarnation, as one with an empty disk does
+(B27). Of a group of one nobody else has them: its operator has to say that they may be lost, with
+the number of the last entry that is left, so that it is said on purpose.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ def known_commit(parts: Parts) -> Index:
 
 
 def forget_beyond(parts: Parts, end: Index) -> None:
-    """Checkpoints of what is lost go: a start when the log has grown again would take other entries for summed up.
+    """Checkpoints of what is lost go: a start when the log has grown again would take other entries
+    for summed up.
 
     Raises:
         StorageError: the disk failed.
@@ -46,8 +49,9 @@ def _snapshots(parts: Parts) -> SnapshotFiles:
 
 
 def own_up(parts: Parts, committed: Index, end: Index, environment: Environment) -> str:
-    """What is lost of the entries up to ``committed`` in a log that ends at ``end``, "" for nothing. In a group of
-    several the node is another incarnation on return, durably, and before anything forgets what was committed.
+    """What is lost of the entries up to ``committed`` in a log that ends at ``end``, "" for
+    nothing. In a group of several the node is another incarnation on return, durably, and before
+    anything forgets what was committed.
 
     Raises:
         CorruptStore: the group has no other node, and nobody has said that the entries may be lost.
@@ -55,23 +59,37 @@ def own_up(parts: Parts, committed: Index, end: Index, environment: Environment)
         OSError: the disk failed.
     """
     settings = parts.settings
-    is_lost = committed > max(end, parts.installed) and not parts.imported  # a state taken over comes before its log
+    # a state taken over comes before its log
+    is_lost = committed > max(end, parts.installed) and not parts.imported
     accepted = settings.accept_loss
     if accepted is not None and not (is_lost and settings.is_alone and accepted == end):
-        why = f"its log ends at entry {end}" if is_lost and settings.is_alone else "nothing is lost that only it had"
+        why = (
+            f"its log ends at entry {end}"
+            if is_lost and settings.is_alone
+            else "nothing is lost that only it had"
+        )
         raise ConfigError(f"--accept-loss {accepted}: not for {settings.directory}, {why}")
     if not is_lost:
         return ""
-    text = f"the log ends at entry {end}, but entries up to {committed} were committed here: the disk has lost them"
+    text = (
+        f"the log ends at entry {end}, but entries up to {committed} were committed here: the "
+        f"disk has lost them"
+    )
     if settings.is_alone:
         if accepted is None:
             raise CorruptStore(
-                f"{settings.directory}: {text}, and the group has no other node. Put back a backup of the directory; "
+                f"{settings.directory}: {text}, and the group has no other node. Put back a "
+                f"backup of the directory; "
                 f"or, to go on without them, start once with 'dledger serve --accept-loss {end}'"
             )
         text += ", which was accepted"
     else:
-        parts.members.save(replace(parts.members.membership, incarnation=environment.below(1 << 63)))
-        text += "; this node is another incarnation, and no voter until it is admitted ('dledger admit')"
+        parts.members.save(
+            replace(parts.members.membership, incarnation=environment.below(1 << 63))
+        )
+        text += (
+            "; this node is another incarnation, and no voter until it is admitted ('dledger "
+            "admit')"
+        )
     logger.error("%s: %s", settings.directory, text)
     return text

@@ -1,4 +1,5 @@
-"""Opening the files of a store: whose it is, what it promised, and the pieces that recovery works on."""
+"""Opening the files of a store: whose it is, what it promised, and the pieces that recovery works
+on."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ class StoreSettings:
     accept_loss: int | None = None
     """See `dledger.storage.recovery.lost_entries`."""
     begin_pos: int = 0
-    """Position of the first entry of a log that is made now: the begin of a file. A log that is there knows its own."""
+    """Position of the first entry of a log that is made now: the begin of a file. A log that is
+    there knows its own."""
 
     @staticmethod
     def of(group: GroupConfig, node: NodeConfig) -> StoreSettings:
@@ -100,7 +102,8 @@ def take_lock(disk: Disk, directory: Path) -> Lock:
     """Make the directory, see that it can be written, and lock it.
 
     Raises:
-        PathError: it is a file, may not be written, another process has it open, or its file system has no locks.
+        PathError: it is a file, may not be written, another process has it open, or its file system
+            has no locks.
     """
     try:
         disk.mkdir(directory)
@@ -109,13 +112,18 @@ def take_lock(disk: Disk, directory: Path) -> Lock:
         raise
     except (BlockingIOError, InterruptedError) as error:
         raise PathError(
-            f"{directory} is in use by another node process (it holds {directory / LOCK_FILE}): stop that one first, "
+            f"{directory} is in use by another node process (it holds {directory / LOCK_FILE}): "
+            f"stop that one first, "
             "or give this node a directory of its own"
         ) from error
     except (FileExistsError, NotADirectoryError) as error:
-        raise PathError(f"{directory} is a file, or below one: give a directory for the node's files") from error
+        raise PathError(
+            f"{directory} is a file, or below one: give a directory for the node's files"
+        ) from error
     except OSError as error:
-        raise PathError(f"{directory} cannot be used for the node's files: {os.strerror(error.errno or 0)}") from error
+        raise PathError(
+            f"{directory} cannot be used for the node's files: {os.strerror(error.errno or 0)}"
+        ) from error
 
 
 def open_parts(settings: StoreSettings, disk: Disk, environment: Environment = REAL) -> Parts:
@@ -133,7 +141,9 @@ def open_parts(settings: StoreSettings, disk: Disk, environment: Environment = R
         raise
 
 
-def _open_locked(settings: StoreSettings, disk: Disk, lock: Lock, environment: Environment) -> Parts:
+def _open_locked(
+    settings: StoreSettings, disk: Disk, lock: Lock, environment: Environment
+) -> Parts:
     root, notes = settings.directory, list[str]()
     _sync_names_above(disk, root)
     for name in (STATE_FILE, MARK_FILE, MEMBERS_FILE, INSTALL_FILE):
@@ -145,14 +155,18 @@ def _open_locked(settings: StoreSettings, disk: Disk, lock: Lock, environment: E
     state = SlotFile(disk.open(root / STATE_FILE), STATE_MAGIC)
     if state.payload is None:
         raise CorruptStore(
-            f"{root / STATE_FILE}: neither copy of the hard state can be read, so this node cannot know what it voted: "
+            f"{root / STATE_FILE}: neither copy of the hard state can be read, so this node "
+            f"cannot know what it voted: "
             "put the file back, or empty the directory and let it back in with 'dledger admit'"
         )
     record = StateRecord.unpack(state.payload)
     _check_identity(settings, record)
     if state.damaged:
-        notes.append(f"{STATE_FILE}: one of two copies was damaged; written again from the other one")
-    state.write_both(state.payload)  # what was read may be a page that a killed process left unsynced (D15)
+        notes.append(
+            f"{STATE_FILE}: one of two copies was damaged; written again from the other one"
+        )
+    # what was read may be a page that a killed process left unsynced (D15)
+    state.write_both(state.payload)
     data = SegmentFiles(disk, root / "data", settings.segment_bytes)
     index = SegmentFiles(disk, root / "index", settings.index_file_bytes)
     mark_slots = _open_mark(disk, root / MARK_FILE)
@@ -161,17 +175,31 @@ def _open_locked(settings: StoreSettings, disk: Disk, lock: Lock, environment: E
     _check_index(index, notes)
     if mark is None and data.starts:
         notes.append(f"{MARK_FILE}: not there or not readable; the whole log was scanned")
-    members = MemberFile(disk, root, record.identity.incarnation, notes, lambda: environment.below(1 << 63))
+    members = MemberFile(
+        disk, root, record.identity.incarnation, notes, lambda: environment.below(1 << 63)
+    )
     imported = mark is None and disk.exists(root / "currterm")
     return Parts(
-        settings, disk, lock, state, record, mark_slots, mark, data, LogIndex(index), members, notes, imported,
+        settings,
+        disk,
+        lock,
+        state,
+        record,
+        mark_slots,
+        mark,
+        data,
+        LogIndex(index),
+        members,
+        notes,
+        imported,
         installed,
-    )  # fmt: skip
+    )
 
 
 def _sync_names_above(disk: Disk, root: Path) -> None:
-    """Make the directory's own name durable; of a new store all names above it too, because any of them may have been
-    made for it, by this process or by one that was killed before it came to syncing them."""
+    """Make the directory's own name durable; of a new store all names above it too, because any of
+    them may have been made for it, by this process or by one that was killed before it came to
+    syncing them."""
     disk.fsync_dir(root.parent)
     if disk.exists(root / STATE_FILE):
         return
@@ -187,13 +215,15 @@ def _check_identity(settings: StoreSettings, record: StateRecord) -> None:
     identity = record.identity
     if (identity.group, identity.node_id) != (settings.group, settings.node_id):
         raise WrongGroup(
-            f"{settings.directory} belongs to node {identity.node_id!r} of group {identity.group!r}, not to node "
+            f"{settings.directory} belongs to node {identity.node_id!r} of group "
+            f"{identity.group!r}, not to node "
             f"{settings.node_id!r} of group {settings.group!r}: give each node its own directory"
         )
     for name in ("segment_bytes", "index_file_bytes"):
         if getattr(record, name) != getattr(settings, name):
             raise ConfigError(
-                f"{settings.directory} was created with {name} {getattr(record, name)}, not {getattr(settings, name)}: "
+                f"{settings.directory} was created with {name} {getattr(record, name)}, not "
+                f"{getattr(settings, name)}: "
                 "all nodes of a group use one size, for ever"
             )
 
@@ -205,13 +235,19 @@ def _check_index(index: SegmentFiles, notes: list[str]) -> None:
     except (ConfigError, CorruptStore) as error:
         notes.append(f"index files thrown away, to be rebuilt: {error}")
         for start in reversed(index.starts):
-            index.disk.unlink(index.path(start) if start % index.file_size == 0 else index.directory / f"{start:020d}")
+            index.disk.unlink(
+                index.path(start)
+                if start % index.file_size == 0
+                else index.directory / f"{start:020d}"
+            )
         index.disk.fsync_dir(index.directory)
         index.close()
         index.starts = []
 
 
-def _create_state(settings: StoreSettings, disk: Disk, environment: Environment, notes: list[str]) -> None:
+def _create_state(
+    settings: StoreSettings, disk: Disk, environment: Environment, notes: list[str]
+) -> None:
     root = settings.directory
     hard_state = HardState()
     if disk.exists(root / "currterm"):
@@ -221,7 +257,8 @@ def _create_state(settings: StoreSettings, disk: Disk, environment: Environment,
         notes.append(f"hard state taken over from DLedger's currterm: {hard_state}")
     elif disk.listdir(root / "data"):
         raise CorruptStore(
-            f"{root} has a log but no file {STATE_FILE!r}, so this node cannot know what it voted: put the file back, "
+            f"{root} has a log but no file {STATE_FILE!r}, so this node cannot know what it "
+            f"voted: put the file back, "
             "or empty the directory and let it back in with 'dledger admit'"
         )
     identity = Identity(settings.group, settings.node_id, environment.below(1 << 63))
@@ -234,7 +271,9 @@ def _check_sizes(disk: Disk, directory: Path, setting: str, size: int) -> None:
     for name in disk.listdir(directory):
         found = disk.open_read_only(directory / name).size()
         if found != size:
-            raise ConfigError(f"{directory / name} has {found} bytes, not {size}: set {setting}={found}")
+            raise ConfigError(
+                f"{directory / name} has {found} bytes, not {size}: set {setting}={found}"
+            )
 
 
 def _import(disk: Disk, root: Path) -> HardState:

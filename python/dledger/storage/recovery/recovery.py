@@ -1,15 +1,18 @@
-"""What a store makes of the files it finds: what is kept, cut, rewritten, rebuilt, and what is faulty; each said.
+"""What a store makes of the files it finds: what is kept, cut, rewritten, rebuilt, and what is
+faulty; each said.
 
 The rules (numbers as in docs on durability):
 
-- What the mark says is durable is there. Damage in it is rot: kept, reported, never cut, never served (D4).
-- Behind the mark nothing was acknowledged. Bytes that are no entry, with no entry behind them, are a write that a
-  crash cut short: they go.
-- Damage behind the mark with believable entries behind it: after a restart of the operating system, pages that were
-  written and not synced may be missing in any order, so all from there on was never acknowledged and goes. Otherwise
-  (same run of the system, or no mark to tell) no crash explains it: kept and reported, never guessed (B8).
-- What is behind the mark and good may be page cache that a failed sync left unwritten, so it is written to a new
-  file and synced before it counts as durable (D15).
+- What the mark says is durable is there. Damage in it is rot: kept, reported, never cut, never
+  served (D4).
+- Behind the mark nothing was acknowledged. Bytes that are no entry, with no entry behind them, are
+  a write that a crash cut short: they go.
+- Damage behind the mark with believable entries behind it: after a restart of the operating system,
+  pages that were written and not synced may be missing in any order, so all from there on was never
+  acknowledged and goes. Otherwise (same run of the system, or no mark to tell) no crash explains
+  it: kept and reported, never guessed (B8).
+- What is behind the mark and good may be page cache that a failed sync left unwritten, so it is
+  written to a new file and synced before it counts as durable (D15).
 - Index units are written again from the data wherever they differ.
 """
 
@@ -29,7 +32,8 @@ from dledger.storage.recovery.open_files import Parts
 from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Index, Position, Term
 
 Begin = tuple[Index, int, int]
-"""Where a log begins: index and pos of the first kept entry, and the chainCrc in front of it, -1 when unknown."""
+"""Where a log begins: index and pos of the first kept entry, and the chainCrc in front of it, -1
+when unknown."""
 
 
 @dataclass(slots=True)
@@ -68,8 +72,10 @@ def recover(parts: Parts, commit_hint: Index) -> Recovered:
         known = mark.durable
         if not parts.data.has(known.end_pos - 1):
             raise CorruptStore(
-                f"{parts.data.path(known.end_pos - 1)} is missing: entries up to {known.position.index} were durable "
-                "here; put the file back, or empty the directory and let it back in with 'dledger admit'"
+                f"{parts.data.path(known.end_pos - 1)} is missing: entries up to "
+                f"{known.position.index} were durable "
+                "here; put the file back, or empty the directory and let it back in with 'dledger "
+                "admit'"
             )
     start = before
     if mark is not None and begin_index <= mark.indexed.position.index <= known.position.index:
@@ -77,7 +83,9 @@ def recover(parts: Parts, commit_hint: Index) -> Recovered:
     found = _Findings()
     if start is not before:
         _check_start(parts, start, found)
-        found.rebuilt_units += _check_index(parts, start, (begin_index, begin_pos, begin_chain), found)
+        found.rebuilt_units += _check_index(
+            parts, start, (begin_index, begin_pos, begin_chain), found
+        )
     seed = begin_chain if start is before else start.chain_crc
     walker = Walker(parts.data, start, None if seed < 0 else seed, None if mark is None else known)
     reason = _walk(parts, walker, known, commit_hint, found)
@@ -90,10 +98,13 @@ def recover(parts: Parts, commit_hint: Index) -> Recovered:
     report = RecoveryReport(
         begin_index=begin_index,
         end=end,
-        kept=f"entries {begin_index} to {end.position.index}; {found.scanned} of them scanned, behind the mark at "
+        kept=f"entries {begin_index} to {end.position.index}; {found.scanned} of them scanned, "
+        f"behind the mark at "
         f"{start.position.index}",
         cut=tuple(found.cut),
-        rebuilt=(f"{found.rebuilt_units} index units from the data",) if found.rebuilt_units else (),
+        rebuilt=(f"{found.rebuilt_units} index units from the data",)
+        if found.rebuilt_units
+        else (),
         rewritten=tuple(found.rewritten),
         notes=tuple(parts.notes),
         faulty=tuple(found.faulty),
@@ -108,8 +119,10 @@ def _begin(parts: Parts) -> Begin:
     if not starts:
         if mark is not None and mark.durable.position.index >= 0:
             raise CorruptStore(
-                f"{parts.data.directory} is empty, but entries up to {mark.durable.position.index} were durable here: "
-                "put the files back, or empty the whole directory and let it back in with 'dledger admit'"
+                f"{parts.data.directory} is empty, but entries up to "
+                f"{mark.durable.position.index} were durable here: "
+                "put the files back, or empty the whole directory and let it back in with "
+                "'dledger admit'"
             )
         return Index(0), parts.settings.begin_pos, 0
     pos = starts[0]
@@ -121,7 +134,8 @@ def _begin(parts: Parts) -> Begin:
     fields = HEADER.unpack(head) if len(head) == HEADER_SIZE else (0,) * 9
     if not 1 <= fields[0] <= 3 or fields[4] != pos:
         raise CorruptStore(
-            f"{parts.data.path(pos)} does not start with an entry, so nobody knows which index the log begins at: "
+            f"{parts.data.path(pos)} does not start with an entry, so nobody knows which index "
+            f"the log begins at: "
             "empty the directory and let it back in with 'dledger admit'"
         )
     return Index(fields[2]), pos, -1
@@ -133,18 +147,28 @@ def _check_start(parts: Parts, start: LogEnd, found: _Findings) -> None:
     if unit is None or unit.pos + unit.size != start.end_pos:
         return  # the index will be rebuilt there when it is asked
     entry = Walker(parts.data, start, None).entry_at(unit.pos)
-    if isinstance(entry, Entry) and (entry.position, entry.chain_crc) == (start.position, start.chain_crc):
+    if isinstance(entry, Entry) and (entry.position, entry.chain_crc) == (
+        start.position,
+        start.chain_crc,
+    ):
         return
-    reason = entry if isinstance(entry, str) else f"it is {entry}, not entry {start.position.index} of the mark"
+    reason = (
+        entry
+        if isinstance(entry, str)
+        else f"it is {entry}, not entry {start.position.index} of the mark"
+    )
     index = start.position.index
     found.faulty.append(Fault(index, index, unit.pos, str(parts.data.path(unit.pos)), reason))
 
 
 def _check_index(parts: Parts, stop: LogEnd, begin: Begin, found: _Findings) -> int:
-    """Rebuild the index of every file in front of ``stop`` whose first or last entry it does not find."""
+    """Rebuild the index of every file in front of ``stop`` whose first or last entry it does not
+    find."""
 
     def on_damage(event: Bad) -> None:
-        if event.first <= event.last and not any(fault.first == event.first for fault in found.faulty):
+        if event.first <= event.last and not any(
+            fault.first == event.first for fault in found.faulty
+        ):
             _note_faulty(parts, event, found)
 
     rebuilt = 0
@@ -156,9 +180,14 @@ def _check_index(parts: Parts, stop: LogEnd, begin: Begin, found: _Findings) -> 
         if following is not None and following < stop.end_pos:
             behind = first_index(parts.data, following)
             last = None if behind is None else Index(behind - 1)
-        ends = None if first is None else parts.index.get(first), None if last is None else parts.index.get(last)
+        ends = (
+            None if first is None else parts.index.get(first),
+            None if last is None else parts.index.get(last),
+        )
         if ends[0] is None or ends[1] is None or ends[0].pos != start:
-            rebuilt += rebuild_index(parts.data, parts.index, start, stop, begin, on_damage=on_damage)[0]
+            rebuilt += rebuild_index(
+                parts.data, parts.index, start, stop, begin, on_damage=on_damage
+            )[0]
     return rebuilt
 
 
@@ -180,8 +209,8 @@ def rebuild_index(
     until: int = NO_INDEX,
     on_damage: Callable[[Bad], None] | None = None,
 ) -> tuple[int, Unit | None]:
-    """Write the units of one data file's entries again wherever they differ; returns how many did, and the one of the
-    entry ``until``, should that be sound.
+    """Write the units of one data file's entries again wherever they differ; returns how many did,
+    and the one of the entry ``until``, should that be sound.
 
     Args:
         stop: where the log is known to end.
@@ -204,7 +233,9 @@ def rebuild_index(
         if isinstance(event, Finish):
             break
         pos = event.entry.pos if isinstance(event, Good) else event.pos
-        if pos >= stop.end_pos or (pos >= start + data.file_size and walker.end.position.index > until):
+        if pos >= stop.end_pos or (
+            pos >= start + data.file_size and walker.end.position.index > until
+        ):
             break
         if isinstance(event, Good):
             rebuilt += index.put_again(event.entry)
@@ -219,8 +250,9 @@ def rebuild_index(
 
 
 def _vouched_first(data: SegmentFiles, index: LogIndex, start: int) -> tuple[Index, int] | None:
-    """The index that a file begins with, and the chain in front of it. Nothing but the entry before vouches for what
-    the file's first header says, so None unless that one is found, with the padding to the end of its file."""
+    """The index that a file begins with, and the chain in front of it. Nothing but the entry before
+    vouches for what the file's first header says, so None unless that one is found, with the
+    padding to the end of its file."""
     first = first_index(data, start)
     unit = None if first is None else index.get(first - 1)
     if first is None or unit is None or not data.has(unit.pos):
@@ -230,7 +262,9 @@ def _vouched_first(data: SegmentFiles, index: LogIndex, start: int) -> tuple[Ind
     known, end = (unit.magic, unit.size, unit.index, unit.term, unit.pos), unit.pos + unit.size
     if fields[:5] != known or not start - data.file_size < end < start:
         return None
-    return (first, int(fields[6])) if data.pread(end, MIN_BLANK_SIZE) == blank(start - end) else None
+    return (
+        (first, int(fields[6])) if data.pread(end, MIN_BLANK_SIZE) == blank(start - end) else None
+    )
 
 
 def _walk(parts: Parts, walker: Walker, known: LogEnd, commit_hint: Index, found: _Findings) -> str:
@@ -246,7 +280,8 @@ def _walk(parts: Parts, walker: Walker, known: LogEnd, commit_hint: Index, found
             if _lost_pages(parts, event, known, commit_hint):
                 walker.end = end
                 return (
-                    f"entry {event.first} at {event.pos}: {event.reason}; written but not synced when the system "
+                    f"entry {event.first} at {event.pos}: {event.reason}; written but not synced "
+                    f"when the system "
                     f"stopped, like all behind it (from {event.resume} on)"
                 )
             _keep_faulty(parts, event, walker, found)
@@ -254,8 +289,10 @@ def _walk(parts: Parts, walker: Walker, known: LogEnd, commit_hint: Index, found
         elif isinstance(event, Finish):
             if unsure:
                 raise CorruptStore(
-                    f"{parts.data.path(end.end_pos)}: damage from entry {end.position.index} to the end of the log "
-                    "leaves unknown where the log ends: empty the directory and let it back in with 'dledger admit'"
+                    f"{parts.data.path(end.end_pos)}: damage from entry {end.position.index} to "
+                    f"the end of the log "
+                    "leaves unknown where the log ends: empty the directory and let it back in "
+                    "with 'dledger admit'"
                 )
             return _tail(walker, event, commit_hint)
         end = walker.end
@@ -272,7 +309,9 @@ def _lost_pages(parts: Parts, event: Bad, known: LogEnd, commit_hint: Index) -> 
 
 def _keep_faulty(parts: Parts, event: Bad, walker: Walker, found: _Findings) -> None:
     if event.last < event.first:
-        parts.notes.append(f"{parts.data.path(event.pos)} at {event.pos}: {event.reason}; no entry is hit")
+        parts.notes.append(
+            f"{parts.data.path(event.pos)} at {event.pos}: {event.reason}; no entry is hit"
+        )
         return
     _note_faulty(parts, event, found)
     if event.first == event.last:
@@ -285,22 +324,25 @@ def _note_faulty(parts: Parts, event: Bad, found: _Findings) -> None:
 
 
 def _index_damaged(data: SegmentFiles, index: LogIndex, event: Bad, walker: Walker) -> None:
-    """Keep a damaged entry findable, so that it can be named and repaired: its place is known, its size mostly. What
-    the index says already is better than what a damaged header does."""
+    """Keep a damaged entry findable, so that it can be named and repaired: its place is known, its
+    size mostly. What the index says already is better than what a damaged header does."""
     known, room = index.get(event.first), event.resume - event.pos
     if known is None or known.pos != event.pos or not HEADER_SIZE <= known.size <= room:
         index.put(event.first, [damaged_unit(data, event, walker).pack()])
 
 
 def damaged_unit(data: SegmentFiles, event: Bad, walker: Walker) -> Unit:
-    """The index unit of one damaged entry, as far as its header can be believed; its term is one that can be between
-    those of its neighbours."""
+    """The index unit of one damaged entry, as far as its header can be believed; its term is one
+    that can be between those of its neighbours."""
     room = event.resume - event.pos
     head = data.pread(event.pos, HEADER_SIZE)
     fields = HEADER.unpack(head) if len(head) == HEADER_SIZE else (0,) * 9
     sizes = [size for size in (fields[1], fields[8] + HEADER_SIZE) if HEADER_SIZE <= size <= room]
     size = room if room in sizes or not sizes else sizes[0]
-    before, behind = walker.end.position.term, walker.entry_at(event.resume) if data.has(event.resume) else ""
+    before, behind = (
+        walker.end.position.term,
+        walker.entry_at(event.resume) if data.has(event.resume) else "",
+    )
     top = behind.term if isinstance(behind, Entry) else before
     term = fields[3] if before <= fields[3] <= top else before if before >= 0 else max(top, 0)
     return Unit(max(fields[0], 1), event.pos, size, event.first, Term(term))
@@ -310,15 +352,22 @@ def _tail(walker: Walker, event: Finish, commit_hint: Index) -> str:
     due = walker.end.position.index + 1
     if event.reason and due <= commit_hint:
         raise CorruptStore(
-            f"entry {due} at pos {event.pos} in {event.file}: {event.reason}. It is at or below entry {commit_hint}, "
-            "which is known to be committed, so it is not cut. Empty the directory and let it back in with "
+            f"entry {due} at pos {event.pos} in {event.file}: {event.reason}. It is at or below "
+            f"entry {commit_hint}, "
+            "which is known to be committed, so it is not cut. Empty the directory and let it "
+            "back in with "
             "'dledger admit'; the other nodes have the entries"
         )
-    return f"entry {due} at {event.pos}: {event.reason}; a write that was never acknowledged" if event.reason else ""
+    return (
+        f"entry {due} at {event.pos}: {event.reason}; a write that was never acknowledged"
+        if event.reason
+        else ""
+    )
 
 
 def _finish(parts: Parts, end: LogEnd, reason: str, known: LogEnd, found: _Findings) -> LogEnd:
-    """Cut what is behind the log and write its unsynced tail anew; afterwards all of it is durable."""
+    """Cut what is behind the log and write its unsynced tail anew; afterwards all of it is
+    durable."""
     data = parts.data
     if not data.starts:
         return end
@@ -328,14 +377,17 @@ def _finish(parts: Parts, end: LogEnd, reason: str, known: LogEnd, found: _Findi
         data.drop_behind(end.end_pos)
     if end.end_pos > known.end_pos:
         first = known.end_pos - known.end_pos % data.file_size
-        if parts.mark is None:  # a log of DLedger's, or a lost mark: all is synced, but only the last file copied
+        # a log of DLedger's, or a lost mark: all is synced, but only the last file copied
+        if parts.mark is None:
             for start in data.starts:
                 data.file(start).fdatasync()
             first = end_file
         for start in [s for s in data.starts if first <= s <= end_file]:
             keep = min(end.end_pos - start, data.file_size)
             data.rewrite(start, keep)
-            found.rewritten.append(f"{data.path(start).name}: bytes {max(known.end_pos, start)} to {start + keep}")
+            found.rewritten.append(
+                f"{data.path(start).name}: bytes {max(known.end_pos, start)} to {start + keep}"
+            )
     elif reason and data.has(end.end_pos):
         data.cut(end.end_pos)
     for start in data.starts:  # padding, or a length, that a killed process left unsynced

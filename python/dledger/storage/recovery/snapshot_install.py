@@ -1,9 +1,11 @@
-"""Another state in the place of this store's: log, topic index and snapshot change at once, or not at all.
+"""Another state in the place of this store's: log, topic index and snapshot change at once, or not
+at all.
 
-New files are written beside those in use, under a name with ``.install`` behind it. Then the record ``install`` says
-``ready``, and from there on a store that is opened carries it out, however often it is interrupted: the old files go
-(``cleared``), the new ones take their names, the mark is set (``done``). Before ``ready`` nothing counts on the new
-files, and a store that is opened removes them.
+New files are written beside those in use, under a name with ``.install`` behind it. Then the record
+``install`` says ``ready``, and from there on a store that is opened carries it out, however often
+it is interrupted: the old files go (``cleared``), the new ones take their names, the mark is set
+(``done``). Before ``ready`` nothing counts on the new files, and a store that is opened removes
+them.
 """
 
 from __future__ import annotations
@@ -52,7 +54,12 @@ class InstallRecord:
     """Whether topic index and snapshots are replaced."""
 
     def pack(self) -> bytes:
-        value = {"step": self.step, "index": self.index, "catalog": self.catalog, "begin": _numbers(self.begin)}
+        value = {
+            "step": self.step,
+            "index": self.index,
+            "catalog": self.catalog,
+            "begin": _numbers(self.begin),
+        }
         value["end"] = None if self.end is None else _numbers(self.end)
         return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
 
@@ -60,7 +67,9 @@ class InstallRecord:
     def unpack(payload: bytes) -> InstallRecord:
         value: dict[str, Any] = json.loads(payload)
         end = None if value["end"] is None else _end(value["end"])
-        return InstallRecord(value["step"], Index(value["index"]), _end(value["begin"]), end, value["catalog"])
+        return InstallRecord(
+            value["step"], Index(value["index"]), _end(value["begin"]), end, value["catalog"]
+        )
 
 
 def _numbers(end: LogEnd) -> list[int]:
@@ -76,7 +85,9 @@ class StagedTable:
     """Rows of one table on their way into a new file."""
 
     def __init__(self, disk: Disk, root: Path, name: str, row_size: int, first: int) -> None:
-        self._file = disk.open(root / TABLES / f"{name}.{file_name(first)}{INSTALL_SUFFIX}", create=True)
+        self._file = disk.open(
+            root / TABLES / f"{name}.{file_name(first)}{INSTALL_SUFFIX}", create=True
+        )
         self._row_size = row_size
         self._number = first
         header = pack_header(row_size, first)
@@ -114,7 +125,11 @@ class Staging:
 
     def snapshot(self, index: Index, data: bytes) -> None:
         """The catalog as of ``index``; durable on return."""
-        self._write(self._root / SNAPSHOTS / (file_name(index) + INSTALL_SUFFIX), pack_snapshot(index, data), 0)
+        self._write(
+            self._root / SNAPSHOTS / (file_name(index) + INSTALL_SUFFIX),
+            pack_snapshot(index, data),
+            0,
+        )
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -139,7 +154,8 @@ class Staging:
         Args:
             index: the catalog's.
             begin: what the first kept entry follows.
-            first: that entry, which a new log consists of; None: the log that is there stays from ``begin`` on.
+            first: that entry, which a new log consists of; None: the log that is there stays from
+                ``begin`` on.
             catalog: False: topic index and snapshots stay as they are; they do not need what goes.
         """
         disk, root = self._disk, self._root
@@ -155,7 +171,11 @@ class Staging:
         try:
             before = read_record(disk, root)
             known = before.index if before is not None else NO_INDEX
-            _save(disk, root, InstallRecord(READY, Index(index if catalog else known), begin, end, catalog))
+            _save(
+                disk,
+                root,
+                InstallRecord(READY, Index(index if catalog else known), begin, end, catalog),
+            )
         except OSError as error:  # it may be there or not, so nobody may go on as if it were not
             raise storage_error("take over the state of another node in", root, error) from error
 
@@ -170,7 +190,8 @@ class Staging:
 
 
 def read_record(disk: Disk, root: Path, notes: list[str] | None = None) -> InstallRecord | None:
-    """The record; None when no state was ever taken over here. ``notes`` get what is to be said of it.
+    """The record; None when no state was ever taken over here. ``notes`` get what is to be said of
+    it.
 
     Raises:
         CorruptStore: it cannot be read, and files are there that it may speak of.
@@ -181,18 +202,22 @@ def read_record(disk: Disk, root: Path, notes: list[str] | None = None) -> Insta
     slots = SlotFile(disk.open_read_only(path), INSTALL_MAGIC)
     if slots.payload is not None:
         if slots.damaged and notes is not None:
-            notes.append(f"{INSTALL_FILE}: one of two copies was damaged; written again from the other one")
+            notes.append(
+                f"{INSTALL_FILE}: one of two copies was damaged; written again from the other one"
+            )
         return InstallRecord.unpack(slots.payload)
     if _staged(disk, root):
         raise CorruptStore(
-            f"{path}: neither copy can be read, so nobody knows which of the files in {root} count: empty the "
+            f"{path}: neither copy can be read, so nobody knows which of the files in {root} "
+            f"count: empty the "
             "directory and let it back in with 'dledger admit'"
         )
     return None
 
 
 def finish_install(disk: Disk, root: Path, index_file_bytes: int, notes: list[str]) -> Index:
-    """Carry out what a record says, or remove what none speaks of. To be called before anything else of the store.
+    """Carry out what a record says, or remove what none speaks of. To be called before anything
+    else of the store.
 
     Returns:
         As of which entry the last catalog is that was taken over; -1: none was.
@@ -203,7 +228,8 @@ def finish_install(disk: Disk, root: Path, index_file_bytes: int, notes: list[st
     """
     record = read_record(disk, root, notes)
     if record is not None:
-        _save(disk, root, record)  # what was read may be a page that a killed process left unsynced (D15),
+        # what was read may be a page that a killed process left unsynced (D15),
+        _save(disk, root, record)
         disk.fsync_dir(root)  # and so may the name of its file
     if record is None or record.step == DONE:
         drop_staged(disk, root)
@@ -230,7 +256,12 @@ def drop_staged(disk: Disk, root: Path) -> None:
 
 def _staged(disk: Disk, root: Path) -> list[Path]:
     directories = [root / name for name in (DATA, TABLES, SNAPSHOTS)]
-    return [at / name for at in directories for name in disk.listdir(at) if name.endswith(INSTALL_SUFFIX)]
+    return [
+        at / name
+        for at in directories
+        for name in disk.listdir(at)
+        if name.endswith(INSTALL_SUFFIX)
+    ]
 
 
 def _save(disk: Disk, root: Path, record: InstallRecord) -> None:
@@ -242,7 +273,8 @@ def _save(disk: Disk, root: Path, record: InstallRecord) -> None:
 
 
 def _clear(disk: Disk, root: Path, record: InstallRecord, index_file_bytes: int) -> None:
-    """Remove the old files; only those that stay and the new ones, under their longer names, are left."""
+    """Remove the old files; only those that stay and the new ones, under their longer names, are
+    left."""
     begin, whole = record.begin, record.end is not None
     units = (begin.position.index + 1) * UNIT_SIZE
     for name in disk.listdir(root / DATA):
@@ -266,7 +298,8 @@ def _is_number(name: str) -> bool:
 
 
 def _set_mark(disk: Disk, root: Path, record: InstallRecord) -> None:
-    """What the log is from now on, durably: so much of it is there, and its first entry is committed."""
+    """What the log is from now on, durably: so much of it is there, and its first entry is
+    committed."""
     begin, end = record.begin, record.end
     slots = SlotFile(disk.open(root / MARK_FILE), MARK_MAGIC)
     first = Index(begin.position.index + 1)
@@ -281,4 +314,11 @@ def _set_mark(disk: Disk, root: Path, record: InstallRecord) -> None:
     slots.write_both(mark.pack())
 
 
-__all__ = ["INSTALL_FILE", "InstallRecord", "StagedTable", "Staging", "finish_install", "read_record"]
+__all__ = [
+    "INSTALL_FILE",
+    "InstallRecord",
+    "StagedTable",
+    "Staging",
+    "finish_install",
+    "read_record",
+]

@@ -1,1 +1,2 @@
-"""Real node processes under load while links, processes, disks and clocks fail: ``python -m dledger.testing.chaos``."""
+"""Real node processes under load while links, processes, disks and clocks fail: ``python -m
+dledger.testing.chaos``."""

@@ -20,13 +20,24 @@ from dledger.testing.result import save
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m dledger.testing.chaos", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=5.0, help="of load and faults, over all groups (default 5)")
-    parser.add_argument("--nodes", default="3,5", help="sizes of the groups that share the time (default 3,5)")
-    parser.add_argument("--seed", type=int, default=0, help="decides the schedule; 0 (default): one that is printed")
     parser.add_argument(
-        "--faults", default="", metavar="NAME,...", help="only these: " + ", ".join(fault.name for fault in ALL_FAULTS)
+        "--minutes", type=float, default=5.0, help="of load and faults, over all groups (default 5)"
     )
-    parser.add_argument("--dir", type=Path, help="for the nodes' files; a temporary directory unless given")
+    parser.add_argument(
+        "--nodes", default="3,5", help="sizes of the groups that share the time (default 3,5)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="decides the schedule; 0 (default): one that is printed"
+    )
+    parser.add_argument(
+        "--faults",
+        default="",
+        metavar="NAME,...",
+        help="only these: " + ", ".join(fault.name for fault in ALL_FAULTS),
+    )
+    parser.add_argument(
+        "--dir", type=Path, help="for the nodes' files; a temporary directory unless given"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything there")
     return parser.parse_args(argv)
 
@@ -49,13 +60,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     if wanted.dir:
         wanted.dir.mkdir(parents=True, exist_ok=True)
     path = Path(tempfile.mkdtemp(prefix="dledger-chaos-", dir=wanted.dir))
-    say(f"seed {seed}, {wanted.minutes:g} minutes, groups of {wanted.nodes} nodes, {len(faults)} kinds of faults")
+    say(
+        f"seed {seed}, {wanted.minutes:g} minutes, groups of {wanted.nodes} nodes, {len(faults)} "
+        f"kinds of faults"
+    )
     say(f"in {path}")
     plan = schedule(seed, faults)
     parts: list[Part] = []
     for count in sizes:
         say(f"\n{count} nodes")
-        parts.append(run(run_part(path / f"{count}-nodes", count, 60 * wanted.minutes / len(sizes), plan, seed, say)))
+        parts.append(
+            run(
+                run_part(
+                    path / f"{count}-nodes",
+                    count,
+                    60 * wanted.minutes / len(sizes),
+                    plan,
+                    seed,
+                    say,
+                )
+            )
+        )
     report = as_dict(parts, faults, seed, wanted.minutes)
     for line in lines(report):
         say(line)

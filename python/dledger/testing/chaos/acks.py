@@ -23,7 +23,11 @@ class Gap:
     cause: str
 
     def as_dict(self) -> dict[str, Any]:
-        return {"start_s": round(self.start_s, 3), "length_s": round(self.length_s, 3), "cause": self.cause}
+        return {
+            "start_s": round(self.start_s, 3),
+            "length_s": round(self.length_s, 3),
+            "cause": self.cause,
+        }
 
 
 @dataclass(slots=True)
@@ -84,7 +88,9 @@ class Acks:
     def longest(self) -> list[Gap]:
         """The longest gaps, longest first."""
         self._trim()
-        return [Gap(start, length, self._cause(start, start + length)) for length, start in self._gaps]
+        return [
+            Gap(start, length, self._cause(start, start + length)) for length, start in self._gaps
+        ]
 
     def _cause(self, start: float, end: float) -> str:
         def touching(before: float) -> list[str]:

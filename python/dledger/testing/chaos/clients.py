@@ -1,4 +1,5 @@
-"""The load: clients of every kind, each of which writes down what it asked for and what it was told."""
+"""The load: clients of every kind, each of which writes down what it asked for and what it was
+told."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ PAUSE_S: Final = 0.2
 """After an error, so that clients of a group that is down do not only collect errors."""
 MAX_VALUE_BYTES: Final = 600
 LARGE_BYTES: Final = 200_000
-"""One value in a thousand is as large as that: large bodies go other ways in client and node than small ones."""
+"""One value in a thousand is as large as that: large bodies go other ways in client and node than
+small ones."""
 
 
 @dataclass(slots=True)
@@ -97,14 +99,21 @@ class Worker:
         return tuple(value_id(self._number, at) for at in range(self._next - count, self._next))
 
     def encode(self, values: tuple[int, ...]) -> list[bytes]:
-        sizes = (LARGE_BYTES if self.dice.random() < 0.001 else self.dice.randint(12, MAX_VALUE_BYTES) for _ in values)
+        sizes = (
+            LARGE_BYTES if self.dice.random() < 0.001 else self.dice.randint(12, MAX_VALUE_BYTES)
+            for _ in values
+        )
         return [encode_value(value, size) for value, size in zip(values, sizes, strict=True)]
 
     def any_partition(self) -> tuple[str, int]:
         return self.dice.choice(self.place.partitions())
 
-    def begin_append(self, topic: str, partition: int, values: tuple[int, ...], **known: Any) -> Call:
-        return self.place.recorder.begin(OperationKind.APPEND, self.name, topic, partition, values=values, **known)
+    def begin_append(
+        self, topic: str, partition: int, values: tuple[int, ...], **known: Any
+    ) -> Call:
+        return self.place.recorder.begin(
+            OperationKind.APPEND, self.name, topic, partition, values=values, **known
+        )
 
     def ended(self, call: Call, error: DLedgerError) -> None:
         """The call was answered with an error."""
@@ -116,7 +125,8 @@ class Worker:
 
 
 class Appender(Worker):
-    """One append after the other, each of which may be given up soon: so there are outcomes that nobody knows."""
+    """One append after the other, each of which may be given up soon: so there are outcomes that
+    nobody knows."""
 
     async def step(self) -> None:
         await self.pause()
@@ -134,8 +144,8 @@ class Appender(Worker):
 
 
 class Pipeliner(Worker):
-    """An idempotent producer with many appends in flight. Now and then another one takes over its name, while what
-    the former one has sent is still on its way."""
+    """An idempotent producer with many appends in flight. Now and then another one takes over its
+    name, while what the former one has sent is still on its way."""
 
     def __init__(self, place: Place, name: str, rate: float, seed: int, **settings: Any) -> None:
         super().__init__(place, name, rate, seed, **settings)
@@ -187,8 +197,8 @@ class Pipeliner(Worker):
 async def run_all(
     workers: list[Worker], until: Awaitable[None], stopped: Callable[[], None], drain_s: float
 ) -> None:
-    """Run all until ``until`` is done and say so by ``stopped``; then each ends its call that is under way, for at most
-    ``drain_s``.
+    """Run all until ``until`` is done and say so by ``stopped``; then each ends its call that is
+    under way, for at most ``drain_s``.
 
     Raises:
         RuntimeError: a client failed otherwise than it may.
@@ -205,7 +215,9 @@ async def run_all(
             done, _ = await asyncio.wait(tasks, timeout=drain_s)
         for task in done - {end}:
             if error := task.exception():
-                raise RuntimeError(f"a client failed in a way that it must not: {error!r}") from error
+                raise RuntimeError(
+                    f"a client failed in a way that it must not: {error!r}"
+                ) from error
     finally:
         for task in (end, *tasks):
             task.cancel()

@@ -1,4 +1,5 @@
-"""Consumers: reads from any replica, end offsets fresh and stale, and the offsets of a consumer group."""
+"""Consumers: reads from any replica, end offsets fresh and stale, and the offsets of a consumer
+group."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ LOOK_BACK: Final = 2000
 
 
 class Consumer(Worker):
-    """Follows all partitions, goes back now and then, and commits how far it has come to a group of its own."""
+    """Follows all partitions, goes back now and then, and commits how far it has come to a group of
+    its own."""
 
     def __init__(self, place: Place, name: str, rate: float, seed: int, **settings: Any) -> None:
         super().__init__(place, name, rate, seed, **settings)
@@ -44,7 +46,9 @@ class Consumer(Worker):
         if start and self.dice.random() < 0.2:
             start = self.dice.randint(max(0, start - LOOK_BACK), start)
         replica = self.dice.choice([None, *self.place.nodes])
-        call = self.place.recorder.begin(OperationKind.READ, self.name, topic, partition, start=start)
+        call = self.place.recorder.begin(
+            OperationKind.READ, self.name, topic, partition, start=start
+        )
         values: list[int] = []
         offsets: list[int] = []
         try:
@@ -59,7 +63,9 @@ class Consumer(Worker):
         self._positions[topic, partition] = start + len(values)
 
     @staticmethod
-    def _keep(call: Any, values: list[int], offsets: list[int], start: int, *, to_end: bool) -> None:
+    def _keep(
+        call: Any, values: list[int], offsets: list[int], start: int, *, to_end: bool
+    ) -> None:
         """What came before an error was read all the same."""
         if not values and not to_end:
             call.failed()
@@ -99,13 +105,15 @@ class Consumer(Worker):
             told = found.get(topic, {}).get(partition)
             if told != offset and told not in self._maybe.get((topic, partition), ()):
                 self.place.wrong.append(
-                    f"group {self.name}: {offset} was committed for {topic}/{partition}, and it has {told}"
+                    f"group {self.name}: {offset} was committed for {topic}/{partition}, and it "
+                    f"has {told}"
                 )
 
 
 class Watcher(Consumer):
-    """Asks for fresh end offsets without waiting for the answers before, so that a leader that was stopped or cut off
-    finds questions from all the time that it was, and not only one from each client."""
+    """Asks for fresh end offsets without waiting for the answers before, so that a leader that was
+    stopped or cut off finds questions from all the time that it was, and not only one from each
+    client."""
 
     def __init__(self, place: Place, name: str, rate: float, seed: int, **settings: Any) -> None:
         super().__init__(place, name, rate, seed, **settings)

@@ -26,9 +26,11 @@ ANSWER_S: Final = 20.0
 COMPARED: Final = 1 << 20
 
 
-async def read_back(nodes: Nodes, client: AsyncClient, recorder: Recorder, topics: dict[str, int]) -> list[str]:
-    """Read everything as any client would, and again from each node itself. The first goes into the history; what a
-    node has otherwise is a problem.
+async def read_back(
+    nodes: Nodes, client: AsyncClient, recorder: Recorder, topics: dict[str, int]
+) -> list[str]:
+    """Read everything as any client would, and again from each node itself. The first goes into the
+    history; what a node has otherwise is a problem.
 
     Returns:
         the problems, in words.
@@ -36,7 +38,9 @@ async def read_back(nodes: Nodes, client: AsyncClient, recorder: Recorder, topic
     problems: list[str] = []
     for topic, count in topics.items():
         for partition in range(count):
-            call = recorder.begin(OperationKind.READ, "reader at the end", topic, partition, start=0)
+            call = recorder.begin(
+                OperationKind.READ, "reader at the end", topic, partition, start=0
+            )
             values: list[int] = []
             async for batch in client.read(topic, partition, 0):
                 values += map(decode_value, batch.column("value").to_pylist())
@@ -45,9 +49,14 @@ async def read_back(nodes: Nodes, client: AsyncClient, recorder: Recorder, topic
             for node in nodes:
                 found = await read_from(node, topic_id, partition, len(values))
                 if found != values:
-                    at = next((n for n, (a, b) in enumerate(zip(found, values, strict=False)) if a != b), len(found))
+                    at = next(
+                        (n for n, (a, b) in enumerate(zip(found, values, strict=False)) if a != b),
+                        len(found),
+                    )
                     where = f"{topic}/{partition} offset {at}"
-                    problems.append(f"{node.name} has another record than clients are told at {where}")
+                    problems.append(
+                        f"{node.name} has another record than clients are told at {where}"
+                    )
     return problems
 
 
@@ -57,9 +66,13 @@ async def read_from(node: Node, topic_id: int, partition: int, end: int) -> list
     Raises:
         DLedgerError: it does not serve them.
     """
-    fetcher = Fetcher(topic_id, partition, 0, end, FETCH_BYTES, f"read topic {topic_id} from {node.name}")
+    fetcher = Fetcher(
+        topic_id, partition, 0, end, FETCH_BYTES, f"read topic {topic_id} from {node.name}"
+    )
     values: list[int] = []
-    rpc = await Rpc.open(f"{HOST}:{node.port}", Greeting(Introduction(group=GROUP)), FrameLimits(), ANSWER_S)
+    rpc = await Rpc.open(
+        f"{HOST}:{node.port}", Greeting(Introduction(group=GROUP)), FrameLimits(), ANSWER_S
+    )
     try:
         while not fetcher.done:
             start = fetcher.position
@@ -74,7 +87,8 @@ async def read_from(node: Node, topic_id: int, partition: int, end: int) -> list
 
 
 def compare_stores(directories: list[Path], committed: int) -> tuple[int, list[str]]:
-    """Verify every byte of these stopped stores, and compare their logs up to the entry ``committed`` byte for byte.
+    """Verify every byte of these stopped stores, and compare their logs up to the entry
+    ``committed`` byte for byte.
 
     Returns:
         the bytes that were compared in each, and the problems, in words.
@@ -84,9 +98,14 @@ def compare_stores(directories: list[Path], committed: int) -> tuple[int, list[s
     for directory in directories:
         report = verify_store(directory)
         if not report["ok"]:
-            problems.append(f"{directory.parent.parent.name}: dledger verify finds {report['problems'][:3]}")
+            problems.append(
+                f"{directory.parent.parent.name}: dledger verify finds {report['problems'][:3]}"
+            )
         if report["end_index"] < committed:
-            problems.append(f"{directory.parent.parent.name}: ends at {report['end_index']}, {committed} was committed")
+            problems.append(
+                f"{directory.parent.parent.name}: ends at {report['end_index']}, {committed} was "
+                f"committed"
+            )
         ends.append(_end_pos(directory, committed))
     if len(set(ends)) > 1:
         problems.append(f"entry {committed} ends at different places: {ends}")
@@ -94,7 +113,9 @@ def compare_stores(directories: list[Path], committed: int) -> tuple[int, list[s
     first, *others = [_data(directory, size) for directory in directories]
     for at, blocks in enumerate(zip(first, *others, strict=True)):
         if len(set(blocks)) > 1:
-            problems.append(f"the committed logs differ within {COMPARED} bytes of byte {at * COMPARED}")
+            problems.append(
+                f"the committed logs differ within {COMPARED} bytes of byte {at * COMPARED}"
+            )
             break
     return size, problems
 

@@ -1,4 +1,5 @@
-"""Writers whose commits have count and digest of their rows, and are made again with the same rows and with others."""
+"""Writers whose commits have count and digest of their rows, and are made again with the same rows
+and with others."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ Batches = dict[tuple[str, int], pa.RecordBatch]
 
 
 class HeldWriter(Worker):
-    """One write after the other, each repeated until it is known to be committed, as Spark's driver is started again
-    until its micro-batch is done: with the same rows each time."""
+    """One write after the other, each repeated until it is known to be committed, as Spark's driver
+    is started again until its micro-batch is done: with the same rows each time."""
 
     def __init__(self, place: Place, name: str, rate: float, seed: int, **settings: Any) -> None:
         super().__init__(place, name, rate, seed, **settings)
@@ -36,9 +37,14 @@ class HeldWriter(Worker):
             values = self.new_values(6)
             batches[topic, partition] = make_records(self.encode(values))
             calls[topic, partition] = self.place.recorder.begin(
-                OperationKind.TRANSACTION, self.name, topic, partition, values=values,
-                transaction=f"{self.name}/{self._sequence}", attempt=0,
-            )  # fmt: skip
+                OperationKind.TRANSACTION,
+                self.name,
+                topic,
+                partition,
+                values=values,
+                transaction=f"{self.name}/{self._sequence}",
+                attempt=0,
+            )
         rows = sum((sum_rows(batch) for batch in batches.values()), RowsSum())
         while self.place.going:
             try:
@@ -67,10 +73,16 @@ class HeldWriter(Worker):
             except DLedgerError:
                 stage.cancel()
                 raise
-        return await self.client.commit_transaction(f"spark/{self.name}/t", self._sequence, stages, rows)
+        return await self.client.commit_transaction(
+            f"spark/{self.name}/t", self._sequence, stages, rows
+        )
 
     def _ended(self, calls: dict[tuple[str, int], Call], batches: Batches, done: Committed) -> None:
-        spans = {(t, p): end - start for t, found in done.offsets.items() for p, (start, end) in found.items()}
+        spans = {
+            (t, p): end - start
+            for t, found in done.offsets.items()
+            for p, (start, end) in found.items()
+        }
         if spans != {place: batch.num_rows for place, batch in batches.items()}:
             self._wrong(f"the commit wrote {spans}")
         for (topic, partition), call in calls.items():
@@ -79,7 +91,8 @@ class HeldWriter(Worker):
         self.place.acks.note()
 
     async def _again(self, batches: Batches, rows: RowsSum) -> None:
-        """Now and then the committed write once more, with the same rows or with others, or the one before."""
+        """Now and then the committed write once more, with the same rows or with others, or the one
+        before."""
         name, sequence = f"spark/{self.name}/t", self._sequence
         try:
             if self.dice.random() < 0.3:

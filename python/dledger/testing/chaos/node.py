@@ -1,4 +1,5 @@
-"""A node whose disk and clock can be tampered with while it runs: ``python -m dledger.testing.chaos.node CONFIG``.
+"""A node whose disk and clock can be tampered with while it runs: ``python -m
+dledger.testing.chaos.node CONFIG``.
 
 CONFIG is the file of `write_config`. All but disk and clock is what ``dledger serve`` runs.
 """
@@ -36,17 +37,29 @@ class WrongClock(Environment):
 
 
 def write_config(
-    path: Path, group: Mapping[str, Any], node: Mapping[str, Any], addresses: Mapping[str, str], **paths: Path
+    path: Path,
+    group: Mapping[str, Any],
+    node: Mapping[str, Any],
+    addresses: Mapping[str, str],
+    **paths: Path,
 ) -> None:
-    """What `main` reads: settings of `GroupConfig` and `NodeConfig` by name, and where the members are reached.
+    """What `main` reads: settings of `GroupConfig` and `NodeConfig` by name, and where the members
+    are reached.
 
     Args:
-        paths: ``panel``, ``journal`` of the disk's changes, and ``kept``, the directory of files that may come back.
+        paths: ``panel``, ``journal`` of the disk's changes, and ``kept``, the directory of files
+            that may come back.
     """
-    path.write_text(json.dumps({
-        "group": dict(group), "node": dict(node), "addresses": dict(addresses),
-        **{name: str(value) for name, value in paths.items()},
-    }))  # fmt: skip
+    path.write_text(
+        json.dumps(
+            {
+                "group": dict(group),
+                "node": dict(node),
+                "addresses": dict(addresses),
+                **{name: str(value) for name, value in paths.items()},
+            }
+        )
+    )
 
 
 def main(path: str) -> None:
@@ -54,7 +67,9 @@ def main(path: str) -> None:
     found = json.loads(Path(path).read_text())
     members = tuple(NodeId(name) for name in found["addresses"])
     group = from_settings(GroupConfig, {**found["group"], "members": members})
-    node = from_settings(NodeConfig, {**found["node"], "directory": Path(found["node"]["directory"])})
+    node = from_settings(
+        NodeConfig, {**found["node"], "directory": Path(found["node"]["directory"])}
+    )
     addresses = {NodeId(name): address for name, address in found["addresses"].items()}
     panel = Panel(Path(found["panel"]))
     try:

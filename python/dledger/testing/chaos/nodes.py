@@ -1,4 +1,5 @@
-"""The processes of a group: started as a user starts them, signalled by pid, watched, and all gone in the end."""
+"""The processes of a group: started as a user starts them, signalled by pid, watched, and all gone
+in the end."""
 
 from __future__ import annotations
 
@@ -32,20 +33,35 @@ GROUP: Final = "chaos"
 HOST: Final = "127.0.0.1"
 """Where nodes listen."""
 PROXY_HOST: Final = "127.0.0.2"
-"""Where everybody believes that they listen; Linux has the whole of 127.0.0.0/8 without being told."""
-GARBAGE: Final = ("a frame starts with", "frame CRC", "frame version", "frame flags", "frame header", "frame payload")
+"""Where everybody believes that they listen; Linux has the whole of 127.0.0.0/8 without being
+told."""
+GARBAGE: Final = (
+    "a frame starts with",
+    "frame CRC",
+    "frame version",
+    "frame flags",
+    "frame header",
+    "frame payload",
+)
 PLAIN_FROM: Final = 5
 """Nodes from which on one is run as a user runs it."""
 STATUS_S: Final = 1.0
 END_S: Final = 20.0
 GROUP_SETTINGS: Final[dict[str, Any]] = {
-    "segment_bytes": 4 * MIB, "index_file_bytes": MIB // 4, "max_body_bytes": MIB, "push_batch_bytes": MIB,
-}  # fmt: skip
+    "segment_bytes": 4 * MIB,
+    "index_file_bytes": MIB // 4,
+    "max_body_bytes": MIB,
+    "push_batch_bytes": MIB,
+}
 """Small files, so that a run of minutes rolls many of them."""
 NODE_SETTINGS: Final[dict[str, Any]] = {
-    "checkpoint_bytes": 2 * MIB, "disk_reserve_bytes": 8 * MIB, "disk_full_ratio": 1.0, "disk_warn_ratio": 1.0,
-    "scrub_pause_ms": 500, "idle_timeout_ms": 180_000,
-}  # fmt: skip
+    "checkpoint_bytes": 2 * MIB,
+    "disk_reserve_bytes": 8 * MIB,
+    "disk_full_ratio": 1.0,
+    "disk_warn_ratio": 1.0,
+    "scrub_pause_ms": 500,
+    "idle_timeout_ms": 180_000,
+}
 """The last one: nodes whose campaign was killed end by themselves."""
 
 
@@ -53,13 +69,20 @@ class Node:
     """One node's place and process.
 
     Args:
-        plain: run by ``dledger serve``, as a user does; else by `dledger.testing.chaos.node`, whose disk and clock obey
-            `panel`, and whose power can be cut.
+        plain: run by ``dledger serve``, as a user does; else by `dledger.testing.chaos.node`, whose
+            disk and clock obey `panel`, and whose power can be cut.
         settings: of its `NodeConfig`.
     """
 
     def __init__(
-        self, name: str, port: int, home: Path, peers: dict[str, str], *, plain: bool, settings: Mapping[str, Any]
+        self,
+        name: str,
+        port: int,
+        home: Path,
+        peers: dict[str, str],
+        *,
+        plain: bool,
+        settings: Mapping[str, Any],
     ) -> None:
         self.name = name
         self.port = port
@@ -106,21 +129,40 @@ class Node:
         if self.plain:
             settings = {**GROUP_SETTINGS, **self._settings}.items()
             return [
-                sys.executable, "-m", "dledger", "serve", "--self-id", self.name,
-                "--peers", format_peers({NodeId(n): a for n, a in self._peers.items()}), "--group", GROUP,
-                "--dir", str(self.directory), "--host", HOST,
+                sys.executable,
+                "-m",
+                "dledger",
+                "serve",
+                "--self-id",
+                self.name,
+                "--peers",
+                format_peers({NodeId(n): a for n, a in self._peers.items()}),
+                "--group",
+                GROUP,
+                "--dir",
+                str(self.directory),
+                "--host",
+                HOST,
                 *(part for name, value in settings for part in ("--set", f"{name}={value}")),
-            ]  # fmt: skip
+            ]
         config = self.home / "config.json"
         node = {
-            "node_id": self.name, "directory": str(self.directory), "host": HOST, "port": self.port,
+            "node_id": self.name,
+            "directory": str(self.directory),
+            "host": HOST,
+            "port": self.port,
             "secret_file": str(user_secret()),  # as ``serve`` finds it for the plain one
-        }  # fmt: skip
+        }
         group = {**GROUP_SETTINGS, "group": GROUP}
         write_config(
-            config, group, {**self._settings, **node}, self._peers,
-            panel=self.home / "panel", journal=self._journal, kept=self._kept,
-        )  # fmt: skip
+            config,
+            group,
+            {**self._settings, **node},
+            self._peers,
+            panel=self.home / "panel",
+            journal=self._journal,
+            kept=self._kept,
+        )
         return [sys.executable, "-m", "dledger.testing.chaos.node", str(config)]
 
     def signal(self, number: signal.Signals) -> None:
@@ -134,7 +176,8 @@ class Node:
         self.reap()
 
     def cut_power(self, dice: random.Random, mood: float) -> int:
-        """Undo what no sync covers, now that its process is gone; how much. Nothing on one that is plain."""
+        """Undo what no sync covers, now that its process is gone; how much. Nothing on one that is
+        plain."""
         return 0 if self.plain else cut_power(self.directory, self._journal, self._kept, dice, mood)
 
     def exchange_disk(self) -> None:
@@ -162,7 +205,9 @@ class Node:
     async def status(self) -> dict[str, Any]:
         """What it says of itself, asked directly; empty when it does not answer."""
         try:
-            rpc = await Rpc.open(f"{HOST}:{self.port}", Greeting(Introduction(group=GROUP)), FrameLimits(), STATUS_S)
+            rpc = await Rpc.open(
+                f"{HOST}:{self.port}", Greeting(Introduction(group=GROUP)), FrameLimits(), STATUS_S
+            )
         except DLedgerError:
             return {}
         try:
@@ -175,10 +220,14 @@ class Node:
         return found
 
     def garbage(self) -> list[str]:
-        """Lines of its log that tell of bytes on a connection that no correct program sends; a stream that was cut is
-        none of them."""
+        """Lines of its log that tell of bytes on a connection that no correct program sends; a
+        stream that was cut is none of them."""
         with self.log.open(errors="replace") as lines:
-            return [line.strip() for line in lines if "dledger.net" in line and any(w in line for w in GARBAGE)]
+            return [
+                line.strip()
+                for line in lines
+                if "dledger.net" in line and any(w in line for w in GARBAGE)
+            ]
 
     def last_words(self, lines: int = 12) -> str:
         """The end of its log."""
@@ -193,8 +242,8 @@ class Nodes:
 
     Args:
         path: an empty directory for all of them.
-        count: how many. The first of five or more is run by ``dledger serve``: its power cannot be cut, and in a
-            smaller group it would bring back what all others have lost.
+        count: how many. The first of five or more is run by ``dledger serve``: its power cannot be
+            cut, and in a smaller group it would bring back what all others have lost.
         settings: of each node's `NodeConfig`, over `NODE_SETTINGS`.
     """
 
@@ -207,9 +256,13 @@ class Nodes:
             home = path / name
             home.mkdir(parents=True)
             self._by_name[name] = Node(
-                name, port, home, peers,
-                plain=name == "n0" and count >= PLAIN_FROM, settings={**NODE_SETTINGS, **(settings or {})},
-            )  # fmt: skip
+                name,
+                port,
+                home,
+                peers,
+                plain=name == "n0" and count >= PLAIN_FROM,
+                settings={**NODE_SETTINGS, **(settings or {})},
+            )
         self.targets = {name: (HOST, node.port) for name, node in self._by_name.items()}
         self.bootstrap_servers = ",".join(peers.values())
 
@@ -239,7 +292,11 @@ class Nodes:
         leaders: list[tuple[int, str]] = []
 
         async def there() -> bool:
-            leaders[:] = [(s["term"], n) for n, s in (await self.statuses()).items() if s.get("role") == "LEADER"]
+            leaders[:] = [
+                (s["term"], n)
+                for n, s in (await self.statuses()).items()
+                if s.get("role") == "LEADER"
+            ]
             return bool(leaders)
 
         return max(leaders)[1] if await self.until(there, timeout_s) else None
@@ -249,8 +306,13 @@ class Nodes:
 
         async def level() -> bool:
             found = (await self.statuses()).values()
-            ends = {(s.get("end_index"), s.get("committed_index"), s.get("applied_index")) for s in found}
-            return len(ends) == 1 and len(set(next(iter(ends)))) == 1 and None not in next(iter(ends))
+            ends = {
+                (s.get("end_index"), s.get("committed_index"), s.get("applied_index"))
+                for s in found
+            }
+            return (
+                len(ends) == 1 and len(set(next(iter(ends)))) == 1 and None not in next(iter(ends))
+            )
 
         return await self.until(level, timeout_s)
 
@@ -265,7 +327,8 @@ class Nodes:
         return False
 
     async def stop(self) -> dict[str, int | None]:
-        """End all gracefully, one after the other; node -> return code, None for one that had to be killed."""
+        """End all gracefully, one after the other; node -> return code, None for one that had to be
+        killed."""
         codes: dict[str, int | None] = {}
         for node in self._by_name.values():
             node.signal(signal.SIGCONT)
@@ -281,7 +344,9 @@ class Nodes:
 
     def describe(self) -> str:
         """How each one fared, as JSON for a report."""
-        return json.dumps({node.name: {"starts": node.starts, "exits": node.exits} for node in self})
+        return json.dumps(
+            {node.name: {"starts": node.starts, "exits": node.exits} for node in self}
+        )
 
     def remove(self) -> None:
         """Delete all files."""

@@ -1,4 +1,5 @@
-"""A file of numbers that a node and whoever torments it both have in memory: switches one way, counts the other.
+"""A file of numbers that a node and whoever torments it both have in memory: switches one way,
+counts the other.
 
 It needs no call, no thread and no answer, and its counts outlive a SIGKILL.
 """
@@ -10,9 +11,23 @@ import struct
 from pathlib import Path
 from typing import Final
 
-SWITCHES: Final = ("sync_delay_us", "write_delay_us", "sync_error", "write_error", "full", "wall_shift_ms")
+SWITCHES: Final = (
+    "sync_delay_us",
+    "write_delay_us",
+    "sync_error",
+    "write_error",
+    "full",
+    "wall_shift_ms",
+)
 """Each is 0 while the node is left alone."""
-COUNTS: Final = ("syncs", "syncs_delayed", "sync_errors", "write_errors", "full_refusals", "wall_shifted")
+COUNTS: Final = (
+    "syncs",
+    "syncs_delayed",
+    "sync_errors",
+    "write_errors",
+    "full_refusals",
+    "wall_shifted",
+)
 _SLOTS: Final = {name: 8 * at for at, name in enumerate(SWITCHES + COUNTS)}
 _SIZE: Final = 4096
 _NUMBER: Final = struct.Struct("<q")

@@ -1,10 +1,12 @@
-"""A proxy in front of every node: all connections of peers and clients go through it, and it can hurt each link.
+"""A proxy in front of every node: all connections of peers and clients go through it, and it can
+hurt each link.
 
-Who is on a connection is learned from its first frame, the hello: a peer gives its node id, a client gives none. So all
-nodes and clients may use the same addresses, as they do without a proxy.
+Who is on a connection is learned from its first frame, the hello: a peer gives its node id, a
+client gives none. So all nodes and clients may use the same addresses, as they do without a proxy.
 
-A link is one way: what one end sends to another. `Proxy.link` has its `Rules`, which may be changed at any time and
-hold for connections that are open as well as for new ones, and its `ProxyCounts` of what the rules did.
+A link is one way: what one end sends to another. `Proxy.link` has its `Rules`, which may be changed
+at any time and hold for connections that are open as well as for new ones, and its `ProxyCounts` of
+what the rules did.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ CLIENT: Final = "client"
 """The name of every end that is no node."""
 CHUNK: Final = 64 << 10
 AHEAD: Final = 64
-"""Chunks of one connection and way that wait for their time; then the proxy reads no more, as a full network would."""
+"""Chunks of one connection and way that wait for their time; then the proxy reads no more, as a
+full network would."""
 HELLO_S: Final = 10.0
 CONNECT_S: Final = 2.0
 _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
@@ -62,7 +65,9 @@ class ProxyCounts:
 
     def plus(self, other: ProxyCounts, sign: int = 1) -> ProxyCounts:
         """The sum of both, or with ``sign`` -1 the difference."""
-        return ProxyCounts(*(getattr(self, f.name) + sign * getattr(other, f.name) for f in fields(self)))
+        return ProxyCounts(
+            *(getattr(self, f.name) + sign * getattr(other, f.name) for f in fields(self))
+        )
 
 
 @dataclass(slots=True)
@@ -106,7 +111,9 @@ class Link:
 class Pipe:
     """One way of one connection."""
 
-    def __init__(self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self._link = link
         self._reader = reader
         self._writer = writer
@@ -193,7 +200,9 @@ class Proxy:
         """What ``source`` sends to ``target``: node ids, or CLIENT."""
         return self._links.setdefault((source, target), Link(source, target))
 
-    def links(self, sources: list[str], targets: list[str], *, both_ways: bool = False) -> list[Link]:
+    def links(
+        self, sources: list[str], targets: list[str], *, both_ways: bool = False
+    ) -> list[Link]:
         """All links from any of the one to any of the other."""
         found = [self.link(s, t) for s in sources for t in targets if s != t]
         return found + (self.links(targets, sources) if both_ways else [])
@@ -228,7 +237,9 @@ class Proxy:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def serve(self, target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(
+        self, target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         """One connection, to its end."""
         task = asyncio.current_task()
         assert task is not None
@@ -239,14 +250,18 @@ class Proxy:
             self._tasks.discard(task)
             abort(writer)
 
-    async def _serve(self, target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(
+        self, target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
             source, first = await asyncio.wait_for(self._hello(reader), HELLO_S)
             there, back = self.link(source, target), self.link(target, source)
             if there.rules.refuse or there.rules.hold:
                 await there.admit(len(first))
             host, port = self._targets[target]
-            their_reader, their_writer = await asyncio.wait_for(asyncio.open_connection(host, port), CONNECT_S)
+            their_reader, their_writer = await asyncio.wait_for(
+                asyncio.open_connection(host, port), CONNECT_S
+            )
         except (OSError, TimeoutError, ProtocolError, asyncio.IncompleteReadError):
             return
         try:
@@ -254,7 +269,9 @@ class Proxy:
                 tasks.create_task(Pipe(there, reader, their_writer).run(first))
                 tasks.create_task(Pipe(back, their_reader, writer).run())
         except* OSError as error:
-            log.debug("%s and %s are cut, since one side is gone: %s", source, target, error.exceptions)
+            log.debug(
+                "%s and %s are cut, since one side is gone: %s", source, target, error.exceptions
+            )
         finally:
             abort(their_writer)
 

@@ -30,7 +30,9 @@ def _sum(counts: Any) -> Counter[str]:
     return total
 
 
-def as_dict(parts: Sequence[Part], faults: Sequence[Fault], seed: int, minutes: float) -> dict[str, Any]:
+def as_dict(
+    parts: Sequence[Part], faults: Sequence[Fault], seed: int, minutes: float
+) -> dict[str, Any]:
     """Everything, as JSON values; see `dledger.testing.result`."""
     problems = [*(f"{part.nodes} nodes: {text}" for part in parts for text in part.problems)]
     problems += fault_problems(parts, faults)
@@ -51,7 +53,12 @@ def as_dict(parts: Sequence[Part], faults: Sequence[Fault], seed: int, minutes: 
         seed=seed,
         problems=problems,
         kinds={
-            fault.name: {"what": fault.what, "runs": runs[fault.name], "bites": bites[fault.name], "unit": fault.bite}
+            fault.name: {
+                "what": fault.what,
+                "runs": runs[fault.name],
+                "bites": bites[fault.name],
+                "unit": fault.bite,
+            }
             for fault in faults
         },
         not_scheduled=[fault.name for fault in faults if not runs[fault.name]],
@@ -64,13 +71,22 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield f"{'fault':17}  {'runs':>4}  {'bites':>12}"
     for name, found in report["kinds"].items():
-        yield f"{name:17}  {found['runs']:4}  {found['bites']:12,}  {found['unit']}; {found['what']}"
-    yield f"{sum(found['runs'] for found in report['kinds'].values())} faults of {_tried(report)} kinds"
+        yield (
+            f"{name:17}  {found['runs']:4}  {found['bites']:12,}  {found['unit']}; {found['what']}"
+        )
+    yield (
+        f"{sum(found['runs'] for found in report['kinds'].values())} faults of "
+        f"{_tried(report)} kinds"
+    )
     for part in report["parts"]:
         yield from _part(part)
     for text in report["problems"]:
         yield f"PROBLEM: {text}"
-    yield "green" if report["ok"] else f"RED: {len(report['problems'])} problems; seed {report['seed']}"
+    yield (
+        "green"
+        if report["ok"]
+        else f"RED: {len(report['problems'])} problems; seed {report['seed']}"
+    )
 
 
 def _tried(report: dict[str, Any]) -> int:
@@ -83,13 +99,25 @@ def _part(part: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield f"{part['nodes']} nodes, {seconds:.0f} s, {part['starts']} starts of processes"
     yield f"  the disk that is filled: {part['small_disk']}"
-    yield f"  {part['acknowledged']} writes acknowledged, {part['acknowledged'] / seconds:.0f}/s; "\
-          f"{records} records, {records / seconds:.0f}/s; {read} read"  # fmt: skip
-    yield "  operations: " + ", ".join(f"{count} {name}" for name, count in part["operations"].items())
-    yield "  errors told to clients: " + (", ".join(f"{n} {name}" for name, n in part["errors"].items()) or "none")
-    yield f"  {part['compared_bytes']:,} bytes of committed log compared between all nodes, all bytes of each verified"
+    yield (
+        f"  {part['acknowledged']} writes acknowledged, {part['acknowledged'] / seconds:.0f}/s; "
+        f"{records} records, {records / seconds:.0f}/s; {read} read"
+    )
+    yield "  operations: " + ", ".join(
+        f"{count} {name}" for name, count in part["operations"].items()
+    )
+    yield "  errors told to clients: " + (
+        ", ".join(f"{n} {name}" for name, n in part["errors"].items()) or "none"
+    )
+    yield (
+        f"  {part['compared_bytes']:,} bytes of committed log compared between all nodes, all "
+        f"bytes of each verified"
+    )
     for gap in part["gaps"][:GAPS_SHOWN]:
-        yield f"  nothing acknowledged for {gap['length_s']:.2f} s at {gap['start_s']:.1f} s: {gap['cause']}"
+        yield (
+            f"  nothing acknowledged for {gap['length_s']:.2f} s at {gap['start_s']:.1f} s: "
+            f"{gap['cause']}"
+        )
 
 
 __all__ = ["as_dict", "fault_problems", "lines"]

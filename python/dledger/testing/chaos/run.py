@@ -66,13 +66,18 @@ class Part:
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        names = ("nodes", "small_disk", "runs", "bites", "acknowledged", "operations", "errors", "compared_bytes",
-                 "starts")  # fmt: skip
+        names = (
+            "nodes", "small_disk", "runs", "bites", "acknowledged", "operations", "errors",
+            "compared_bytes", "starts",
+        )  # fmt: skip
         plain = {name: getattr(self, name) for name in names}
         return {
-            **plain, "seconds": round(self.seconds, 1), "history": self.verdict.as_dict(),
-            "gaps": [gap.as_dict() for gap in self.gaps], "problems": self.problems,
-        }  # fmt: skip
+            **plain,
+            "seconds": round(self.seconds, 1),
+            "history": self.verdict.as_dict(),
+            "gaps": [gap.as_dict() for gap in self.gaps],
+            "problems": self.problems,
+        }
 
 
 Tamper = Callable[[list[Operation]], Iterable[Operation]]
@@ -89,7 +94,8 @@ async def run_part(
     tamper: Tamper | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Part:
-    """Run a group of ``count`` nodes in the empty directory ``path``, load it, hurt it for so long, and judge.
+    """Run a group of ``count`` nodes in the empty directory ``path``, load it, hurt it for so long,
+    and judge.
 
     The history is left in ``path`` when the run is red. ``settings``: of each node's `NodeConfig`.
     """
@@ -98,7 +104,11 @@ async def run_part(
     nodes = Nodes(path, count, settings)
     low, more = SMALL_DISK
     small = SmallDisk(nodes["n0"].disk, low + int(more * seconds / 60))
-    part.small_disk = "a tmpfs of its own" if small.mounted else "a disk that says so: mounting is not allowed here"
+    part.small_disk = (
+        "a tmpfs of its own"
+        if small.mounted
+        else "a disk that says so: mounting is not allowed here"
+    )
     proxy = Proxy(nodes.targets, PROXY_HOST)
     acks = Acks(lambda: time.monotonic() - began)
     scene = Scene(nodes, proxy, acks, small, say)
@@ -171,7 +181,9 @@ def make_workers(place: Place, seed: int) -> list[Worker]:
     ]
 
 
-async def _faults(scene: Scene, part: Part, end_s: float, plan: Iterator[tuple[Fault, ...]], seed: int) -> None:
+async def _faults(
+    scene: Scene, part: Part, end_s: float, plan: Iterator[tuple[Fault, ...]], seed: int
+) -> None:
     """One after the other until the time is over; the group must go on after each.
 
     Raises:
@@ -203,9 +215,13 @@ async def _end(scene: Scene, part: Part, client: AsyncClient, recorder: Recorder
     """All nodes to the same state, every record from each, and a graceful end; then their files."""
     nodes = scene.nodes
     scene.proxy.heal()
-    scene.problems += [f"{node.name} got garbage: {line}" for node in nodes for line in node.garbage()]
+    scene.problems += [
+        f"{node.name} got garbage: {line}" for node in nodes for line in node.garbage()
+    ]
     if not await nodes.in_step(STEP_S):
-        scene.problem(f"the nodes do not come into step within {STEP_S:g} s: {await nodes.statuses()}")
+        scene.problem(
+            f"the nodes do not come into step within {STEP_S:g} s: {await nodes.statuses()}"
+        )
         return
     committed = min(int(status["committed_index"]) for status in (await nodes.statuses()).values())
     try:
@@ -214,18 +230,26 @@ async def _end(scene: Scene, part: Part, client: AsyncClient, recorder: Recorder
         scene.problem(f"not everything could be read back: {error!r}")
     for name, code in (await nodes.stop()).items():
         if code != 0:
-            scene.problem(f"{name} did not end properly on SIGTERM: code {code}\n{nodes[name].last_words()}")
+            scene.problem(
+                f"{name} did not end properly on SIGTERM: code {code}\n{nodes[name].last_words()}"
+            )
     directories = [node.directory for node in nodes]
-    part.compared_bytes, found = await asyncio.to_thread(partial(compare_stores, directories, committed))
+    part.compared_bytes, found = await asyncio.to_thread(
+        partial(compare_stores, directories, committed)
+    )
     scene.problems += found
 
 
 def _judge(part: Part, history: Sequence[Operation], say: Say) -> None:
     say(f"checking {len(history)} operations")
-    part.operations = dict(sorted(Counter(f"{op.kind.value} {op.outcome.value}" for op in history).items()))
+    part.operations = dict(
+        sorted(Counter(f"{op.kind.value} {op.outcome.value}" for op in history).items())
+    )
     part.verdict = check_history(history)
     part.problems += map(str, part.verdict.findings)
-    part.problems += [f"nobody could decide whether {where} is linearizable" for where in part.verdict.too_hard]
+    part.problems += [
+        f"nobody could decide whether {where} is linearizable" for where in part.verdict.too_hard
+    ]
 
 
 __all__ = ["TOPICS", "Part", "run_part"]

@@ -63,7 +63,9 @@ class Scene:
         return await self.leader()
 
     def any_node(self, but: Node | None = None) -> Node:
-        return self.nodes[self.dice.choice([name for name in self.nodes.names if but is None or name != but.name])]
+        return self.nodes[
+            self.dice.choice([name for name in self.nodes.names if but is None or name != but.name])
+        ]
 
     async def follower(self) -> Node:
         """Any node but the leader."""
@@ -79,7 +81,9 @@ class Scene:
         others = [name for name in self.nodes.names if name not in names]
         return self.proxy.links(names, [*others, CLIENT], both_ways=True)
 
-    async def hurt(self, links: list[Link], rules: Callable[[], Rules], seconds: float, counter: str) -> int:
+    async def hurt(
+        self, links: list[Link], rules: Callable[[], Rules], seconds: float, counter: str
+    ) -> int:
         """These rules on these links for so long; how much of ``counter`` they did."""
         before = sum(getattr(link.counts, counter) for link in links)
         try:
@@ -115,7 +119,9 @@ class Scene:
         for node in self.nodes:
             if not node.running:
                 node.reap()
-                self.problem(f"{node.name} ended by itself with code {node.exits[-1]}:\n{node.last_words()}")
+                self.problem(
+                    f"{node.name} ended by itself with code {node.exits[-1]}:\n{node.last_words()}"
+                )
                 node.start()
 
     async def progress(self) -> None:
@@ -131,7 +137,10 @@ class Scene:
 
         if not await self.nodes.until(more, BACK_S):
             states = {
-                name: {key: s.get(key) for key in ("role", "term", "leader_id", "committed_index", "disk_level")}
+                name: {
+                    key: s.get(key)
+                    for key in ("role", "term", "leader_id", "committed_index", "disk_level")
+                }
                 for name, s in (await self.nodes.statuses()).items()
             }
             raise NoProgress(f"nothing was acknowledged for {BACK_S:g} s; {states}")

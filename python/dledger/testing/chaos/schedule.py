@@ -17,8 +17,13 @@ from dledger.testing.chaos.faults.power import POWER_FAULTS
 from dledger.testing.chaos.faults.processes import PROCESS_FAULTS
 
 ALL_FAULTS: Final[tuple[Fault, ...]] = (
-    *LINK_FAULTS, *PROCESS_FAULTS, *POWER_FAULTS, *DISK_FAULTS, *DAMAGE_FAULTS, *CLOCK_FAULTS
-)  # fmt: skip
+    *LINK_FAULTS,
+    *PROCESS_FAULTS,
+    *POWER_FAULTS,
+    *DISK_FAULTS,
+    *DAMAGE_FAULTS,
+    *CLOCK_FAULTS,
+)
 TOGETHER: Final = 0.3
 """So often a fault of links comes together with one of something else."""
 
@@ -32,7 +37,9 @@ def named_faults(names: Sequence[str]) -> tuple[Fault, ...]:
     known = {fault.name: fault for fault in ALL_FAULTS}
     for name in names:
         if name not in known:
-            raise ConfigError(f"no fault {name!r}{nearest(name, list(known))}; known: {', '.join(known)}")
+            raise ConfigError(
+                f"no fault {name!r}{nearest(name, list(known))}; known: {', '.join(known)}"
+            )
     return tuple(known[name] for name in names) or ALL_FAULTS
 
 

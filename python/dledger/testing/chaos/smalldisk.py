@@ -13,7 +13,8 @@ MIB: Final = 1 << 20
 
 
 class SmallDisk:
-    """A mounted file system of a fixed size at ``path``, or nothing where this process may not mount.
+    """A mounted file system of a fixed size at ``path``, or nothing where this process may not
+    mount.
 
     Args:
         path: an existing, empty directory.
@@ -23,11 +24,21 @@ class SmallDisk:
     def __init__(self, path: Path, size: int) -> None:
         self.path = path
         self._ballast = path / "ballast"
-        command = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0755", "dledger-chaos", str(path)]
+        command = [
+            "mount",
+            "-t",
+            "tmpfs",
+            "-o",
+            f"size={size},mode=0755",
+            "dledger-chaos",
+            str(path),
+        ]
         self.mounted = False
         if os.geteuid() == 0:
             with suppress(OSError):  # no such command
-                self.mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
+                self.mounted = (
+                    subprocess.run(command, capture_output=True, check=False).returncode == 0
+                )
 
     @property
     def free(self) -> int:
@@ -59,7 +70,9 @@ class SmallDisk:
         """Unmount; everything on it is gone."""
         if self.mounted:
             with suppress(OSError):
-                subprocess.run(["umount", "--lazy", str(self.path)], capture_output=True, check=False)
+                subprocess.run(
+                    ["umount", "--lazy", str(self.path)], capture_output=True, check=False
+                )
             self.mounted = False
 
 

@@ -1,4 +1,5 @@
-"""Spark-like writers: micro-batches as transactions, staged by tasks that may die, committed again after failures."""
+"""Spark-like writers: micro-batches as transactions, staged by tasks that may die, committed again
+after failures."""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ class Repeated(Exception):
 class Writer(Worker):
     """Micro-batch after micro-batch, each repeated until it is known to be committed.
 
-    A transaction's name is (writer id, sequence), as Spark's sink has (query id, batch id). Every attempt has values of
-    its own, so that it can be told which one took effect.
+    A transaction's name is (writer id, sequence), as Spark's sink has (query id, batch id). Every
+    attempt has values of its own, so that it can be told which one took effect.
     """
 
     def __init__(self, place: Place, name: str, rate: float, seed: int, **settings: Any) -> None:
@@ -63,15 +64,19 @@ class Writer(Worker):
         self._sequence += 1
 
     async def _once(self, name: str, open_attempts: list[int]) -> bool:
-        """Stage and commit, now and then by two drivers at the same time. True when it is known to be committed.
+        """Stage and commit, now and then by two drivers at the same time. True when it is known to
+        be committed.
 
         Args:
-            open_attempts: numbers of attempts whose commit was sent and may have been done; added to.
+            open_attempts: numbers of attempts whose commit was sent and may have been done; added
+                to.
         """
         count = 2 if self.dice.random() < 0.1 else 1
         staged = [await self._stage_all(name, len(open_attempts) + at) for at in range(count)]
         open_attempts += [attempt.number for attempt in staged]
-        found = await asyncio.gather(*(self._commit(name, attempt, open_attempts) for attempt in staged))
+        found = await asyncio.gather(
+            *(self._commit(name, attempt, open_attempts) for attempt in staged)
+        )
         return any(found)
 
     async def _stage_all(self, name: str, number: int) -> Attempt:
@@ -117,7 +122,10 @@ class Writer(Worker):
         return StageSum(stage_id=stage.stage_id, batches=0, records=0)
 
     async def _commit(self, name: str, attempt: Attempt, open_attempts: list[int]) -> bool:
-        calls = {place: self._begin(name, attempt.number, place, values) for place, values in attempt.parts.items()}
+        calls = {
+            place: self._begin(name, attempt.number, place, values)
+            for place, values in attempt.parts.items()
+        }
         try:
             done = await self.client.commit_transaction(self.name, self._sequence, attempt.stages)
         except DLedgerError as error:
@@ -141,17 +149,31 @@ class Writer(Worker):
         return True
 
     def _check_sum(self, name: str, attempt: Attempt, done: Committed) -> None:
-        spans = {(t, p): end - start for t, found in done.offsets.items() for p, (start, end) in found.items()}
+        spans = {
+            (t, p): end - start
+            for t, found in done.offsets.items()
+            for p, (start, end) in found.items()
+        }
         if spans != {place: len(values) for place, values in attempt.parts.items()}:
-            self.place.wrong.append(f"{name}: the commit wrote {spans}, but staged were {attempt.parts}")
+            self.place.wrong.append(
+                f"{name}: the commit wrote {spans}, but staged were {attempt.parts}"
+            )
 
-    def _begin(self, name: str, number: int, place: tuple[str, int], values: tuple[int, ...]) -> Call:
+    def _begin(
+        self, name: str, number: int, place: tuple[str, int], values: tuple[int, ...]
+    ) -> Call:
         return self.place.recorder.begin(
-            OperationKind.TRANSACTION, self.name, *place, values=values, transaction=name, attempt=number
+            OperationKind.TRANSACTION,
+            self.name,
+            *place,
+            values=values,
+            transaction=name,
+            attempt=number,
         )
 
     def _never(self, name: str, number: int, parts: Parts) -> None:
-        """These values were staged and can never be committed: whoever sees one sees what was aborted."""
+        """These values were staged and can never be committed: whoever sees one sees what was
+        aborted."""
         for place, values in parts.items():
             self._begin(name, number, place, values).failed()
 

@@ -1,1 +1,2 @@
-"""What clients saw, written down, and the checkers that judge it. Pure: no clock, network, disk or dice."""
+"""What clients saw, written down, and the checkers that judge it. Pure: no clock, network, disk or
+dice."""

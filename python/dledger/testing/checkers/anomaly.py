@@ -13,7 +13,8 @@ MAX_OF_A_KIND: Final = 10
 
 
 class Anomaly(Enum):
-    """Names are those of Jepsen's checker for Kafka-like logs (jepsen.tests.kafka), where it has one."""
+    """Names are those of Jepsen's checker for Kafka-like logs (jepsen.tests.kafka), where it has
+    one."""
 
     LOST = "lost write"
     """Acknowledged, and later not there."""
@@ -49,7 +50,9 @@ class Finding:
     shown_by: tuple[Operation, ...] = ()
 
     def __str__(self) -> str:
-        return "\n  ".join([f"{self.anomaly.value}: {self.text}", *(str(operation) for operation in self.shown_by)])
+        return "\n  ".join(
+            [f"{self.anomaly.value}: {self.text}", *(str(operation) for operation in self.shown_by)]
+        )
 
 
 class Findings:

@@ -1,8 +1,9 @@
 """What clients asked for and what they were told: the history that the checkers judge.
 
-An `Operation` is one call of one client on one topic partition. Calls that never came back are in the history too, as
-`OperationOutcome.UNKNOWN`: they may have happened. A `Recorder` notes calls as they begin and end; with a file to write
-to, it puts each down before it begins and again when it ends, so that a killed process leaves a history all the same.
+An `Operation` is one call of one client on one topic partition. Calls that never came back are in
+the history too, as `OperationOutcome.UNKNOWN`: they may have happened. A `Recorder` notes calls as
+they begin and end; with a file to write to, it puts each down before it begins and again when it
+ends, so that a killed process leaves a history all the same.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class OperationKind(Enum):
     APPEND = "append"
     """Put ``values`` at the end, one behind the other."""
     TRANSACTION = "transaction"
-    """The part of a transaction that lies in this partition: all of its parts take effect at once, or none does."""
+    """The part of a transaction that lies in this partition: all of its parts take effect at once,
+    or none does."""
     READ = "read"
     """Read from offset ``start`` on."""
     END = "end"
@@ -50,18 +52,22 @@ class Operation:
     """One call on one partition.
 
     Attributes:
-        session: who called; one session's calls may overlap, and none of its reads may go back behind another.
-        topic, partition: where. A topic that is created anew is another topic: name it by its log id too.
-        invoked_ns, returned_ns: of one clock that all sessions share and that never goes back, in nanoseconds.
-        values: numbers of the records (`values.value_id`), each used once in a whole history: those to be written, or
-            those that were read.
-        start: APPEND and TRANSACTION: the offset of the first value, -1 if it was not told. READ: the offset asked
-            for. END and BEGIN: the answer.
+        session: who called; one session's calls may overlap, and none of its reads may go back
+            behind another.
+        topic, partition: where. A topic that is created anew is another topic: name it by its log
+            id too.
+        invoked_ns, returned_ns: of one clock that all sessions share and that never goes back, in
+            nanoseconds.
+        values: numbers of the records (`values.value_id`), each used once in a whole history: those
+            to be written, or those that were read.
+        start: APPEND and TRANSACTION: the offset of the first value, -1 if it was not told. READ:
+            the offset asked for. END and BEGIN: the answer.
         offsets: of ``values`` of a READ, where they are not ``start``, ``start`` + 1 and so on.
         to_end: of a READ: it came back because there was nothing more.
         stale: an END or READ of a replica that may be behind; it has to be monotonic, not fresh.
-        producer: an idempotent producer, whose values keep the order in which it sent them; "" promises no order. It
-            may cut an append into several entries; then records of others lie between, and ``start`` is the first's.
+        producer: an idempotent producer, whose values keep the order in which it sent them; ""
+            promises no order. It may cut an append into several entries; then records of others lie
+            between, and ``start`` is the first's.
         sequence: grows with each call of a producer on one partition, in the order of sending.
         transaction: name of a transaction: its parts and its attempts share it.
         attempt: of a transaction; of all attempts of one name at most one takes effect.
@@ -89,7 +95,10 @@ class Operation:
         what = self.kind.value + (f" {self.transaction}#{self.attempt}" if self.transaction else "")
         where = f"{self.topic}/{self.partition}" + (f" at {self.start}" if self.start >= 0 else "")
         values = f" [{_brief(self.values)}]" if self.values else ""
-        return f"{self.session} {self.invoked_ns}-{returned} {what} {where}{values} {self.outcome.value}"
+        return (
+            f"{self.session} {self.invoked_ns}-{returned} {what} {where}{values} "
+            f"{self.outcome.value}"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """As plain JSON values, without those that are the default."""
@@ -112,9 +121,14 @@ class Operation:
 
 
 def in_pieces(history: Iterable[Operation]) -> Iterator[Operation]:
-    """The history with each append of a producer cut into its values, because that is how it may take effect."""
+    """The history with each append of a producer cut into its values, because that is how it may
+    take effect."""
     for operation in history:
-        if operation.producer and operation.kind is OperationKind.APPEND and len(operation.values) > 1:
+        if (
+            operation.producer
+            and operation.kind is OperationKind.APPEND
+            and len(operation.values) > 1
+        ):
             for at, value in enumerate(operation.values):
                 yield replace(operation, values=(value,), start=-1 if at else operation.start)
         else:
@@ -130,7 +144,8 @@ def _brief(values: Sequence[int]) -> str:
 
 
 class Call:
-    """A call that is under way; end it once with `ok`, `failed` or `unknown`, or let it stay open."""
+    """A call that is under way; end it once with `ok`, `failed` or `unknown`, or let it stay
+    open."""
 
     __slots__ = ("_fields", "_number", "_recorder")
 
@@ -140,7 +155,8 @@ class Call:
         self._fields = known
 
     def ok(self, **known: Any) -> None:
-        """It took effect; ``known`` are fields of `Operation` that the answer tells: start, values, offsets, to_end."""
+        """It took effect; ``known`` are fields of `Operation` that the answer tells: start, values,
+        offsets, to_end."""
         self._end(OperationOutcome.OK, known)
 
     def failed(self) -> None:
@@ -152,23 +168,38 @@ class Call:
         self._end(OperationOutcome.UNKNOWN, {})
 
     def _end(self, outcome: OperationOutcome, known: dict[str, Any]) -> None:
-        self._recorder.end(self._number, Operation(
-            **{**self._fields, **known}, outcome=outcome, returned_ns=self._recorder.now_ns(),
-        ))  # fmt: skip
+        self._recorder.end(
+            self._number,
+            Operation(
+                **{**self._fields, **known},
+                outcome=outcome,
+                returned_ns=self._recorder.now_ns(),
+            ),
+        )
 
 
 class Recorder:
     """Notes the calls of all sessions of one process."""
 
     def __init__(self, now_ns: Callable[[], int], out: TextIO | None = None) -> None:
-        """``now_ns``: the clock of the history. ``out``: where each call is written down at once, as JSON lines."""
+        """``now_ns``: the clock of the history. ``out``: where each call is written down at once,
+        as JSON lines."""
         self.now_ns = now_ns
         self._out = out
         self._operations: list[Operation] = []
 
-    def begin(self, kind: OperationKind, session: str, topic: str, partition: int, **known: Any) -> Call:
+    def begin(
+        self, kind: OperationKind, session: str, topic: str, partition: int, **known: Any
+    ) -> Call:
         """A call begins now; ``known`` are further fields of `Operation`."""
-        asked = dict(known, kind=kind, session=session, topic=topic, partition=partition, invoked_ns=self.now_ns())
+        asked = dict(
+            known,
+            kind=kind,
+            session=session,
+            topic=topic,
+            partition=partition,
+            invoked_ns=self.now_ns(),
+        )
         number = len(self._operations)
         self._operations.append(Operation(**asked))
         self._write(number)
@@ -203,8 +234,8 @@ def save(path: Path, history: Iterable[Operation]) -> None:
 def load(*paths: Path) -> list[Operation]:
     """The operations of one or more files, of `save` or of a `Recorder`, by the time they began.
 
-    A last line that was cut short is left out: its process was killed while it wrote, and if it was the end of a call,
-    the line of its beginning is there.
+    A last line that was cut short is left out: its process was killed while it wrote, and if it was
+    the end of a call, the line of its beginning is there.
 
     Raises:
         ValueError: a line is not an operation; the message names it.
@@ -224,4 +255,14 @@ def load(*paths: Path) -> list[Operation]:
     return sorted(history, key=lambda operation: operation.invoked_ns)
 
 
-__all__ = ["NEVER", "Call", "Operation", "OperationKind", "OperationOutcome", "Recorder", "in_pieces", "load", "save"]
+__all__ = [
+    "NEVER",
+    "Call",
+    "Operation",
+    "OperationKind",
+    "OperationOutcome",
+    "Recorder",
+    "in_pieces",
+    "load",
+    "save",
+]

@@ -1,20 +1,25 @@
-"""Whether appends, reads and end offsets of one partition are linearizable: each seems to happen at one moment.
+"""Whether appends, reads and end offsets of one partition are linearizable: each seems to happen at
+one moment.
 
-The search is that of Wing and Gong ("Testing and Verifying Concurrent Objects", 1993) in Lowe's just-in-time form
-with memory ("Testing for linearizability", Concurrency and Computation, 2017): walk through the calls and returns in
-time, keep every configuration that the past allows, and when a call returns that a configuration has not let happen
-yet, let pending calls happen in every order that ends in that one. It is NP-complete in general. A log makes it cheap,
-because its answers tell offsets:
+The search is that of Wing and Gong ("Testing and Verifying Concurrent Objects", 1993) in Lowe's
+just-in-time form with memory ("Testing for linearizability", Concurrency and Computation, 2017):
+walk through the calls and returns in time, keep every configuration that the past allows, and when
+a call returns that a configuration has not let happen yet, let pending calls happen in every order
+that ends in that one. It is NP-complete in general. A log makes it cheap, because its answers tell
+offsets:
 
-- an append whose offset is known, from its own answer or from any read of its values, can only happen when the log is
-  that long, and at no other moment;
-- reads and end offsets change nothing, so each may happen as soon as one can: no need to try it later too;
-- only an append without an answer whose values nobody read can happen anywhere or never. It can only fill a hole
-  between known places, so configurations branch there and nowhere else; those that are alike become one;
-- of two such appends of one size nobody can tell which one happened, so the one goes first that has to return first.
+- an append whose offset is known, from its own answer or from any read of its values, can only
+  happen when the log is that long, and at no other moment;
+- reads and end offsets change nothing, so each may happen as soon as one can: no need to try it
+  later too;
+- only an append without an answer whose values nobody read can happen anywhere or never. It can
+  only fill a hole between known places, so configurations branch there and nowhere else; those that
+  are alike become one;
+- of two such appends of one size nobody can tell which one happened, so the one goes first that has
+  to return first.
 
-Calls that promise nothing about freshness (``stale``) and reads below the end only have to be explained by the log's
-contents and by its length when they return.
+Calls that promise nothing about freshness (``stale``) and reads below the end only have to be
+explained by the log's contents and by its length when they return.
 """
 
 from __future__ import annotations
@@ -24,7 +29,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dledger.testing.checkers.anomaly import Anomaly, Finding
-from dledger.testing.checkers.history import NEVER, Operation, OperationKind, OperationOutcome, in_pieces
+from dledger.testing.checkers.history import (
+    NEVER,
+    Operation,
+    OperationKind,
+    OperationOutcome,
+    in_pieces,
+)
 from dledger.testing.checkers.places import WRITES, end_of, is_fresh_end, offsets_of
 from dledger.types import slots_dataclass
 
@@ -33,12 +44,14 @@ MAX_CONFIGURATIONS = 100_000
 
 
 class TooHard(Exception):
-    """The history has more configurations than `MAX_CONFIGURATIONS`: too many unanswered appends at once."""
+    """The history has more configurations than `MAX_CONFIGURATIONS`: too many unanswered appends at
+    once."""
 
 
 @slots_dataclass()
 class Configuration:
-    """One way in which the past can have been: how long the log is, and which pending calls have happened.
+    """One way in which the past can have been: how long the log is, and which pending calls have
+    happened.
 
     Appends with a known place need not be remembered: those below ``length`` have happened.
     """
@@ -80,8 +93,11 @@ class _Search:
 
     def settle(self, length: int, happened: frozenset[int]) -> Configuration:
         """All pending observations that can happen now, happen now."""
-        now = [o.number for o in self.observing.values()
-               if o.number not in happened and o.low <= length and (o.high is None or length <= o.high)]  # fmt: skip
+        now = [
+            o.number
+            for o in self.observing.values()
+            if o.number not in happened and o.low <= length and (o.high is None or length <= o.high)
+        ]
         return Configuration(length, happened.union(now) if now else happened)
 
     def steps(self, at: Configuration) -> Iterator[Configuration]:
@@ -95,12 +111,17 @@ class _Search:
             return
         for size, loose in self.loose.items():
             if room is None or size <= room:
-                append = next((append for append in loose if append.number not in at.happened), None)
+                append = next(
+                    (append for append in loose if append.number not in at.happened), None
+                )
                 if append is not None:
                     yield self.settle(at.length + size, at.happened | {append.number})
 
-    def reach(self, configurations: Iterable[Configuration], goal: _Append | _Observation) -> set[Configuration]:
-        """The configurations in which ``goal`` has happened, by way of as many other calls as need be."""
+    def reach(
+        self, configurations: Iterable[Configuration], goal: _Append | _Observation
+    ) -> set[Configuration]:
+        """The configurations in which ``goal`` has happened, by way of as many other calls as need
+        be."""
         reached: set[Configuration] = set()
         stack = list(configurations)
         tried = set(stack)
@@ -132,7 +153,8 @@ def check_linearizable(history: Iterable[Operation]) -> Finding | None:
     """Why the calls of one partition are not linearizable, or None when they are.
 
     Raises:
-        TooHard: too many unanswered appends whose values nobody read; let a last read go over the whole log.
+        TooHard: too many unanswered appends whose values nobody read; let a last read go over the
+            whole log.
         ValueError: the calls are of more than one partition.
     """
     operations = sorted(in_pieces(history), key=lambda op: op.invoked_ns)
@@ -142,9 +164,11 @@ def check_linearizable(history: Iterable[Operation]) -> Finding | None:
     if isinstance(placed, Finding):
         return placed
     calls = placed
-    search = _Search(starts=sorted(
-        call.start for call in calls if isinstance(call, _Append) and call.start is not None
-    ))  # fmt: skip
+    search = _Search(
+        starts=sorted(
+            call.start for call in calls if isinstance(call, _Append) and call.start is not None
+        )
+    )
     configurations = {Configuration(0, frozenset())}
     for is_return, call in _events(calls):
         if not is_return:
@@ -182,10 +206,15 @@ def _end(
 
 
 def _events(calls: Sequence[_Append | _Observation]) -> list[tuple[bool, _Append | _Observation]]:
-    """Calls (False) and returns (True) in time; at one moment calls come first, so that they overlap."""
+    """Calls (False) and returns (True) in time; at one moment calls come first, so that they
+    overlap."""
     events = [(call.operation.invoked_ns, False, call.number, call) for call in calls]
-    events += [(_deadline(call), True, call.number, call) for call in calls if _deadline(call) != NEVER]
-    return [(is_return, call) for _, is_return, _, call in sorted(events, key=lambda event: event[:3])]
+    events += [
+        (_deadline(call), True, call.number, call) for call in calls if _deadline(call) != NEVER
+    ]
+    return [
+        (is_return, call) for _, is_return, _, call in sorted(events, key=lambda event: event[:3])
+    ]
 
 
 def _deadline(call: _Append | _Observation) -> int:
@@ -195,15 +224,19 @@ def _deadline(call: _Append | _Observation) -> int:
 
 def _explain(call: _Append | _Observation, configurations: Iterable[Configuration]) -> Finding:
     lengths = sorted({at.length for at in configurations})
-    text = f"no order of the calls until {call.operation.returned_ns} explains this answer; the log was {lengths} long"
+    text = (
+        f"no order of the calls until {call.operation.returned_ns} explains this answer; the "
+        f"log was {lengths} long"
+    )
     return Finding(Anomaly.NOT_LINEARIZABLE, text, (call.operation,))
 
 
-# --- from operations to calls -------------------------------------------------------------------------------------
+# --- from operations to calls ---------------------------------------------------------------------
 
 
 def _place(operations: Sequence[Operation]) -> list[_Append | _Observation] | Finding:
-    """Give every append its place, as far as anybody was told it, and check that no two claims differ."""
+    """Give every append its place, as far as anybody was told it, and check that no two claims
+    differ."""
     contents: dict[int, tuple[int, Operation]] = {}
     offset_of: dict[int, int] = {}
     answered = [op for op in operations if op.outcome is OperationOutcome.OK]
@@ -238,14 +271,20 @@ def _place(operations: Sequence[Operation]) -> list[_Append | _Observation] | Fi
     unwritten = [value for value in offset_of if value not in written]
     if unwritten:
         shown_by = contents[offset_of[unwritten[0]]][1]
-        return Finding(Anomaly.NOT_LINEARIZABLE, "a value that no append can have written", (shown_by,))
+        return Finding(
+            Anomaly.NOT_LINEARIZABLE, "a value that no append can have written", (shown_by,)
+        )
     return _without_overlap(calls)
 
 
 def _append(number: int, operation: Operation, offset_of: dict[int, int]) -> _Append | Finding:
-    starts = {offset_of[value] - at for at, value in enumerate(operation.values) if value in offset_of}
+    starts = {
+        offset_of[value] - at for at, value in enumerate(operation.values) if value in offset_of
+    }
     if len(starts) > 1:
-        return Finding(Anomaly.NOT_LINEARIZABLE, "the values of an append are not side by side", (operation,))
+        return Finding(
+            Anomaly.NOT_LINEARIZABLE, "the values of an append are not side by side", (operation,)
+        )
     return _Append(number, len(operation.values), next(iter(starts), None), operation)
 
 
@@ -256,7 +295,9 @@ def _observation(number: int, operation: Operation) -> _Observation:
 
 def _without_overlap(calls: list[_Append | _Observation]) -> list[_Append | _Observation] | Finding:
     known = sorted(
-        (call.start, call.number, call) for call in calls if isinstance(call, _Append) and call.start is not None
+        (call.start, call.number, call)
+        for call in calls
+        if isinstance(call, _Append) and call.start is not None
     )
     end, before = 0, None
     for start, _, append in known:

@@ -1,9 +1,10 @@
-"""Whether a history is one of a log: nothing lost, doubled, reordered, left out, invented or changed.
+"""Whether a history is one of a log: nothing lost, doubled, reordered, left out, invented or
+changed.
 
-The rules are those of jepsen.tests.kafka, with what dledger promises beyond: offsets without gaps, appends that know
-their offsets, fresh answers, transactions that are all there or not at all. Time and memory are O(n log n) in the
-number of calls and values, so a whole night's history can be checked. What needs a search is left to
-`dledger.testing.checkers.linearizability`.
+The rules are those of jepsen.tests.kafka, with what dledger promises beyond: offsets without gaps,
+appends that know their offsets, fresh answers, transactions that are all there or not at all. Time
+and memory are O(n log n) in the number of calls and values, so a whole night's history can be
+checked. What needs a search is left to `dledger.testing.checkers.linearizability`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def check_log(history: Iterable[Operation]) -> list[Finding]:
         if operation.kind in WRITES:
             for value in operation.values:
                 if writers.setdefault(value, operation) is not operation:
-                    raise ValueError(f"value {value} is written twice: {writers[value]} and {operation}")
+                    raise ValueError(
+                        f"value {value} is written twice: {writers[value]} and {operation}"
+                    )
     findings = Findings()
     partitions = {name: Places(name, mine) for name, mine in by_partition.items()}
     for places in partitions.values():
@@ -64,7 +67,10 @@ def _check_order(places: Places, findings: Findings) -> None:
                 if offset is None:
                     continue
                 if offset < last:
-                    text = f"{places}: {value} of {producer} at {offset}, what it sent before at {last}"
+                    text = (
+                        f"{places}: {value} of {producer} at {offset}, what it sent before at "
+                        f"{last}"
+                    )
                     findings.add(Anomaly.REORDER, text, last_write, write)
                 last, last_write = offset, write
 
@@ -72,8 +78,11 @@ def _check_order(places: Places, findings: Findings) -> None:
 def _check_whole(places: Places, findings: Findings) -> None:
     """The values of one write stand side by side, in their order."""
     for write in places.writes():
-        begins = {at: offset - at for at, value in enumerate(write.values)
-                  if (offset := places.offset_of.get(value)) is not None}  # fmt: skip
+        begins = {
+            at: offset - at
+            for at, value in enumerate(write.values)
+            if (offset := places.offset_of.get(value)) is not None
+        }
         if len(set(begins.values())) > 1:
             text = f"{places}: values at {[places.offset_of.get(value) for value in write.values]}"
             findings.add(Anomaly.TORN, text, write)
@@ -81,8 +90,11 @@ def _check_whole(places: Places, findings: Findings) -> None:
         if not begins:
             continue
         start = next(iter(begins.values()))
-        taken = [start + at for at, value in enumerate(write.values)
-                 if at not in begins and places.value_at.get(start + at, value) != value]  # fmt: skip
+        taken = [
+            start + at
+            for at, value in enumerate(write.values)
+            if at not in begins and places.value_at.get(start + at, value) != value
+        ]
         if taken:
             text = f"{places}: other values at {taken}, where the rest of the write belongs"
             findings.add(Anomaly.TORN, text, write)
@@ -108,7 +120,8 @@ def _check_lost(places: Places, findings: Findings) -> None:
 
 
 def _check_fresh(places: Places, findings: Findings) -> None:
-    """An answer that promises to be fresh reaches as far as any that came back before it was asked for.
+    """An answer that promises to be fresh reaches as far as any that came back before it was asked
+    for.
 
     If a later one reaches that far again, it was stale; else what was there is lost.
     """
@@ -123,15 +136,20 @@ def _check_fresh(places: Places, findings: Findings) -> None:
 
 
 def _check_sessions(places: Places, findings: Findings) -> None:
-    """No session sees the log shorter than before, nor are its appends acknowledged before earlier ones."""
+    """No session sees the log shorter than before, nor are its appends acknowledged before earlier
+    ones."""
     by_session: dict[str, list[Operation]] = {}
     for operation in places.answered:
         by_session.setdefault(operation.session, []).append(operation)
     for session, operations in by_session.items():
         seen = Reach(
-            (op.returned_ns, end_of(op)) for op in operations if op.kind in {OperationKind.END, OperationKind.READ}
+            (op.returned_ns, end_of(op))
+            for op in operations
+            if op.kind in {OperationKind.END, OperationKind.READ}
         )
-        written = Reach((op.returned_ns, end_of(op)) for op in operations if op.kind is OperationKind.APPEND)
+        written = Reach(
+            (op.returned_ns, end_of(op)) for op in operations if op.kind is OperationKind.APPEND
+        )
         for operation in operations:
             if operation.kind is OperationKind.APPEND and operation.start >= 0:
                 known, found = written.before(operation.invoked_ns), operation.start
@@ -155,7 +173,10 @@ def _check_length(places: Places, findings: Findings) -> None:
     for operation in places.answered:
         possible = counts[bisect_right(begun, operation.returned_ns)]
         if end_of(operation) > possible:
-            text = f"{places}: the log reaches {end_of(operation)}, at most {possible} records were written"
+            text = (
+                f"{places}: the log reaches {end_of(operation)}, at most {possible} records "
+                f"were written"
+            )
             findings.add(Anomaly.INVENTED, text, operation)
 
 

@@ -14,7 +14,8 @@
     r1    7-8   stale end     -> 1       from any replica; also `stale readall`
     r1    7-8   end @u/1      -> 0       partition 1 of topic u; else t/0
 
-Values are names: each stands for one number. ``#`` is a damaged value. Everything behind two hyphens is a comment.
+Values are names: each stands for one number. ``#`` is a damaged value. Everything behind two
+hyphens is a comment.
 """
 
 from __future__ import annotations
@@ -77,12 +78,20 @@ def _operation(line: str, numbers: dict[str, int], at: int) -> Operation:
     if outcome is OperationOutcome.OK:
         known |= _told(kind, told, numbers, known.get("start", 0))
     return Operation(
-        kind=kind, session=session, invoked_ns=int(invoked), returned_ns=int(returned) if returned else NEVER,
-        outcome=outcome, producer=producer, sequence=at, **known,
-    )  # fmt: skip
+        kind=kind,
+        session=session,
+        invoked_ns=int(invoked),
+        returned_ns=int(returned) if returned else NEVER,
+        outcome=outcome,
+        producer=producer,
+        sequence=at,
+        **known,
+    )
 
 
-def _told(kind: OperationKind, told: list[str], numbers: dict[str, int], start: int) -> dict[str, Any]:
+def _told(
+    kind: OperationKind, told: list[str], numbers: dict[str, int], start: int
+) -> dict[str, Any]:
     if kind is not OperationKind.READ:
         return {} if told == ["+"] else {"start": int(told[0])}
     values, offsets, due = [], [], start
@@ -101,7 +110,9 @@ def _number(name: str, numbers: dict[str, int]) -> int:
 
 def show(history: Iterable[Operation]) -> str:
     """A history as text; its values' names are their numbers."""
-    return "\n".join(_line(operation) for operation in sorted(history, key=lambda op: op.invoked_ns))
+    return "\n".join(
+        _line(operation) for operation in sorted(history, key=lambda op: op.invoked_ns)
+    )
 
 
 def _line(op: Operation) -> str:
@@ -110,7 +121,11 @@ def _line(op: Operation) -> str:
     values = ["#" if value == DAMAGED else f"v{value}" for value in op.values]
     if op.kind is OperationKind.READ:
         what = [("readall" if op.to_end else "read"), str(op.start)]
-        told = [f"{at}:{value}" for at, value in zip(op.offsets, values, strict=True)] if op.offsets else values
+        told = (
+            [f"{at}:{value}" for at, value in zip(op.offsets, values, strict=True)]
+            if op.offsets
+            else values
+        )
     elif op.kind in {OperationKind.END, OperationKind.BEGIN}:
         what, told = [op.kind.value], [str(op.start)]
     else:
@@ -119,7 +134,15 @@ def _line(op: Operation) -> str:
         told = ["+" if op.start < 0 else str(op.start)]
     if op.outcome is not OperationOutcome.OK:
         told = ["?" if op.outcome is OperationOutcome.UNKNOWN else "!"]
-    words = [who, when, *(["stale"] if op.stale else []), *what, f"@{op.topic}/{op.partition}", "->", *told]
+    words = [
+        who,
+        when,
+        *(["stale"] if op.stale else []),
+        *what,
+        f"@{op.topic}/{op.partition}",
+        "->",
+        *told,
+    ]
     return " ".join(words)
 
 

@@ -19,7 +19,8 @@ def offsets_of(read: Operation) -> Sequence[int]:
 
 
 def end_of(operation: Operation) -> int:
-    """How long the log was, at least, when this answer came back; of fresh ends (`is_fresh_end`) exactly."""
+    """How long the log was, at least, when this answer came back; of fresh ends (`is_fresh_end`)
+    exactly."""
     if operation.kind is OperationKind.READ and operation.values:
         return max(offsets_of(operation)) + 1
     if operation.kind is OperationKind.READ:
@@ -31,9 +32,14 @@ def end_of(operation: Operation) -> int:
 
 def is_fresh_end(operation: Operation) -> bool:
     """Whether this answer promised to know the very end."""
-    return operation.outcome is OperationOutcome.OK and not operation.stale and (
-        operation.kind is OperationKind.END or (operation.kind is OperationKind.READ and operation.to_end)
-    )  # fmt: skip
+    return (
+        operation.outcome is OperationOutcome.OK
+        and not operation.stale
+        and (
+            operation.kind is OperationKind.END
+            or (operation.kind is OperationKind.READ and operation.to_end)
+        )
+    )
 
 
 class Reach:
@@ -58,8 +64,9 @@ class Reach:
 class Places:
     """The answers of one partition, indexed.
 
-    ``value_at`` and ``offset_of`` hold the first claim of each, be it an acknowledgement or a read; later ones that
-    differ are findings. ``read_at`` and ``seen`` hold what reads returned: by offset, and the first read of each value.
+    ``value_at`` and ``offset_of`` hold the first claim of each, be it an acknowledgement or a read;
+    later ones that differ are findings. ``read_at`` and ``seen`` hold what reads returned: by
+    offset, and the first read of each value.
     """
 
     def __init__(self, name: tuple[str, int], operations: Sequence[Operation]) -> None:
@@ -71,10 +78,13 @@ class Places:
         self.seen: dict[int, Operation] = {}
         self._claims: dict[int, Operation] = {}
         self.answered = sorted(
-            (op for op in operations if op.outcome is OperationOutcome.OK), key=lambda op: op.returned_ns
+            (op for op in operations if op.outcome is OperationOutcome.OK),
+            key=lambda op: op.returned_ns,
         )
         self.reach = Reach((op.returned_ns, end_of(op)) for op in self.answered)
-        self.fresh = sorted((op for op in self.answered if is_fresh_end(op)), key=lambda op: op.invoked_ns)
+        self.fresh = sorted(
+            (op for op in self.answered if is_fresh_end(op)), key=lambda op: op.invoked_ns
+        )
         reads = [op for op in self.fresh if op.kind is OperationKind.READ]
         self._reads_invoked = [op.invoked_ns for op in reads]
         self._lowest_start = list(accumulate((op.start for op in reversed(reads)), min))[::-1]
@@ -82,14 +92,18 @@ class Places:
     def is_absent(self, write: Operation, time_ns: int) -> bool:
         """Whether values of ``write`` that no read has seen cannot have been there at ``time_ns``.
 
-        They would stand behind all that was there before the write began. A fresh read to the end that began no
-        later than that place, and was asked for after ``time_ns``, would have seen them.
+        They would stand behind all that was there before the write began. A fresh read to the end
+        that began no later than that place, and was asked for after ``time_ns``, would have seen
+        them.
         """
         at = bisect_right(self._reads_invoked, time_ns)
-        return at < len(self._lowest_start) and self._lowest_start[at] <= self.reach.before(write.invoked_ns)
+        return at < len(self._lowest_start) and self._lowest_start[at] <= self.reach.before(
+            write.invoked_ns
+        )
 
     def place(self, writers: Mapping[int, Operation], findings: Findings) -> None:
-        """Take every claim in; a claim that contradicts an earlier one, or a write, is a finding."""
+        """Take every claim in; a claim that contradicts an earlier one, or a write, is a
+        finding."""
         for operation in self.answered:
             if operation.kind in WRITES and operation.start >= 0:
                 for offset, value in enumerate(operation.values, operation.start):
@@ -126,11 +140,17 @@ class Places:
         if write is None:
             findings.add(Anomaly.INVENTED, f"{self} at {offset}: nobody wrote {value}", read)
         elif (write.topic, write.partition) != self.name:
-            findings.add(Anomaly.INVENTED, f"{self} at {offset}: {value} was written elsewhere", write, read)
+            findings.add(
+                Anomaly.INVENTED, f"{self} at {offset}: {value} was written elsewhere", write, read
+            )
         elif write.outcome is OperationOutcome.FAILED:
-            findings.add(Anomaly.ABORTED, f"{self} at {offset}: the write of {value} failed", write, read)
+            findings.add(
+                Anomaly.ABORTED, f"{self} at {offset}: the write of {value} failed", write, read
+            )
         elif write.invoked_ns > read.returned_ns:
-            findings.add(Anomaly.INVENTED, f"{self} at {offset}: {value} before it was written", write, read)
+            findings.add(
+                Anomaly.INVENTED, f"{self} at {offset}: {value} before it was written", write, read
+            )
 
     def _claim(self, offset: int, value: int, operation: Operation, findings: Findings) -> None:
         known = self.value_at.setdefault(offset, value)

@@ -18,7 +18,9 @@ def check_transactions(partitions: Partitions, findings: Findings) -> None:
     for places in partitions.values():
         for write in places.writes():
             if write.transaction:
-                by_name.setdefault(write.transaction, {}).setdefault(write.attempt, []).append(write)
+                by_name.setdefault(write.transaction, {}).setdefault(write.attempt, []).append(
+                    write
+                )
     for name, attempts in by_name.items():
         _check_attempts(name, attempts, partitions, findings)
         for parts in attempts.values():
@@ -32,28 +34,44 @@ def _places(part: Operation, partitions: Partitions) -> Places:
 def _shown(part: Operation, partitions: Partitions) -> Operation | None:
     """A read that returned some of the part's values, the first of them."""
     seen = _places(part, partitions).seen
-    return min((seen[value] for value in part.values if value in seen), key=lambda op: op.returned_ns, default=None)
+    return min(
+        (seen[value] for value in part.values if value in seen),
+        key=lambda op: op.returned_ns,
+        default=None,
+    )
 
 
-def _check_attempts(name: str, attempts: Attempts, partitions: Partitions, findings: Findings) -> None:
+def _check_attempts(
+    name: str, attempts: Attempts, partitions: Partitions, findings: Findings
+) -> None:
     happened = [
-        number for number, parts in attempts.items()
-        if any((part.values and part.outcome is OperationOutcome.OK) or _shown(part, partitions) for part in parts)
-    ]  # fmt: skip
+        number
+        for number, parts in attempts.items()
+        if any(
+            (part.values and part.outcome is OperationOutcome.OK) or _shown(part, partitions)
+            for part in parts
+        )
+    ]
     if len(happened) > 1:
         shown_by = [attempts[number][0] for number in happened]
-        findings.add(Anomaly.DUPLICATE, f"attempts {sorted(happened)} of transaction {name}", *shown_by)
+        findings.add(
+            Anomaly.DUPLICATE, f"attempts {sorted(happened)} of transaction {name}", *shown_by
+        )
     every = [part for parts in attempts.values() for part in parts]
     repeats = [part for part in every if part.outcome is OperationOutcome.OK and not part.values]
     if happened or not repeats:
         return
     known_ns = min(part.returned_ns for part in repeats)
-    written = [part for part in every if part.values and part.outcome is not OperationOutcome.FAILED]
+    written = [
+        part for part in every if part.values and part.outcome is not OperationOutcome.FAILED
+    ]
     if written and all(_places(part, partitions).is_absent(part, known_ns) for part in written):
         findings.add(Anomaly.LOST, f"transaction {name} was there already, and is not", *repeats)
 
 
-def _check_parts(name: str, parts: list[Operation], partitions: Partitions, findings: Findings) -> None:
+def _check_parts(
+    name: str, parts: list[Operation], partitions: Partitions, findings: Findings
+) -> None:
     reads = [read for part in parts if (read := _shown(part, partitions)) is not None]
     if not reads:
         return

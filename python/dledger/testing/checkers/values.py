@@ -1,7 +1,9 @@
-"""Records that can be told apart: a value's bytes hold its number, a checksum of that, and filler made from both.
+"""Records that can be told apart: a value's bytes hold its number, a checksum of that, and filler
+made from both.
 
-A checker works with the numbers. Whoever reads a record turns its bytes back into the number; bytes that were changed
-anywhere become `DAMAGED`, so that a wrong byte is seen without anybody keeping what was written.
+A checker works with the numbers. Whoever reads a record turns its bytes back into the number; bytes
+that were changed anywhere become `DAMAGED`, so that a wrong byte is seen without anybody keeping
+what was written.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ def encode_value(value: int, size: int = MIN_VALUE_BYTES) -> bytes:
 
 
 def decode_value(data: Buffer) -> int:
-    """The number that `encode_value` put into ``data``; DAMAGED when a single byte of it is another."""
+    """The number that `encode_value` put into ``data``; DAMAGED when a single byte of it is
+    another."""
     if len(data) < MIN_VALUE_BYTES:
         return DAMAGED
     value = int(_NUMBER.unpack_from(data)[0])

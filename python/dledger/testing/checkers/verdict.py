@@ -15,7 +15,8 @@ from dledger.testing.checkers.places import WRITES
 
 @dataclass(slots=True)
 class Verdict:
-    """What the checkers say, and how much they had to look at: a verdict over nothing is worth nothing."""
+    """What the checkers say, and how much they had to look at: a verdict over nothing is worth
+    nothing."""
 
     findings: list[Finding] = field(default_factory=list)
     operations: int = 0
@@ -27,7 +28,8 @@ class Verdict:
     read: int = 0
     """Values that reads returned, each as often as it was read."""
     too_hard: list[str] = field(default_factory=list)
-    """Partitions that the search for an order gave up; the log checker has judged them all the same."""
+    """Partitions that the search for an order gave up; the log checker has judged them all the
+    same."""
 
     def __str__(self) -> str:
         return "\n".join(str(finding) for finding in self.findings) or "a log"

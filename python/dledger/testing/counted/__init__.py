@@ -1,1 +1,2 @@
-"""Real nodes under ``dledger bench``, over a disk that counts: is anything called durable that no sync covers?"""
+"""Real nodes under ``dledger bench``, over a disk that counts: is anything called durable that no
+sync covers?"""

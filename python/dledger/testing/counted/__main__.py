@@ -22,7 +22,9 @@ def say(text: str) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the campaign; the exit code. Files stay where they are when it is red."""
     parser = argparse.ArgumentParser(prog="python -m dledger.testing.counted", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10.0, help="how long the load lasts (%(default)s)")
+    parser.add_argument(
+        "--minutes", type=float, default=10.0, help="how long the load lasts (%(default)s)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything there")
     wanted = parser.parse_args(argv)
     folder = Path(tempfile.mkdtemp(prefix="dledger-counted-"))

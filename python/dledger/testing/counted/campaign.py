@@ -35,11 +35,24 @@ class CountingNodes(Nodes):
         write_config(
             config,
             {"group": "counted", "segment_bytes": 64 * MIB, "index_file_bytes": 8 * MIB},
-            {"node_id": name, "directory": str(self.folder / name), "host": host, "port": int(port),
-             "retention_bytes": 512 * MIB, "disk_full_ratio": 1.0, "disk_warn_ratio": 1.0},
+            {
+                "node_id": name,
+                "directory": str(self.folder / name),
+                "host": host,
+                "port": int(port),
+                "retention_bytes": 512 * MIB,
+                "disk_full_ratio": 1.0,
+                "disk_warn_ratio": 1.0,
+            },
             self.addresses,
-        )  # fmt: skip
-        return [sys.executable, "-m", "dledger.testing.counted.node", str(config), str(self._counts(name))]
+        )
+        return [
+            sys.executable,
+            "-m",
+            "dledger.testing.counted.node",
+            str(config),
+            str(self._counts(name)),
+        ]
 
     def counts(self) -> dict[str, int]:
         """Of all nodes together, which have ended.
@@ -68,7 +81,10 @@ def run(folder: Path, minutes: float, say: Callable[[str], None]) -> dict[str, A
         raise ConfigError(f"{minutes} minutes: give more than none")
     turns = max(1, round(60 * minutes / (RUN_S * len(SIZES) * len(WINDOWS))))
     with CountingNodes(folder) as nodes:
-        say(f"{len(nodes.addresses)} nodes in {folder}, {turns} turns of {len(SIZES) * len(WINDOWS)} loads")
+        say(
+            f"{len(nodes.addresses)} nodes in {folder}, {turns} turns of "
+            f"{len(SIZES) * len(WINDOWS)} loads"
+        )
         began = time.monotonic()
         rows, problem = bench(nodes.bootstrap_servers, turns)
         seconds = time.monotonic() - began
@@ -86,31 +102,61 @@ def run(folder: Path, minutes: float, say: Callable[[str], None]) -> dict[str, A
 def bench(bootstrap: str, turns: int) -> tuple[list[dict[str, float]], str]:
     """``dledger bench`` as a user runs it: its rows, and what went wrong."""
     line = [
-        sys.executable, "-m", "dledger", "bench", "--bootstrap", bootstrap, "--sizes", ",".join(map(str, SIZES)),
-        "--in-flight", ",".join(map(str, WINDOWS)), "--seconds", str(RUN_S), "--repeat", str(turns), "--json",
-    ]  # fmt: skip
-    done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        sys.executable,
+        "-m",
+        "dledger",
+        "bench",
+        "--bootstrap",
+        bootstrap,
+        "--sizes",
+        ",".join(map(str, SIZES)),
+        "--in-flight",
+        ",".join(map(str, WINDOWS)),
+        "--seconds",
+        str(RUN_S),
+        "--repeat",
+        str(turns),
+        "--json",
+    ]
+    done = subprocess.run(
+        line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         return [], f"dledger bench has ended with {done.returncode}: {done.stderr.strip()}"
     return json.loads(done.stdout), ""
 
 
 def judged(
-    counts: dict[str, int], rows: list[dict[str, float]], minutes: float, seconds: float, problems: list[str]
+    counts: dict[str, int],
+    rows: list[dict[str, float]],
+    minutes: float,
+    seconds: float,
+    problems: list[str],
 ) -> dict[str, Any]:
     """The result: red when a move was uncovered, when nothing moved, or for a problem."""
     if counts["uncovered moves"]:
         problems.append(
-            f"{counts['uncovered moves']:,} of {counts['moves']:,} moves of what is called durable took in bytes that "
+            f"{counts['uncovered moves']:,} of {counts['moves']:,} moves of what is called "
+            f"durable took in bytes that "
             f"no sync covers, of {counts['uncovered entries']:,} entries"
         )
     if not counts["moves"] and not problems:
         problems.append("nothing was ever called durable, so nothing was shown")
     rates = [row["appends_per_s"] for row in rows]
     table = [["bytes", "in flight", "appends a second, median"]]
-    table += [[f"{row['bytes']:,}", str(row["in_flight"]), f"{row['appends_per_s']:,.0f}"] for row in rows]
+    table += [
+        [f"{row['bytes']:,}", str(row["in_flight"]), f"{row['appends_per_s']:,.0f}"] for row in rows
+    ]
     return result(
-        "counted bench", command=f"make counted-bench MINUTES={minutes:g}", ok=not problems, faults={},
-        figures={"seconds": round(seconds), **counts, "appends a second": round(sum(rates) / max(len(rates), 1))},
-        problems=problems, table=table,
-    )  # fmt: skip
+        "counted bench",
+        command=f"make counted-bench MINUTES={minutes:g}",
+        ok=not problems,
+        faults={},
+        figures={
+            "seconds": round(seconds),
+            **counts,
+            "appends a second": round(sum(rates) / max(len(rates), 1)),
+        },
+        problems=problems,
+        table=table,
+    )

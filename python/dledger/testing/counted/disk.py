@@ -1,7 +1,8 @@
 """The operating system's files, and a count of what a store calls durable before a sync covers it.
 
-A move is uncovered when it takes in a byte of which no sync has ended that began after the byte's last write had ended
-(`dledger.testing.disk.coverage`). It is counted and let pass, so that the node goes on as a user's node does.
+A move is uncovered when it takes in a byte of which no sync has ended that began after the byte's
+last write had ended (`dledger.testing.disk.coverage`). It is counted and let pass, so that the node
+goes on as a user's node does.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from dledger.testing.disk.coverage import Coverage, first_uncovered
 from dledger.types import Buffer
 
 COUNTS: Final = ("syncs", "moves", "uncovered moves", "uncovered entries")
-"""Syncs of files, moves of the end that is called durable or indexed, those of them that no sync covers, and the
-entries that these take in too soon."""
+"""Syncs of files, moves of the end that is called durable or indexed, those of them that no sync
+covers, and the entries that these take in too soon."""
 _HEAD: Final = struct.Struct(">ii")
 """Magic and size, with which each entry and each padding begins."""
 
@@ -37,7 +38,9 @@ class CountingFile(RealFile):
         self._coverage = coverage
 
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
-        number = self._coverage.writing(offset, offset + sum(memoryview(buffer).nbytes for buffer in buffers))
+        number = self._coverage.writing(
+            offset, offset + sum(memoryview(buffer).nbytes for buffer in buffers)
+        )
         try:
             super().pwritev(buffers, offset)
         finally:
@@ -112,7 +115,9 @@ class CountingDisk(RealDisk):
         starts = [int(name) for name in self.listdir(directory) if name.isdecimal()]
         while begin < end:
             start = max(start for start in starts if start <= begin)
-            head = self.open_read_only(directory / f"{start:020d}").pread(MIN_BLANK_SIZE, begin - start)
+            head = self.open_read_only(directory / f"{start:020d}").pread(
+                MIN_BLANK_SIZE, begin - start
+            )
             magic, size = _HEAD.unpack(head)
             count += magic != MAGIC_BLANK
             begin += max(size, MIN_BLANK_SIZE)  # also where nothing has been written yet

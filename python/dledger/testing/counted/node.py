@@ -1,7 +1,7 @@
 """One node over a disk that counts: ``python -m dledger.testing.counted.node CONFIG COUNTS``.
 
-CONFIG is the file of `write_config`. All but the disk is what ``dledger serve`` runs. What was counted is in the file
-COUNTS when the node has ended.
+CONFIG is the file of `write_config`. All but the disk is what ``dledger serve`` runs. What was
+counted is in the file COUNTS when the node has ended.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ from dledger.types import NodeId
 def write_config(
     path: Path, group: Mapping[str, Any], node: Mapping[str, Any], addresses: Mapping[NodeId, str]
 ) -> None:
-    """What `main` reads: settings of `GroupConfig` and `NodeConfig` by name, and where the members are reached."""
-    path.write_text(json.dumps({"group": dict(group), "node": dict(node), "addresses": dict(addresses)}))
+    """What `main` reads: settings of `GroupConfig` and `NodeConfig` by name, and where the members
+    are reached."""
+    path.write_text(
+        json.dumps({"group": dict(group), "node": dict(node), "addresses": dict(addresses)})
+    )
 
 
 def main(config: str, counts: str) -> None:
@@ -31,7 +34,9 @@ def main(config: str, counts: str) -> None:
     found = json.loads(Path(config).read_text())
     addresses = {NodeId(name): address for name, address in found["addresses"].items()}
     group = from_settings(GroupConfig, {**found["group"], "members": tuple(addresses)})
-    node = from_settings(NodeConfig, {**found["node"], "directory": Path(found["node"]["directory"])})
+    node = from_settings(
+        NodeConfig, {**found["node"], "directory": Path(found["node"]["directory"])}
+    )
     disk = CountingDisk()
     try:
         run_node(group, node, lambda: addresses, disk=disk)

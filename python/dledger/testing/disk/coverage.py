@@ -1,4 +1,5 @@
-"""Which bytes of a file a sync covers: it began after they were written, and it has ended without an error.
+"""Which bytes of a file a sync covers: it began after they were written, and it has ended without
+an error.
 
 For disks of tests, which see to it that a store calls nothing durable but such bytes:
 `dledger.testing.disk.memory_disk`, and `dledger.testing.counted.disk` for real files.
@@ -17,7 +18,8 @@ NEVER: Final = UNDER_WAY + 1
 """There, too: a sync that was to cover it has failed."""
 
 FOUND: Final[list[str]] = []
-"""What was called durable without a sync in this process, because a thread under test may swallow the error."""
+"""What was called durable without a sync in this process, because a thread under test may swallow
+the error."""
 
 
 class Uncovered(AssertionError):
@@ -25,14 +27,16 @@ class Uncovered(AssertionError):
 
 
 class Coverage:
-    """Writes of one file that no sync covers. For many threads, without a lock: it adds none to what they wait for."""
+    """Writes of one file that no sync covers. For many threads, without a lock: it adds none to
+    what they wait for."""
 
     __slots__ = ("_begun", "_last", "_numbers", "_open")
 
     def __init__(self) -> None:
         self._begun = 0
         self._open: dict[int, tuple[int, int, int]] = {}
-        """By a number of its own: syncs that had begun when a write ended, and where it begins and ends."""
+        """By a number of its own: syncs that had begun when a write ended, and where it begins and
+        ends."""
         self._numbers = count()
         self._last = -1
 
@@ -67,7 +71,8 @@ class Coverage:
                 self._open.pop(number, None)
 
     def failed(self, sync: int) -> None:
-        """It has, with an error: the pages that it was to write may be marked clean, so no later sync covers them."""
+        """It has, with an error: the pages that it was to write may be marked clean, so no later
+        sync covers them."""
         for number, (begun, low, high) in list(self._open.items()):
             if begun < sync and number in self._open:
                 self._open[number] = NEVER, low, high
@@ -82,7 +87,11 @@ class Coverage:
 
     def open_in(self, begin: int, end: int) -> int | None:
         """The first byte of [begin, end) that no sync covers; None: all are covered."""
-        found = [max(low, begin) for _, low, high in list(self._open.values()) if low < end and begin < high]
+        found = [
+            max(low, begin)
+            for _, low, high in list(self._open.values())
+            if low < end and begin < high
+        ]
         return min(found, default=None)
 
     def __bool__(self) -> bool:
@@ -93,8 +102,9 @@ class Coverage:
 def first_uncovered(
     files: Iterable[tuple[Path, Coverage]], directory: Path, begin: int, end: int
 ) -> tuple[Path, int] | None:
-    """The first of the bytes [begin, end) that no sync covers, as its file and its place there; None: all are covered.
-    The files that count are those of ``directory`` which are named by the place of their first byte."""
+    """The first of the bytes [begin, end) that no sync covers, as its file and its place there;
+    None: all are covered. The files that count are those of ``directory`` which are named by the
+    place of their first byte."""
     places = []
     for path, coverage in files:
         if begin < end and coverage and path.parent == directory and path.name.isdecimal():
@@ -106,7 +116,8 @@ def first_uncovered(
 
 
 def uncovered(files: Iterable[tuple[Path, Coverage]], directory: Path, begin: int, end: int) -> str:
-    """What is wrong with calling the bytes [begin, end) durable; "" when nothing is. See `first_uncovered`."""
+    """What is wrong with calling the bytes [begin, end) durable; "" when nothing is. See
+    `first_uncovered`."""
     first = first_uncovered(files, directory, begin, end)
     if first is None:
         return ""

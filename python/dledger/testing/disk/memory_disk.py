@@ -1,11 +1,11 @@
 """A disk in memory that fails, fills up, loses power and loses its process on command. For tests.
 
-The model: what is written is visible at once. A file takes room as far as it was written or reserved, however long it
-is. A file's bytes survive a power cut when they were synced; of those that
-were not, any set of 512-byte sectors may have reached the disk. A sync writes what was there when it began. One that
-fails leaves the pages marked clean: the
-next one succeeds and writes nothing (ATC'20, "Can applications recover from fsync failures?"). Names survive when
-their directory was synced; of later changes, a prefix may have.
+The model: what is written is visible at once. A file takes room as far as it was written or
+reserved, however long it is. A file's bytes survive a power cut when they were synced; of those
+that were not, any set of 512-byte sectors may have reached the disk. A sync writes what was there
+when it began. One that fails leaves the pages marked clean: the next one succeeds and writes
+nothing (ATC'20, "Can applications recover from fsync failures?"). Names survive when their
+directory was synced; of later changes, a prefix may have.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class ProcessKilled(BaseException):
 
 @dataclass(slots=True)
 class Failure:
-    """``operation`` on a path that contains ``part`` raises ``code`` after ``skip`` more of them, ``times`` times."""
+    """``operation`` on a path that contains ``part`` raises ``code`` after ``skip`` more of them,
+    ``times`` times."""
 
     operation: str
     part: str
@@ -51,7 +52,8 @@ class MemoryDisk:
         self.names: dict[Path, Inode] = {}
         self.durable_names: dict[Path, Inode] = {}
         self.pending_names: list[tuple[Path, Path | None, Inode | None]] = []
-        """Changes of names that no directory sync covers: (directory, path, inode or None for gone)."""
+        """Changes of names that no directory sync covers: (directory, path, inode or None for
+        gone)."""
         self.layout = 0
         """Another number after every change of what all files together take."""
         self.directories: set[Path] = set()
@@ -66,13 +68,19 @@ class MemoryDisk:
         """If that operation is a write: so many of its bytes are written first."""
         self.trace: list[str] = []
         self.meanwhile: list[tuple[str, str, Callable[[], None]]] = []
-        """What others do while an operation is under way: (operation, part of its path, action), each once."""
+        """What others do while an operation is under way: (operation, part of its path, action),
+        each once."""
 
     def check(self, operation: str, path: Path) -> Failure | None:
-        """Count an operation; raise what was ordered for it. A write that fails half way is returned instead."""
+        """Count an operation; raise what was ordered for it. A write that fails half way is
+        returned instead."""
         if operation not in {"pread", "open", "statvfs"}:
             if self.kill_at is not None and self.operations >= self.kill_at:
-                if operation == "pwritev" and self.kill_short is not None and self.operations == self.kill_at:
+                if (
+                    operation == "pwritev"
+                    and self.kill_short is not None
+                    and self.operations == self.kill_at
+                ):
                     self.operations += 1
                     return Failure(operation, "", 0, short=self.kill_short)
                 self.operations += 1
@@ -144,7 +152,11 @@ class MemoryDisk:
 
     def listdir(self, path: Path) -> list[str]:
         directory = f"{path}/"
-        below = [name.removeprefix(directory) for name in map(str, self.names) if name.startswith(directory)]
+        below = [
+            name.removeprefix(directory)
+            for name in map(str, self.names)
+            if name.startswith(directory)
+        ]
         return sorted(name for name in below if "/" not in name)
 
     def exists(self, path: Path) -> bool:

@@ -1,5 +1,5 @@
-"""The bytes of one file of a `dledger.testing.disk.memory_disk`: as written, as they are on the disk, and on their
-way."""
+"""The bytes of one file of a `dledger.testing.disk.memory_disk`: as written, as they are on the
+disk, and on their way."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ class Inode:
         else:
             runs = [(sector * SECTOR, min((sector + 1) * SECTOR, size)) for sector in dirty]
         pieces = [(low, bytes(self.written[low:high])) for low, high in runs]
-        flight = Flight(self.coverage.begin(), set(dirty), pieces, size, self.resized, self.reserved)
+        flight = Flight(
+            self.coverage.begin(), set(dirty), pieces, size, self.resized, self.reserved
+        )
         self.resized = False
         self.flights.append(flight)
         return flight
@@ -90,7 +92,8 @@ class Inode:
         flight.sectors, flight.pieces, flight.resized = set(), [], False
 
     def fail_sync(self, flight: Flight) -> None:
-        """It has ended with an error: nothing was written, and the kernel marks the pages clean all the same."""
+        """It has ended with an error: nothing was written, and the kernel marks the pages clean all
+        the same."""
         self.flights.remove(flight)
         self.resized |= flight.resized
         self.coverage.failed(flight.sync)
@@ -125,7 +128,8 @@ class Inode:
         self.coverage.cut(size)
 
     def lose_power(self) -> None:
-        """The system is gone: no sync is under way, and what is to be said of coverage begins anew."""
+        """The system is gone: no sync is under way, and what is to be said of coverage begins
+        anew."""
         for flight in self.flights[:]:
             self.drop_sync(flight)
         self.coverage = Coverage()
@@ -139,7 +143,8 @@ class Inode:
 
 
 def cut_power(inode: Inode, choose: Choose | None) -> None:
-    """Any of the sectors that were not synced may be there, and the length; ``choose`` None: none is."""
+    """Any of the sectors that were not synced may be there, and the length; ``choose`` None: none
+    is."""
     inode.lose_power()
     size = len(inode.durable)
     if inode.resized and choose is not None and choose(2):

@@ -17,10 +17,11 @@ from dledger.types import NO_INDEX, NO_TERM, Buffer, Index, NodeId, Position
 
 
 class MemoryStore:
-    """See `dledger.storage.api.LogStore`. Whole "files" of ``segment_bytes`` are retained by size only.
+    """See `dledger.storage.api.LogStore`. Whole "files" of ``segment_bytes`` are retained by size
+    only.
 
-    Set ``fail_next`` to an error to have the next write or sync raise it; a StorageError stays, as on a real disk.
-    Set ``level`` to what `disk_level` shall say.
+    Set ``fail_next`` to an error to have the next write or sync raise it; a StorageError stays, as
+    on a real disk. Set ``level`` to what `disk_level` shall say.
     """
 
     def __init__(
@@ -61,14 +62,20 @@ class MemoryStore:
         with self._lock:
             count = max(self._durable_end.position.index + 1 - self._begin, 0)
             other._entries = self._entries[:count]
-            other._begin, other._begin_end, other._durable_end = self._begin, self._begin_end, self._durable_end
+            other._begin, other._begin_end, other._durable_end = (
+                self._begin,
+                self._begin_end,
+                self._durable_end,
+            )
             other._commit = Index(min(self._commit, self._durable_end.position.index))
             other._membership = self._membership
             other._state = replace(self._state, commit_hint=other._commit)
         last = other.end.position.index
         entries, begin = other._entries, other._begin
         other._terms = TermTable(find_terms(begin, last, lambda index: entries[index - begin].term))
-        other._recovery = RecoveryReport(begin_index=other._begin, end=other.end, kept=f"entries up to {last}")
+        other._recovery = RecoveryReport(
+            begin_index=other._begin, end=other.end, kept=f"entries up to {last}"
+        )
         return other
 
     @property
@@ -181,7 +188,9 @@ class MemoryStore:
                 if not body_is_sound(entry) or not chain_is_sound(entry, chain):
                     if found:
                         break
-                    raise CorruptEntry(f"entry {entry.index} does not match its checksum", entry.index)
+                    raise CorruptEntry(
+                        f"entry {entry.index} does not match its checksum", entry.index
+                    )
                 found.append(entry)
                 taken += entry.size
                 chain = entry.chain_crc
@@ -189,7 +198,11 @@ class MemoryStore:
 
     def _chain_before(self, index: int) -> int:
         at = index - self._begin
-        return self._entries[at - 1].chain_crc if 0 < at <= len(self._entries) else self._begin_end.chain_crc
+        return (
+            self._entries[at - 1].chain_crc
+            if 0 < at <= len(self._entries)
+            else self._begin_end.chain_crc
+        )
 
     def read_bodies(self, refs: Sequence[tuple[int, int, int]]) -> list[Buffer]:
         self._check()
@@ -199,8 +212,14 @@ class MemoryStore:
                 self._check_range(index)
                 at = index - self._begin
                 entry = self._entries[at] if at < len(self._entries) else None
-                if entry is None or (entry.pos, entry.size) != (pos, size) or not body_is_sound(entry):
-                    raise CorruptEntry(f"entry {index} of {size} bytes is not at pos {pos}, or damaged", index)
+                if (
+                    entry is None
+                    or (entry.pos, entry.size) != (pos, size)
+                    or not body_is_sound(entry)
+                ):
+                    raise CorruptEntry(
+                        f"entry {index} of {size} bytes is not at pos {pos}, or damaged", index
+                    )
                 bodies.append(entry.body)
         return bodies
 
@@ -208,7 +227,11 @@ class MemoryStore:
         self._check()
         with self._lock:
             at = bisect_left(self._entries, pos, key=lambda entry: entry.pos)
-            return self._entries[at].index if at < len(self._entries) and self._entries[at].pos == pos else None
+            return (
+                self._entries[at].index
+                if at < len(self._entries) and self._entries[at].pos == pos
+                else None
+            )
 
     def _check_range(self, index: int) -> None:
         if index < self._begin:
@@ -230,8 +253,14 @@ class MemoryStore:
             for entry in entries:
                 at = entry.index - self._begin
                 known = self._entries[at] if 0 <= at < len(self._entries) else None
-                if known is None or bytes(known.header) != bytes(entry.header) or not body_is_sound(entry):
-                    raise CorruptEntry(f"entry {entry.index}: not the one that belongs there", entry.index)
+                if (
+                    known is None
+                    or bytes(known.header) != bytes(entry.header)
+                    or not body_is_sound(entry)
+                ):
+                    raise CorruptEntry(
+                        f"entry {entry.index}: not the one that belongs there", entry.index
+                    )
             for entry in entries:
                 self._entries[entry.index - self._begin] = _own(entry)
 
@@ -242,33 +271,53 @@ class MemoryStore:
             faults, chain = [], self._begin_end.chain_crc
             for entry in self._entries[: max(committed + 1 - self._begin, 0)]:
                 if not body_is_sound(entry) or not chain_is_sound(entry, chain):
-                    faults.append(Fault(entry.index, entry.index, entry.pos, "memory", "does not match its checksum"))
+                    faults.append(
+                        Fault(
+                            entry.index,
+                            entry.index,
+                            entry.pos,
+                            "memory",
+                            "does not match its checksum",
+                        )
+                    )
                 chain = entry.chain_crc
             return Scrubbed(self.bytes_used, tuple(faults), self.end.end_pos)
 
     def examine(self, first: Index, last: Index) -> tuple[Fault, ...]:
-        return tuple(fault for fault in self.scrub(0, Index(last + 1)).faults if fault.first >= first - 1)
+        return tuple(
+            fault for fault in self.scrub(0, Index(last + 1)).faults if fault.first >= first - 1
+        )
 
-    def retain(self, limit: Index, now_ms: int, hour: int | None = None, held: Sequence[Held] = ()) -> Index:
+    def retain(
+        self, limit: Index, now_ms: int, hour: int | None = None, held: Sequence[Held] = ()
+    ) -> Index:
         self._check(writes=True)
         limit = min(limit, *(Index(each.first - 1) for each in held), limit)
         with self._lock:
             while 0 < self._retention_bytes < self._files() * self._segment_bytes:
                 first = self._entries[0].pos // self._segment_bytes
-                count = sum(1 for entry in self._entries if entry.pos // self._segment_bytes == first)
+                count = sum(
+                    1 for entry in self._entries if entry.pos // self._segment_bytes == first
+                )
                 last = self._entries[count - 1]
                 if count == len(self._entries) or last.index > limit:
                     break
                 del self._entries[:count]
                 self._begin = Index(last.index + 1)
-                self._begin_end = LogEnd(last.position, (first + 1) * self._segment_bytes, last.chain_crc)
+                self._begin_end = LogEnd(
+                    last.position, (first + 1) * self._segment_bytes, last.chain_crc
+                )
                 self._terms.drop_front(self._begin)
             return self._begin
 
     def _files(self) -> int:
         if not self._entries:
             return 0
-        return self._entries[-1].pos // self._segment_bytes - self._entries[0].pos // self._segment_bytes + 1
+        return (
+            self._entries[-1].pos // self._segment_bytes
+            - self._entries[0].pos // self._segment_bytes
+            + 1
+        )
 
     def disk_level(self) -> DiskLevel:
         self._check()
@@ -287,5 +336,3 @@ class MemoryStore:
 def _own(entry: Entry) -> Entry:
     """The entry over bytes of its own: a caller may use a receive buffer again."""
     return replace(entry, header=bytes(entry.header), body=bytes(entry.body))
-
-

@@ -13,14 +13,27 @@ from dledger.testing.result import save
 
 def main(arguments: list[str] | None = None) -> int:
     """0: everything held; 1: something did not."""
-    parser = argparse.ArgumentParser(prog="python -m dledger.testing.disk_states", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m dledger.testing.disk_states", description=__doc__
+    )
     parts = parser.add_subparsers(dest="part", required=True)
     crash = parts.add_parser("crash", help="start from the states that crashes leave")
-    crash.add_argument("--states", type=int, default=50_000, help="distinct states, over all scripts (%(default)s)")
+    crash.add_argument(
+        "--states", type=int, default=50_000, help="distinct states, over all scripts (%(default)s)"
+    )
     flips = parts.add_parser("flips", help="change one byte after the other")
-    flips.add_argument("--offsets", type=int, default=0, help="bytes, evenly over all files (%(default)s: every one)")
-    errors = parts.add_parser("errors", help="fail one operation after the other with EIO and ENOSPC")
-    errors.add_argument("--every", type=int, default=1, help="only each so many-th one (%(default)s)")
+    flips.add_argument(
+        "--offsets",
+        type=int,
+        default=0,
+        help="bytes, evenly over all files (%(default)s: every one)",
+    )
+    errors = parts.add_parser(
+        "errors", help="fail one operation after the other with EIO and ENOSPC"
+    )
+    errors.add_argument(
+        "--every", type=int, default=1, help="only each so many-th one (%(default)s)"
+    )
     for part in (crash, flips, errors):
         part.add_argument("--json", type=Path, help="write the result to this file")
         part.add_argument("--jobs", type=int, default=2, help="processes (%(default)s)")

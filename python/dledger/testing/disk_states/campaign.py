@@ -1,4 +1,5 @@
-"""Runs of everything, over several processes, and what is written down of them (`dledger.testing.result`)."""
+"""Runs of everything, over several processes, and what is written down of them
+(`dledger.testing.result`)."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ Done = TypeVar("Done")
 
 
 def crash_campaign(states: int, jobs: int, out: TextIO, every: int = 1) -> Result:
-    """Crash every script until about ``states`` distinct states were started from; ``every``: only at each so many-th
-    point in time, for a quick look."""
+    """Crash every script until about ``states`` distinct states were started from; ``every``: only
+    at each so many-th point in time, for a quick look."""
     started = time.monotonic()
     parts: dict[str, Result] = {}
     seen: set[int] = set()
@@ -38,8 +39,10 @@ def crash_campaign(states: int, jobs: int, out: TextIO, every: int = 1) -> Resul
         parts[name] = part
         seen |= digests
         out.write(
-            f"{name}: {part['distinct_states']} states at {part['points']} points of {part['operations']} operations "
-            f"({part['built_states']} built of {part['legal_states']} legal), {part['lost']} lost something, "
+            f"{name}: {part['distinct_states']} states at {part['points']} points of "
+            f"{part['operations']} operations "
+            f"({part['built_states']} built of {part['legal_states']} legal), {part['lost']} lost "
+            f"something, "
             f"{part['not_started']} did not start\n"
         )
         _show(part["findings"], out)
@@ -48,26 +51,52 @@ def crash_campaign(states: int, jobs: int, out: TextIO, every: int = 1) -> Resul
     seconds = round(time.monotonic() - started, 1)
     ok = bool(seen) and sums["lost"] == sums["not_started"] == 0
     out.write(
-        f"crash states: {len(seen)} distinct ones started from in {seconds} s, {sums['built_states']} built of "
-        f"{sums['legal_states']} legal ones; {sums['lost']} lost something, {sums['not_started']} did not start by "
+        f"crash states: {len(seen)} distinct ones started from in {seconds} s, "
+        f"{sums['built_states']} built of "
+        f"{sums['legal_states']} legal ones; {sums['lost']} lost something, {sums['not_started']} "
+        f"did not start by "
         "themselves\n"
     )
     return result(
         "crash states",
         command=f"{MODULE} crash --states {states}",
         ok=ok,
-        figures={"distinct states": len(seen), **{key.replace("_", " "): count for key, count in sums.items()},
-                 "seconds": seconds},
+        figures={
+            "distinct states": len(seen),
+            **{key.replace("_", " "): count for key, count in sums.items()},
+            "seconds": seconds,
+        },
         faults={"crash": len(seen)},
-        table=[["script", "operations", "points in time", "legal states", "distinct states", "lost", "not started"],
-               *([name, part["operations"], part["points"], part["legal_states"], part["distinct_states"], part["lost"],
-                  part["not_started"]] for name, part in parts.items())],
+        table=[
+            [
+                "script",
+                "operations",
+                "points in time",
+                "legal states",
+                "distinct states",
+                "lost",
+                "not started",
+            ],
+            *(
+                [
+                    name,
+                    part["operations"],
+                    part["points"],
+                    part["legal_states"],
+                    part["distinct_states"],
+                    part["lost"],
+                    part["not_started"],
+                ]
+                for name, part in parts.items()
+            ),
+        ],
         findings=[finding for part in parts.values() for finding in part["findings"]],
-    )  # fmt: skip
+    )
 
 
 def wanted_of(scenario: Scenario, states: int) -> int:
-    """One script's share of so many distinct states: twice as many as another's where none is left out."""
+    """One script's share of so many distinct states: twice as many as another's where none is left
+    out."""
     share = -(-states // len(SCENARIOS))
     return 2 * share if scenario.record else share
 
@@ -79,7 +108,8 @@ def _crash_part(task: tuple[int, int, int]) -> tuple[str, tuple[Result, set[int]
 
 
 def flip_campaign(offsets: int, jobs: int, out: TextIO) -> Result:
-    """Change about so many bytes, one at a time, evenly over all files of all stores; 0: every byte."""
+    """Change about so many bytes, one at a time, evenly over all files of all stores; 0: every
+    byte."""
     started = time.monotonic()
     stores = _stores()
     total = sum(image.size for image in stores)
@@ -89,27 +119,42 @@ def flip_campaign(offsets: int, jobs: int, out: TextIO) -> Result:
     names = [each.name for each in fields(FlipCounts)]
     kinds = {name: asdict(counts) for name, counts in sorted(tally.kinds.items())}
     for name, counts in kinds.items():
-        out.write(f"{name}: {', '.join(f'{count} {key}' for key, count in counts.items() if count)}\n")
+        out.write(
+            f"{name}: {', '.join(f'{count} {key}' for key, count in counts.items() if count)}\n"
+        )
     _show(tally.findings, out)
     sums = {key: sum(counts[key] for counts in kinds.values()) for key in names}
     seconds = round(time.monotonic() - started, 1)
     out.write(
-        f"byte flips: {sums['flips']} of {total} bytes changed in {seconds} s, {sums['found_by_verify']} named by "
-        f"verify; {sums['repaired']} repaired from a peer, {sums['rebuilt']} made good by the store itself, "
-        f"{sums['reported']} reported; {sums['unread']} that nothing reads; {sums['live']} more under a running store; "
+        f"byte flips: {sums['flips']} of {total} bytes changed in {seconds} s, "
+        f"{sums['found_by_verify']} named by "
+        f"verify; {sums['repaired']} repaired from a peer, {sums['rebuilt']} made good by the "
+        f"store itself, "
+        f"{sums['reported']} reported; {sums['unread']} that nothing reads; {sums['live']} more "
+        f"under a running store; "
         f"{tally.served_wrong_or_lost} served wrong, lost or not found\n"
     )
     return result(
         "byte flips",
         command=f"{MODULE} flips --offsets {offsets}",
-        ok=0 < sums["flips"] == sums["found_by_verify"] + sums["unread"] and not tally.served_wrong_or_lost,
-        figures={"bytes in all files": total, **{key.replace("_", " "): count for key, count in sums.items()},
-                 "served wrong, lost or not found": tally.served_wrong_or_lost, "seconds": seconds},
-        faults={"byte changed at rest": sums["flips"], "byte changed under a running store": sums["live"]},
-        table=[["bytes of", *(key.replace("_", " ") for key in names)],
-               *([name, *(counts[key] for key in names)] for name, counts in kinds.items())],
+        ok=0 < sums["flips"] == sums["found_by_verify"] + sums["unread"]
+        and not tally.served_wrong_or_lost,
+        figures={
+            "bytes in all files": total,
+            **{key.replace("_", " "): count for key, count in sums.items()},
+            "served wrong, lost or not found": tally.served_wrong_or_lost,
+            "seconds": seconds,
+        },
+        faults={
+            "byte changed at rest": sums["flips"],
+            "byte changed under a running store": sums["live"],
+        },
+        table=[
+            ["bytes of", *(key.replace("_", " ") for key in names)],
+            *([name, *(counts[key] for key in names)] for name, counts in kinds.items()),
+        ],
         findings=tally.findings,
-    )  # fmt: skip
+    )
 
 
 @cache
@@ -131,7 +176,9 @@ def failure_campaign(every: int, jobs: int, out: TextIO) -> Result:
     sums = dict.fromkeys(("refused", "stopped", "survived", "starts", "broken"), 0)
     table: list[list[Any]] = [["script", "faults", *sums]]
     findings: list[str] = []
-    for name, tally in _spread(_failure_part, [(number, every) for number in range(len(SCENARIOS))], jobs):
+    for name, tally in _spread(
+        _failure_part, [(number, every) for number in range(len(SCENARIOS))], jobs
+    ):
         for key, count in tally.faults.items():
             faults[key] = faults.get(key, 0) + count
         row = [getattr(tally, key) for key in sums]
@@ -143,8 +190,10 @@ def failure_campaign(every: int, jobs: int, out: TextIO) -> Result:
     for key in sorted(faults):
         out.write(f"{key}: {faults[key]}\n")
     out.write(
-        f"disk errors: {sum(faults.values())} operations failed in {seconds} s; {sums['stopped']} ended the store, "
-        f"{sums['refused']} refused an append or a repair until there was room, {sums['survived']} let it go on; "
+        f"disk errors: {sum(faults.values())} operations failed in {seconds} s; {sums['stopped']} "
+        f"ended the store, "
+        f"{sums['refused']} refused an append or a repair until there was room, "
+        f"{sums['survived']} let it go on; "
         f"{sums['starts']} starts afterwards; {sums['broken']} broke a rule\n"
     )
     return result(

@@ -30,8 +30,9 @@ LATER_BODIES = (b"written after the crash", b"", b"and so is this" * 9)
 
 
 def check_start(settings: StoreSettings, disk: MemoryDisk, promise: Promise) -> None:
-    """The next process starts by itself, finds what was promised, says nothing that a power cut takes back, and goes
-    on: writes, votes, saves its catalog, and finds all of that again behind another power cut.
+    """The next process starts by itself, finds what was promised, says nothing that a power cut
+    takes back, and goes on: writes, votes, saves its catalog, and finds all of that again behind
+    another power cut.
 
     Raises:
         BrokenPromise: it does not.
@@ -47,7 +48,8 @@ def check_start(settings: StoreSettings, disk: MemoryDisk, promise: Promise) -> 
 
 
 def check_started(store: FileStore, promise: Promise, started: bool = True) -> Promise:
-    """What a store that was just ``started`` has to hold; what it says now is what counts from here on.
+    """What a store that was just ``started`` has to hold; what it says now is what counts from here
+    on.
 
     Raises:
         BrokenPromise: it does not hold it.
@@ -94,7 +96,10 @@ def _second_start(settings: StoreSettings, disk: MemoryDisk, promise: Promise) -
         end = LogEnd.after(more[-1])
     store.append(more)
     durable = store.sync().index
-    require(durable == len(log) + len(more) - 1, f"a sync says {durable} of {len(log) + len(more)} entries")
+    require(
+        durable == len(log) + len(more) - 1,
+        f"a sync says {durable} of {len(log) + len(more)} entries",
+    )
     promise = replace(promise, logs=((*log, *more),), durable=durable, votes=(vote,))
     if promise.catalog:
         checkpoints = Checkpoints(settings.directory, disk)
@@ -117,7 +122,8 @@ def _third_start(settings: StoreSettings, disk: MemoryDisk, promise: Promise) ->
 
 
 def follow(store: FileStore, promise: Promise) -> tuple[Entry, ...]:
-    """Have the log come up to the catalog that was taken over, as the leader sees to it; returns the log."""
+    """Have the log come up to the catalog that was taken over, as the leader sees to it; returns
+    the log."""
     log, origin = promise.logs[0], promise.origin
     same = in_common(log, origin)
     if same == len(origin):
@@ -129,6 +135,7 @@ def follow(store: FileStore, promise: Promise) -> tuple[Entry, ...]:
 
 
 def repair_all(store: FileStore, promise: Promise) -> None:
-    """Put every damaged entry back; those side by side at once, because only sound neighbours vouch for them."""
+    """Put every damaged entry back; those side by side at once, because only sound neighbours vouch
+    for them."""
     for run in damaged_runs(promise):
         store.repair(*run)

@@ -1,4 +1,5 @@
-"""Crashes between any two operations of the scripts: every state they may leave, or as many as are asked for."""
+"""Crashes between any two operations of the scripts: every state they may leave, or as many as are
+asked for."""
 
 from __future__ import annotations
 
@@ -18,12 +19,14 @@ from dledger.testing.disk_states.scenarios import Scenario, afterwards, started_
 from dledger.testing.sim.rng import Rng
 
 FIRST_LIMIT: Final = 2
-"""States looked at for one point in time in the first round; each further round takes twice as many, and of the script
-itself, which is one among many starts after a crash, WHOLE times as many."""
+"""States looked at for one point in time in the first round; each further round takes twice as
+many, and of the script itself, which is one among many starts after a crash, WHOLE times as
+many."""
 WHOLE: Final = 4
 LAST_LIMIT: Final = 4096
 STARTS: Final = 10
-"""Points of each script at which its process is killed, and at which the power fails, to crash the next start too."""
+"""Points of each script at which its process is killed, and at which the power fails, to crash the
+next start too."""
 MAX_FINDINGS: Final = 20
 
 
@@ -84,8 +87,11 @@ class Tally:
         }
 
 
-def record(scenario: Scenario, kill_at: int | None = None, then: Callable[[StoreLife], None] = afterwards) -> Recording:
-    """Carry a script out; with ``kill_at`` its process dies in front of that operation and another one goes on."""
+def record(
+    scenario: Scenario, kill_at: int | None = None, then: Callable[[StoreLife], None] = afterwards
+) -> Recording:
+    """Carry a script out; with ``kill_at`` its process dies in front of that operation and another
+    one goes on."""
     disk = RecordingDisk(MemoryDisk(first_step=STEP))
     promises: list[tuple[int, Promise]] = []
     life = scenario.life(disk, lambda promise: promises.append((len(disk.ops), promise)))
@@ -95,7 +101,10 @@ def record(scenario: Scenario, kill_at: int | None = None, then: Callable[[Store
         scenario.run(life)
     except ProcessKilled:
         disk.inner.reboot(power=False)
-        begin, name = len(disk.ops), f"{scenario.name}, killed behind operation {len(disk.ops)} and started again"
+        begin, name = (
+            len(disk.ops),
+            f"{scenario.name}, killed behind operation {len(disk.ops)} and started again",
+        )
         then(life)
     return Recording(scenario, name, disk.ops, promises, disk.counts, begin)
 
@@ -112,9 +121,12 @@ def record_start(recording: Recording, point: int, state: State) -> Recording:
 
 
 class Sweep:
-    """Looks at one script's crash states: of the script, of the starts after a crash, and more of each in turn."""
+    """Looks at one script's crash states: of the script, of the starts after a crash, and more of
+    each in turn."""
 
-    def __init__(self, scenario: Scenario, wanted: int, findings: int = MAX_FINDINGS, every: int = 1) -> None:
+    def __init__(
+        self, scenario: Scenario, wanted: int, findings: int = MAX_FINDINGS, every: int = 1
+    ) -> None:
         """
         Args:
             wanted: distinct states after which to stop.
@@ -130,7 +142,9 @@ class Sweep:
     def run(self) -> Tally:
         """All rounds."""
         limit = FIRST_LIMIT
-        while limit <= LAST_LIMIT and not self._rounds(self.tally.recordings or self._noted(self._all()), limit):
+        while limit <= LAST_LIMIT and not self._rounds(
+            self.tally.recordings or self._noted(self._all()), limit
+        ):
             limit *= 2
         return self.tally
 
@@ -152,7 +166,8 @@ class Sweep:
         return False
 
     def _limit(self, recording: Recording, limit: int) -> int:
-        """How many states of one point in time to look at in this round; 0: it was looked at in full."""
+        """How many states of one point in time to look at in this round; 0: it was looked at in
+        full."""
         first = limit == FIRST_LIMIT
         if recording.in_full:
             return LAST_LIMIT if first else 0
@@ -164,16 +179,24 @@ class Sweep:
             yield recording
 
     def _all(self) -> Iterator[Recording]:
-        yield from self._in_full() if self.scenario.record and self.every == 1 else (record(self.scenario),)
+        yield from (
+            self._in_full()
+            if self.scenario.record and self.every == 1
+            else (record(self.scenario),)
+        )
         yield from self._starts()
 
     def _hopeless(self) -> bool:
         return len(self.tally.findings) >= self.findings
 
     def _in_full(self) -> Iterator[Recording]:
-        """The script, and the starts behind a kill between a write to its record and the sync of it."""
+        """The script, and the starts behind a kill between a write to its record and the sync of
+        it."""
         whole = record(self.scenario)
-        for kill_at in (None, *(whole.counts[point - 1] for point in _writes_of(whole.ops, self.scenario.record))):
+        for kill_at in (
+            None,
+            *(whole.counts[point - 1] for point in _writes_of(whole.ops, self.scenario.record)),
+        ):
             recording = whole if kill_at is None else record(self.scenario, kill_at, started_again)
             recording.in_full = True
             yield recording
@@ -221,7 +244,13 @@ class Sweep:
                 disk = model.killed(recording.boots)
                 if cut and following is not None:
                     disk.open(following.path).pwritev([following.data[:cut]], following.offset)
-                self._check(recording, point, f"process killed, {cut} bytes written of the next", disk, promise)
+                self._check(
+                    recording,
+                    point,
+                    f"process killed, {cut} bytes written of the next",
+                    disk,
+                    promise,
+                )
 
     def _new(self, *what: bytes | int) -> bool:
         parts = (part if isinstance(part, bytes) else part.to_bytes(8, "big") for part in what)
@@ -231,7 +260,9 @@ class Sweep:
         self.tally.seen.add(digest)
         return True
 
-    def _check(self, recording: Recording, point: int, how: str, disk: MemoryDisk, promise: Promise) -> None:
+    def _check(
+        self, recording: Recording, point: int, how: str, disk: MemoryDisk, promise: Promise
+    ) -> None:
         try:
             check_start(self.scenario.settings, disk, promise)
         except Exception as error:
@@ -250,7 +281,13 @@ class Sweep:
 def _writes_of(ops: list[Op], name: str) -> Iterator[int]:
     """Behind which operations the file of that name is another one, or holds something else."""
     for point, op in enumerate(ops, start=1):
-        changed = op.target if op.kind is OperationType.RENAME else op.path if op.kind is OperationType.WRITE else None
+        changed = (
+            op.target
+            if op.kind is OperationType.RENAME
+            else op.path
+            if op.kind is OperationType.WRITE
+            else None
+        )
         if changed is not None and changed.name == name:
             yield point
 
@@ -258,7 +295,11 @@ def _writes_of(ops: list[Op], name: str) -> Iterator[int]:
 def _cached(model: Model) -> State:
     """What a running system shows."""
     return State(
-        {path: bytes(model.files[file].cache) for path, file in model.names.items() if file != DIRECTORY},
+        {
+            path: bytes(model.files[file].cache)
+            for path, file in model.names.items()
+            if file != DIRECTORY
+        },
         frozenset(path for path, file in model.names.items() if file == DIRECTORY),
     )
 

@@ -1,10 +1,11 @@
-"""A device that fails or is full at every single operation of the scripts: EIO and ENOSPC, at reads, writes and syncs.
+"""A device that fails or is full at every single operation of the scripts: EIO and ENOSPC, at
+reads, writes and syncs.
 
-What must follow. EIO at a write, a sync or a change of names: the call, or the next one, raises; nothing is
-acknowledged any more; the store never touches its files again (D2, I21); whatever the system then makes of the pages
-that it calls clean, the next process finds all that was acknowledged. EIO at a read: an error, never other bytes.
-ENOSPC where a file is made: the append is refused as a whole, and succeeds once there is room (D12). ENOSPC anywhere
-else is like EIO.
+What must follow. EIO at a write, a sync or a change of names: the call, or the next one, raises;
+nothing is acknowledged any more; the store never touches its files again (D2, I21); whatever the
+system then makes of the pages that it calls clean, the next process finds all that was
+acknowledged. EIO at a read: an error, never other bytes. ENOSPC where a file is made: the append is
+refused as a whole, and succeeds once there is room (D12). ENOSPC anywhere else is like EIO.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ READS: Final = frozenset({"pread", "open", "statvfs"})
 MAKING: Final = frozenset({"create", "fallocate"})
 """What a full disk refuses while files that are allocated can still be written."""
 SHORTS: Final = (0, 1, 47, 300, 512, 1000)
-"""Bytes that get written of a write that fails, besides none at all and whatever is less than these."""
+"""Bytes that get written of a write that fails, besides none at all and whatever is less than
+these."""
 MAX_FINDINGS: Final = 20
 
 
@@ -92,11 +94,19 @@ class FailingDisk(MemoryDisk):
     def copy(self) -> FailingDisk:
         """Another disk that holds the same, on which nothing has been tried yet."""
         other = FailingDisk()
-        known = (*self.names.values(), *self.durable_names.values(), *(change[2] for change in self.pending_names))
+        known = (
+            *self.names.values(),
+            *self.durable_names.values(),
+            *(change[2] for change in self.pending_names),
+        )
         inodes = {id(inode): deepcopy(inode) for inode in known if inode is not None}
         other.names = {path: inodes[id(inode)] for path, inode in self.names.items()}
-        other.durable_names = {path: inodes[id(inode)] for path, inode in self.durable_names.items()}
-        other.pending_names = [(path, target, inodes.get(id(inode))) for path, target, inode in self.pending_names]
+        other.durable_names = {
+            path: inodes[id(inode)] for path, inode in self.durable_names.items()
+        }
+        other.pending_names = [
+            (path, target, inodes.get(id(inode))) for path, target, inode in self.pending_names
+        ]
         other.directories = set(self.directories)
         other.total, other.free, other.now_ms = self.total, self.free, self.now_ms
         other.boots, other.operations = self.boots, self.operations
@@ -116,13 +126,22 @@ class PatientLife(StoreLife):
         except DiskFull:
             self.refused += 1
             self._say(replace(self.promise, logs=(log,)))
-            require(self.store.end.position.index == len(log) - 1, "a refused append left something behind")
+            require(
+                self.store.end.position.index == len(log) - 1,
+                "a refused append left something behind",
+            )
             fault = _failing(self.disk).fault
             if fault is not None and fault.lasting:
-                require(self.store.disk_level() is DiskLevel.FULL, "no room, but the disk is not called full")
+                require(
+                    self.store.disk_level() is DiskLevel.FULL,
+                    "no room, but the disk is not called full",
+                )
             if log:
                 last = Index(len(log) - 1)
-                require(entry_bytes(self.store.read(last, 1)[0]) == entry_bytes(log[-1]), "the last entry is another")
+                require(
+                    entry_bytes(self.store.read(last, 1)[0]) == entry_bytes(log[-1]),
+                    "the last entry is another",
+                )
             _failing(self.disk).heal()
             super().write(entries)
 
@@ -132,8 +151,13 @@ class PatientLife(StoreLife):
         except DiskFull:
             self.refused += 1
             fault = _failing(self.disk).fault
-            require(fault is not None and fault.code == errno.ENOSPC, "a disk that failed is called full")
-            left = [path for path in _failing(self.disk).names if path.name.endswith(INSTALL_SUFFIX)]
+            require(
+                fault is not None and fault.code == errno.ENOSPC,
+                "a disk that failed is called full",
+            )
+            left = [
+                path for path in _failing(self.disk).names if path.name.endswith(INSTALL_SUFFIX)
+            ]
             require(not left, f"no room for a state, of which these files stay: {left}")
             _failing(self.disk).heal()
             return super().stage(image, whole)
@@ -164,9 +188,11 @@ class FailureTally:
     stopped: int = 0
     """Faults that ended the store."""
     survived: int = 0
-    """Faults that it could go on from: an unreadable old entry, or a file that could not be made ahead of use."""
+    """Faults that it could go on from: an unreadable old entry, or a file that could not be made
+    ahead of use."""
     starts: int = 0
-    """Starts afterwards: of the next process, behind a power cut that keeps nothing or all that was not synced."""
+    """Starts afterwards: of the next process, behind a power cut that keeps nothing or all that was
+    not synced."""
     broken: int = 0
     findings: list[str] = field(default_factory=list)
 
@@ -174,7 +200,9 @@ class FailureTally:
 class FailureSweep:
     """One script with each of its operations failing."""
 
-    def __init__(self, scenario: Scenario, tally: FailureTally, every: int = 1, findings: int = MAX_FINDINGS) -> None:
+    def __init__(
+        self, scenario: Scenario, tally: FailureTally, every: int = 1, findings: int = MAX_FINDINGS
+    ) -> None:
         """``every``: take each so many-th fault only."""
         self._scenario = scenario
         self._tally = tally
@@ -192,7 +220,9 @@ class FailureSweep:
                 self._try(fault)
             except Exception as error:
                 self._tally.broken += 1
-                self._tally.findings.append(f"{self._scenario.name}: {fault}: {type(error).__name__}: {error}")
+                self._tally.findings.append(
+                    f"{self._scenario.name}: {fault}: {type(error).__name__}: {error}"
+                )
 
     def faults(self) -> list[Fault]:
         """Every operation of the script, with each error it can give."""
@@ -237,17 +267,22 @@ class FailureSweep:
             self._tally.starts += 1
             check_start(self._scenario.settings, later, life.promise)
 
-    def _check_end(self, fault: Fault, disk: FailingDisk, life: PatientLife, error: Exception) -> None:
+    def _check_end(
+        self, fault: Fault, disk: FailingDisk, life: PatientLife, error: Exception
+    ) -> None:
         """It ended as it has to."""
         if fault.operation in READS:
             unreadable = isinstance(error, BrokenPromise) and "cannot be read" in str(error)
-            require(unreadable or isinstance(error, DLedgerError), f"a read that fails gives {error!r}")
+            require(
+                unreadable or isinstance(error, DLedgerError), f"a read that fails gives {error!r}"
+            )
             return
         require(isinstance(error, DLedgerError), f"{error}")
         if life.opened is None:
             require(not disk.locked, "a start that failed keeps the lock")
         elif _is_of_a_state(fault.path):
-            require(life.others, "a fetched state was written, but nobody fetched one")  # its owner ends the node
+            # its owner ends the node
+            require(life.others, "a fetched state was written, but nobody fetched one")
         elif life.others or _is_of_catalog(fault.path):
             return  # the catalog's files have an owner of their own, who ends the node
         else:
@@ -261,7 +296,8 @@ class FailureSweep:
 
 
 def _is_of_a_state(path: Path) -> bool:
-    """Whether a path is of files that another node's state is written to, or of the record that it is taken over by."""
+    """Whether a path is of files that another node's state is written to, or of the record that it
+    is taken over by."""
     return path.name.endswith(INSTALL_SUFFIX) or path.name.removesuffix(NEW_SUFFIX) == INSTALL_FILE
 
 

@@ -1,8 +1,9 @@
-"""Every byte of every file changed, one at a time: found, named, mended from a sound copy, and never served.
+"""Every byte of every file changed, one at a time: found, named, mended from a sound copy, and
+never served.
 
-The files of these stores: one that was stopped; one whose process died with a part of the log not synced yet; one that
-has taken over another node's state, and one that waits to do so. A changed byte is met by ``verify``, by the next
-start, by reads, and by readers of a store that runs.
+The files of these stores: one that was stopped; one whose process died with a part of the log not
+synced yet; one that has taken over another node's state, and one that waits to do so. A changed
+byte is met by ``verify``, by the next start, by reads, and by readers of a store that runs.
 """
 
 from __future__ import annotations
@@ -42,11 +43,14 @@ class FlipCounts:
     repaired: int = 0
     """Put back from a peer's copy, after which every byte verifies."""
     rebuilt: int = 0
-    """Written again from the other copy, from the data, or cut as what nobody was told of: every byte verifies."""
+    """Written again from the other copy, from the data, or cut as what nobody was told of: every
+    byte verifies."""
     reported: int = 0
-    """Named by file and place, and still there: nothing reads it, or its owner has to rebuild it."""
+    """Named by file and place, and still there: nothing reads it, or its owner has to rebuild
+    it."""
     unread: int = 0
-    """Of units of the index in front of the first kept entry: nothing reads them, and nothing can tell."""
+    """Of units of the index in front of the first kept entry: nothing reads them, and nothing can
+    tell."""
     live: int = 0
     """Changed under a running store, and found by its readers or read round."""
 
@@ -76,7 +80,8 @@ def mask_of(offset: int) -> int:
 
 
 def flip_cold(image: Image, path: Path, offset: int, tally: FlipTally) -> None:
-    """Change a byte under a store that does not run, then verify, start, read, mend and verify again."""
+    """Change a byte under a store that does not run, then verify, start, read, mend and verify
+    again."""
     kind, owner = kind_of(image, path, offset)
     counts = tally.kind(kind)
     counts.flips += 1
@@ -86,10 +91,16 @@ def flip_cold(image: Image, path: Path, offset: int, tally: FlipTally) -> None:
         said = verify_store(image.settings.directory, disk)["problems"]
         named = [problem for problem in said if problem["reason"] not in image.known]
         if kind != GONE:
-            require(any(problem["file"] == str(path) for problem in named), f"verify does not name the file: {named}")
+            require(
+                any(problem["file"] == str(path) for problem in named),
+                f"verify does not name the file: {named}",
+            )
             counts.found_by_verify += 1
         if owner is not None and owner <= image.promise.durable:
-            require(any(problem["index"] == owner for problem in named), f"verify does not name entry {owner}: {named}")
+            require(
+                any(problem["index"] == owner for problem in named),
+                f"verify does not name entry {owner}: {named}",
+            )
         _start_and_mend(image, disk, path, kind, owner, counts)
     except Exception as error:
         tally.found(f"{where}: {type(error).__name__}: {error}")
@@ -97,22 +108,32 @@ def flip_cold(image: Image, path: Path, offset: int, tally: FlipTally) -> None:
 
 def _start_and_mend(
     image: Image, disk: MemoryDisk, path: Path, kind: str, owner: Index | None, counts: FlipCounts
-) -> None:  # fmt: skip
+) -> None:
     settings, damaged = image.settings, frozenset(() if owner is None else (owner,))
     store = open_settings(settings, disk, BackgroundState.MANUAL)
     promise = check_started(store, replace(image.promise, damaged=damaged))
-    require(store.membership == image.membership, f"it is {store.membership} now, not {image.membership}")
+    require(
+        store.membership == image.membership,
+        f"it is {store.membership} now, not {image.membership}",
+    )
     report = store.recovery
     said = [*report.faulty, *report.cut, *report.notes, *report.rebuilt]
     counts.found_at_start += bool(said)
     if owner is not None and owner <= store.end.position.index:
-        require(_must_refuse(store, image.promise.logs[0][owner]), f"the changed entry {owner} was served")
+        require(
+            _must_refuse(store, image.promise.logs[0][owner]),
+            f"the changed entry {owner} was served",
+        )
         counts.found_by_read += 1
         repair_all(store, promise)
         check_started(store, replace(promise, damaged=frozenset()), started=False)
     if path.parent.name == "index":
-        for entry in promise.logs[0][store.begin_index :]:  # a unit is checked, and written again, when it is read
-            require(entry_bytes(store.read(entry.index, 1)[0]) == entry_bytes(entry), f"wrong entry {entry.index}")
+        # a unit is checked, and written again, when it is read
+        for entry in promise.logs[0][store.begin_index :]:
+            require(
+                entry_bytes(store.read(entry.index, 1)[0]) == entry_bytes(entry),
+                f"wrong entry {entry.index}",
+            )
     _check_catalog(image, disk, store, promise, counts, path)
     store.close()
     disk.reboot(power=True)
@@ -140,18 +161,31 @@ def _must_refuse(store: FileStore, entry: Entry) -> bool:
         body = bytes(store.read_bodies([(entry.index, entry.pos, entry.size)])[0])
         require(body == bytes(entry.body), f"a wrong body of entry {entry.index} was served")
     except CorruptEntry as error:
-        require(f"entry {entry.index}" in str(error), f"the error does not name entry {entry.index}: {error}")
+        require(
+            f"entry {entry.index}" in str(error),
+            f"the error does not name entry {entry.index}: {error}",
+        )
     try:
         served = store.read(entry.index, 1)[0]
     except CorruptEntry as error:
-        require(f"entry {entry.index} " in str(error), f"the error does not name entry {entry.index}: {error}")
+        require(
+            f"entry {entry.index} " in str(error),
+            f"the error does not name entry {entry.index}: {error}",
+        )
         return True
-    require(entry_bytes(served) == entry_bytes(entry), f"wrong bytes of entry {entry.index} were served")
+    require(
+        entry_bytes(served) == entry_bytes(entry), f"wrong bytes of entry {entry.index} were served"
+    )
     return False
 
 
 def _check_catalog(
-    image: Image, disk: MemoryDisk, store: FileStore, promise: Promise, counts: FlipCounts, path: Path
+    image: Image,
+    disk: MemoryDisk,
+    store: FileStore,
+    promise: Promise,
+    counts: FlipCounts,
+    path: Path,
 ) -> None:
     """Restored from what is sound; a damaged row is refused by whoever reads it."""
     if path.parent.name not in {"snapshot", "tables"}:
@@ -187,7 +221,11 @@ class Live:
         log, store = self._promise.logs[0], self._store
         if path.parent.name == "index":
             owner = Index((int(path.name) + offset) // UNIT_SIZE)
-        if owner is None or not store.begin_index <= owner < len(log) or path.parent.name not in {"data", "index"}:
+        if (
+            owner is None
+            or not store.begin_index <= owner < len(log)
+            or path.parent.name not in {"data", "index"}
+        ):
             return
         counts = self._tally.kind(kind)
         self._disk.flip(path, offset, mask_of(offset))
@@ -195,16 +233,24 @@ class Live:
             for index in range(max(owner - 1, store.begin_index), min(owner + 2, len(log))):
                 if index != owner:
                     served = store.read(Index(index), 1)[0]
-                    require(entry_bytes(served) == entry_bytes(log[index]), f"wrong bytes of entry {index}")
+                    require(
+                        entry_bytes(served) == entry_bytes(log[index]),
+                        f"wrong bytes of entry {index}",
+                    )
             refused = _must_refuse(store, log[owner])
             if path.parent.name == "data":
                 require(refused, f"the changed entry {owner} was served")
                 store.repair(log[owner])
-            require(entry_bytes(store.read(owner, 1)[0]) == entry_bytes(log[owner]), f"entry {owner} is not mended")
+            require(
+                entry_bytes(store.read(owner, 1)[0]) == entry_bytes(log[owner]),
+                f"entry {owner} is not mended",
+            )
             counts.live += 1
         except Exception as error:
             self._disk.content(path)[offset] = self._image.state.files[path][offset]
-            self._tally.found(f"running, {kind}, {path.name} at {offset}: {type(error).__name__}: {error}")
+            self._tally.found(
+                f"running, {kind}, {path.name} at {offset}: {type(error).__name__}: {error}"
+            )
 
 
 def flip_all(image: Image, chosen: list[tuple[Path, int]], live: bool = True) -> FlipTally:

@@ -28,7 +28,8 @@ class Giver:
             end = LogEnd.after(self.log[-1])
 
     def first_after(self, index: int) -> Entry:
-        """The first entry above ``index`` that begins a data file, as the first one behind retention does."""
+        """The first entry above ``index`` that begins a data file, as the first one behind
+        retention does."""
         size = self._segment_bytes
         return next(entry for entry in self.log if entry.index > index and entry.pos % size == 0)
 

@@ -1,4 +1,5 @@
-"""Stores whose bytes are changed, as they lie on their disks, and what each of these bytes belongs to."""
+"""Stores whose bytes are changed, as they lie on their disks, and what each of these bytes belongs
+to."""
 
 from __future__ import annotations
 
@@ -30,12 +31,17 @@ SETTINGS: Final = settings_of(4 * PAGE, PAGE)
 SIZES: Final = (3000, 30, 5200, 200, 2700, 1500, 5, 4000)
 GONE: Final = "index: unit of an entry that is gone"
 RECORDS: Final = {
-    STATE_FILE: "hard state and identity", MARK_FILE: "mark", MEMBERS_FILE: "members", INSTALL_FILE: "install record",
-}  # fmt: skip
+    STATE_FILE: "hard state and identity",
+    MARK_FILE: "mark",
+    MEMBERS_FILE: "members",
+    INSTALL_FILE: "install record",
+}
 KINDS_OF_STATE: Final = {
-    "data": "state that waits: log", "index": "", "tables": "state that waits: table",
+    "data": "state that waits: log",
+    "index": "",
+    "tables": "state that waits: table",
     "snapshot": "state that waits: snapshot",
-}  # fmt: skip
+}
 """Of the files that wait, by the directory that they are in; an index has none."""
 
 
@@ -73,11 +79,17 @@ class Image:
 
 
 def images() -> list[Image]:
-    """A store that was stopped, one whose process died, and that one after a restart of the system; one that has taken
-    over a state, and one that waits to."""
+    """A store that was stopped, one whose process died, and that one after a restart of the system;
+    one that has taken over a state, and one that waits to."""
     killed = _image("killed", stop=False)
     restarted = replace(killed, name="restarted", boots=2)
-    return [_image("stopped", stop=True), killed, restarted, _image_of_state(waits=False), _image_of_state(waits=True)]
+    return [
+        _image("stopped", stop=True),
+        killed,
+        restarted,
+        _image_of_state(waits=False),
+        _image_of_state(waits=True),
+    ]
 
 
 def _image(name: str, stop: bool) -> Image:
@@ -85,8 +97,12 @@ def _image(name: str, stop: bool) -> Image:
     life.open()
     life.open_catalog()
     life.save(1, "n1")
-    life.store.save_membership(Membership(life.store.membership.incarnation, Index(0), ((NodeId("n1"), 5),)))
-    life.append_bodies([command(CreateTopic(name="a", log_id="1")), command(CreateTopic(name="b", log_id="2"))])
+    life.store.save_membership(
+        Membership(life.store.membership.incarnation, Index(0), ((NodeId("n1"), 5),))
+    )
+    life.append_bodies(
+        [command(CreateTopic(name="a", log_id="1")), command(CreateTopic(name="b", log_id="2"))]
+    )
     for turn in range(4):
         if turn == 2:
             life.save(2, "n2")
@@ -109,7 +125,9 @@ def _image_of_state(waits: bool) -> Image:
     life.open()
     life.open_catalog()
     life.save(1, "n1")
-    life.append_bodies([command(CreateTopic(name="a", log_id="1")), batch(1, 2, 300), batch(1, 1, 200)])
+    life.append_bodies(
+        [command(CreateTopic(name="a", log_id="1")), batch(1, 2, 300), batch(1, 1, 200)]
+    )
     life.sync()
     life.commit(1)
     life.checkpoint()
@@ -126,7 +144,9 @@ def _image_of_state(waits: bool) -> Image:
     if not waits:
         life.close()
     state = _state(life)
-    known = tuple(problem["reason"] for problem in verify_store(SMALL.directory, state.disk(1))["problems"])
+    known = tuple(
+        problem["reason"] for problem in verify_store(SMALL.directory, state.disk(1))["problems"]
+    )
     name = "waits for a state" if waits else "has taken over a state"
     return Image(name, state, life.promise, membership, 1, SMALL, waits, known)
 
@@ -135,7 +155,10 @@ def _state(life: StoreLife) -> State:
     """What a running system shows."""
     assert isinstance(life.disk, RecordingDisk), "lived on one"
     inner = life.disk.inner
-    return State({path: bytes(inode.written) for path, inode in inner.names.items()}, frozenset(inner.directories))
+    return State(
+        {path: bytes(inode.written) for path, inode in inner.names.items()},
+        frozenset(inner.directories),
+    )
 
 
 def kind_of(image: Image, path: Path, offset: int) -> tuple[str, Index | None]:
@@ -145,7 +168,9 @@ def kind_of(image: Image, path: Path, offset: int) -> tuple[str, Index | None]:
         if not path.name.endswith(INSTALL_SUFFIX):
             return "files that a state takes the place of", None
         entry = image.promise.logs[0][-1]
-        return KINDS_OF_STATE[where], entry.index if where == "data" and offset < entry.size else None
+        return KINDS_OF_STATE[
+            where
+        ], entry.index if where == "data" and offset < entry.size else None
     if where == "data":
         return _kind_in_log(image, int(path.name) + offset)
     if where == "index":
@@ -173,4 +198,8 @@ def _kind_in_log(image: Image, pos: int) -> tuple[str, Index | None]:
 
 def places(image: Image) -> list[tuple[Path, int]]:
     """Every byte of every file."""
-    return [(path, offset) for path in sorted(image.state.files) for offset in range(len(image.state.files[path]))]
+    return [
+        (path, offset)
+        for path in sorted(image.state.files)
+        for offset in range(len(image.state.files[path]))
+    ]

@@ -10,7 +10,14 @@ from dledger.catalog.state_machine import Catalog
 from dledger.errors import DiskFull
 from dledger.node.snapshot.checkpoint import Checkpoints
 from dledger.node.snapshot.image import Unpacker
-from dledger.protocol.messages.entry import MAGIC_NOOP, MAGIC_NORMAL, Entry, HardState, LogEnd, stamp
+from dledger.protocol.messages.entry import (
+    MAGIC_NOOP,
+    MAGIC_NORMAL,
+    Entry,
+    HardState,
+    LogEnd,
+    stamp,
+)
 from dledger.raft.roles.snapshot_install import InstallMode
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.disk import Disk
@@ -30,8 +37,8 @@ PIECE: Final = 400
 
 
 class StoreLife:
-    """One node on one disk, over any number of processes. Every call may end in an error of the store's or in the
-    death of the process; `promise` holds all the same."""
+    """One node on one disk, over any number of processes. Every call may end in an error of the
+    store's or in the death of the process; `promise` holds all the same."""
 
     def __init__(
         self,
@@ -46,7 +53,8 @@ class StoreLife:
         self.promise = Promise()
         self.catalog: Catalog | None = None
         self.others = False
-        """Files that are not the store's are being opened or written: the catalog's, or a state's that is fetched."""
+        """Files that are not the store's are being opened or written: the catalog's, or a state's
+        that is fetched."""
         self._keeping = keeping
         self._tell = tell
         self._store: FileStore | None = None
@@ -99,7 +107,9 @@ class StoreLife:
     def _catch_up(self) -> None:
         if self.catalog is not None:
             self.others = True
-            apply_entries(self.catalog, self.log[self.catalog.applied_index + 1 : self._committed + 1])
+            apply_entries(
+                self.catalog, self.log[self.catalog.applied_index + 1 : self._committed + 1]
+            )
             self.others = False
 
     def save(self, term: int, vote: str = "") -> None:
@@ -108,7 +118,11 @@ class StoreLife:
         new = (state.term, state.voted_for)
         self._say(replace(self.promise, votes=(*self.promise.votes, new)))
         self.store.save_hard_state(state)
-        self._say(replace(self.promise, votes=(new,), commit=Index(min(self._committed, self.promise.durable))))
+        self._say(
+            replace(
+                self.promise, votes=(new,), commit=Index(min(self._committed, self.promise.durable))
+            )
+        )
 
     def append(self, sizes: Sequence[int]) -> None:
         """Write entries with bodies of those sizes; a negative one gives a NOOP."""
@@ -124,7 +138,9 @@ class StoreLife:
         end, entries = store.end, list[Entry]()
         for at, body in enumerate(bodies):
             magic = magics[at] if magics else MAGIC_NORMAL
-            entries.append(stamp(end, store.hard_state.term, magic, body, self.settings.segment_bytes))
+            entries.append(
+                stamp(end, store.hard_state.term, magic, body, self.settings.segment_bytes)
+            )
             end = LogEnd.after(entries[-1])
         self.write(entries)
 
@@ -187,7 +203,9 @@ class StoreLife:
         self.others = False
         self._say(replace(self.promise, checkpoint=index))
 
-    def take_over(self, giver: Giver, first: Entry, mode: InstallMode, catalog: bool = True) -> None:
+    def take_over(
+        self, giver: Giver, first: Entry, mode: InstallMode, catalog: bool = True
+    ) -> None:
         """Fetch a state and become it, as a node does."""
         self.fetch(giver, first, mode, catalog)
         store, self._store = self.store, None
@@ -197,8 +215,8 @@ class StoreLife:
         self.open_catalog()
 
     def fetch(self, giver: Giver, first: Entry, mode: InstallMode, catalog: bool = True) -> None:
-        """Fetch a state and commit to it, in the order of `dledger.node.snapshot.snapshots`; ``catalog`` False: only
-        the front of the log goes."""
+        """Fetch a state and commit to it, in the order of `dledger.node.snapshot.snapshots`;
+        ``catalog`` False: only the front of the log goes."""
         self.others = True
         fetched = self.stage(giver.image(first), catalog)
         head = fetched.head
@@ -210,8 +228,11 @@ class StoreLife:
         self._say(new)
 
     def stage(self, image: bytes, whole: bool) -> Unpacker:
-        """Write a state that was fetched beside the one that is here; ``whole`` False: its head is enough."""
-        unpacker = Unpacker(Staging(self.settings.directory, self.disk, self.settings.segment_bytes))
+        """Write a state that was fetched beside the one that is here; ``whole`` False: its head is
+        enough."""
+        unpacker = Unpacker(
+            Staging(self.settings.directory, self.disk, self.settings.segment_bytes)
+        )
         try:
             for at in range(0, len(image), PIECE):
                 unpacker.feed(image[at : at + PIECE])
@@ -245,9 +266,13 @@ class StoreLife:
 
     def repair(self, index: int) -> None:
         """Put the sound entry back, and the damaged ones beside it."""
-        run = next(run for run in damaged_runs(self.promise) if run[0].index <= index <= run[-1].index)
+        run = next(
+            run for run in damaged_runs(self.promise) if run[0].index <= index <= run[-1].index
+        )
         self.store.repair(*run)
-        self._say(replace(self.promise, damaged=self.promise.damaged - {entry.index for entry in run}))
+        self._say(
+            replace(self.promise, damaged=self.promise.damaged - {entry.index for entry in run})
+        )
 
     def die(self) -> None:
         """The process is gone, from one moment to the next."""
@@ -256,12 +281,15 @@ class StoreLife:
         self._store = self._checkpoints = self.catalog = None
 
     def rot(self, index: int, offset: int) -> None:
-        """A byte of an entry, counted from the start of its header, changes on the disk; nobody notices yet."""
+        """A byte of an entry, counted from the start of its header, changes on the disk; nobody
+        notices yet."""
         assert isinstance(self.disk, RecordingDisk), "rot is the disk's"
         pos = self.log[index].pos + min(offset, self.log[index].size - 1)
         size = self.settings.segment_bytes
         self._say(replace(self.promise, damaged=self.promise.damaged | {Index(index)}))
-        self.disk.rot(self.settings.directory / "data" / file_name(pos - pos % size), pos % size, 0x40)
+        self.disk.rot(
+            self.settings.directory / "data" / file_name(pos - pos % size), pos % size, 0x40
+        )
 
     def close(self) -> None:
         """Stop as one should."""

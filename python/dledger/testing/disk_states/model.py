@@ -3,10 +3,11 @@
 The rules, all of them weaker than what ext4, XFS, Btrfs or ZFS promise:
 
 - A file's blocks and length: see `PendingFile`. A sync of the file settles both.
-- Names (made, renamed, removed; of files and of directories) are durable once their directory was synced. Of the
-  changes since then any subset may be, a rename being there as a whole or not at all. A name says nothing about the
-  bytes, and the bytes nothing about the name.
-- A killed process loses nothing that was written, but the system may go down later, and then all of the above holds.
+- Names (made, renamed, removed; of files and of directories) are durable once their directory was
+  synced. Of the changes since then any subset may be, a rename being there as a whole or not at
+  all. A name says nothing about the bytes, and the bytes nothing about the name.
+- A killed process loses nothing that was written, but the system may go down later, and then all of
+  the above holds.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ MAX_SUBSETS_OF: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """A change of names that no sync of their directory covers. ``target`` None: removed; equal to ``path``: made."""
+    """A change of names that no sync of their directory covers. ``target`` None: removed; equal to
+    ``path``: made."""
 
     path: Path
     target: Path | None
@@ -43,7 +45,8 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """One state: which changes of names are there, and of each file with a name which length and which blocks."""
+    """One state: which changes of names are there, and of each file with a name which length and
+    which blocks."""
 
     names: tuple[int, ...]
     files: tuple[tuple[int, int, tuple[int, ...]], ...]
@@ -130,7 +133,8 @@ class Model:
         self.pending.append(change)
 
     def killed(self, boots: int) -> MemoryDisk:
-        """The process is gone, the system is not: everything that was written is there, synced or not."""
+        """The process is gone, the system is not: everything that was written is there, synced or
+        not."""
         disk = MemoryDisk(first_step=STEP)
         inodes: dict[int, Inode] = {}
         for path, number in chain(self.names.items(), self.durable_names.items()):
@@ -138,10 +142,16 @@ class Model:
                 disk.directories.add(path)
             elif number not in inodes:
                 inodes[number] = _inode(self.files[number], disk.now_ms)
-        disk.names = {path: inodes[number] for path, number in self.names.items() if number != DIRECTORY}
-        disk.durable_names = {p: inodes[number] for p, number in self.durable_names.items() if number != DIRECTORY}
+        disk.names = {
+            path: inodes[number] for path, number in self.names.items() if number != DIRECTORY
+        }
+        disk.durable_names = {
+            p: inodes[number] for p, number in self.durable_names.items() if number != DIRECTORY
+        }
         disk.pending_names = [
-            (change.path, change.target, inodes.get(change.file)) for change in self.pending if change.file != DIRECTORY
+            (change.path, change.target, inodes.get(change.file))
+            for change in self.pending
+            if change.file != DIRECTORY
         ]
         disk.boots = boots
         return disk
@@ -149,19 +159,23 @@ class Model:
     def legal(self) -> int:
         """How many states a power cut may leave now; two of them may hold the same."""
         return sum(
-            prod(self._ways(file) for file in self._in_doubt(self._named(kept))) for kept in self._subsets()
+            prod(self._ways(file) for file in self._in_doubt(self._named(kept)))
+            for kept in self._subsets()
         )
 
     def states(self, limit: int, dice: Rng) -> Iterator[State]:
-        """All of them if there are no more than ``limit``; else those at the edges (nothing, everything, all but one
-        and only one of the things that are in doubt) and as many drawn ones as fit."""
+        """All of them if there are no more than ``limit``; else those at the edges (nothing,
+        everything, all but one and only one of the things that are in doubt) and as many drawn ones
+        as fit."""
         total = self.legal()
         picks: Iterator[Pick] = (self._pick(number) for number in range(total))
         if total > limit:
             edges = list(self._edges())
             step = max(1, -(-len(edges) // (limit // 2 or 1)))
             chosen = edges[::step]
-            picks = chain(chosen, (self._pick(dice.below(total)) for _ in range(limit - len(chosen))))
+            picks = chain(
+                chosen, (self._pick(dice.below(total)) for _ in range(limit - len(chosen)))
+            )
         for pick in picks:
             yield self._state(pick)
 
@@ -172,7 +186,11 @@ class Model:
             return [tuple(n for n in range(count) if mask >> n & 1) for mask in range(1 << count)]
         everything = tuple(range(count))
         firsts = [everything[:n] for n in range(count + 1)]
-        return firsts + [everything[:n] + everything[n + 1 :] for n in range(count - 1)] + [(n,) for n in everything]
+        return (
+            firsts
+            + [everything[:n] + everything[n + 1 :] for n in range(count - 1)]
+            + [(n,) for n in everything]
+        )
 
     def _named(self, kept: tuple[int, ...]) -> dict[Path, int]:
         """The names that can be reached when those changes came to the disk."""
@@ -189,12 +207,15 @@ class Model:
         return reached
 
     def _in_doubt(self, names: dict[Path, int]) -> list[int]:
-        return sorted({file for file in names.values() if file != DIRECTORY and not self.files[file].settled})
+        return sorted(
+            {file for file in names.values() if file != DIRECTORY and not self.files[file].settled}
+        )
 
     def _ways(self, file: int) -> int:
         found = self.files[file]
         return sum(
-            prod(len(contents) for _, contents in found.choices(length)) for length in range(len(found.lengths))
+            prod(len(contents) for _, contents in found.choices(length))
+            for length in range(len(found.lengths))
         )
 
     def _pick(self, number: int) -> Pick:
@@ -240,7 +261,9 @@ class Model:
                         changed = (file, length, (*versions[:block], other, *versions[block + 1 :]))
                         yield Pick(kept, (*base.files[:at], changed, *base.files[at + 1 :]))
 
-    def _uniform(self, kept: tuple[int, ...], files: list[int], new_lengths: bool, new_blocks: bool) -> Pick:
+    def _uniform(
+        self, kept: tuple[int, ...], files: list[int], new_lengths: bool, new_blocks: bool
+    ) -> Pick:
         picked = []
         for file in files:
             length = len(self.files[file].lengths) - 1 if new_lengths else 0
@@ -252,7 +275,10 @@ class Model:
         contents: dict[int, bytes] = {}
         for file, length, versions in pick.files:
             choices = self.files[file].choices(length)
-            blocks = [(block, options[own]) for (block, options), own in zip(choices, versions, strict=True)]
+            blocks = [
+                (block, options[own])
+                for (block, options), own in zip(choices, versions, strict=True)
+            ]
             contents[file] = self.files[file].content(length, blocks)
         names = self._named(pick.names)
         return State(

@@ -1,4 +1,5 @@
-"""One file between two syncs: its bytes as written, as they are on the disk for sure, and what may be in between."""
+"""One file between two syncs: its bytes as written, as they are on the disk for sure, and what may
+be in between."""
 
 from __future__ import annotations
 
@@ -7,8 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What one block was made into. ``freed``: the number of the resize that last took the block away before that, 0
-    for none: without that resize on the disk, no later write to the block's place can be there."""
+    """What one block was made into. ``freed``: the number of the resize that last took the block
+    away before that, 0 for none: without that resize on the disk, no later write to the block's
+    place can be there."""
 
     freed: int
     content: bytes
@@ -17,10 +19,10 @@ class Version:
 class PendingFile:
     """A file of which not everything was synced.
 
-    Blocks (sectors or pages, ``grain`` bytes each) reach the disk independently, each in any version that it ever had
-    since the last sync, never a mixture of two. Resizes reach it in their order, as file systems keep that of one
-    file, but independently of the blocks: a length may be there without the bytes, and bytes without the length are
-    not seen.
+    Blocks (sectors or pages, ``grain`` bytes each) reach the disk independently, each in any
+    version that it ever had since the last sync, never a mixture of two. Resizes reach it in their
+    order, as file systems keep that of one file, but independently of the blocks: a length may be
+    there without the bytes, and bytes without the length are not seen.
     """
 
     def __init__(self, grain: int) -> None:
@@ -80,15 +82,20 @@ class PendingFile:
         return not self.versions and len(self.lengths) == 1
 
     def choices(self, length: int) -> list[tuple[int, list[bytes]]]:
-        """For the resizes up to number ``length``: each block in doubt and what it may hold, the oldest first."""
+        """For the resizes up to number ``length``: each block in doubt and what it may hold, the
+        oldest first."""
         size = self.lengths[length]
         found = []
         for block in sorted(self.versions):
             if block * self.grain >= size:
                 continue
-            freed = max((number for number in self._freed.get(block, ()) if number <= length), default=0)
+            freed = max(
+                (number for number in self._freed.get(block, ()) if number <= length), default=0
+            )
             contents = [] if freed else [self._durable_block(block)]
-            contents += [version.content for version in self.versions[block] if version.freed == freed]
+            contents += [
+                version.content for version in self.versions[block] if version.freed == freed
+            ]
             found.append((block, contents))
         return found
 
@@ -106,7 +113,12 @@ class PendingFile:
 
     def _changed(self, first: int, last: int) -> None:
         for block in range(first, last + 1):
-            self._add(block, bytes(self.cache[block * self.grain : (block + 1) * self.grain]).ljust(self.grain, b"\0"))
+            self._add(
+                block,
+                bytes(self.cache[block * self.grain : (block + 1) * self.grain]).ljust(
+                    self.grain, b"\0"
+                ),
+            )
 
     def _add(self, block: int, content: bytes) -> None:
         versions = self.versions.get(block)

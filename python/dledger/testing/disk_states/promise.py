@@ -1,4 +1,5 @@
-"""What a node was told by its store, and so has a right to find again; and whether a store holds to it."""
+"""What a node was told by its store, and so has a right to find again; and whether a store holds to
+it."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class NotStarted(BrokenPromise):
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What must be found after a crash at one moment. Where a call is under way, both outcomes are right."""
+    """What must be found after a crash at one moment. Where a call is under way, both outcomes are
+    right."""
 
     logs: tuple[tuple[Entry, ...], ...] = ((),)
     """Whole logs from entry 0 on: what is found is a prefix of one of them."""
@@ -49,16 +51,26 @@ class Promise:
     """Entries that rotted and are not repaired yet."""
     identity: Identity | None = None
     origin: tuple[Entry, ...] = ()
-    """The log, from entry 0 on, that the catalog taken over last sums up; what is here may end before it."""
+    """The log, from entry 0 on, that the catalog taken over last sums up; what is here may end
+    before it."""
     other: Promise | None = None
-    """A state that is being taken over: what is found is whole and all of it, or whole and all of this one."""
+    """A state that is being taken over: what is found is whole and all of it, or whole and all of
+    this one."""
 
     def digest(self) -> int:
         """64 bits that tell it from others."""
         found = blake2b(digest_size=8)
         for log in (*self.logs, self.origin):
             found.update(b"".join(bytes(entry.header) for entry in log) + b"|")
-        rest = (self.durable, self.votes, self.commit, self.begins, self.checkpoint, self.catalog, sorted(self.damaged))
+        rest = (
+            self.durable,
+            self.votes,
+            self.commit,
+            self.begins,
+            self.checkpoint,
+            self.catalog,
+            sorted(self.damaged),
+        )
         found.update(repr((rest, self.other and self.other.digest())).encode())
         return int.from_bytes(found.digest(), "big")
 
@@ -113,28 +125,43 @@ def read_log(store: LogStore, promise: Promise) -> list[Entry | None]:
 
 
 def check_log(store: LogStore, promise: Promise, started: bool = True) -> tuple[Entry, ...]:
-    """The log from entry 0 on, as the promise and the store agree on it; ``started``: just now, so its report counts.
+    """The log from entry 0 on, as the promise and the store agree on it; ``started``: just now, so
+    its report counts.
 
     Raises:
         BrokenPromise: something is lost, invented or damaged.
     """
     begin, end = store.begin_index, store.end.position.index
-    require(begin in promise.begins, f"the log begins at entry {begin}, not at one of {promise.begins}")
-    require(end >= promise.durable, f"entry {promise.durable} was durable, but the log ends at entry {end}")
-    require(store.durable.index == end, f"started with entry {end}, of which only {store.durable.index} is durable")
+    require(
+        begin in promise.begins, f"the log begins at entry {begin}, not at one of {promise.begins}"
+    )
+    require(
+        end >= promise.durable,
+        f"entry {promise.durable} was durable, but the log ends at entry {end}",
+    )
+    require(
+        store.durable.index == end,
+        f"started with entry {end}, of which only {store.durable.index} is durable",
+    )
     if started:
-        faulty = {index for fault in store.recovery.faulty for index in range(fault.first, fault.last + 1)}
-        require(faulty <= promise.damaged, f"sound entries are called damaged: {store.recovery.faulty}")
+        faulty = {
+            index for fault in store.recovery.faulty for index in range(fault.first, fault.last + 1)
+        }
+        require(
+            faulty <= promise.damaged, f"sound entries are called damaged: {store.recovery.faulty}"
+        )
     found = read_log(store, promise)
     for log in promise.logs:
         due = log[begin : end + 1]
         if len(due) == len(found) and all(
-            entry is None or entry_bytes(entry) == entry_bytes(other) for entry, other in zip(found, due, strict=True)
+            entry is None or entry_bytes(entry) == entry_bytes(other)
+            for entry, other in zip(found, due, strict=True)
         ):
             _check_around(store, log[: end + 1], promise)
             return log[: end + 1]
     raise BrokenPromise(
-        f"entries {begin} to {end} are no prefix of what was written: {[str(entry) for entry in found]}; "
+        f"entries {begin} to {end} are no prefix of what was written: "
+        f"{[str(entry) for entry in found]}; "
         f"expected one of {[[str(entry) for entry in log[begin:]] for log in promise.logs]}"
     )
 
@@ -150,7 +177,9 @@ def _check_around(store: LogStore, log: tuple[Entry, ...], promise: Promise) -> 
         require(store.terms == tuple(terms), f"terms {store.terms} where the log has {terms}")
     sound = [entry for entry in log[begin:] if entry.index not in promise.damaged]
     bodies = store.read_bodies([(entry.index, entry.pos, entry.size) for entry in sound])
-    require([bytes(body) for body in bodies] == [bytes(entry.body) for entry in sound], "bodies differ")
+    require(
+        [bytes(body) for body in bodies] == [bytes(entry.body) for entry in sound], "bodies differ"
+    )
 
 
 def check_state(store: LogStore, promise: Promise) -> None:
@@ -162,9 +191,15 @@ def check_state(store: LogStore, promise: Promise) -> None:
     state = store.hard_state
     vote = (state.term, state.voted_for)
     require(vote in promise.votes, f"the hard state says {vote}, but {promise.votes} was saved")
-    require(state.commit_hint >= promise.commit, f"commit mark {state.commit_hint}, but {promise.commit} was saved")
+    require(
+        state.commit_hint >= promise.commit,
+        f"commit mark {state.commit_hint}, but {promise.commit} was saved",
+    )
     if promise.identity is not None:
-        require(store.identity == promise.identity, f"it is {store.identity} now, not {promise.identity}")
+        require(
+            store.identity == promise.identity,
+            f"it is {store.identity} now, not {promise.identity}",
+        )
 
 
 def apply_entries(catalog: Catalog, entries: Sequence[Entry]) -> None:
@@ -203,7 +238,10 @@ def check_catalog(catalog: Catalog, log: tuple[Entry, ...], promise: Promise, be
     if in_common(log, promise.origin) < len(promise.origin):
         log = promise.origin  # the log has yet to come up to what was taken over
     at = catalog.applied_index
-    require(at >= promise.checkpoint, f"the catalog of entry {promise.checkpoint} was saved, that of {at} came back")
+    require(
+        at >= promise.checkpoint,
+        f"the catalog of entry {promise.checkpoint} was saved, that of {at} came back",
+    )
     require(at < len(log), f"a catalog of entry {at} over a log that ends at {len(log) - 1}")
     require(at >= begin - 1, f"a catalog of entry {at} over a log that begins at {begin}")
     expected = Catalog(MemoryTables())
@@ -211,11 +249,15 @@ def check_catalog(catalog: Catalog, log: tuple[Entry, ...], promise: Promise, be
     for stop in (at, len(log) - 1):
         apply_entries(expected, log[expected.applied_index + 1 : stop + 1])
         apply_entries(catalog, log[catalog.applied_index + 1 : stop + 1])
-        require(catalog.snapshot() == expected.snapshot(), f"the catalog as of entry {stop} is another one")
+        require(
+            catalog.snapshot() == expected.snapshot(),
+            f"the catalog as of entry {stop} is another one",
+        )
         for key, part in expected.partitions.items():
             mine = catalog.partitions[key]
             low, high = mine.begin_row, mine.rows
             require(
-                high == low or bytes(mine.table.read(low, high)) == bytes(part.table.read(low, high)),
+                high == low
+                or bytes(mine.table.read(low, high)) == bytes(part.table.read(low, high)),
                 f"rows {low} to {high} of {mine.name} differ as of entry {stop}",
             )

@@ -34,7 +34,8 @@ class OperationType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One operation. ``file`` numbers the files in the order of their creation: names come and go."""
+    """One operation. ``file`` numbers the files in the order of their creation: names come and
+    go."""
 
     kind: OperationType
     path: Path
@@ -55,14 +56,15 @@ class Op:
 
 
 class RecordingDisk:
-    """See `dledger.storage.disk.disk.Disk`. Operations are carried out on ``inner`` and noted in `ops` when they
-    succeed."""
+    """See `dledger.storage.disk.disk.Disk`. Operations are carried out on ``inner`` and noted in
+    `ops` when they succeed."""
 
     def __init__(self, inner: MemoryDisk) -> None:
         self.inner = inner
         self.ops: list[Op] = []
         self.counts: list[int] = []
-        """Behind each of them, how many operations ``inner`` has counted: those that changed nothing, too."""
+        """Behind each of them, how many operations ``inner`` has counted: those that changed
+        nothing, too."""
         self._numbers = {path: number for number, path in enumerate(sorted(inner.names))}
         self._made = len(self._numbers)
 
@@ -84,7 +86,11 @@ class RecordingDisk:
         return self.inner.open_read_only(path)
 
     def mkdir(self, path: Path) -> None:
-        missing = [part for part in (path, *path.parents) if part != part.parent and not self.inner.exists(part)]
+        missing = [
+            part
+            for part in (path, *path.parents)
+            if part != part.parent and not self.inner.exists(part)
+        ]
         self.inner.mkdir(path)
         for part in reversed(missing):
             self.note(Op(OperationType.MKDIR, part))

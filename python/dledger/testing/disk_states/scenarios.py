@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dledger.protocol.messages.catalog_commands import Command, CreateTopic, DeleteTopic, InitProducer
+from dledger.protocol.messages.catalog_commands import (
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    InitProducer,
+)
 from dledger.protocol.wire import encode_command
 from dledger.raft.roles.snapshot_install import InstallMode
 from dledger.records.body.header import BodyHeader, BodyKind, encode_header
@@ -25,7 +30,9 @@ ROOT: Final = Path("/disk/group/n0")
 """Two of these directories are made by the store itself."""
 
 
-def settings_of(segment_bytes: int, index_file_bytes: int, retention_bytes: int = 0) -> StoreSettings:
+def settings_of(
+    segment_bytes: int, index_file_bytes: int, retention_bytes: int = 0
+) -> StoreSettings:
     """Files so small that a dozen entries need several."""
     return StoreSettings(
         directory=ROOT,
@@ -52,8 +59,9 @@ class Scenario:
     grain: int = SECTOR
     keeping: BackgroundState = BackgroundState.MANUAL
     record: str = ""
-    """A record that tells a start what to do: the script is crashed in every way there is, and its process also killed
-    behind each write to the file of that name, before it is synced, to crash the start that goes by it."""
+    """A record that tells a start what to do: the script is crashed in every way there is, and its
+    process also killed behind each write to the file of that name, before it is synced, to crash
+    the start that goes by it."""
 
     def life(self, disk: RecordingDisk, tell: Callable[..., None]) -> StoreLife:
         """A node that can live it."""
@@ -76,7 +84,8 @@ def afterwards(life: StoreLife) -> None:
 
 
 def group_commit(life: StoreLife) -> None:
-    """Several appends to a sync, several syncs to a round of housekeeping, over the ends of files of both kinds."""
+    """Several appends to a sync, several syncs to a round of housekeeping, over the ends of files
+    of both kinds."""
     life.open()
     life.save(1)
     life.save(1, "n1")
@@ -95,7 +104,8 @@ def group_commit(life: StoreLife) -> None:
 
 
 def rolls(life: StoreLife) -> None:
-    """Entries that leave no, the least and a little more padding behind them; empty bodies; one entry a file."""
+    """Entries that leave no, the least and a little more padding behind them; empty bodies; one
+    entry a file."""
     life.open()
     life.save(1, "n0")
     for sizes in ([968], [967, 40], [300, 612], [300, 611], [0] * 5, [920, 928, 900], [968, 968]):
@@ -109,7 +119,8 @@ def rolls(life: StoreLife) -> None:
 
 
 def truncations(life: StoreLife) -> None:
-    """Cuts within a file, over three files, to the start; synced and unsynced tails; other entries in their place."""
+    """Cuts within a file, over three files, to the start; synced and unsynced tails; other entries
+    in their place."""
     life.open()
     life.save(1, "n1")
     life.append([300] * 9)
@@ -181,7 +192,8 @@ def command(order: Command) -> bytes:
 
 
 def batch(topic_id: int, count: int, size: int, producer_id: int = 0, sequence: int = 0) -> bytes:
-    """The body of an entry with so many records. No store and no catalog looks behind the header."""
+    """The body of an entry with so many records. No store and no catalog looks behind the
+    header."""
     header = BodyHeader(BodyKind.DATA, topic_id, 0, count, 5, 9, producer_id, 0, sequence)
     return encode_header(header) + bytes((topic_id * 3 + count + n) % 250 + 1 for n in range(size))
 
@@ -191,7 +203,9 @@ def checkpoints(life: StoreLife) -> None:
     life.open()
     life.open_catalog()
     life.save(1, "n0")
-    life.append_bodies([command(CreateTopic(name="a", log_id="1")), command(CreateTopic(name="b", log_id="2"))])
+    life.append_bodies(
+        [command(CreateTopic(name="a", log_id="1")), command(CreateTopic(name="b", log_id="2"))]
+    )
     life.sync()
     life.commit(1)
     life.checkpoint()
@@ -224,7 +238,9 @@ def retention(life: StoreLife) -> None:
     life.save(1, "n0")
     life.append_bodies([command(CreateTopic(name="a", log_id="1"))])
     for turn in range(3):
-        life.append_bodies([batch(1, turn + 1, 150), batch(1, 2, 250), batch(1, 1, 380), batch(1, 7, 20)])
+        life.append_bodies(
+            [batch(1, turn + 1, 150), batch(1, 2, 250), batch(1, 1, 380), batch(1, 7, 20)]
+        )
         life.sync()
         life.commit(len(life.log) - 2)
         life.checkpoint()
@@ -240,7 +256,8 @@ def retention(life: StoreLife) -> None:
 
 
 def repair(life: StoreLife) -> None:
-    """Entries that rot at rest in the first, a middle and the last place, and are repaired, while others come."""
+    """Entries that rot at rest in the first, a middle and the last place, and are repaired, while
+    others come."""
     life.open()
     life.save(1, "n0")
     life.append([300, 100, 420, 30, 500, 10, 200])
@@ -258,7 +275,8 @@ def repair(life: StoreLife) -> None:
 
 
 def rot_behind_a_kill(life: StoreLife) -> None:
-    """Damage in the part of the log that the next start reads anyway: durable, committed and not, and never synced."""
+    """Damage in the part of the log that the next start reads anyway: durable, committed and not,
+    and never synced."""
     life.open()
     life.save(1, "n0")
     life.append([200, 340, 100, 20, 430])
@@ -285,12 +303,16 @@ def started_again(life: StoreLife) -> None:
 
 
 def _fill(life: StoreLife, runs: int) -> None:
-    """A log of up to four files and a saved catalog, each as small as it can be, and one entry that is not synced: few
-    enough changes at a time that every state that a crash may leave can be looked at."""
+    """A log of up to four files and a saved catalog, each as small as it can be, and one entry that
+    is not synced: few enough changes at a time that every state that a crash may leave can be
+    looked at."""
     life.open()
     life.open_catalog()
     life.save(1, "n0")
-    topics = [command(CreateTopic(name="a", log_id="1")), command(CreateTopic(name="b", log_id="2"))]
+    topics = [
+        command(CreateTopic(name="a", log_id="1")),
+        command(CreateTopic(name="b", log_id="2")),
+    ]
     sizes = [(1, 1, 200), (2, 2, 150), (1, 3, 400), (1, 1, 300), (2, 4, 500), (1, 2, 700)]
     batches = [batch(topic, count, size) for topic, count, size in sizes]
     for bodies in (topics + batches[:2], batches[2:4], batches[4:])[:runs]:
@@ -303,7 +325,8 @@ def _fill(life: StoreLife, runs: int) -> None:
 
 
 def front_taken_over(life: StoreLife) -> None:
-    """An entry rots of which nobody has a copy any more, but all that it meant is in the catalog."""
+    """An entry rots of which nobody has a copy any more, but all that it meant is in the
+    catalog."""
     _fill(life, 3)
     life.rot(2, 60)
     giver = Giver(life.settings.segment_bytes, life.log)
@@ -324,19 +347,24 @@ def state_taken_over(life: StoreLife) -> None:
 
 
 def log_replaced(life: StoreLife) -> None:
-    """A log that went another way, and further, gives its place to one that begins with a single entry; the front of
-    that one goes while the catalog is still ahead of it; and then all of it, because the node was left behind."""
+    """A log that went another way, and further, gives its place to one that begins with a single
+    entry; the front of that one goes while the catalog is still ahead of it; and then all of it,
+    because the node was left behind."""
     _fill(life, 1)
     common = len(life.log) - 1
     life.append_bodies([batch(2, 1, 5)] * 3)
     life.sync()
     giver = Giver(life.settings.segment_bytes, life.log[:common])
-    giver.append(2, [command(DeleteTopic(name="b")), batch(1, 4, 600), batch(1, 9, 800), batch(1, 1, 700)])
+    giver.append(
+        2, [command(DeleteTopic(name="b")), batch(1, 4, 600), batch(1, 9, 800), batch(1, 1, 700)]
+    )
     life.save(3, "n1")
     life.take_over(giver, giver.first_after(common), InstallMode.REPLACE)
     life.follow(1)
     life.sync()
-    life.take_over(giver, giver.first_after(life.log[-1].index - 1), InstallMode.KEEP, catalog=False)
+    life.take_over(
+        giver, giver.first_after(life.log[-1].index - 1), InstallMode.KEEP, catalog=False
+    )
     giver.append(3, [batch(1, 3, 500), batch(1, 2, 640)])
     life.take_over(giver, giver.first_after(len(life.log) - 1), InstallMode.REPLACE)
     life.follow()

@@ -1,4 +1,5 @@
-"""``python -m dledger.testing.evidence``: write docs/evidence.md of the checkout in the current folder."""
+"""``python -m dledger.testing.evidence``: write docs/evidence.md of the checkout in the current
+folder."""
 
 from __future__ import annotations
 

@@ -16,9 +16,10 @@ Result = Mapping[str, Any]
 
 HEAD: Final = """# Evidence
 
-What was run, at which commit, with what result, and what that says of each promise of [guarantees.md](guarantees.md).
-`make evidence` makes this page from the files in `evidence/`, which the campaigns wrote themselves (`JSON=file`).
-Simulated hours of different systems cannot be compared: look at seeds, events, faults that bit and planted bugs.
+What was run, at which commit, with what result, and what that says of each promise of
+[guarantees.md](guarantees.md). `make evidence` makes this page from the files in `evidence/`, which
+the campaigns wrote themselves (`JSON=file`). Simulated hours of different systems cannot be
+compared: look at seeds, events, faults that bit and planted bugs.
 """
 PROMISE: Final = re.compile(r"^## (P\d+) (.+)$", re.MULTILINE)
 TEST: Final = re.compile(r"`(tests/[^`]+)`")
@@ -58,22 +59,38 @@ def page(guarantees: str, results: Sequence[Result]) -> str:
     known = {name for coverage in PROMISES.values() for name in coverage.campaigns}
     for found in results:
         if found["campaign"] not in known:
-            raise KeyError(f"no promise names the campaign {found['campaign']!r}: add it to evidence/promises.py")
+            raise KeyError(
+                f"no promise names the campaign {found['campaign']!r}: add it to "
+                f"evidence/promises.py"
+            )
     results = joined(results)
-    parts = [HEAD, "## Campaigns\n", *(_campaign(found) for found in results), absent(), "## Promises\n"]
+    parts = [
+        HEAD,
+        "## Campaigns\n",
+        *(_campaign(found) for found in results),
+        absent(),
+        "## Promises\n",
+    ]
     parts += [_promise(promise, results) for promise in promises_of(guarantees)]
     return "\n".join(parts)
 
 
 def joined(results: Sequence[Result]) -> list[Result]:
-    """The runs of the simulator, each of other seeds, as one that lists them under ``runs``; the others as they are."""
+    """The runs of the simulator, each of other seeds, as one that lists them under ``runs``; the
+    others as they are."""
     runs = [found for found in results if found["campaign"] == SIM]
     others = [found for found in results if found["campaign"] != SIM]
     if not runs:
         return others
-    whole = {**runs[0], "runs": runs, "ok": all(run["ok"] for run in runs), "figures": _sums(runs, "figures"),
-             "faults": _sums(runs, "faults"), "commit": ", ".join(dict.fromkeys(run["commit"] for run in runs)),
-             "problems": [text for run in runs for text in run.get("problems", ())]}  # fmt: skip
+    whole = {
+        **runs[0],
+        "runs": runs,
+        "ok": all(run["ok"] for run in runs),
+        "figures": _sums(runs, "figures"),
+        "faults": _sums(runs, "faults"),
+        "commit": ", ".join(dict.fromkeys(run["commit"] for run in runs)),
+        "problems": [text for run in runs for text in run.get("problems", ())],
+    }
     return [*others, whole]
 
 
@@ -85,10 +102,20 @@ def _sums(runs: Sequence[Result], part: str) -> dict[str, float]:
 
 def _campaign(found: Result) -> str:
     verdict = "everything held" if found["ok"] else "**RED**"
-    runs = [f"`{run['command']}` at {run['commit']}, {run['date']}." for run in found.get("runs", [found])]
-    lines = [f"### {found['campaign']}: {verdict}\n", *(f"{run}\n" for run in runs), f"- {_figures(found['figures'])}"]
+    runs = [
+        f"`{run['command']}` at {run['commit']}, {run['date']}."
+        for run in found.get("runs", [found])
+    ]
+    lines = [
+        f"### {found['campaign']}: {verdict}\n",
+        *(f"{run}\n" for run in runs),
+        f"- {_figures(found['figures'])}",
+    ]
     if found["faults"]:
-        lines.append("- faults that bit: " + ", ".join(f"{name} {count:,}" for name, count in found["faults"].items()))
+        lines.append(
+            "- faults that bit: "
+            + ", ".join(f"{name} {count:,}" for name, count in found["faults"].items())
+        )
     lines += [f"- {text}" for text in found.get("problems", ())]
     if found.get("table"):
         lines += ["", *_table(found["table"])]
@@ -101,7 +128,9 @@ def _promise(promise: Promise, results: Iterable[Result]) -> str:
     for found in results:
         if found["campaign"] in coverage.campaigns:
             verdict = "" if found["ok"] else " **RED**"
-            lines.append(f"- {found['campaign']} at {found['commit']}:{verdict} {_figures(found['figures'])}")
+            lines.append(
+                f"- {found['campaign']} at {found['commit']}:{verdict} {_figures(found['figures'])}"
+            )
     if promise.tests:
         lines.append(f"- tests: {', '.join(f'`{test}`' for test in promise.tests)}")
     return "\n".join([*lines, f"- not covered: {coverage.missing}", ""])

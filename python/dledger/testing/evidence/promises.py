@@ -14,34 +14,52 @@ class Coverage:
     missing: str
 
 
-(
-    SIM, MUTANTS, SCHEDULES, CRASHES, FLIPS, ERRORS, CHAOS, MATRIX, AVAILABILITY, JOB_KILLS, JUDGES, STRANGERS, COUNTED,
-    INTERRUPTS, FORKS,
-) = (
-    "sim", "mutants", "schedules", "crash states", "byte flips", "disk errors", "chaos", "partition matrix",
-    "availability", "job kills", "judges", "strangers", "counted bench", "interrupts", "forks",
-)  # fmt: skip
-"""Names of campaigns."""
+SIM: Final = "sim"
+MUTANTS: Final = "mutants"
+SCHEDULES: Final = "schedules"
+CRASHES: Final = "crash states"
+FLIPS: Final = "byte flips"
+ERRORS: Final = "disk errors"
+CHAOS: Final = "chaos"
+MATRIX: Final = "partition matrix"
+AVAILABILITY: Final = "availability"
+JOB_KILLS: Final = "job kills"
+JUDGES: Final = "judges"
+STRANGERS: Final = "strangers"
+COUNTED: Final = "counted bench"
+INTERRUPTS: Final = "interrupts"
+FORKS: Final = "forks"
 
 PROMISES: Final[dict[str, Coverage]] = {
     "P1": Coverage(
         (SIM, MUTANTS, SCHEDULES, CRASHES, ERRORS, CHAOS, COUNTED),
-        "no power plug was pulled: power loss rests on a model of the disk, in the simulator, in the crash states and "
+        "no power plug was pulled: power loss rests on a model of the disk, in the simulator, in "
+        "the crash states and "
         "in chaos, which undoes or tears what no sync covers in the files of real nodes; "
-        "a member that cuts an entry of which its disk has lost data and index, and stops with its leader before it "
+        "a member that cuts an entry of which its disk has lost data and index, and stops with "
+        "its leader before it "
         "has it again",
     ),
     "P2": Coverage((SIM, MUTANTS, CHAOS, JUDGES), "nothing known"),
     "P3": Coverage((SIM, MUTANTS, CHAOS), "nothing known"),
-    "P4": Coverage((SIM, MUTANTS, CHAOS, JUDGES), "a pause of a node while its machine sleeps, for hours"),
+    "P4": Coverage(
+        (SIM, MUTANTS, CHAOS, JUDGES), "a pause of a node while its machine sleeps, for hours"
+    ),
     "P5": Coverage(
         (SIM, MUTANTS, CHAOS, INTERRUPTS, FORKS),
         "real processes whose producers come back after their session has expired",
     ),
-    "P6": Coverage((SIM, CHAOS), "errors of the operating system that no test can order, as a failing memory"),
-    "P7": Coverage((SIM, SCHEDULES, FLIPS, CRASHES, CHAOS), "two bytes damaged at once so that a CRC-32 still fits"),
+    "P6": Coverage(
+        (SIM, CHAOS), "errors of the operating system that no test can order, as a failing memory"
+    ),
+    "P7": Coverage(
+        (SIM, SCHEDULES, FLIPS, CRASHES, CHAOS),
+        "two bytes damaged at once so that a CRC-32 still fits",
+    ),
     "P8": Coverage((SIM, ERRORS, CHAOS), "quotas of a user or a project on a real file system"),
-    "P9": Coverage((SIM, ERRORS, MUTANTS, CHAOS), "disks that report success for a flush that they did not do"),
+    "P9": Coverage(
+        (SIM, ERRORS, MUTANTS, CHAOS), "disks that report success for a flush that they did not do"
+    ),
     "P10": Coverage((SIM, MUTANTS, CHAOS), "a monotonic clock that goes back"),
     "P11": Coverage(
         (SIM, MATRIX, AVAILABILITY, CHAOS),

@@ -1,1 +1,2 @@
-"""Does anything hang, get lost or doubled when a process with busy threads forks? ``make forks``."""
+"""Does anything hang, get lost or doubled when a process with busy threads forks? ``make
+forks``."""

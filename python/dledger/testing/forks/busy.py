@@ -36,7 +36,9 @@ class Busy:
         self._stop = threading.Event()
         self._looking = threading.Lock()
         works = (self._append, self._append, self._produce, self._ask, self._look, self._start)
-        self._threads = [threading.Thread(target=self._run, args=(work,), daemon=True) for work in works]
+        self._threads = [
+            threading.Thread(target=self._run, args=(work,), daemon=True) for work in works
+        ]
         for thread in self._threads:
             thread.start()
 

@@ -36,7 +36,11 @@ PROBLEMS: Final = 20
 
 
 def run(
-    folder: Path, wanted: int, seed: int, say: Callable[[str], None], works: dict[str, Callable[[Before], Told]] = WORKS
+    folder: Path,
+    wanted: int,
+    seed: int,
+    say: Callable[[str], None],
+    works: dict[str, Callable[[Before], Told]] = WORKS,
 ) -> dict[str, Any]:
     """Fork that often, or until something is wrong.
 
@@ -47,7 +51,10 @@ def run(
     """
     problems: list[str] = []
     book, forked, dice = Book(TOPIC), Counter[str](), Random(seed)
-    with EmbeddedGroup(folder / "group", replicas=1) as group, Client(group.bootstrap_servers) as client:
+    with (
+        EmbeddedGroup(folder / "group", replicas=1) as group,
+        Client(group.bootstrap_servers) as client,
+    ):
         client.create_topic(TOPIC, PARTITIONS)
         first = book.attempt(book.values(1))
         first.answer = client.append(TOPIC, first.values, partition=0)
@@ -72,7 +79,9 @@ def run(
         before.reader.close()
         book.units.append(Unit("before", 1, [Attempt([b"of the parent"], TAKEN)], "committed"))
         there = {
-            at: [value for batch in client.read(TOPIC, at, 0) for value in batch["value"].to_pylist()]
+            at: [
+                value for batch in client.read(TOPIC, at, 0) for value in batch["value"].to_pylist()
+            ]
             for at in range(PARTITIONS)
         }
     book.check(there)
@@ -93,9 +102,15 @@ def run(
 
 def _before(group: EmbeddedGroup, folder: Path, client: Client) -> Before:
     return Before(
-        group.bootstrap_servers, folder, TOPIC, client, group,
-        client.producer(TOPIC), client.transaction("before", 1), client.read(TOPIC, 0, 0, follow=True),
-    )  # fmt: skip
+        group.bootstrap_servers,
+        folder,
+        TOPIC,
+        client,
+        group,
+        client.producer(TOPIC),
+        client.transaction("before", 1),
+        client.read(TOPIC, 0, 0, follow=True),
+    )
 
 
 def _note(told: Told, book: Book) -> None:
@@ -105,7 +120,9 @@ def _note(told: Told, book: Book) -> None:
         place = Appended(TOPIC, told["partition"], told["start"], told["start"] + len(values))
         book.attempts.append(Attempt(values, TAKEN, answer=place))
     if committed := told.get("committed"):
-        book.units.append(Unit("child", 1, [Attempt([value.encode() for value in committed], TAKEN)], "committed"))
+        book.units.append(
+            Unit("child", 1, [Attempt([value.encode() for value in committed], TAKEN)], "committed")
+        )
 
 
 class Child:
@@ -131,7 +148,9 @@ class Child:
         os.close(to_parent)
         os.close(may_end)
 
-    def _be(self, work: Callable[[Before], Told], before: Before, to_parent: int, may_end: int) -> None:
+    def _be(
+        self, work: Callable[[Before], Told], before: Before, to_parent: int, may_end: int
+    ) -> None:
         faulthandler.register(signal.SIGUSR2, self._stacks, all_threads=True)
         said: dict[str, Any]
         try:
@@ -161,7 +180,8 @@ class Child:
             self._stacks.close()
 
     def _lock_kept(self, busy: Busy) -> str:
-        """Whether another program could lock the group's directory, while no thread of the parent does."""
+        """Whether another program could lock the group's directory, while no thread of the parent
+        does."""
         with busy.nobody_looks(), open(self._folder / LOCK_FILE, "rb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -40,7 +40,8 @@ class Before:
 
 
 Told = dict[str, Any]
-"""``values``, ``partition`` and ``start`` of an append that was acknowledged; ``committed`` values have no place."""
+"""``values``, ``partition`` and ``start`` of an append that was acknowledged; ``committed`` values
+have no place."""
 
 
 def append(before: Before) -> Told:
@@ -79,7 +80,9 @@ def read_on(before: Before) -> Told:
     position = before.reader._position
     offsets = next(before.reader)["offset"].to_pylist()
     if offsets[0] != position:
-        raise AssertionError(f"the reader went on at offset {offsets[0]} where {position} comes next")
+        raise AssertionError(
+            f"the reader went on at offset {offsets[0]} where {position} comes next"
+        )
     return {}
 
 

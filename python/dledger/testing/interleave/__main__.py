@@ -1,4 +1,5 @@
-"""``python -m dledger.testing.interleave``: interleave the threads that share a store, and crash them anywhere."""
+"""``python -m dledger.testing.interleave``: interleave the threads that share a store, and crash
+them anywhere."""
 
 from __future__ import annotations
 
@@ -18,12 +19,22 @@ from dledger.testing.result import save
 
 def main(arguments: list[str] | None = None) -> int:
     """0: everything held; 1: something did not; 2: it cannot be run so."""
-    parser = argparse.ArgumentParser(prog="python -m dledger.testing.interleave", description=__doc__)
-    parser.add_argument("--schedules", type=int, default=20_000, help="over all scenarios (%(default)s)")
-    parser.add_argument("--seed", type=int, help="the first one (1); with --scenario: only that one, step by step")
+    parser = argparse.ArgumentParser(
+        prog="python -m dledger.testing.interleave", description=__doc__
+    )
+    parser.add_argument(
+        "--schedules", type=int, default=20_000, help="over all scenarios (%(default)s)"
+    )
+    parser.add_argument(
+        "--seed", type=int, help="the first one (1); with --scenario: only that one, step by step"
+    )
     parser.add_argument("--scenario", help="only this one")
-    parser.add_argument("--exhaustive", type=int, metavar="PREEMPTIONS",
-                        help="instead, every schedule of the tiny scenarios with no more preemptions")  # fmt: skip
+    parser.add_argument(
+        "--exhaustive",
+        type=int,
+        metavar="PREEMPTIONS",
+        help="instead, every schedule of the tiny scenarios with no more preemptions",
+    )
     parser.add_argument("--json", type=Path, help="write the result to this file")
     asked = parser.parse_args(arguments)
     chosen: tuple[Scenario, ...] = ALL

@@ -1,5 +1,5 @@
-"""The files of a RocketMQ broker under the scheduler: real ones, with the power cuts of `HostFiles`, whose calls of the
-disk and locks are switching points."""
+"""The files of a RocketMQ broker under the scheduler: real ones, with the power cuts of
+`HostFiles`, whose calls of the disk and locks are switching points."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ class Files:
 
     def __init__(self, run: Run) -> None:
         shm = Path("/dev/shm")
-        self._folder = Path(tempfile.mkdtemp(prefix="dledger-schedules-", dir=shm if shm.is_dir() else None))
+        self._folder = Path(
+            tempfile.mkdtemp(prefix="dledger-schedules-", dir=shm if shm.is_dir() else None)
+        )
         quiet: Any = SimpleNamespace(tear=SECTOR, bite=lambda what: None)
         self._host = HostFiles(self._folder / "host", quiet, run.rng.fork("host"), quiet)
         run.at_last.append(self._remove)
@@ -139,8 +141,11 @@ class Files:
         require(end <= len(log), f"byte {end} is said to be durable, the log ends at {len(log)}")
         for start in range(0, end, FILE):
             part = log[start : min(end, start + FILE)]
-            require(self._host.holds(self.queue.path(start), part), f"bytes up to {end} are told durable, and no sync "
-                    f"that began after they were written has covered those from {start} on")  # fmt: skip
+            require(
+                self._host.holds(self.queue.path(start), part),
+                f"bytes up to {end} are told durable, and no sync "
+                f"that began after they were written has covered those from {start} on",
+            )
         self._sure = max(self._sure, end)
 
     def read(self, begin: int, size: int) -> None:
@@ -163,7 +168,10 @@ class Files:
         self._host.cut_power()
         if self._sure:
             found = MappedFileQueue(self._host.root / "log", FILE).read(0, self._sure)
-            require(found == self._logs[-1][: self._sure], f"{self._sure} bytes were durable, and are other ones now")
+            require(
+                found == self._logs[-1][: self._sure],
+                f"{self._sure} bytes were durable, and are other ones now",
+            )
 
 
 def log_files(run: Run) -> None:
@@ -176,7 +184,9 @@ def log_files(run: Run) -> None:
     run.thread("writer", *calls)
     run.thread("flush", *run.times(files.flush_and_tell, 3))
     if run.now_and_then():
-        run.thread("reader", *[partial(files.read, rng.below(60), rng.between(1, 120)) for _ in range(2)])
+        run.thread(
+            "reader", *[partial(files.read, rng.below(60), rng.between(1, 120)) for _ in range(2)]
+        )
 
 
 class Job:
@@ -190,7 +200,8 @@ class Job:
 
 
 class FollowLoop:
-    """The loop of a slave: what comes is appended, and flushed in a thread, one flush after the other."""
+    """The loop of a slave: what comes is appended, and flushed in a thread, one flush after the
+    other."""
 
     def __init__(self, run: Run, files: Files, sizes: list[int]) -> None:
         self._scheduler, self._files = run.scheduler, files

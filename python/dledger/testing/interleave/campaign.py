@@ -1,4 +1,5 @@
-"""Schedules of all scenarios in turn, each from its seed, until one of them is red or all have been run."""
+"""Schedules of all scenarios in turn, each from its seed, until one of them is red or all have been
+run."""
 
 from __future__ import annotations
 
@@ -57,14 +58,18 @@ def named(name: str) -> Scenario:
 def schedules(
     runner: Bench, scenarios: Sequence[Scenario], count: int, seed: int = 1
 ) -> Iterator[tuple[Scenario, ScheduleOutcome]]:
-    """``count`` schedules, one of each scenario with the first seed, then one of each with the next one."""
+    """``count`` schedules, one of each scenario with the first seed, then one of each with the next
+    one."""
     for number in range(count):
         scenario = scenarios[number % len(scenarios)]
         yield scenario, runner.run_seed(scenario, seed + number // len(scenarios))
 
 
-def campaign(count: int, seed: int, out: TextIO, scenarios: Sequence[Scenario] = ALL) -> dict[str, Any]:
-    """Run so many schedules; red ones are told, the first few step by step. See `dledger.testing.result`."""
+def campaign(
+    count: int, seed: int, out: TextIO, scenarios: Sequence[Scenario] = ALL
+) -> dict[str, Any]:
+    """Run so many schedules; red ones are told, the first few step by step. See
+    `dledger.testing.result`."""
     tallies = {scenario.name: Tally() for scenario in scenarios}
     findings: list[str] = []
     begun = last = time.monotonic()
@@ -76,7 +81,11 @@ def campaign(count: int, seed: int, out: TextIO, scenarios: Sequence[Scenario] =
             tally.seconds, last = tally.seconds + now - last, now
             if found.problem:
                 findings.append(f"{scenario.name}, seed {found.seed}: {found.problem}")
-                told = story(shrunk(runner, scenario, found)) if len(findings) <= SHOWN else findings[-1]
+                told = (
+                    story(shrunk(runner, scenario, found))
+                    if len(findings) <= SHOWN
+                    else findings[-1]
+                )
                 out.write(told + "\n")
     for name, tally in tallies.items():
         out.write(f"{name}: {tally.schedules} schedules, {tally.red} red\n")
@@ -84,28 +93,60 @@ def campaign(count: int, seed: int, out: TextIO, scenarios: Sequence[Scenario] =
 
 
 def _summary(
-    tallies: dict[str, Tally], findings: list[str], seconds: float, count: int, seed: int, out: TextIO
+    tallies: dict[str, Tally],
+    findings: list[str],
+    seconds: float,
+    count: int,
+    seed: int,
+    out: TextIO,
 ) -> dict[str, Any]:
-    steps, ended = (sum(getattr(tally, name) for tally in tallies.values()) for name in ("steps", "ended"))
-    out.write(f"{count} schedules from seed {seed} on, {steps} switching points, {ended} ended by a crash in between, "
-              f"{seconds:.0f} s: {len(findings)} red\n")  # fmt: skip
-    rows = [[name, tally.schedules, tally.steps, tally.ended, round(tally.seconds, 1), tally.red]
-            for name, tally in tallies.items()]  # fmt: skip
+    steps, ended = (
+        sum(getattr(tally, name) for tally in tallies.values()) for name in ("steps", "ended")
+    )
+    out.write(
+        f"{count} schedules from seed {seed} on, {steps} switching points, {ended} ended by a "
+        f"crash in between, "
+        f"{seconds:.0f} s: {len(findings)} red\n"
+    )
+    rows = [
+        [name, tally.schedules, tally.steps, tally.ended, round(tally.seconds, 1), tally.red]
+        for name, tally in tallies.items()
+    ]
     return result(
         "schedules",
         command=f"{MODULE} --schedules {count} --seed {seed}",
         ok=bool(count) and not findings,
-        figures={"schedules": count, "switching points": steps, "red": len(findings), "seconds": round(seconds, 1)},
-        faults={"crash between two steps": ended, "crash at the end": count - ended - len(findings)},
+        figures={
+            "schedules": count,
+            "switching points": steps,
+            "red": len(findings),
+            "seconds": round(seconds, 1),
+        },
+        faults={
+            "crash between two steps": ended,
+            "crash at the end": count - ended - len(findings),
+        },
         problems=findings[:20],
-        table=[["threads", "schedules", "switching points", "crashed between two steps", "seconds", "red"], *rows],
+        table=[
+            [
+                "threads",
+                "schedules",
+                "switching points",
+                "crashed between two steps",
+                "seconds",
+                "red",
+            ],
+            *rows,
+        ],
     )
 
 
 def first_red(count: int, seed: int = 1, module: str = "") -> tuple[int, ScheduleOutcome | None]:
-    """How many schedules it takes until one is red, and that one; None: none of so many is. ``module``: where something
-    may be wrong; scenarios that never come there are left out."""
-    scenarios = {"rocketmq": BROKER_SCENARIOS, "embedded": PROGRAM_SCENARIOS}.get(module.partition(".")[0], STORE)
+    """How many schedules it takes until one is red, and that one; None: none of so many is.
+    ``module``: where something may be wrong; scenarios that never come there are left out."""
+    scenarios = {"rocketmq": BROKER_SCENARIOS, "embedded": PROGRAM_SCENARIOS}.get(
+        module.partition(".")[0], STORE
+    )
     with bench() as runner:
         for number, (_, found) in enumerate(schedules(runner, scenarios, count, seed), 1):
             if found.problem:
@@ -124,6 +165,9 @@ def exhaust(preemptions: int, out: TextIO) -> bool:
                 if found.problem and not red:
                     out.write(story(shrunk(runner, scenario, found)) + "\n")
                 red += bool(found.problem)
-            out.write(f"{scenario.name}: all {number} schedules with up to {preemptions} preemptions, {red} red\n")
+            out.write(
+                f"{scenario.name}: all {number} schedules with up to {preemptions} preemptions, "
+                f"{red} red\n"
+            )
             green = green and not red
     return green

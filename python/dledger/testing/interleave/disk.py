@@ -1,7 +1,7 @@
 """A disk in memory whose every operation is a switching point, before it and behind it.
 
-A sync covers what was written before it began, and nothing that comes while it is under way; until it has ended, what
-it covers may be lost.
+A sync covers what was written before it began, and nothing that comes while it is under way; until
+it has ended, what it covers may be lost.
 """
 
 from __future__ import annotations
@@ -20,11 +20,22 @@ from dledger.types import Buffer
 
 UNDER_WAY: Final = frozenset({"fdatasync under way", "fsync_dir under way"})
 """Switching points inside a sync."""
-CHANGES: Final = frozenset({
-    "pwritev", "half written", "written", "rename to", "renamed to", "unlink", "unlinked", "fdatasync", "synced",
-    *UNDER_WAY,
-})  # fmt: skip
-"""Those in front of what changes what others see of the disk, or lose with it, and those behind it."""
+CHANGES: Final = frozenset(
+    {
+        "pwritev",
+        "half written",
+        "written",
+        "rename to",
+        "renamed to",
+        "unlink",
+        "unlinked",
+        "fdatasync",
+        "synced",
+        *UNDER_WAY,
+    }
+)
+"""Those in front of what changes what others see of the disk, or lose with it, and those behind
+it."""
 READS: Final = frozenset({"open", "pread", "has read"})
 
 FIRST_STEP: Final = 256
@@ -41,7 +52,10 @@ class Image:
 
     @staticmethod
     def of(disk: MemoryDisk) -> Image:
-        return Image({path: bytes(inode.written) for path, inode in disk.names.items()}, set(disk.directories))
+        return Image(
+            {path: bytes(inode.written) for path, inode in disk.names.items()},
+            set(disk.directories),
+        )
 
 
 @dataclass(slots=True)
@@ -62,8 +76,10 @@ class SwitchingDisk(MemoryDisk):
         self.scheduler: Scheduler | None = None
         self.torn = style.torn
         self._choose = style.choose
-        self.names = {path: Inode(bytearray(data), bytearray(data), mtime_ms=self.now_ms)
-                      for path, data in image.files.items()}  # fmt: skip
+        self.names = {
+            path: Inode(bytearray(data), bytearray(data), mtime_ms=self.now_ms)
+            for path, data in image.files.items()
+        }
         self.durable_names = dict(self.names)
         self.directories = image.directories
 
@@ -83,8 +99,8 @@ class SwitchingDisk(MemoryDisk):
         self.reboot(power=True, choose=self._choose)
 
     def holds(self, path: Path, low: int, high: int) -> bool:
-        """Whether a power cut now would leave these bytes of the file as they are; while a file takes its place whose
-        name is not durable yet, whether both do."""
+        """Whether a power cut now would leave these bytes of the file as they are; while a file
+        takes its place whose name is not durable yet, whether both do."""
         now = self.names.get(path)
         known = self.durable_names.get(path)
         if now is None or known is None:
@@ -92,7 +108,7 @@ class SwitchingDisk(MemoryDisk):
         wanted = now.written[low:high]
         return all(inode.durable[low:high] == wanted for inode in (known, now))
 
-    # --- operations -----------------------------------------------------------------------------------------------
+    # --- operations -------------------------------------------------------------------------------
 
     def open(self, path: Path, create: bool = False) -> DiskFile:
         self.check("open", path)
@@ -149,7 +165,9 @@ class SwitchingDisk(MemoryDisk):
                 names.pop(source, None)
                 if target is not None and inode is not None:
                     names[target] = inode
-        self.pending_names = [change for change in self.pending_names if not any(change is c for c in covered)]
+        self.pending_names = [
+            change for change in self.pending_names if not any(change is c for c in covered)
+        ]
         self.point("fsync_dir done", path)
 
 

@@ -1,4 +1,5 @@
-"""A node's life on a store that several threads touch at once, and what it was promised at each moment."""
+"""A node's life on a store that several threads touch at once, and what it was promised at each
+moment."""
 
 from __future__ import annotations
 
@@ -21,10 +22,12 @@ from dledger.types import Index, NodeId, Term
 
 
 class SharedLife(StoreLife):
-    """As `StoreLife`, of which one thread at a time writes the log and saves the hard state, and others do all the
-    rest."""
+    """As `StoreLife`, of which one thread at a time writes the log and saves the hard state, and
+    others do all the rest."""
 
-    def __init__(self, settings: StoreSettings, disk: SwitchingDisk, promise: Promise, committed: Index) -> None:
+    def __init__(
+        self, settings: StoreSettings, disk: SwitchingDisk, promise: Promise, committed: Index
+    ) -> None:
         super().__init__(settings, disk, BackgroundState.MANUAL)
         self.promise = promise
         self.cuts = 0
@@ -40,7 +43,8 @@ class SharedLife(StoreLife):
         self._ended = 0
         self._damaged_once: frozenset[Index] = frozenset()
         self._damaged: frozenset[Index] = frozenset()
-        """What is damaged of the log as it will be when all cuts that were asked for are carried out."""
+        """What is damaged of the log as it will be when all cuts that were asked for are carried
+        out."""
         self.was_damaged = False
         """Something rotted on the disk."""
 
@@ -60,17 +64,18 @@ class SharedLife(StoreLife):
         return self._committed
 
     def restore(self) -> tuple[Catalog, Checkpoints]:
-        """Restore the catalog as `open_catalog` does. It belongs to the thread that applies entries; another one saves
-        what that has to be saved."""
+        """Restore the catalog as `open_catalog` does. It belongs to the thread that applies
+        entries; another one saves what that has to be saved."""
         self.open_catalog()
         assert self.catalog is not None
         assert self._checkpoints is not None
         return self.catalog, self._checkpoints
 
-    # --- what is told -----------------------------------------------------------------------------------------------
+    # --- what is told -----------------------------------------------------------------------------
 
     def sync(self) -> None:
-        """Sync and tell, unless there was a truncation meanwhile: then the result says nothing (`Flusher._durable`)."""
+        """Sync and tell, unless there was a truncation meanwhile: then the result says nothing
+        (`Flusher._durable`)."""
         ended = self._ended
         found = self.store.sync().index
         if ended == self.cuts:  # none was under way when it began, and none has begun since
@@ -84,7 +89,10 @@ class SharedLife(StoreLife):
         """
         self.syncs += 1
         log = self.log
-        require(durable < len(log), f"entry {durable} is said to be durable, the log ends at {len(log) - 1}")
+        require(
+            durable < len(log),
+            f"entry {durable} is said to be durable, the log ends at {len(log) - 1}",
+        )
         for entry in log[max(self._covered, self.store.begin_index - 1) + 1 : durable + 1]:
             self._require_on_disk(entry)
         self._covered = max(self._covered, durable)
@@ -94,13 +102,19 @@ class SharedLife(StoreLife):
         size = self.settings.segment_bytes
         start, inside = entry.pos - entry.pos % size, entry.pos % size
         path = self.settings.directory / "data" / file_name(start)
-        if entry.index not in self.promise.damaged and not self._disk.holds(path, inside, inside + entry.size):
-            raise BrokenPromise(f"entry {entry.index} is told durable before a sync that began after its write ended")
+        if entry.index not in self.promise.damaged and not self._disk.holds(
+            path, inside, inside + entry.size
+        ):
+            raise BrokenPromise(
+                f"entry {entry.index} is told durable before a sync that began after its write "
+                f"ended"
+            )
 
-    # --- the thread that writes -------------------------------------------------------------------------------------
+    # --- the thread that writes -------------------------------------------------------------------
 
     def save(self, term: int, vote: str = "") -> None:
-        """As `StoreLife.save`, beside syncs: the commit mark that it saves is at least what was durable before."""
+        """As `StoreLife.save`, beside syncs: the commit mark that it saves is at least what was
+        durable before."""
         state = HardState(Term(term), NodeId(vote) if vote else None, self._committed)
         new = (state.term, state.voted_for)
         commit = Index(min(self._committed, self.promise.durable))
@@ -123,7 +137,11 @@ class SharedLife(StoreLife):
         durable = Index(min(self.promise.durable, after))
         damaged = frozenset(index for index in self._damaged if index <= after)
         self._damaged = damaged
-        self._say(replace(self.promise, logs=(log[: after + 1], log, *self.promise.logs[1:]), durable=durable))
+        self._say(
+            replace(
+                self.promise, logs=(log[: after + 1], log, *self.promise.logs[1:]), durable=durable
+            )
+        )
 
     def all_cut(self) -> None:
         """All that were asked for were carried out."""
@@ -139,19 +157,23 @@ class SharedLife(StoreLife):
     def _forget(self, begin: Index) -> None:
         """The catalog belongs to another thread."""
 
-    # --- readers ----------------------------------------------------------------------------------------------------
+    # --- readers ----------------------------------------------------------------------------------
 
     def read(self, begin: int, size: int) -> int:
         """Read as a follower's sender does; returns how many entries.
 
         Raises:
-            BrokenPromise: an entry is served that was not in the log, or one that is sound is called damaged.
+            BrokenPromise: an entry is served that was not in the log, or one that is sound is
+                called damaged.
         """
         ended = self._ended
         try:
             found = self.store.read(Index(begin), size)
         except OffsetOutOfRange:
-            require(begin < max(self.promise.begins), f"entry {begin} is said to be deleted, which it is not")
+            require(
+                begin < max(self.promise.begins),
+                f"entry {begin} is said to be deleted, which it is not",
+            )
             return 0
         except CorruptEntry as error:
             require(begin in self.promise.damaged, f"entry {begin} is called damaged: {error}")
@@ -166,13 +188,21 @@ class SharedLife(StoreLife):
     def _judge(self, found: Sequence[Entry], begin: int, ended: int) -> None:
         known = {bytes(entry.header): entry for log in self.promise.logs for entry in log[begin:]}
         for at, entry in enumerate(found):
-            require(entry.index == begin + at, f"entry {entry.index} is served as entry {begin + at}")
+            require(
+                entry.index == begin + at, f"entry {entry.index} is served as entry {begin + at}"
+            )
             header = bytes(entry.header)
             written = known.get(header)
             if written is None:
-                require(self._cut.get(header, -1) > ended, f"entry {entry} is served, which the log has not got")
+                require(
+                    self._cut.get(header, -1) > ended,
+                    f"entry {entry} is served, which the log has not got",
+                )
             else:
-                require(entry_bytes(entry) == entry_bytes(written), f"entry {entry} is served with wrong bytes")
+                require(
+                    entry_bytes(entry) == entry_bytes(written),
+                    f"entry {entry} is served with wrong bytes",
+                )
 
     def read_committed(self) -> None:
         """Read bodies by their places, as a FETCH does: committed ones, which no truncation takes.
@@ -181,15 +211,27 @@ class SharedLife(StoreLife):
             BrokenPromise: one of them cannot be read, or is another one.
         """
         low, high = self.store.begin_index, min(self._committed, len(self.log) - 1)
-        wanted = [entry for entry in self.log[low : high + 1] if entry.index not in self.promise.damaged]
+        wanted = [
+            entry for entry in self.log[low : high + 1] if entry.index not in self.promise.damaged
+        ]
         try:
-            bodies = self.store.read_bodies([(entry.index, entry.pos, entry.size) for entry in wanted])
+            bodies = self.store.read_bodies(
+                [(entry.index, entry.pos, entry.size) for entry in wanted]
+            )
         except OffsetOutOfRange:
-            require(low < max(self.promise.begins), f"entry {low} is said to be deleted, which it is not")
+            require(
+                low < max(self.promise.begins),
+                f"entry {low} is said to be deleted, which it is not",
+            )
             return
         except CorruptEntry as error:
-            raise BrokenPromise(f"committed entries {low} to {high} cannot be read: {error}") from error
-        require([bytes(body) for body in bodies] == [bytes(entry.body) for entry in wanted], "bodies differ")
+            raise BrokenPromise(
+                f"committed entries {low} to {high} cannot be read: {error}"
+            ) from error
+        require(
+            [bytes(body) for body in bodies] == [bytes(entry.body) for entry in wanted],
+            "bodies differ",
+        )
 
     def scrub(self, max_bytes: int) -> None:
         """A step of the scrub, up to what is committed.
@@ -202,7 +244,7 @@ class SharedLife(StoreLife):
         faulty = {index for fault in found.faults for index in range(fault.first, fault.last + 1)}
         require(faulty <= damaged, f"the scrub calls sound entries damaged: {found.faults}")
 
-    # --- damage -----------------------------------------------------------------------------------------------------
+    # --- damage -----------------------------------------------------------------------------------
 
     def damage(self, index: int, offset: int = 60) -> None:
         """A byte of an entry changes on the disk, at rest."""
@@ -218,7 +260,9 @@ class SharedLife(StoreLife):
         """A byte of an entry's unit in the index changes, which is made again from the data."""
         size, at = self.settings.index_file_bytes, index * UNIT_SIZE
         self.was_damaged = True
-        self._disk.flip(self.settings.directory / "index" / file_name(at - at % size), at % size + 12)
+        self._disk.flip(
+            self.settings.directory / "index" / file_name(at - at % size), at % size + 12
+        )
 
     def examine(self, index: int) -> None:
         """Look around a damaged entry.
@@ -233,7 +277,10 @@ class SharedLife(StoreLife):
             return
         faulty = {index for fault in found for index in range(fault.first, fault.last + 1)}
         gone = range(max(self.promise.begins))
-        require(faulty <= damaged | set(gone), f"a look around entry {index} calls sound entries damaged: {found}")
+        require(
+            faulty <= damaged | set(gone),
+            f"a look around entry {index} calls sound entries damaged: {found}",
+        )
 
     def put_back(self, index: int, last_stays: bool = False) -> bool:
         """Repair one entry; False when the log changed meanwhile."""

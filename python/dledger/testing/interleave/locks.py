@@ -22,7 +22,9 @@ class Lock:
 
     reentrant = False
 
-    def __init__(self, scheduler: Scheduler, made_in: CodeType | None = None, line: int = 0) -> None:
+    def __init__(
+        self, scheduler: Scheduler, made_in: CodeType | None = None, line: int = 0
+    ) -> None:
         self._scheduler = scheduler
         self._made_in, self._line = made_in, line
         self._owner: Thread | None = None
@@ -116,7 +118,8 @@ class Event:
 
 
 class Condition:
-    """See `threading.Condition`; `notify` wakes all, which a thread that waits has to bear anyway."""
+    """See `threading.Condition`; `notify` wakes all, which a thread that waits has to bear
+    anyway."""
 
     def __init__(self, scheduler: Scheduler, lock: Lock | None = None) -> None:
         self._scheduler = scheduler
@@ -152,7 +155,8 @@ class Condition:
 
 
 class Threading:
-    """Stands for the module `threading` in the product's modules. What no schedule asks for is the real thing."""
+    """Stands for the module `threading` in the product's modules. What no schedule asks for is the
+    real thing."""
 
     def __init__(self) -> None:
         self.scheduler: Scheduler | None = None

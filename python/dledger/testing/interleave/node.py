@@ -1,4 +1,5 @@
-"""A store as a node uses it: the flusher's thread and the housekeeper's, as they are, beside the loop and readers."""
+"""A store as a node uses it: the flusher's thread and the housekeeper's, as they are, beside the
+loop and readers."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from dledger.types import Index, NodeId, Position, Term
 
 
 class Loop:
-    """The loop's thread: what it was told to do, one call after the other, and what other threads tell it first."""
+    """The loop's thread: what it was told to do, one call after the other, and what other threads
+    tell it first."""
 
     def __init__(self, scheduler: Scheduler, calls: Sequence[Callable[[], object]]) -> None:
         self._scheduler = scheduler
@@ -59,9 +61,14 @@ class Node:
         """Cuts that were asked for and are not told done."""
         loop = Loop(run.scheduler, [partial(call, self) for call in calls])
         self.flusher = LogWriter(
-            self.life.store, loop, self._durable, self._truncated, self._failed,  # type: ignore[arg-type]
-            on_cut_waits=self._cut_waits, environment=SwitchedEnvironment(run.scheduler),
-        )  # fmt: skip
+            self.life.store,
+            loop,
+            self._durable,
+            self._truncated,
+            self._failed,  # type: ignore[arg-type]
+            on_cut_waits=self._cut_waits,
+            environment=SwitchedEnvironment(run.scheduler),
+        )
         self.flusher.start()
         run.at_end.append(self._all_told)
 
@@ -76,14 +83,18 @@ class Node:
         promise = self.life.promise
         last = len(promise.logs[0]) - 1
         require(not self._asked, f"cuts behind {self._asked} were asked for and never done")
-        require(promise.durable == last, f"entry {last} was handed in, and only {promise.durable} was told durable")
+        require(
+            promise.durable == last,
+            f"entry {last} was handed in, and only {promise.durable} was told durable",
+        )
 
     def _cut_waits(self, error: CorruptEntry) -> None:
-        """A damaged entry is to be the last one: it is fetched and repaired by a reader's thread."""
+        """A damaged entry is to be the last one: it is fetched and repaired by a reader's
+        thread."""
         index = error.index
         self._scheduler.spawn("repair", lambda: self.life.put_back(Index(index), last_stays=True))
 
-    # --- what the loop does -----------------------------------------------------------------------------------------
+    # --- what the loop does -----------------------------------------------------------------------
 
     def append(self, sizes: Sequence[int]) -> None:
         """Entries behind the end of the core's log."""
@@ -91,14 +102,17 @@ class Node:
         log, entries = life.log, list[Entry]()
         end = LogEnd.after(log[-1])
         for size in sizes:
-            body = bytes((end.position.index * 7 + life.salt * 31 + n) % 251 + 1 for n in range(size))
+            body = bytes(
+                (end.position.index * 7 + life.salt * 31 + n) % 251 + 1 for n in range(size)
+            )
             entries.append(stamp(end, self._term, 1, body, life.settings.segment_bytes))
             end = LogEnd.after(entries[-1])
         life.promise = replace(life.promise, logs=((*log, *entries), *life.promise.logs[1:]))
         self.flusher.append(tuple(entries))
 
     def truncate(self, after: int) -> None:
-        """Cut, in the place of this call among the appends, as another leader has it, so in another term."""
+        """Cut, in the place of this call among the appends, as another leader has it, so in another
+        term."""
         if after < len(self.life.log) - 1:
             self.save()
             self._asked.append(after)
@@ -149,7 +163,8 @@ def _calls(run: Run, cuts: bool) -> list[Callable[[Node], object]]:
 
 
 def flushing(run: Run) -> None:
-    """The loop hands in appends and saves terms; the flusher writes and syncs, the keeper keeps, one reads."""
+    """The loop hands in appends and saves terms; the flusher writes and syncs, the keeper keeps,
+    one reads."""
     Node(run, _calls(run, cuts=False))
     run.thread("reader", *run.reads(2))
 

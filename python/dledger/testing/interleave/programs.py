@@ -1,7 +1,9 @@
-"""Programs that start, join and end the group of one directory under the scheduler, and the processes of its nodes.
+"""Programs that start, join and end the group of one directory under the scheduler, and the
+processes of its nodes.
 
-The directory, its files and their locks are real. Processes are threads of the schedule, signals end them at their next
-switching point, and what waits by the clock goes on when nothing else can happen.
+The directory, its files and their locks are real. Processes are threads of the schedule, signals
+end them at their next switching point, and what waits by the clock goes on when nothing else can
+happen.
 """
 
 from __future__ import annotations
@@ -69,7 +71,8 @@ class Process:
 
 
 class Machine:
-    """One boot: processes, ports and the time. Its calls stand in for the system's in `dledger.embedded`."""
+    """One boot: processes, ports and the time. Its calls stand in for the system's in
+    `dledger.embedded`."""
 
     def __init__(self, scheduler: Scheduler, rng: Rng, boot: int = 0) -> None:
         """``boot``: another number for each; no process of one is there in the next one."""
@@ -89,9 +92,11 @@ class Machine:
         self._next_port = 20_000
         self._clock = scheduler.spawn("clock", self._let_time_pass, service=True)
 
-    # --- processes ------------------------------------------------------------------------------------------------
+    # --- processes --------------------------------------------------------------------------------
 
-    def run(self, name: str, function: Callable[[Process], object], service: bool = False) -> Process:
+    def run(
+        self, name: str, function: Callable[[Process], object], service: bool = False
+    ) -> Process:
         """Start one. ``service``: see `Scheduler.spawn`."""
         made = Process(FIRST_PID + self._boot * MOST_PROCESSES + len(self._processes))
         made.sleeps = SHORT_SLEEPS * self.rng.below(2)
@@ -112,7 +117,11 @@ class Machine:
     @property
     def me(self) -> Process | None:
         current = self.scheduler.current
-        return next((one for one in self._processes.values() if one.thread is current), None) if current else None
+        return (
+            next((one for one in self._processes.values() if one.thread is current), None)
+            if current
+            else None
+        )
 
     def point(self, what: str, where: object = "") -> None:
         """A switching point, at which a process that was killed ends."""
@@ -143,8 +152,11 @@ class Machine:
 
     def _ending(self) -> list[Process]:
         """Those that were killed and are not gone, but for whoever asks."""
-        return [one for one in self._processes.values()
-                if one.killed and one is not self.me and one.thread is not None and not one.thread.done]  # fmt: skip
+        return [
+            one
+            for one in self._processes.values()
+            if one.killed and one is not self.me and one.thread is not None and not one.thread.done
+        ]
 
     @property
     def is_ending(self) -> bool:
@@ -165,7 +177,7 @@ class Machine:
         me = self.me
         return FIRST_PID - 1 if me is None else me.pid
 
-    # --- time -----------------------------------------------------------------------------------------------------
+    # --- time -------------------------------------------------------------------------------------
 
     def sleep(self, seconds: float) -> None:
         """See `time.sleep`."""
@@ -207,15 +219,34 @@ class Machine:
         clock = SimpleNamespace(time=time.time, monotonic=lambda: self.now_s, sleep=self.sleep)
         locks = SimpleNamespace(**{**vars(fcntl), "flock": system.flock})
         others: dict[Any, dict[str, Any]] = {
-            home: {"os": system, "fcntl": locks, "time": clock, "reap": lambda pid: None,
-                   "open_for_lock": system.open_for_lock, "let_go": system.let_go},
+            home: {
+                "os": system,
+                "fcntl": locks,
+                "time": clock,
+                "reap": lambda pid: None,
+                "open_for_lock": system.open_for_lock,
+                "let_go": system.let_go,
+            },
             process: {"os": system, "start_time": self.start_time},
-            start: {"time": clock, "free_ports": self.free_ports, "note_group": lambda *_: None,
-                    "_check_free_space": lambda *_: None, "spawn_nodes": self._spawn, "wait_for_leader": self._leader},
-            group: {"os": system, "time": clock, "wait_for_leader": self._leader,
-                    "application_pid": self.getpid, "_holds": Holds(self)},
-        }  # fmt: skip
-        before = {module: {name: vars(module)[name] for name in names} for module, names in others.items()}
+            start: {
+                "time": clock,
+                "free_ports": self.free_ports,
+                "note_group": lambda *_: None,
+                "_check_free_space": lambda *_: None,
+                "spawn_nodes": self._spawn,
+                "wait_for_leader": self._leader,
+            },
+            group: {
+                "os": system,
+                "time": clock,
+                "wait_for_leader": self._leader,
+                "application_pid": self.getpid,
+                "_holds": Holds(self),
+            },
+        }
+        before = {
+            module: {name: vars(module)[name] for name in names} for module, names in others.items()
+        }
         for module, names in others.items():
             vars(module).update(names)
         try:
@@ -224,7 +255,7 @@ class Machine:
             for module, names in before.items():
                 vars(module).update(names)
 
-    # --- nodes ----------------------------------------------------------------------------------------------------
+    # --- nodes ------------------------------------------------------------------------------------
 
     def _spawn(self, where: Home, nodes: list[NodeId]) -> dict[NodeId, DLedgerError | None]:
         """See `dledger.embedded.spawning.spawn_nodes`."""
@@ -238,13 +269,19 @@ class Machine:
                 self.wait(node)
         return {node.node_id: node.error for node in made}
 
-    def _leader(self, addresses: dict[NodeId, str], group: str, timeout_s: float, tls: object) -> NodeId | None:
+    def _leader(
+        self, addresses: dict[NodeId, str], group: str, timeout_s: float, tls: object
+    ) -> NodeId | None:
         """See `dledger.embedded.probe.wait_for_leader`."""
         deadline = self.now_s + timeout_s
         while True:
             self._let_the_killed_end()
             self.point("ask for the leader")
-            there = [node for node, address in addresses.items() if split_address(address)[1] in self.ports]
+            there = [
+                node
+                for node, address in addresses.items()
+                if split_address(address)[1] in self.ports
+            ]
             if 2 * len(there) > len(addresses):
                 return there[0]
             if self.now_s >= deadline:
@@ -319,7 +356,8 @@ class Node:
             self._say(self.error)
 
     def _let_go(self, me: Process, pid_file: PidFile) -> None:
-        """The lock goes before the process, or behind it, as the kernel ends several threads in any order."""
+        """The lock goes before the process, or behind it, as the kernel ends several threads in any
+        order."""
         scheduler = self._machine.scheduler
         first = me.killed and self._machine.rng.chance(500_000)
         if first:
@@ -353,12 +391,13 @@ class Node:
         machine.ports[port] = me
         machine.point("serves", self.node_id)
         self._say(None)
-        self._wait_for_a_reason(me, Watch(self._home, Addresses(self._home, file), pid_file, NO_SERVER))
+        self._wait_for_a_reason(
+            me, Watch(self._home, Addresses(self._home, file), pid_file, NO_SERVER)
+        )
         pid_file.write(ending=True)
         machine.point("drains", self.node_id)
         del machine.ports[port]
         pid_file.clear()
-
 
     def _wait_for_a_reason(self, me: Process, watch: Watch) -> None:
         while not me.terminated:
@@ -390,7 +429,9 @@ class Directory:
 
     def __init__(self) -> None:
         shm = Path("/dev/shm")
-        self._folder = Path(tempfile.mkdtemp(prefix="dledger-programs-", dir=shm if shm.is_dir() else None))
+        self._folder = Path(
+            tempfile.mkdtemp(prefix="dledger-programs-", dir=shm if shm.is_dir() else None)
+        )
         self.path = self._folder / "log"
 
     def remove(self) -> None:

@@ -1,4 +1,5 @@
-"""A table of the catalog under a checkpoint and retention, and what a start has a right to find of it."""
+"""A table of the catalog under a checkpoint and retention, and what a start has a right to find of
+it."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class Rows:
         self._end = 0
         """Behind the last row that was handed in."""
         self._ends = [0]
-        """Of what each checkpoint counts on; a start goes by the last of them, or by the one before."""
+        """Of what each checkpoint counts on; a start goes by the last of them, or by the one
+        before."""
         self._front = 0
         """Rows from here on have to stay."""
         self.append(1)
@@ -48,8 +50,8 @@ class Rows:
         self._table.drop_front(self._front)
 
     def sync(self) -> None:
-        """A checkpoint. Rows may go at the front meanwhile, and their file with them: only what is to stay is looked
-        for, where a start would look for it."""
+        """A checkpoint. Rows may go at the front meanwhile, and their file with them: only what is
+        to stay is looked for, where a start would look for it."""
         end = self._end
         self._files.sync()
         self._check_durable(end, self._disk.names)
@@ -59,40 +61,65 @@ class Rows:
     def look(self) -> None:
         """All rows that are there can be read, and are what was written."""
         begin, end = self._table.begin, self._end
-        require(bytes(self._table.read(begin, end)) == rows_of(begin, end), f"rows {begin} to {end} are not as written")
+        require(
+            bytes(self._table.read(begin, end)) == rows_of(begin, end),
+            f"rows {begin} to {end} are not as written",
+        )
 
     def _check_durable(self, end: int, names: Mapping[Path, Inode]) -> None:
-        """A power cut that leaves the files these names leaves the rows up to ``end`` that are to stay."""
-        found = [(int(path.suffix[1:]), inode) for path, inode in names.items()
-                 if path.parent == self._directory and path.stem == NAME and path.suffix[1:].isdecimal()]  # fmt: skip
+        """A power cut that leaves the files these names leaves the rows up to ``end`` that are to
+        stay."""
+        found = [
+            (int(path.suffix[1:]), inode)
+            for path, inode in names.items()
+            if path.parent == self._directory and path.stem == NAME and path.suffix[1:].isdecimal()
+        ]
         require(bool(found), "the table has no file")
         first, inode = min(found, key=lambda each: each[0])
-        require(first <= self._front, f"rows go up to {first}, and those from {self._front} on are to stay")
+        require(
+            first <= self._front,
+            f"rows go up to {first}, and those from {self._front} on are to stay",
+        )
         begin = min(max(self._front, first), end)
-        low, high = (HEADER_BYTES + (max(number, first) - first) * (ROW + CRC_BYTES) for number in (begin, end))
+        low, high = (
+            HEADER_BYTES + (max(number, first) - first) * (ROW + CRC_BYTES)
+            for number in (begin, end)
+        )
         due = pack_rows(rows_of(begin, end), ROW, begin)
         require(inode.durable[low:high] == due, f"rows {begin} to {end} are not on the disk")
 
     def check_start(self, disk: SwitchingDisk) -> None:
-        """What the next process finds when it goes by the last checkpoint, and what it makes of the log from there
-        when it has to go by the one before, whose rows may have gone at the front.
+        """What the next process finds when it goes by the last checkpoint, and what it makes of the
+        log from there when it has to go by the one before, whose rows may have gone at the front.
 
         Raises:
             BrokenPromise: rows are missing, or are not what was written.
         """
         before, end = self._ends[-2:]
         there = TableFiles(self._directory, disk).open(NAME, ROW)
-        require(there.begin <= self._front, f"rows go up to {there.begin}, those from {self._front} on are to stay")
+        require(
+            there.begin <= self._front,
+            f"rows go up to {there.begin}, those from {self._front} on are to stay",
+        )
         require(there.end >= end, f"{end} rows were synced, {there.end} are there")
         there.truncate(end)
         begin = min(self._front, end)
-        require(bytes(there.read(begin, end)) == rows_of(begin, end), f"rows {begin} to {end} are not as written")
+        require(
+            bytes(there.read(begin, end)) == rows_of(begin, end),
+            f"rows {begin} to {end} are not as written",
+        )
         there.truncate(before)
         there.append(rows_of(before, end))
         there.sync()
         disk.cut_power()
         there = TableFiles(self._directory, disk).open(NAME, ROW)
         begin = max(there.begin, min(self._front, end))
-        require(there.end == end and there.begin <= max(before, self._front), "a start from the checkpoint before "
-                f"finds rows {there.begin} to {there.end}, not up to {end}")  # fmt: skip
-        require(bytes(there.read(begin, end)) == rows_of(begin, end), f"rows {begin} to {end} are not as written")
+        require(
+            there.end == end and there.begin <= max(before, self._front),
+            "a start from the checkpoint before "
+            f"finds rows {there.begin} to {there.end}, not up to {end}",
+        )
+        require(
+            bytes(there.read(begin, end)) == rows_of(begin, end),
+            f"rows {begin} to {end} are not as written",
+        )

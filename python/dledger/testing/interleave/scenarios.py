@@ -1,4 +1,5 @@
-"""Which threads touch a store at the same time, and what each of them does there, drawn from the schedule's seed."""
+"""Which threads touch a store at the same time, and what each of them does there, drawn from the
+schedule's seed."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class Run:
     scheduler: Scheduler
     life: SharedLife
     rng: Rng
-    """For what the threads do; the same for the same seed, whatever the order is in which they do it."""
+    """For what the threads do; the same for the same seed, whatever the order is in which they do
+    it."""
     at_end: list[Callable[[], object]] = field(default_factory=list)
     """Looks whether all is done that had to be, once all threads have ended."""
     at_start: list[Callable[[SwitchingDisk], object]] = field(default_factory=list)
@@ -74,14 +76,17 @@ class Run:
 
     def reads(self, most: int) -> list[Callable[[], object]]:
         """Reads from anywhere in the log."""
-        places = [(self.rng.below(6), self.rng.pick((1, 300, 4000))) for _ in range(self.rng.between(1, most))]
+        places = [
+            (self.rng.below(6), self.rng.pick((1, 300, 4000)))
+            for _ in range(self.rng.between(1, most))
+        ]
         return [partial(self.life.read, *place) for place in places]
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """``prepare`` makes the files, alone; ``start`` starts the threads on an open store. With ``keeping`` THREAD the
-    store's housekeeping is one of them."""
+    """``prepare`` makes the files, alone; ``start`` starts the threads on an open store. With
+    ``keeping`` THREAD the store's housekeeping is one of them."""
 
     name: str
     prepare: Callable[[StoreLife], None]
@@ -92,8 +97,8 @@ class Scenario:
     index_synced: bool = False
     """With every settled mark, not only behind many bytes."""
     tiny: int = 0
-    """A call or two of each thread, which come to about so many of ``places``: one or two interruptions at the right
-    one are all that a bug takes. 0: it is not."""
+    """A call or two of each thread, which come to about so many of ``places``: one or two
+    interruptions at the right one are all that a bug takes. 0: it is not."""
     places: frozenset[str] = CHANGES
     passed: int = 0
     """So many of them come before any that matters."""
@@ -123,30 +128,42 @@ def appends(run: Run) -> None:
 
 
 def cuts(run: Run) -> None:
-    """Truncations over the ends of files, and other entries behind them, beside housekeeping and syncs."""
+    """Truncations over the ends of files, and other entries behind them, beside housekeeping and
+    syncs."""
     life, rng = run.life, run.rng
     if rng.chance(500_000):
         life.append([200])
         life.sync()
     after = rng.below(3)
-    run.thread("writer", *run.appends(1) if run.now_and_then() else (), run.cut(after),
-               *run.appends(2) if run.now_and_then() else (),
-               *[run.cut(after), run.append()] if run.now_and_then() else ())  # fmt: skip
+    run.thread(
+        "writer",
+        *run.appends(1) if run.now_and_then() else (),
+        run.cut(after),
+        *run.appends(2) if run.now_and_then() else (),
+        *[run.cut(after), run.append()] if run.now_and_then() else (),
+    )
     run.thread("keeper", life.keep, *[life.keep] if run.now_and_then() else ())
     if run.now_and_then():
         run.thread("syncs", *run.times(life.sync, 3))
 
 
 def settling(run: Run) -> None:
-    """Mark and index are settled while the log is cut and grows beyond its old end in another term."""
+    """Mark and index are settled while the log is cut and grows beyond its old end in another
+    term."""
     life, rng = run.life, run.rng
     life.append([20] * rng.between(1, 2))
     life.sync()
     after = rng.between(1, 4)
     save = lambda: life.save(2, "n1")  # noqa: E731
     small = [20] * rng.between(2, 6)
-    run.thread("writer", *[save] if run.now_and_then() else (), run.cut(after), lambda: life.append(small),
-               *run.appends(1) if run.now_and_then() else (), life.sync)  # fmt: skip
+    run.thread(
+        "writer",
+        *[save] if run.now_and_then() else (),
+        run.cut(after),
+        lambda: life.append(small),
+        *run.appends(1) if run.now_and_then() else (),
+        life.sync,
+    )
     run.thread("keeper", life.keep)
     if run.now_and_then():
         run.thread("syncs", *run.times(life.sync, 2))
@@ -158,9 +175,19 @@ def repairs(run: Run) -> None:
     at = rng.below(3)
     life.damage(at)
     after = rng.between(at + 1, 4)
-    run.thread("repair", lambda: life.put_back(at), lambda: at in life.promise.damaged and life.put_back(at))
-    run.thread("writer", *(run.appends(1) if rng.chance(500_000) else ()), lambda: life.save(2, "n1"), run.cut(after),
-               *run.appends(2), *run.times(life.sync, 1))  # fmt: skip
+    run.thread(
+        "repair",
+        lambda: life.put_back(at),
+        lambda: at in life.promise.damaged and life.put_back(at),
+    )
+    run.thread(
+        "writer",
+        *(run.appends(1) if rng.chance(500_000) else ()),
+        lambda: life.save(2, "n1"),
+        run.cut(after),
+        *run.appends(2),
+        *run.times(life.sync, 1),
+    )
     if run.now_and_then():
         run.thread("keeper", *run.times(life.keep, 1))
     if run.now_and_then():
@@ -194,7 +221,9 @@ def five_files(life: StoreLife) -> None:
 def retention(run: Run) -> None:
     """Files go from the front beside readers, appends, syncs and housekeeping."""
     life, rng = run.life, run.rng
-    run.thread("house", *[partial(life.retain, rng.between(1, 8)) for _ in range(rng.between(1, 2))])
+    run.thread(
+        "house", *[partial(life.retain, rng.between(1, 8)) for _ in range(rng.between(1, 2))]
+    )
     firsts = [rng.pick((2, 2, 3, 3, 5, 7)) for _ in range(rng.between(1, 3))]  # of files
     run.thread("reader", *[partial(life.read, first, 1) for first in firsts], life.read_committed)
     if run.now_and_then():
@@ -210,7 +239,8 @@ def retention(run: Run) -> None:
 
 
 def records(run: Run) -> None:
-    """Terms, votes and members are saved between appends while another thread syncs and one settles the mark."""
+    """Terms, votes and members are saved between appends while another thread syncs and one settles
+    the mark."""
     life, rng = run.life, run.rng
     calls: list[Callable[[], object]] = []
     term = 1
@@ -239,7 +269,13 @@ def scrubs(run: Run) -> None:
         life.damage(1)
         run.thread("repair", lambda: life.put_back(1))
     run.thread("scrub", *[partial(life.scrub, rng.pick((1, 500, 5000))) for _ in range(3)])
-    run.thread("writer", *run.appends(2), run.cut(rng.between(max(life.committed, 2), 4)), *run.appends(1), life.sync)
+    run.thread(
+        "writer",
+        *run.appends(2),
+        run.cut(rng.between(max(life.committed, 2), 4)),
+        *run.appends(1),
+        life.sync,
+    )
     run.thread("keeper", *run.times(life.keep, 2))
 
 
@@ -247,7 +283,9 @@ def _catalog(life: StoreLife) -> None:
     life.open()
     life.open_catalog()
     life.save(1, "n0")
-    life.append_bodies([command(CreateTopic(name="a", log_id="1")), command(CreateTopic(name="b", log_id="2"))])
+    life.append_bodies(
+        [command(CreateTopic(name="a", log_id="1")), command(CreateTopic(name="b", log_id="2"))]
+    )
     life.append_bodies([batch(1, 2, 300), batch(1, 3, 500), batch(2, 3, 40)])
     life.sync()
     life.commit(4)
@@ -259,7 +297,8 @@ def _catalog(life: StoreLife) -> None:
 
 
 def checkpoints(run: Run) -> None:
-    """The loop applies entries to the catalog and its tables while a thread saves it, and retention drops files."""
+    """The loop applies entries to the catalog and its tables while a thread saves it, and retention
+    drops files."""
     life, rng = run.life, run.rng
     catalog, saver = life.restore()
 
@@ -285,11 +324,19 @@ def checkpoints(run: Run) -> None:
 
     calls: list[Callable[[], object]] = []
     for _ in range(rng.between(1, 3)):
-        bodies = [batch(rng.between(1, 2), rng.between(1, 4), rng.pick((30, 250))) for _ in range(rng.between(1, 3))]
+        bodies = [
+            batch(rng.between(1, 2), rng.between(1, 4), rng.pick((30, 250)))
+            for _ in range(rng.between(1, 3))
+        ]
         if rng.chance(200_000):
             bodies.append(command(DeleteTopic(name="b")))
-        calls += [partial(life.append_bodies, bodies), *[life.sync] * rng.below(2), apply,
-                  *[offer] * rng.below(2), *[fetch] * rng.below(2)]  # fmt: skip
+        calls += [
+            partial(life.append_bodies, bodies),
+            *[life.sync] * rng.below(2),
+            apply,
+            *[offer] * rng.below(2),
+            *[fetch] * rng.below(2),
+        ]
     run.thread("loop", *calls, life.sync, apply, offer)
     run.thread("flusher", *run.times(life.sync, 2))
     if rng.chance(500_000):
@@ -302,7 +349,8 @@ def table(run: Run) -> Rows:
     """The table of a schedule."""
     assert isinstance(run.life.disk, SwitchingDisk)
     rows = Rows(run.life.settings.directory / "tables", run.life.disk)
-    run.life.was_damaged = True  # rows behind the last sync may be torn; a start takes them away by the snapshot
+    # rows behind the last sync may be torn; a start takes them away by the snapshot
+    run.life.was_damaged = True
     run.at_start.append(rows.check_start)
     return rows
 

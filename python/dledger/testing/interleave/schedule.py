@@ -1,4 +1,5 @@
-"""One schedule: threads on an open store in an order that comes from a seed, an end anywhere, and a start after it."""
+"""One schedule: threads on an open store in an order that comes from a seed, an end anywhere, and a
+start after it."""
 
 from __future__ import annotations
 
@@ -19,7 +20,14 @@ from dledger.testing.disk.coverage import FOUND
 from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.testing.disk_states.checking import check_start, check_started
 from dledger.testing.disk_states.life import StoreLife
-from dledger.testing.disk_states.promise import BrokenPromise, NotStarted, Promise, check_catalog, read_log, require
+from dledger.testing.disk_states.promise import (
+    BrokenPromise,
+    NotStarted,
+    Promise,
+    check_catalog,
+    read_log,
+    require,
+)
 from dledger.testing.greenlets import other_threading
 from dledger.testing.interleave.disk import CHANGES, UNDER_WAY, Image, Style, SwitchingDisk
 from dledger.testing.interleave.life import SharedLife
@@ -81,14 +89,23 @@ class Bench:
         """The schedule that this seed gives."""
         rng = Rng(seed).fork("schedule")
         steps = self.steps_of(scenario)
-        crash_at = 1 + rng.below(steps * 5 // 4) if rng.chance(200_000 if scenario.tiny else 500_000) else NEVER
+        crash_at = (
+            1 + rng.below(steps * 5 // 4)
+            if rng.chance(200_000 if scenario.tiny else 500_000)
+            else NEVER
+        )
         strategy: Strategy
         if scenario.tiny:
             strategy = Interruptions(rng, scenario.places, scenario.tiny, scenario.passed)
         elif rng.chance(650_000):
-            # most schedules of a scenario are shorter than its longest one, and bugs lie near their beginning, too
-            strategy = Priorities(rng, rng.pick((1, 2, 2, 3, 3, 4, 6)), steps >> rng.below(3),
-                                  rng.pick((UNDER_WAY, UNDER_WAY, CHANGES, frozenset(), frozenset())))  # fmt: skip
+            # most schedules of a scenario are shorter than its longest one, and bugs lie near their
+            # beginning, too
+            strategy = Priorities(
+                rng,
+                rng.pick((1, 2, 2, 3, 3, 4, 6)),
+                steps >> rng.below(3),
+                rng.pick((UNDER_WAY, UNDER_WAY, CHANGES, frozenset(), frozenset())),
+            )
         else:
             strategy = Chance(rng, rng.pick((1, 3, 10)))
         return self.run(scenario, seed, strategy, crash_at, traced)
@@ -107,7 +124,11 @@ class Bench:
         problem, kind = "", ""
         run = Run(scheduler, life, rng)
         try:
-            life.start(open_settings(scenario.settings, disk, scenario.keeping, SwitchedEnvironment(scheduler)))
+            life.start(
+                open_settings(
+                    scenario.settings, disk, scenario.keeping, SwitchedEnvironment(scheduler)
+                )
+            )
             disk.scheduler = scheduler
             scenario.start(run)
             end = scheduler.run()
@@ -128,8 +149,16 @@ class Bench:
         if FOUND:  # also where a thread has swallowed the error
             problem, kind = problem or FOUND[0], kind if problem else "Uncovered"
             FOUND.clear()
-        return ScheduleOutcome(scenario.name, seed, problem, kind, scheduler.step, crash_at, scheduler.decisions,
-                       scheduler.trace)  # fmt: skip
+        return ScheduleOutcome(
+            scenario.name,
+            seed,
+            problem,
+            kind,
+            scheduler.step,
+            crash_at,
+            scheduler.decisions,
+            scheduler.trace,
+        )
 
     def _end(self, scenario: Scenario, run: Run, disk: SwitchingDisk, rng: Rng, end: End) -> None:
         """The process ends one way or another, and the next one starts.
@@ -142,7 +171,9 @@ class Bench:
         if end is End.DONE:
             log = promise.logs[0]
             found = read_log(life.store, promise)
-            require(len(found) == len(log) - life.store.begin_index, f"the log ends at {life.store.end}")
+            require(
+                len(found) == len(log) - life.store.begin_index, f"the log ends at {life.store.end}"
+            )
         if rng.chance(750_000):
             disk.cut_power()
         else:
@@ -153,7 +184,10 @@ class Bench:
         try:
             store = open_settings(scenario.settings, disk, BackgroundState.MANUAL)
             found_then = check_started(store, promise)
-            require(not any("missing" in note for note in store.recovery.notes), f"notes: {store.recovery.notes}")
+            require(
+                not any("missing" in note for note in store.recovery.notes),
+                f"notes: {store.recovery.notes}",
+            )
             for look in run.at_start:
                 look(disk)
             if scenario.catalog:
@@ -182,9 +216,11 @@ def _set_limits(rng: Rng, index_synced: bool) -> None:
 LIMITS: Final = {
     module: {name: vars(module)[name] for name in names}
     for module, names in (
-        (file_store, ("INDEXED_EVERY",)), (segments, ("MAX_HANDLES",)), (tables, ("BUFFER_BYTES", "CHUNK_ROWS")),
+        (file_store, ("INDEXED_EVERY",)),
+        (segments, ("MAX_HANDLES",)),
+        (tables, ("BUFFER_BYTES", "CHUNK_ROWS")),
     )
-}  # fmt: skip
+}
 """The product's, by module."""
 
 

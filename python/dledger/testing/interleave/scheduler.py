@@ -1,4 +1,5 @@
-"""One thread of a scenario runs at a time; at each switching point a strategy says which one goes on."""
+"""One thread of a scenario runs at a time; at each switching point a strategy says which one goes
+on."""
 
 from __future__ import annotations
 
@@ -52,8 +53,8 @@ class Strategy(Protocol):
         """There is one more thread."""
 
     def choose(self, ready: list[Thread], current: Thread | None, step: int, what: str) -> Thread:
-        """One of the threads that can run, in the order of their numbers; ``current`` was running until now, and is at
-        ``what`` of `SwitchingDisk` or a lock, or empty when it has to wait."""
+        """One of the threads that can run, in the order of their numbers; ``current`` was running
+        until now, and is at ``what`` of `SwitchingDisk` or a lock, or empty when it has to wait."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -71,7 +72,8 @@ class Step:
 
 @dataclass(slots=True)
 class Scheduler:
-    """One schedule. `run` ends with all threads ended, blocked for ever, or killed at step ``crash_at``."""
+    """One schedule. `run` ends with all threads ended, blocked for ever, or killed at step
+    ``crash_at``."""
 
     strategy: Strategy
     crash_at: int = NEVER
@@ -82,8 +84,8 @@ class Scheduler:
     step: int = 0
     trace: list[Step] = field(default_factory=list)
     decisions: list[tuple[int, int]] = field(default_factory=list)
-    """(step, thread's number) wherever the choice was another one than to go on with the same thread, or with the one
-    of the lowest number where that cannot run."""
+    """(step, thread's number) wherever the choice was another one than to go on with the same
+    thread, or with the one of the lowest number where that cannot run."""
     error: BaseException | None = None
     """What a thread ended with."""
     dead: bool = False
@@ -189,7 +191,9 @@ class Scheduler:
     def _ready(self) -> list[Thread]:
         ready = [thread for thread in self.threads if thread.waits_for is None and not thread.done]
         if not ready:  # time passes only then
-            ready = [thread for thread in self.threads if thread.may_time_out and not thread.done][:1]
+            ready = [thread for thread in self.threads if thread.may_time_out and not thread.done][
+                :1
+            ]
             for thread in ready:
                 thread.waits_for, thread.may_time_out = None, False
         return ready
@@ -199,8 +203,8 @@ class Scheduler:
         thread.greenlet.switch()
 
     def block(self, on: object, may_time_out: bool = False) -> None:
-        """The running thread waits until `wake` is called for ``on``; with ``may_time_out`` at the longest until
-        nothing else can happen.
+        """The running thread waits until `wake` is called for ``on``; with ``may_time_out`` at the
+        longest until nothing else can happen.
 
         Raises:
             ProcessKilled: the process is gone, or the schedule is over.
@@ -228,4 +232,6 @@ class Scheduler:
 
     def waiting(self) -> str:
         """Who waits for what."""
-        return ", ".join(f"{thread.name} for {thread.waits_for}" for thread in self.threads if thread.waits_for)
+        return ", ".join(
+            f"{thread.name} for {thread.waits_for}" for thread in self.threads if thread.waits_for
+        )

@@ -1,5 +1,5 @@
-"""Programs that start, join and end one group at the same time, while nodes and programs are killed: whoever has asked
-for it has a whole group, and always the same one."""
+"""Programs that start, join and end one group at the same time, while nodes and programs are
+killed: whoever has asked for it has a whole group, and always the same one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class Programs:
         self._group = ""
         """The id of the first group that was seen."""
         self.users: dict[Process, tuple[int, bool]] = {}
-        """Who uses the group: how many kills there were before, and whether it holds an `EmbeddedGroup`."""
+        """Who uses the group: how many kills there were before, and whether it holds an
+        `EmbeddedGroup`."""
         self._busy: set[Process] = set()
         """Programs that have not done yet what they wanted."""
         self._stack = ExitStack()
@@ -64,7 +65,9 @@ class Programs:
 
     def hold(self, me: Process, then: Callable[[EmbeddedGroup], object] = lambda _: None) -> None:
         """A program with an `EmbeddedGroup`."""
-        held = self._asked(me, partial(EmbeddedGroup, self._directory.path, self._replicas, **IDLE), holds=True)
+        held = self._asked(
+            me, partial(EmbeddedGroup, self._directory.path, self._replicas, **IDLE), holds=True
+        )
         if held is not None:
             then(held)
 
@@ -79,16 +82,20 @@ class Programs:
 
     def connect(self, me: Process) -> None:
         """A program that names the path."""
-        self._asked(me, partial(connect_path, self._directory.path, self._replicas, **IDLE), holds=False)
+        self._asked(
+            me, partial(connect_path, self._directory.path, self._replicas, **IDLE), holds=False
+        )
 
     def _asked(self, me: Process, call: Callable[[], T], *, holds: bool) -> T | None:
-        """What the call has given; None where it could not, because something was killed. Who only names the path looks
-        once: what was just killed then may look as if it ran."""
+        """What the call has given; None where it could not, because something was killed. Who only
+        names the path looks once: what was just killed then may look as if it ran."""
         before = -1 if self.machine.is_ending and not holds else self.machine.kills
         try:
             given = call()
         except DLedgerError as error:
-            require(self.machine.kills > before, f"nothing was killed, and there is no group: {error}")
+            require(
+                self.machine.kills > before, f"nothing was killed, and there is no group: {error}"
+            )
             return None
         self._look(before, holds)
         self.users[me] = before, holds
@@ -100,8 +107,8 @@ class Programs:
         self.users.pop(me, None)
 
     def _look(self, before: int, holds: bool) -> None:
-        """The group is whole, unless something was killed since. Who only names the path leaves a node alone that has
-        just failed to start (`start._without_hopeless`)."""
+        """The group is whole, unless something was killed since. Who only names the path leaves a
+        node alone that has just failed to start (`start._without_hopeless`)."""
         where = Home(self._directory.path)
         file = where.read()
         require(file is not None, "there is a group without a group.json")
@@ -111,7 +118,10 @@ class Programs:
         left_alone = set() if holds else {node for node in file.local if where.failed_lately(node)}
         missing = set(file.local) - serving(self.machine, file) - left_alone
         if self.machine.kills == before:
-            require(not missing, f"a program was told that the group runs, without {', '.join(sorted(missing))}")
+            require(
+                not missing,
+                f"a program was told that the group runs, without {', '.join(sorted(missing))}",
+            )
 
     def _look_at_users(self) -> None:
         busy = [process.pid for process in self._busy if process.lives]
@@ -129,7 +139,11 @@ class Programs:
 
     def kill_nodes(self, most: int) -> None:
         """So many of those that run."""
-        there = [node.process for node in self.machine.nodes if node.process.is_there and not node.process.killed]
+        there = [
+            node.process
+            for node in self.machine.nodes
+            if node.process.is_there and not node.process.killed
+        ]
         self.kill(there[:most])
 
     def let_idle(self) -> None:
@@ -159,8 +173,15 @@ def starts(run: Run) -> None:
     programs, rng = Programs(run), run.rng
     made = []
     for number in range(rng.between(2, 4)):
-        what = rng.pick((programs.connect, programs.connect_and_leave, programs.hold, _ending(programs),
-                         _starting_again(programs)))  # fmt: skip
+        what = rng.pick(
+            (
+                programs.connect,
+                programs.connect_and_leave,
+                programs.hold,
+                _ending(programs),
+                _starting_again(programs),
+            )
+        )
         made.append(programs.run(f"program {number}", what))
     if run.now_and_then():
         run.thread("killer", *run.times(partial(programs.kill_nodes, rng.between(1, 3)), 2))

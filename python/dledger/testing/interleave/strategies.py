@@ -1,4 +1,5 @@
-"""Who goes on at a switching point: by priorities, by chance, as before, or one after the other of all there are."""
+"""Who goes on at a switching point: by priorities, by chance, as before, or one after the other of
+all there are."""
 
 from __future__ import annotations
 
@@ -10,20 +11,22 @@ from dledger.testing.sim.rng import Rng
 
 
 class Priorities:
-    """PCT: random priorities, and ``depth - 1`` random steps at which the running thread gets the lowest one.
+    """PCT: random priorities, and ``depth - 1`` random steps at which the running thread gets the
+    lowest one.
 
-    The thread of the highest priority that can run does. A bug that needs ``depth`` ordered events among n threads and
-    k steps is found with a probability of at least 1 / (n * k ** (depth - 1)) a schedule (Burckhardt, Kothari,
-    Musuvathi, Nagarakatte: A randomized scheduler with probabilistic guarantees of finding bugs, ASPLOS 2010).
+    The thread of the highest priority that can run does. A bug that needs ``depth`` ordered events
+    among n threads and k steps is found with a probability of at least 1 / (n * k ** (depth - 1)) a
+    schedule (Burckhardt, Kothari, Musuvathi, Nagarakatte: A randomized scheduler with probabilistic
+    guarantees of finding bugs, ASPLOS 2010).
     """
 
     def __init__(self, rng: Rng, depth: int, steps: int, at: frozenset[str] = frozenset()) -> None:
         """
         Args:
             steps: about how many a schedule has.
-            at: a thread is interrupted at the first of these switching points from the random step on, as within a
-                sync, where threads spend most of their time, or where others see another disk than before; empty: at
-                any.
+            at: a thread is interrupted at the first of these switching points from the random step
+                on, as within a sync, where threads spend most of their time, or where others see
+                another disk than before; empty: at any.
         """
         self._rng = rng
         self._places = at
@@ -52,8 +55,9 @@ class Priorities:
 
 
 class Interruptions:
-    """Threads run one after the other, more often in the order of their numbers, but for up to three interruptions: at
-    a place that is drawn by how many of its kind come before it, and whoever is interrupted goes on last."""
+    """Threads run one after the other, more often in the order of their numbers, but for up to
+    three interruptions: at a place that is drawn by how many of its kind come before it, and
+    whoever is interrupted goes on last."""
 
     def __init__(self, rng: Rng, places: frozenset[str], most: int, passed: int = 0) -> None:
         """
@@ -92,7 +96,8 @@ def _priority(thread: Thread) -> int:
 
 
 class Chance:
-    """Each thread that can run is as likely as the others; the running one goes on for ``stay`` steps at the mean."""
+    """Each thread that can run is as likely as the others; the running one goes on for ``stay``
+    steps at the mean."""
 
     def __init__(self, rng: Rng, stay: int) -> None:
         self._rng = rng
@@ -108,8 +113,8 @@ class Chance:
 
 
 class Replay:
-    """Goes on with the running thread, and with the one of the lowest number where it cannot run, but for the steps at
-    which ``decisions`` says otherwise."""
+    """Goes on with the running thread, and with the one of the lowest number where it cannot run,
+    but for the steps at which ``decisions`` says otherwise."""
 
     def __init__(self, decisions: Mapping[int, int]) -> None:
         self._decisions = decisions
@@ -136,8 +141,9 @@ class _Choice:
 
 
 class Exhaustive:
-    """Every schedule with no more than ``preemptions`` interruptions of a thread that could have gone on, each once:
-    after one schedule, `advance` makes it the next one (Musuvathi, Qadeer: Iterative context bounding, PLDI 2007)."""
+    """Every schedule with no more than ``preemptions`` interruptions of a thread that could have
+    gone on, each once: after one schedule, `advance` makes it the next one (Musuvathi, Qadeer:
+    Iterative context bounding, PLDI 2007)."""
 
     def __init__(self, preemptions: int) -> None:
         self._bound = preemptions

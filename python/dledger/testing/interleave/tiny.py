@@ -1,4 +1,5 @@
-"""Two threads with a call or two each: so few switching points that every schedule with few preemptions is run."""
+"""Two threads with a call or two each: so few switching points that every schedule with few
+preemptions is run."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ def append_and_sync(run: Run) -> None:
 
 
 def cut_and_keep(run: Run) -> None:
-    """A truncation over the end of a file, and a round of housekeeping, which makes the next one."""
+    """A truncation over the end of a file, and a round of housekeeping, which makes the next
+    one."""
     run.life.append([200])
     run.thread("keeper", run.life.keep)
     run.thread("writer", lambda: run.life.truncate(0))
@@ -80,11 +82,15 @@ TINY: Final = (
     Scenario("a cut and a read", LOG, cut_and_read, tiny=6, passed=12),
     Scenario("a repair and a read", LOG, repair_and_read, tiny=8, places=READS),
     Scenario("rows and two checkpoints", LOG, rows_and_checkpoint, tiny=5),
-    Scenario("retention and a read", five_files, retention_and_read, RETAINED, tiny=12, places=READS),
+    Scenario(
+        "retention and a read", five_files, retention_and_read, RETAINED, tiny=12, places=READS
+    ),
 )
 
 
-def every_schedule(bench: Bench, scenario: Scenario, preemptions: int, seed: int = 0) -> Iterator[ScheduleOutcome]:
+def every_schedule(
+    bench: Bench, scenario: Scenario, preemptions: int, seed: int = 0
+) -> Iterator[ScheduleOutcome]:
     """All schedules with no more preemptions than that, each to its end."""
     strategy = Exhaustive(preemptions)
     more = True

@@ -25,7 +25,8 @@ class SwitchedEnvironment(Environment):
 
 
 class SwitchedWorker:
-    """See `dledger.environment.ThreadWorker`; what it waits for by the clock comes when nothing else can happen."""
+    """See `dledger.environment.ThreadWorker`; what it waits for by the clock comes when nothing
+    else can happen."""
 
     def __init__(self, scheduler: Scheduler, name: str, turn: Turn) -> None:
         self._scheduler = scheduler

@@ -11,7 +11,9 @@ from dledger.testing.result import command
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the campaign; the exit code. Files stay where they are when it is red."""
-    return command("interrupts", __doc__, "interrupts and cancellations", 20_000, "calls and points", run, argv)
+    return command(
+        "interrupts", __doc__, "interrupts and cancellations", 20_000, "calls and points", run, argv
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""A round of the blocking client: calls in an order that the seed chooses, interrupted where it chooses."""
+"""A round of the blocking client: calls in an order that the seed chooses, interrupted where it
+chooses."""
 
 from __future__ import annotations
 
@@ -20,7 +21,11 @@ from dledger.testing.interrupts.messages import Messages
 
 CALLS: Final = 24
 """Calls of a round, beside those that end it."""
-SETTINGS: Final[dict[str, Any]] = {"max_in_flight": 8, "max_in_flight_bytes": 4096, "batch_bytes": 512}
+SETTINGS: Final[dict[str, Any]] = {
+    "max_in_flight": 8,
+    "max_in_flight_bytes": 4096,
+    "batch_bytes": 512,
+}
 """So little that appends wait for room all the time."""
 PARTITIONS: Final = 3
 
@@ -62,9 +67,18 @@ class Round:
             + [self._append_batch] * 2
             + [self._direct] * 2
             + [self._transaction] * 2
-            + [self._stage, self._flush, self._close, self._result, self._read, self._ask, self._message]
+            + [
+                self._stage,
+                self._flush,
+                self._close,
+                self._result,
+                self._read,
+                self._ask,
+                self._message,
+            ]
         )
-        first = self.book.attempt(self.book.values(1))  # without a record some calls would wait for one
+        # without a record some calls would wait for one
+        first = self.book.attempt(self.book.values(1))
         first.answer = self._client.append(self._topic, first.values, partition=0)
         helper = self._helper() if self._dice.random() < 0.3 else None
         for _ in range(CALLS):
@@ -103,7 +117,9 @@ class Round:
         batch = _batch(self.book.values(self._dice.choice((1, 5, 100))))
         one = self.book.attempt(batch["value"].to_pylist(), producer.name)
         at = self._dice.randrange(PARTITIONS)
-        self._took(one, self._call("producer.append_batch", lambda: producer.append_batch(at, batch)))
+        self._took(
+            one, self._call("producer.append_batch", lambda: producer.append_batch(at, batch))
+        )
 
     def _took(self, one: Attempt, outcome: tuple[Any, BaseException | None]) -> None:
         future, _ = outcome
@@ -139,7 +155,9 @@ class Round:
             self._call("producer.close", producer.close)
 
     def _result(self) -> None:
-        waiting = [one for one in self.book.attempts if one.future is not None and not one.future.done()]
+        waiting = [
+            one for one in self.book.attempts if one.future is not None and not one.future.done()
+        ]
         if waiting:
             one = self._dice.choice(waiting)
             with contextlib.suppress(DLedgerError):
@@ -149,7 +167,10 @@ class Round:
         at = self._dice.randrange(PARTITIONS)
         if self._dice.random() < 0.3:
             end = self._client.end_offsets(self._topic)[at]
-            self._call("client.fetch_bodies", lambda: list(self._client.fetch_bodies(self._topic, at, 0, end)))
+            self._call(
+                "client.fetch_bodies",
+                lambda: list(self._client.fetch_bodies(self._topic, at, 0, end)),
+            )
             return
         reader, _ = self._call("client.read", lambda: self._client.read(self._topic, at, 0))
         found: list[bytes] = []
@@ -158,14 +179,18 @@ class Round:
             if batch is not None:
                 found += batch["value"].to_pylist()
             elif interrupt is None:
-                self.book.read(at, found, whole=False)  # an interrupt behind the return drops a batch, as any result
+                # an interrupt behind the return drops a batch, as any result
+                self.book.read(at, found, whole=False)
                 return
 
     def _ask(self) -> None:
         for name in islice(self._others, 3):
             call, kind = OTHERS[name]
             with contextlib.suppress(DLedgerError):
-                answer, interrupt = self._call(f"client.{name}", lambda: call(self._client, self._info))  # noqa: B023
+                answer, interrupt = self._call(
+                    f"client.{name}",
+                    lambda: call(self._client, self._info),  # noqa: B023
+                )
                 if interrupt is None and not isinstance(answer, kind):
                     self.book.problems.append(f"client.{name} was answered with {answer!r}")
 
@@ -193,7 +218,8 @@ class Round:
             name, append = "append", lambda: transaction.append(self._topic, one.values, keys=keys)  # noqa: B023
             if self._dice.random() < 0.3:
                 batch = _batch(one.values)
-                name, append = "append_batch", lambda: transaction.append_batch(self._topic, 1, batch)  # noqa: B023
+                name = "append_batch"
+                append = lambda: transaction.append_batch(self._topic, 1, batch)  # noqa: B023, E731
             try:
                 _, interrupt = self._call(f"transaction.{name}", append)
             except TransactionError:  # an abort before was interrupted
@@ -269,9 +295,12 @@ def stored(servers: str, topic: str, book: Book) -> dict[int, list[bytes]]:
     """All that a topic has, by partition, when nothing is on its way into it any more."""
     with Client(servers) as client:
         for unit in book.units:
-            if unit.ended == OPEN:  # its commit may still come, and between the reads of two partitions
+            # its commit may still come, and between the reads of two partitions
+            if unit.ended == OPEN:
                 client.abort_transaction(unit.writer_id, unit.sequence)
         return {
-            at: [value for batch in client.read(topic, at, 0) for value in batch["value"].to_pylist()]
+            at: [
+                value for batch in client.read(topic, at, 0) for value in batch["value"].to_pylist()
+            ]
             for at in range(PARTITIONS)
         }

@@ -72,8 +72,8 @@ class Book:
         return made
 
     def read(self, partition: int, values: list[bytes], whole: bool) -> None:
-        """What a reader of a partition from its first offset on gave until it ended; not ``whole``: some of it may be
-        missing."""
+        """What a reader of a partition from its first offset on gave until it ended; not ``whole``:
+        some of it may be missing."""
         self._reads.append((partition, values, whole))
 
     def settle(self) -> None:
@@ -81,7 +81,9 @@ class Book:
         for one in self.attempts:
             if one.future is not None:
                 if not one.future.done():
-                    self.problems.append(f"{one.values[0]!r} has no answer though its producer is closed")
+                    self.problems.append(
+                        f"{one.values[0]!r} has no answer though its producer is closed"
+                    )
                 elif (error := one.future.exception()) is not None:
                     one.answer = error
                 else:
@@ -92,7 +94,9 @@ class Book:
         counts = Counter(value for values in stored.values() for value in values)
         ours = {value for one in self._all() for value in one.values}
         self.problems += [f"{value!r} is stored {n} times" for value, n in counts.items() if n > 1]
-        self.problems += [f"{value!r} is stored, and nobody appended it" for value in counts.keys() - ours]
+        self.problems += [
+            f"{value!r} is stored, and nobody appended it" for value in counts.keys() - ours
+        ]
         for one in self.attempts:
             self._check_attempt(one, stored, counts)
         for unit in self.units:
@@ -101,36 +105,57 @@ class Book:
         for partition, given, whole in self._reads:
             values = iter(stored.get(partition, ()))
             if not all(one == next(values, None) if whole else one in values for one in given):
-                self.problems.append(f"a reader of partition {partition} gave other records than are stored: {given}")
+                self.problems.append(
+                    f"a reader of partition {partition} gave other records than are stored: {given}"
+                )
 
     def _all(self) -> list[Attempt]:
         return [*self.attempts, *(one for unit in self.units for one in unit.attempts)]
 
-    def _check_attempt(self, one: Attempt, stored: Mapping[int, Sequence[bytes]], counts: Counter[bytes]) -> None:
+    def _check_attempt(
+        self, one: Attempt, stored: Mapping[int, Sequence[bytes]], counts: Counter[bytes]
+    ) -> None:
         there = sum(counts[value] for value in one.values)
         if isinstance(one.answer, DLedgerError):
             if one.answer.definite and there:
-                self.problems.append(f"{one.values[0]!r} is stored though its append failed: {one.answer}")
+                self.problems.append(
+                    f"{one.values[0]!r} is stored though its append failed: {one.answer}"
+                )
         elif one.answer is not None:
             values = stored.get(one.answer.partition, ())
             if there != len(one.values):
-                self.problems.append(f"{there} of {len(one.values)} records from {one.values[0]!r} on are stored")
-            elif (values[one.answer.start], values[one.answer.end - 1]) != (one.values[0], one.values[-1]):
-                self.problems.append(f"{one.values[0]!r} is not where its answer says: {one.answer}")
+                self.problems.append(
+                    f"{there} of {len(one.values)} records from {one.values[0]!r} on are stored"
+                )
+            elif (values[one.answer.start], values[one.answer.end - 1]) != (
+                one.values[0],
+                one.values[-1],
+            ):
+                self.problems.append(
+                    f"{one.values[0]!r} is not where its answer says: {one.answer}"
+                )
         elif one.state == TAKEN:
-            self.problems.append(f"{one.values[0]!r} was taken, and nobody was told what became of it")
+            self.problems.append(
+                f"{one.values[0]!r} was taken, and nobody was told what became of it"
+            )
 
     def _check_unit(self, unit: Unit, counts: Counter[bytes]) -> None:
         shares = [(one, sum(counts[value] for value in one.values)) for one in unit.attempts]
         there = any(share for _, share in shares)
         if unit.ended == "aborted" and there:
-            self.problems.append(f"records of the aborted transaction of {unit.attempts[0].values[0]!r} are stored")
+            self.problems.append(
+                f"records of the aborted transaction of {unit.attempts[0].values[0]!r} are stored"
+            )
         for one, share in shares:
             whole = share == len(one.values)
             if share and not whole:
-                self.problems.append(f"{share} of {len(one.values)} records from {one.values[0]!r} on were committed")
+                self.problems.append(
+                    f"{share} of {len(one.values)} records from {one.values[0]!r} on were committed"
+                )
             if one.state == TAKEN and not whole and (unit.ended == "committed" or there):
-                self.problems.append(f"{one.values[0]!r} is missing in its transaction, which is committed")
+                self.problems.append(
+                    f"{one.values[0]!r} is missing in its transaction, which is committed"
+                )
 
     def _check_order(self) -> None:
         last: dict[tuple[str, int], int] = {}
@@ -138,5 +163,7 @@ class Book:
             if one.who and one.answer is not None and not isinstance(one.answer, DLedgerError):
                 at = one.who, one.answer.partition
                 if one.answer.start < last.get(at, 0):
-                    self.problems.append(f"{one.values[0]!r} is stored in front of an earlier record of {one.who}")
+                    self.problems.append(
+                        f"{one.values[0]!r} is stored in front of an earlier record of {one.who}"
+                    )
                 last[at] = one.answer.end

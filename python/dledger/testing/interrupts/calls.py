@@ -1,5 +1,5 @@
-"""The calls of a client that a round does not need for its records, for both clients: the blocking one answers, the
-asyncio one gives a coroutine."""
+"""The calls of a client that a round does not need for its records, for both clients: the blocking
+one answers, the asyncio one gives a coroutine."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ from dledger.protocol.messages.client import OffsetsResponse, TopicInfo
 Call = Callable[[Any, TopicInfo], Any]
 
 OTHERS: Final[dict[str, tuple[Call, type]]] = {
-    "create_topic": (lambda client, info: client.create_topic(f"{info.name}-more", if_absent=True), TopicInfo),
-    "add_partitions": (lambda client, info: client.add_partitions(f"{info.name}-more", 2), TopicInfo),
+    "create_topic": (
+        lambda client, info: client.create_topic(f"{info.name}-more", if_absent=True),
+        TopicInfo,
+    ),
+    "add_partitions": (
+        lambda client, info: client.add_partitions(f"{info.name}-more", 2),
+        TopicInfo,
+    ),
     "delete_topic": (lambda client, info: client.delete_topic(f"{info.name}-more"), type(None)),
     "topics": (lambda client, info: client.topics(), list),
     "topic": (lambda client, info: client.topic(info.name), TopicInfo),
@@ -29,11 +35,17 @@ OTHERS: Final[dict[str, tuple[Call, type]]] = {
     "offsets_at": (lambda client, info: client.offsets_at({info.name: {0: 1}}), OffsetsResponse),
     "offsets": (lambda client, info: client.offsets([info.name]), OffsetsResponse),
     "split": (lambda client, info: client.split(info.name, 0, 0, 1, 1 << 20), list),
-    "split_many": (lambda client, info: client.split_many([Span(info.name, 0, 0, 1, 1 << 20)]), list),
+    "split_many": (
+        lambda client, info: client.split_many([Span(info.name, 0, 0, 1, 1 << 20)]),
+        list,
+    ),
     "partitions": (lambda client, info: client.partitions(), list),
     "commits": (lambda client, info: client.commits(), list),
     "entries": (lambda client, info: client.entries(0, 8), list),
-    "commit_offsets": (lambda client, info: client.commit_offsets("g", {info.name: {0: 0}}), type(None)),
+    "commit_offsets": (
+        lambda client, info: client.commit_offsets("g", {info.name: {0: 0}}),
+        type(None),
+    ),
     "hold_retention": (lambda client, info: client.hold_retention("g", False), type(None)),
     "lag": (lambda client, info: client.lag("g"), list),
     "group": (lambda client, info: client.group("g"), GroupOffsets),

@@ -22,7 +22,8 @@ from dledger.testing.interrupts.messages import Messages
 from dledger.testing.result import result
 
 HANG_S: Final = 120.0
-"""A round that takes longer than this hangs: the stacks of all threads are shown, and the process ends."""
+"""A round that takes longer than this hangs: the stacks of all threads are shown, and the process
+ends."""
 PROBLEMS: Final = 20
 
 
@@ -44,7 +45,9 @@ class RoundOutcome(NamedTuple):
 class ClientKind:
     """A client, and its kind of round."""
 
-    def __init__(self, prefix: str, play: Callable[[Servers, str, Random, Iterator[str]], RoundOutcome]) -> None:
+    def __init__(
+        self, prefix: str, play: Callable[[Servers, str, Random, Iterator[str]], RoundOutcome]
+    ) -> None:
         self.prefix = prefix
         self.round = play
         self.others = cycle(OTHERS)
@@ -56,7 +59,8 @@ def run(folder: Path, interrupts: int, seed: int, say: Callable[[str], None]) ->
     Args:
         folder: for the groups' files.
         interrupts: exceptions of signal handlers and cancellations, together.
-        seed: of the order of calls and the points of interrupts; threads and the group itself run as they run.
+        seed: of the order of calls and the points of interrupts; threads and the group itself run
+            as they run.
     """
     problems: list[str] = []
     asked: Counter[str] = Counter()
@@ -75,10 +79,17 @@ def run(folder: Path, interrupts: int, seed: int, say: Callable[[str], None]) ->
             there = stored(servers.topics, topic, one.book)
             one.book.check(there)
             one.messages.check(servers.messages)
-            problems += [f"round {rounds}: {problem}" for problem in one.book.problems + one.messages.book.problems]
+            problems += [
+                f"round {rounds}: {problem}"
+                for problem in one.book.problems + one.messages.book.problems
+            ]
             asked.update({kind.prefix + name: count for name, count in one.asked.items()})
             fired.update({kind.prefix + name: count for name, count in one.fired.items()})
-            rounds, records, seconds = rounds + 1, records + sum(map(len, there.values())), seconds + one.seconds
+            rounds, records, seconds = (
+                rounds + 1,
+                records + sum(map(len, there.values())),
+                seconds + one.seconds,
+            )
             if not rounds % 100:
                 say(f"{rounds} rounds, {sum(fired.values())} interrupts and cancellations")
         faulthandler.cancel_dump_traceback_later()

@@ -21,7 +21,11 @@ from dledger.testing.interrupts.calls import OTHERS
 from dledger.testing.interrupts.messages import Messages
 
 CALLS: Final = 24
-NARROW: Final[dict[str, Any]] = {"max_in_flight": 2, "max_in_flight_bytes": 2048, "batch_bytes": 128}
+NARROW: Final[dict[str, Any]] = {
+    "max_in_flight": 2,
+    "max_in_flight_bytes": 2048,
+    "batch_bytes": 128,
+}
 """Appends on a loop end before an answer comes: only so little makes them wait for room."""
 PATIENCE_S: Final = 60.0
 """A call that takes longer than this hangs."""
@@ -112,7 +116,12 @@ class AsyncRound:
     """One topic, one client, and what is done with them; ``others`` as in `Round`."""
 
     def __init__(
-        self, servers: Servers, topic: str, dice: Random, canceller: Canceller, others: Iterator[str]
+        self,
+        servers: Servers,
+        topic: str,
+        dice: Random,
+        canceller: Canceller,
+        others: Iterator[str],
     ) -> None:
         self.book = Book(topic)
         self._topic = topic
@@ -134,12 +143,22 @@ class AsyncRound:
             + [self._append_batch] * 2
             + [self._direct] * 2
             + [self._transaction] * 2
-            + [self._stage, self._flush, self._close, self._result, self._read, self._ask, self._message]
+            + [
+                self._stage,
+                self._flush,
+                self._close,
+                self._result,
+                self._read,
+                self._ask,
+                self._message,
+            ]
         )
         first = self.book.attempt(self.book.values(1))
         first.answer = await self._client.append(self._topic, first.values, partition=0)
         for _ in range(CALLS // 2):
-            together = [self._dice.choice(actions)() for _ in range(self._dice.choice((1, 2, 6, 12)))]
+            together = [
+                self._dice.choice(actions)() for _ in range(self._dice.choice((1, 2, 6, 12)))
+            ]
             await asyncio.gather(*together)
         for producer in [*self._producers, *self._ended]:
             await asyncio.wait_for(producer.close(), PATIENCE_S)
@@ -159,13 +178,17 @@ class AsyncRound:
         values, key = self.book.values(count), self._dice.choice((None, b"a", b"b", b"c", b"d"))
         keys: Any = key if count == 1 or key is None else [key] * count
         one = self.book.attempt(values)
-        await self._take(one, "producer.append", producer.append(values[0] if count == 1 else values, keys=keys))
+        await self._take(
+            one, "producer.append", producer.append(values[0] if count == 1 else values, keys=keys)
+        )
 
     async def _append_batch(self) -> None:
         producer = await self._producer()
         one = self.book.attempt(self.book.values(self._dice.choice((1, 5, 100))))
         at = self._dice.randrange(PARTITIONS)
-        await self._take(one, "producer.append_batch", producer.append_batch(at, _batch(one.values)))
+        await self._take(
+            one, "producer.append_batch", producer.append_batch(at, _batch(one.values))
+        )
 
     async def _take(self, one: Attempt, name: str, work: Coroutine[Any, Any, Any]) -> None:
         with contextlib.suppress(DLedgerError):  # closed meanwhile
@@ -176,9 +199,13 @@ class AsyncRound:
     async def _direct(self) -> None:
         one = self.book.attempt(self.book.values(self._dice.choice((1, 4))))
         if self._dice.random() < 0.5:
-            one.answer, _ = await self._call("client.append", self._client.append(self._topic, one.values))
+            one.answer, _ = await self._call(
+                "client.append", self._client.append(self._topic, one.values)
+            )
         else:
-            work = self._client.append_batch(self._topic, self._dice.randrange(PARTITIONS), _batch(one.values))
+            work = self._client.append_batch(
+                self._topic, self._dice.randrange(PARTITIONS), _batch(one.values)
+            )
             one.answer, _ = await self._call("client.append_batch", work)
         if one.answer is not None:
             one.state = TAKEN
@@ -196,7 +223,9 @@ class AsyncRound:
             await self._call("producer.close", producer.close())
 
     async def _result(self) -> None:
-        waiting = [one for one in self.book.attempts if one.future is not None and not one.future.done()]
+        waiting = [
+            one for one in self.book.attempts if one.future is not None and not one.future.done()
+        ]
         if waiting:
             future = self._dice.choice(waiting).future
             await self._call("future", _waited(asyncio.shield(future)))
@@ -218,13 +247,17 @@ class AsyncRound:
 
     async def _bodies(self, at: int) -> int:
         end = (await self._client.end_offsets(self._topic))[at]
-        return sum([len(body) async for _, body in self._client.fetch_bodies(self._topic, at, 0, end)])
+        return sum(
+            [len(body) async for _, body in self._client.fetch_bodies(self._topic, at, 0, end)]
+        )
 
     async def _ask(self) -> None:
         for name in islice(self._others, 3):
             call, kind = OTHERS[name]
             with contextlib.suppress(DLedgerError):
-                answer, cancelled = await self._call(f"client.{name}", call(self._client, self._info))
+                answer, cancelled = await self._call(
+                    f"client.{name}", call(self._client, self._info)
+                )
                 if not cancelled and not isinstance(answer, kind):
                     self.book.problems.append(f"client.{name} was answered with {answer!r}")
 
@@ -250,7 +283,10 @@ class AsyncRound:
             unit.attempts.append(one)
             keys = [self._dice.choice((b"a", b"b", b"c", b"d")) for _ in one.values]
             if self._dice.random() < 0.3:
-                name, work = "append_batch", transaction.append_batch(self._topic, 1, _batch(one.values))
+                name, work = (
+                    "append_batch",
+                    transaction.append_batch(self._topic, 1, _batch(one.values)),
+                )
             else:
                 name, work = "append", transaction.append(self._topic, one.values, keys=keys)
             _, cancelled = await self._call(f"transaction.{name}", work)
@@ -260,7 +296,9 @@ class AsyncRound:
                 return
         await self._end(unit, "transaction.commit", transaction.commit)
 
-    async def _end(self, unit: Unit, name: str, function: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    async def _end(
+        self, unit: Unit, name: str, function: Callable[[], Coroutine[Any, Any, Any]]
+    ) -> None:
         for _ in range(2):
             try:
                 _, cancelled = await self._call(name, function())
@@ -282,7 +320,9 @@ class AsyncRound:
         for _ in range(4):
             one = Attempt(self.book.values(50))
             unit.attempts.append(one)
-            work = stage.append_batch(self._topic, self._dice.randrange(PARTITIONS), _batch(one.values))
+            work = stage.append_batch(
+                self._topic, self._dice.randrange(PARTITIONS), _batch(one.values)
+            )
             _, cancelled = await self._call("stage.append_batch", work)
             one.state = OPEN if cancelled else TAKEN
         try:
@@ -292,7 +332,9 @@ class AsyncRound:
             return
         if total is not None:
             await self._end(
-                unit, "transaction.commit", lambda: self._client.commit_transaction(writer, number, (total,))
+                unit,
+                "transaction.commit",
+                lambda: self._client.commit_transaction(writer, number, (total,)),
             )
 
 

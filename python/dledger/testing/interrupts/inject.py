@@ -1,8 +1,8 @@
 """Exceptions of signal handlers, at points of the main thread that a seed chooses.
 
-Python looks for signals at some bytecodes only: calls, backward jumps, beginnings of functions. A trace function that
-raised an exception itself would end code at points where no signal can; so it only marks the signal as come, and
-Python runs the handler where it next would.
+Python looks for signals at some bytecodes only: calls, backward jumps, beginnings of functions. A
+trace function that raised an exception itself would end code at points where no signal can; so it
+only marks the signal as come, and Python runs the handler where it next would.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ class Interrupt(Exception):
 
 
 KINDS: Final = (
-    KeyboardInterrupt, SystemExit, Interrupt, TimeoutError, ConnectionResetError, InterruptedError, OSError, ValueError,
-    KeyError, IndexError,
+    KeyboardInterrupt, SystemExit, Interrupt, TimeoutError, ConnectionResetError, InterruptedError,
+    OSError, ValueError, KeyError, IndexError,
 )  # fmt: skip
-"""What handlers raise. Some of them are what sockets and locks raise, too, and must not be taken for theirs."""
+"""What handlers raise. Some of them are what sockets and locks raise, too, and must not be taken
+for theirs."""
 SECOND_WITHIN: Final = 80
 """Trace events between an interrupt and the next one, which meets the handling of the first."""
 _SIGNALS: Final = (signal.SIGUSR1,)
 
 
 _PROGRAM: Final[dict[str, Any]] = {"__name__": "program"}
-exec("def end(error):\n    raise error\n", _PROGRAM)  # handlers are the user's code, and not of this package
+# handlers are the user's code, and not of this package
+exec("def end(error):\n    raise error\n", _PROGRAM)
 
 
 class Injector:
@@ -66,9 +68,12 @@ class Injector:
         """One object all the time: Python 3.11 does not keep the one that is under way."""
 
     def __enter__(self) -> Injector:
-        # what is collected unclosed is warned of by C code that looks for signals, and drops what their handlers raise
+        # what is collected unclosed is warned of by C code that looks for signals, and drops what
+        # their handlers raise
         socket.socket.__del__ = _close_collected  # type: ignore[attr-defined]
-        self._before = [signal.signal(one, self._handle) for one in (signal.SIGUSR1, signal.SIGALRM)]
+        self._before = [
+            signal.signal(one, self._handle) for one in (signal.SIGUSR1, signal.SIGALRM)
+        ]
         self._hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
         return self
 
@@ -79,7 +84,8 @@ class Injector:
             signal.signal(one, before)
 
     def _unraisable(self, unraisable: Any) -> None:
-        if unraisable.exc_value in self._raised:  # a handler ran within a destructor, where Python drops exceptions
+        # a handler ran within a destructor, where Python drops exceptions
+        if unraisable.exc_value in self._raised:
             self._ignored.append(unraisable.exc_value)
         else:
             self._hook(unraisable)
@@ -115,7 +121,8 @@ class Injector:
 
     @staticmethod
     def _in_library(error: BaseException) -> bool:
-        """Whether the frame that caught it is no code of this package: sockets take some errors for their enums'."""
+        """Whether the frame that caught it is no code of this package: sockets take some errors for
+        their enums'."""
         trace = error.__traceback__
         return trace is not None and "dledger" not in Path(trace.tb_frame.f_code.co_filename).parts
 
@@ -125,12 +132,15 @@ class Injector:
         return any(one not in self._ignored and not self._in_library(one) for one in self._raised)
 
     def _by_library(self, error: BaseException) -> bool:
-        """Whether it is a library's answer to the interrupt: codecs wrap it, Arrow takes it for a refusal."""
+        """Whether it is a library's answer to the interrupt: codecs wrap it, Arrow takes it for a
+        refusal."""
         at = error.__traceback__
         while at is not None and at.tb_next is not None:
             at = at.tb_next
         ours = at is not None and "dledger" in Path(at.tb_frame.f_code.co_filename).parts
-        return not ours or any(type(error) is type(one) and str(one) in str(error) for one in self._raised)
+        return not ours or any(
+            type(error) is type(one) and str(one) in str(error) for one in self._raised
+        )
 
     def _begin(self, name: str) -> None:
         self._name, self._raised, self._ignored = name, [], []
@@ -142,7 +152,9 @@ class Injector:
             self._left = dice.randrange(1, length + 2)
             self._again = dice.randrange(1, SECOND_WITHIN) if dice.random() < 0.3 else 0
         elif dice.random() < 0.3:
-            signal.setitimer(signal.ITIMER_REAL, dice.choice((1e-5, 1e-4, 1e-3, 1e-2)) * dice.random() + 1e-6)
+            signal.setitimer(
+                signal.ITIMER_REAL, dice.choice((1e-5, 1e-4, 1e-3, 1e-2)) * dice.random() + 1e-6
+            )
 
     def _end(self) -> None:
         sys.settrace(None)
@@ -158,7 +170,8 @@ class Injector:
         if self._handled:
             self.seconds += 1
             if frame is not None and frame.f_code is _PROGRAM["end"].__code__:
-                self._raised.pop()  # it came into the first one's handler, which has not raised and never will
+                # it came into the first one's handler, which has not raised and never will
+                self._raised.pop()
         self._raised.append(error)
         self.fired[self._name] += 1
         self._handled += 1
@@ -179,8 +192,9 @@ class Injector:
         if self._left:
             self._left -= 1
             if not self._left:
-                # This function must not run again before the handler has: it would run in here, at a point where the
-                # traced code cannot be interrupted. For the same reason nothing may follow the mark.
+                # This function must not run again before the handler has: it would run in here, at
+                # a point where the traced code cannot be interrupted. For the same reason nothing
+                # may follow the mark.
                 outer: FrameType | None = frame
                 while outer is not None:
                     outer.f_trace = None

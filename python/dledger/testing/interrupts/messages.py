@@ -32,7 +32,9 @@ class Messages:
 
     def next(self) -> Asked:
         """The call that comes next."""
-        calls = [self._put, self._put_some] + [self._get, self._view, self._query] * bool(self._places)
+        calls = [self._put, self._put_some] + [self._get, self._view, self._query] * bool(
+            self._places
+        )
         return self._dice.choice(calls)()
 
     def _put(self) -> Asked:
@@ -55,7 +57,9 @@ class Messages:
         return "put_messages", lambda: self._client.put_messages(messages), took
 
     def _place(self, answer: PutMessageResult, count: int) -> Appended:
-        return Appended(self._topic, answer.queue_id, answer.queue_offset, answer.queue_offset + count)
+        return Appended(
+            self._topic, answer.queue_id, answer.queue_offset, answer.queue_offset + count
+        )
 
     def _get(self) -> Asked:
         def took(answer: GetMessageResult) -> None:

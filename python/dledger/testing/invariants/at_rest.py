@@ -1,7 +1,9 @@
-"""The files of a log, looked at past its store: I20 what was cut is gone, and no sound entry is called damaged.
+"""The files of a log, looked at past its store: I20 what was cut is gone, and no sound entry is
+called damaged.
 
-They can be looked at on a simulated disk (`dledger.testing.sim.disk`). One that was told to rot (``rotten``), to fail
-(``harmed``) or to lose writes (``strays``) is left out where that explains what is found.
+They can be looked at on a simulated disk (`dledger.testing.sim.disk`). One that was told to rot
+(``rotten``), to fail (``harmed``) or to lose writes (``strays``) is left out where that explains
+what is found.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ class AtRest:
         self._truth = truth
 
     def ends(self, view: WatchedNode) -> None:
-        """I20: behind the end of a log its files hold nothing, or the next start would find it there. Whoever is killed
-        when the rest of a file is padded already, and the next entry not written, leaves that."""
+        """I20: behind the end of a log its files hold nothing, or the next start would find it
+        there. Whoever is killed when the rest of a file is padded already, and the next entry not
+        written, leaves that."""
         disk, end = _disk(view), view.store.end.end_pos
         if disk is None or disk.rotten:
             return
@@ -35,23 +38,33 @@ class AtRest:
             if start < end and behind[:MIN_BLANK_SIZE] == blank(len(behind)):
                 del behind[:MIN_BLANK_SIZE]
             if behind.count(0) != len(behind):
-                raise Broken("I20", f"{view} has a log up to {end}, and something behind it in {file_name(start)}")
+                raise Broken(
+                    "I20",
+                    f"{view} has a log up to {end}, and something behind it in {file_name(start)}",
+                )
 
     def called_damaged(self, view: WatchedNode, error: CorruptEntry) -> None:
-        """I20: an entry that its disk gives back as it was written is served, whatever else is damaged there."""
+        """I20: an entry that its disk gives back as it was written is served, whatever else is
+        damaged there."""
         disk, index = _disk(view), error.index
         if disk is None or disk.harmed or disk.strays or index < view.store.begin_index:
             return
         before = self._written(view, index - 1)
         written = self._written(view, index)
         first = index == view.store.begin_index
-        if written is None or not (first or (before is not None and self._is_sound(disk, view, index - 1, before))):
+        if written is None or not (
+            first or (before is not None and self._is_sound(disk, view, index - 1, before))
+        ):
             return
         if self._is_sound(disk, view, index, written):
-            raise Broken("I20", f"{view} calls entry {index} damaged, which is sound on its disk: {error}")
+            raise Broken(
+                "I20", f"{view} calls entry {index} damaged, which is sound on its disk: {error}"
+            )
 
     def _written(self, view: WatchedNode, index: int) -> Written | None:
-        term = view.terms.at(index) if index >= view.store.begin_index else self._truth.term_of(index)
+        term = (
+            view.terms.at(index) if index >= view.store.begin_index else self._truth.term_of(index)
+        )
         return None if term is None else self._truth.written.get((index, term))
 
     def _is_sound(self, disk: Any, view: WatchedNode, index: int, written: Written) -> bool:
@@ -62,14 +75,20 @@ class AtRest:
         if inode is None:
             return False
         try:
-            entry = parse(memoryview(bytes(inode.written[written.pos - start : written.end_pos - start])))
+            entry = parse(
+                memoryview(bytes(inode.written[written.pos - start : written.end_pos - start]))
+            )
         except ValueError:
             return False
         same = (entry.index, entry.pos, entry.chain_crc) == (index, written.pos, written.chain_crc)
         before = self._written(view, index - 1)
         if index and before is None:
             return False  # nobody knows what its header must be
-        return same and body_is_sound(entry) and chain_is_sound(entry, before.chain_crc if before else 0)
+        return (
+            same
+            and body_is_sound(entry)
+            and chain_is_sound(entry, before.chain_crc if before else 0)
+        )
 
 
 def _disk(view: WatchedNode) -> Any:

@@ -1,8 +1,10 @@
-"""What committed commands come to, followed apart from any catalog: I27 topics and consumer groups, I28 stages.
+"""What committed commands come to, followed apart from any catalog: I27 topics and consumer groups,
+I28 stages.
 
-A node's catalog, also one that was restored or taken over, has the topics and groups that the commands up to there
-make. What a client was told is among them at that moment: its group's offsets are those, its topic is gone. A stage
-ends by a commit, by an abort, or when its time is over, never sooner.
+A node's catalog, also one that was restored or taken over, has the topics and groups that the
+commands up to there make. What a client was told is among them at that moment: its group's offsets
+are those, its topic is gone. A stage ends by a commit, by an abort, or when its time is over, never
+sooner.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.view import WatchedNode
 
 LEAST_SHARE = 0.85
-"""Of a stage's time-out that passes at least: a leader's monotonic clock may be a tenth too fast."""
+"""Of a stage's time-out that passes at least: a leader's monotonic clock may be a tenth too
+fast."""
 SLACK_MS = 200
 
 
@@ -56,11 +59,15 @@ class State:
             case DeleteTopic():
                 gone = self.topics.pop(command.name)
                 for group in self.groups.values():
-                    group.offsets = {place: at for place, at in group.offsets.items() if place[0] != gone}
+                    group.offsets = {
+                        place: at for place, at in group.offsets.items() if place[0] != gone
+                    }
             case CommitOffsets() | CommitProgress():
                 group = self.groups.setdefault(command.consumer_group, Group())
                 for topic, spans in command.offsets.items():
-                    group.offsets |= {(self.topics[topic], number): at for number, at in spans.items()}
+                    group.offsets |= {
+                        (self.topics[topic], number): at for number, at in spans.items()
+                    }
             case HoldRetention():
                 if command.hold or command.consumer_group in self.groups:
                     self.groups.setdefault(command.consumer_group, Group()).holds = command.hold
@@ -78,7 +85,9 @@ class Commands:
         self.stages: dict[int, tuple[int, int]] = {}
         """Stage -> when it was written into a log first, and its time-out, in ms."""
 
-    def applied(self, view: WatchedNode, entry: Entry, result: CommandResult, written_ms: int, now_ms: int) -> None:
+    def applied(
+        self, view: WatchedNode, entry: Entry, result: CommandResult, written_ms: int, now_ms: int
+    ) -> None:
         """The first node has applied a command."""
         if result.code is not Code.SUCCESS:
             return
@@ -88,9 +97,16 @@ class Commands:
             self.stages[result.result["stage_id"]] = (written_ms, command.timeout_ms)
         for stage in self.stages.keys() - view.catalog.transactions.stages.keys():
             opened_ms, timeout_ms = self.stages.pop(stage)
-            if isinstance(command, Expire) and now_ms - opened_ms < LEAST_SHARE * timeout_ms - SLACK_MS:
+            if (
+                isinstance(command, Expire)
+                and now_ms - opened_ms < LEAST_SHARE * timeout_ms - SLACK_MS
+            ):
                 after = now_ms - opened_ms
-                raise Broken("I28", f"{view}: stage {stage} with a time-out of {timeout_ms} ms ends after {after} ms")
+                raise Broken(
+                    "I28",
+                    f"{view}: stage {stage} with a time-out of {timeout_ms} ms ends after {after} "
+                    f"ms",
+                )
 
     def as_of(self, index: int) -> State:
         """What the commands up to that entry make."""
@@ -111,17 +127,36 @@ class Commands:
         for name in state.groups.keys() | catalog.consumer_groups.by_name.keys():
             mine, wanted = catalog.consumer_groups.by_name.get(name), state.groups.get(name)
             if mine is None or wanted is None:
-                raise Broken("I27", f"{view} has the group {name}: {mine is not None}, by the commands {wanted}")
-            offsets = {(topic, number): at for topic, spans in mine.offsets.items() for number, at in spans.items()}
+                raise Broken(
+                    "I27",
+                    f"{view} has the group {name}: {mine is not None}, by the commands {wanted}",
+                )
+            offsets = {
+                (topic, number): at
+                for topic, spans in mine.offsets.items()
+                for number, at in spans.items()
+            }
             if (mine.holds, offsets) != (wanted.holds, wanted.offsets):
-                raise Broken("I27", f"{view} has group {name} at {offsets}, holds {mine.holds}; it is {wanted}")
+                raise Broken(
+                    "I27",
+                    f"{view} has group {name} at {offsets}, holds {mine.holds}; it is {wanted}",
+                )
 
     def progress_acknowledged(self, name: str, topic: str, partition: int, offset: int) -> None:
-        """I27: a client was told that its group, which nobody else commits for, has processed so much."""
+        """I27: a client was told that its group, which nobody else commits for, has processed so
+        much."""
         state = self.as_of(1 << 62)
         group, topic_id = state.groups.get(name), state.topics.get(topic)
-        if group is None or topic_id is None or group.offsets.get((topic_id, partition), -1) != offset:
-            raise Broken("I27", f"group {name} was told that {topic}/{partition} is processed up to {offset}: {group}")
+        if (
+            group is None
+            or topic_id is None
+            or group.offsets.get((topic_id, partition), -1) != offset
+        ):
+            raise Broken(
+                "I27",
+                f"group {name} was told that {topic}/{partition} is processed up to {offset}: "
+                f"{group}",
+            )
 
     def deletion_acknowledged(self, topic: str) -> None:
         """I27: a client was told that its topic, which nobody creates again, is deleted."""
@@ -129,7 +164,8 @@ class Commands:
             raise Broken("I27", f"topic {topic} is there although its deletion was acknowledged")
 
     def held_from(self, view: WatchedNode) -> int | None:
-        """The first entry with a record that a group wants, which holds retention back; None: nobody wants any."""
+        """The first entry with a record that a group wants, which holds retention back; None:
+        nobody wants any."""
         wanted: list[int] = []
         for group in self.as_of(view.catalog.applied_index).groups.values():
             for (topic_id, number), offset in group.offsets.items() if group.holds else ():

@@ -1,4 +1,5 @@
-"""The end of a seed: I24 all live nodes are equal, I25 the group works again soon after healing, I26 the history."""
+"""The end of a seed: I24 all live nodes are equal, I25 the group works again soon after healing,
+I26 the history."""
 
 from __future__ import annotations
 
@@ -44,22 +45,32 @@ class Healing:
             self.due_ms = None
         elif now_ms > self.due_ms:
             roles = {view.name: (view.machine.role.name, view.machine.term) for view in views}
-            raise Broken("I25", f"nothing committed in {self._limit_ms} ms since the group was healed: {roles}")
+            raise Broken(
+                "I25",
+                f"nothing committed in {self._limit_ms} ms since the group was healed: {roles}",
+            )
 
 
-def check_equal(views: Sequence[WatchedNode], truth: Truth, applied: Applied, storage: Storage) -> None:
-    """I24: every live node has committed and applied all, leads or follows the one leader, and has the same bytes."""
+def check_equal(
+    views: Sequence[WatchedNode], truth: Truth, applied: Applied, storage: Storage
+) -> None:
+    """I24: every live node has committed and applied all, leads or follows the one leader, and has
+    the same bytes."""
     leaders = {view.name: view.machine.term for view in views if view.machine.role is Role.LEADER}
     newest = max(leaders.values(), default=None)
     if newest is None:
         raise Broken("I24", "nobody leads at the end")
     digests: dict[int, str] = {}
     for view in views:
-        if view.log.committed_index != truth.committed_index or view.catalog.applied_index != truth.committed_index:
+        if (
+            view.log.committed_index != truth.committed_index
+            or view.catalog.applied_index != truth.committed_index
+        ):
             raise Broken(
-                "I24", f"at the end {view} has committed {view.log.committed_index} and applied "
+                "I24",
+                f"at the end {view} has committed {view.log.committed_index} and applied "
                 f"{view.catalog.applied_index}, {truth.committed_index} is committed",
-            )  # fmt: skip
+            )
         if view.machine.term != newest:
             raise Broken("I24", f"at the end {view} is in term {view.machine.term}, {leaders} lead")
         digests.setdefault(view.catalog.digest(), view.name)
@@ -70,11 +81,14 @@ def check_equal(views: Sequence[WatchedNode], truth: Truth, applied: Applied, st
         for view in views:
             found = view.catalog.partitions.get(topic_id << 32 | partition)
             if found is not None and found.next_offset != offsets.next:
-                raise Broken("I11", f"{view} ends {found.name} at {found.next_offset}, not {offsets.next}")
+                raise Broken(
+                    "I11", f"{view} ends {found.name} at {found.next_offset}, not {offsets.next}"
+                )
 
 
 def check_clients(history: Sequence[Operation]) -> Verdict:
-    """I26, and with it I10, I13 and I16 as clients see them: the history is that of a linearizable log."""
+    """I26, and with it I10, I13 and I16 as clients see them: the history is that of a linearizable
+    log."""
     verdict = check_history(history)
     if verdict.findings:
         raise Broken("I26", "\n".join(str(finding) for finding in verdict.findings[:5]))

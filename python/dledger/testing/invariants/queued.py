@@ -1,8 +1,9 @@
-"""A RocketMQ commit log in a group, seen from outside: Q1 messages are where their puts say, Q2 queue offsets have no
-gap, Q3 what is shown is committed and no consumer is led past a message, Q4 queues and index are what the log says.
+"""A RocketMQ commit log in a group, seen from outside: Q1 messages are where their puts say, Q2
+queue offsets have no gap, Q3 what is shown is committed and no consumer is led past a message, Q4
+queues and index are what the log says.
 
-Puts are not idempotent, as in RocketMQ, so no two of them have the same body here: a body is in the log once at most,
-whether its put was answered or not, and not at all when the put was refused.
+Puts are not idempotent, as in RocketMQ, so no two of them have the same body here: a body is in the
+log once at most, whether its put was answered or not, and not at all when the put was refused.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from dledger.testing.invariants.broken import Broken
 Queue = tuple[str, int]
 IN_QUEUE = (Transaction.NONE, Transaction.COMMIT)
 LOOKED_UP = 50
-"""Messages of each node that are looked for by their keys at the end: each look goes through all index files."""
+"""Messages of each node that are looked for by their keys at the end: each look goes through all
+index files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,9 @@ class Stored:
 
     def __str__(self) -> str:
         message = self.message
-        return f"message {message.queue_offset} of {message.topic}/{message.queue_id} at {self.place}"
+        return (
+            f"message {message.queue_offset} of {message.topic}/{message.queue_id} at {self.place}"
+        )
 
 
 class Queued:
@@ -57,7 +61,7 @@ class Queued:
         self._refused: dict[bytes, str] = {}
         self._index = -1
 
-    # --- the log ------------------------------------------------------------------------------------------------
+    # --- the log ----------------------------------------------------------------------------------
 
     def watch_begin(self, who: str, begin: Callable[[], int]) -> None:
         """``begin``: the first entry of this node's log, from now on."""
@@ -66,8 +70,8 @@ class Queued:
 
     @property
     def begin(self) -> int:
-        """The highest first entry that a node's log has had. Asked anew each time: a message may be gone while the
-        retention that takes it is still under way."""
+        """The highest first entry that a node's log has had. Asked anew each time: a message may be
+        gone while the retention that takes it is still under way."""
         self._began = max(self._began, *(begin() for begin in self._begins.values()), 0)
         return self._began
 
@@ -84,7 +88,11 @@ class Queued:
         if before is not stored:
             raise Broken("Q1", f"{stored} has the body of {before}: it was put once")
         if stored.message.body in self._refused:
-            raise Broken("Q1", f"{stored} is committed, and its put was refused: {self._refused[stored.message.body]}")
+            raise Broken(
+                "Q1",
+                f"{stored} is committed, and its put was refused: "
+                f"{self._refused[stored.message.body]}",
+            )
         self.by_place[place] = stored
         if stored.has_unit:
             queue = self.queues.setdefault((stored.message.topic, stored.message.queue_id), [])
@@ -96,13 +104,15 @@ class Queued:
         """What the queue's next message gets."""
         return len(self.queues.get(queue, ()))
 
-    # --- what clients are told ----------------------------------------------------------------------------------
+    # --- what clients are told --------------------------------------------------------------------
 
     def acknowledged(self, body: bytes, place: int, queue_offset: int) -> None:
         """A put was answered with PUT_OK: its message lies there."""
         found = self.by_place.get(place)
         if found is None or found.message.body != body:
-            raise Broken("Q1", f"a message is acknowledged at {place}, where {found or 'none'} is committed")
+            raise Broken(
+                "Q1", f"a message is acknowledged at {place}, where {found or 'none'} is committed"
+            )
         if found.message.queue_offset != queue_offset:
             raise Broken("Q1", f"{found} is acknowledged with queue offset {queue_offset}")
 
@@ -110,7 +120,9 @@ class Queued:
         """A put was answered with an error that says that nothing was written."""
         for body in bodies:
             if body in self._by_body:
-                raise Broken("Q1", f"{self._by_body[body]} is committed, and its put was refused: {why}")
+                raise Broken(
+                    "Q1", f"{self._by_body[body]} is committed, and its put was refused: {why}"
+                )
             self._refused[body] = why
 
     def shown(self, messages: Sequence[Message]) -> None:
@@ -119,31 +131,45 @@ class Queued:
             found = self.by_place.get(message.physical_offset)
             if found is None or found.message != message:
                 other = f"{found} is committed" if found is not None else "none is committed"
-                raise Broken("Q3", f"a client is shown {message.body!r} at {message.physical_offset}, where {other}")
+                raise Broken(
+                    "Q3",
+                    f"a client is shown {message.body!r} at {message.physical_offset}, where "
+                    f"{other}",
+                )
 
     def led(self, queue: Queue, at: int, following: int, messages: Sequence[Message]) -> None:
-        """A client that asked from queue offset ``at`` on goes on at ``following`` with these messages between: what it
-        has not seen is not kept by every node any more."""
+        """A client that asked from queue offset ``at`` on goes on at ``following`` with these
+        messages between: what it has not seen is not kept by every node any more."""
         got = [message.queue_offset for message in messages]
         if got != sorted(set(got)) or any(not at <= one < following for one in got):
-            raise Broken("Q3", f"a get of {queue} from {at} on, up to {following}, has the messages {got}")
+            raise Broken(
+                "Q3", f"a get of {queue} from {at} on, up to {following}, has the messages {got}"
+            )
         for offset in range(max(at, 0), min(following, self.next_offset(queue))):
             stored = self.queues[queue][offset]
             if offset not in got and stored.index >= self.begin:
-                raise Broken("Q3", f"a get of {queue} from {at} on leads to {following}, past {stored}, which is kept")
+                raise Broken(
+                    "Q3",
+                    f"a get of {queue} from {at} on leads to {following}, past {stored}, which is "
+                    f"kept",
+                )
 
     def reaches(self, queue: Queue, end: int, known: int) -> None:
-        """A linearizable get says that the queue ends there; ``known``: its next offset when it was asked."""
+        """A linearizable get says that the queue ends there; ``known``: its next offset when it was
+        asked."""
         if end < known:
-            raise Broken("Q3", f"a get says that {queue} ends at {end}, it had {known} messages before")
+            raise Broken(
+                "Q3", f"a get says that {queue} ends at {end}, it had {known} messages before"
+            )
 
     def missing(self, place: int) -> None:
-        """A linearizable question for a place is answered with: no message that is kept begins there."""
+        """A linearizable question for a place is answered with: no message that is kept begins
+        there."""
         found = self.by_place.get(place)
         if found is not None and found.index >= self.begin:
             raise Broken("Q3", f"{found} is said not to be there, and is kept")
 
-    # --- files --------------------------------------------------------------------------------------------------
+    # --- files ------------------------------------------------------------------------------------
 
     def opened(self, who: str, files: Dispatched) -> None:
         """Q3, Q4: what a node has found in its queues at a start is committed."""
@@ -153,8 +179,14 @@ class Queued:
             for offset, unit in enumerate(units, queue.min_offset):
                 known = self.queues.get((topic, queue_id), ())
                 stored = known[offset] if offset < len(known) else None
-                if stored is None or (unit.physical_offset, unit.size) != (stored.place, stored.size):
-                    raise Broken("Q4", f"{who} starts with {unit} at {offset} of {topic}/{queue_id}: {stored}")
+                if stored is None or (unit.physical_offset, unit.size) != (
+                    stored.place,
+                    stored.size,
+                ):
+                    raise Broken(
+                        "Q4",
+                        f"{who} starts with {unit} at {offset} of {topic}/{queue_id}: {stored}",
+                    )
 
     def whole(self, who: str, files: Dispatched, begin: int) -> None:
         """Q4: everything is dispatched, and the node's log begins at entry ``begin``."""
@@ -167,12 +199,17 @@ class Queued:
                 continue
             if found is None or found.min_offset > first or found.max_offset != len(stored):
                 ends = None if found is None else (found.min_offset, found.max_offset)
-                raise Broken("Q4", f"{who} has {ends} of {queue}, the log has {first} to {len(stored)}")
+                raise Broken(
+                    "Q4", f"{who} has {ends} of {queue}, the log has {first} to {len(stored)}"
+                )
             codes = [unit.tags_code for unit in found.units(first, len(kept))] if kept else []
             if codes != [tags_code(one.message.property_map().get("TAGS")) for one in kept]:
                 raise Broken("Q4", f"{who} has other tags in {queue} than the log")
-        keyed = [one for one in self.by_place.values()
-                 if one.index >= begin and one.message.transaction is not Transaction.ROLLBACK]  # fmt: skip
+        keyed = [
+            one
+            for one in self.by_place.values()
+            if one.index >= begin and one.message.transaction is not Transaction.ROLLBACK
+        ]
         for one in keyed[:: 1 + len(keyed) // LOOKED_UP]:
             for key in keys_of(one.message.property_map()):
                 if files.index.lookup(one.message.topic, key).count(one.place) != 1:

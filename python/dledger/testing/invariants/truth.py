@@ -16,7 +16,8 @@ class Terms:
     __slots__ = ("begin", "firsts", "last", "terms")
 
     def __init__(self, pairs: Iterable[tuple[int, int]], begin: int, last: int) -> None:
-        """``pairs``: each term with its first index; ``begin``, ``last``: first and last index of the log."""
+        """``pairs``: each term with its first index; ``begin``, ``last``: first and last index of
+        the log."""
         self.terms = []
         self.firsts = []
         for term, first in pairs:
@@ -26,7 +27,8 @@ class Terms:
         self.last = last
 
     def at(self, index: int) -> int | None:
-        """The term of an entry; NO_TERM before the first; None when it is not in the log, or not any more."""
+        """The term of an entry; NO_TERM before the first; None when it is not in the log, or not
+        any more."""
         if index == NO_INDEX:
             return NO_TERM
         if index > self.last or not self.firsts or index < self.firsts[0]:
@@ -64,8 +66,8 @@ class Written:
 class Truth:
     """Every entry that was ever written anywhere, and the committed log.
 
-    An entry's chainCrc sums up its own header, its body's checksum and everything before it, so two logs are equal up
-    to an entry if and only if they have the same chainCrc there.
+    An entry's chainCrc sums up its own header, its body's checksum and everything before it, so two
+    logs are equal up to an entry if and only if they have the same chainCrc there.
     """
 
     def __init__(self) -> None:
@@ -79,13 +81,17 @@ class Truth:
         return len(self.committed) - 1
 
     def write(self, who: str, entry: Entry) -> None:
-        """I3: entries with the same index and term are the same, and so is everything before them."""
+        """I3: entries with the same index and term are the same, and so is everything before
+        them."""
         key = (entry.index, entry.term)
         known = self.written.get(key)
         if known is None:
             self.written[key] = Written(entry)
         elif known.chain_crc != entry.chain_crc or known.body_crc != entry.body_crc:
-            raise Broken("I3", f"{who} has another entry {entry.index} of term {entry.term} than was seen before")
+            raise Broken(
+                "I3",
+                f"{who} has another entry {entry.index} of term {entry.term} than was seen before",
+            )
 
     def term_of(self, index: int) -> int | None:
         """Term of the committed entry; None when none is known."""

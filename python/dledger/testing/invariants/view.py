@@ -1,4 +1,5 @@
-"""What is known of each node: in its present life, and what it must remember over all of its lives."""
+"""What is known of each node: in its present life, and what it must remember over all of its
+lives."""
 
 from __future__ import annotations
 
@@ -17,11 +18,21 @@ if TYPE_CHECKING:
 class Memory:
     """What a node said or did in any of its lives on one disk."""
 
-    __slots__ = ("begin", "durable", "ever_committed", "incarnation", "log", "others", "saved_term", "votes")
+    __slots__ = (
+        "begin",
+        "durable",
+        "ever_committed",
+        "incarnation",
+        "log",
+        "others",
+        "saved_term",
+        "votes",
+    )
 
     def __init__(self) -> None:
         self.others: tuple[Memory, ...] = ()
-        """Of the member's other disks: those that were lost, and those that are away. Empty: it never had another."""
+        """Of the member's other disks: those that were lost, and those that are away. Empty: it
+        never had another."""
         self.incarnation = 0
         """Under which its last life answered."""
         self.saved_term: int = NO_TERM
@@ -29,7 +40,8 @@ class Memory:
         self.votes: dict[int, NodeId] = {}
         """Term -> whom it promised its vote."""
         self.ever_committed: int = NO_INDEX
-        """What it knew to be committed and has not lost with a life that ended before it was on the disk."""
+        """What it knew to be committed and has not lost with a life that ended before it was on the
+        disk."""
         self.durable: int = NO_INDEX
         """How far its log was on the disk for sure when its last life ended."""
         self.log: Terms = Terms((), 0, NO_INDEX)
@@ -41,9 +53,9 @@ class WatchedNode:
     """One life of a node: its parts, and the values of its fields when they were last looked at."""
 
     __slots__ = (
-        "applied", "begin", "catalog", "committed", "durable", "end", "failed_at", "generation", "held_from", "lazy",
-        "life", "log", "machine", "membership", "memory", "name", "role", "server", "store", "term", "terms",
-        "voted_for",
+        "applied", "begin", "catalog", "committed", "durable", "end", "failed_at", "generation",
+        "held_from", "lazy", "life", "log", "machine", "membership", "memory", "name", "role",
+        "server", "store", "term", "terms", "voted_for",
     )  # fmt: skip
 
     def __init__(self, name: str, life: int, server: NodeServer, memory: Memory) -> None:
@@ -68,7 +80,8 @@ class WatchedNode:
         self.applied: int = self.catalog.applied_index
         self.failed_at: int | None = None
         self.held_from: int | None = None
-        """The first entry that a group wanted when this node looked last for what retention may take."""
+        """The first entry that a group wanted when this node looked last for what retention may
+        take."""
         self.membership = Membership()
 
     def synced(self) -> int:

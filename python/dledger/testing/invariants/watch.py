@@ -1,4 +1,5 @@
-"""The one observer of a simulated group: holds what was seen of every node, and calls the invariants of each family."""
+"""The one observer of a simulated group: holds what was seen of every node, and calls the
+invariants of each family."""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 class Watch:
     """Told of everything that happens to a group; raises `Broken` at the first promise that is.
 
-    ``broken`` keeps that error, because a task or thread of the program under test may swallow what is raised in it:
-    the caller looks there after each event.
+    ``broken`` keeps that error, because a task or thread of the program under test may swallow what
+    is raised in it: the caller looks there after each event.
     """
 
     def __init__(self, group: GroupConfig, now_ms: Callable[[], int]) -> None:
@@ -65,10 +66,11 @@ class Watch:
         self.writers = Writers()
         self.healing = Healing(truth, group.election_ms)
 
-    # --- lives of nodes -----------------------------------------------------------------------------------------
+    # --- lives of nodes ---------------------------------------------------------------------------
 
     def started(self, node_id: NodeId, server: NodeServer) -> WatchedNode:
-        """A node's raft and catalog are made from its disk, and nothing has happened since. See `wiring.attach`."""
+        """A node's raft and catalog are made from its disk, and nothing has happened since. See
+        `wiring.attach`."""
         with self:
             life = self._lives[node_id] = self._lives.get(node_id, 0) + 1
             view = self.views[node_id] = WatchedNode(node_id, life, server, self.memories[node_id])
@@ -89,22 +91,25 @@ class Watch:
         if view is not None:
             memory = view.memory
             memory.durable, memory.log, memory.begin = view.synced(), view.terms.copy(), view.begin
-            # A committed entry that was in memory only is gone, and the one whose place it took may be there again.
+            # A committed entry that was in memory only is gone, and the one whose place it took may
+            # be there again.
             memory.ever_committed = min(memory.ever_committed, memory.durable)
             memory.incarnation = view.machine.admission.incarnation
 
     def lost_disk(self, node_id: NodeId) -> None:
-        """A fault took the disk of a node that is down, or put an older one in its place: it owes nothing."""
+        """A fault took the disk of a node that is down, or put an older one in its place: it owes
+        nothing."""
         self.exchanged(node_id, Memory())
 
     def exchanged(self, node_id: NodeId, memory: Memory) -> Memory:
-        """A node that is down has another disk, of which ``memory`` is known; what is known of the former one."""
+        """A node that is down has another disk, of which ``memory`` is known; what is known of the
+        former one."""
         former = self.memories[node_id]
         memory.others = (former, *(other for other in former.others if other is not memory))
         self.memories[node_id] = memory
         return former
 
-    # --- what happens -------------------------------------------------------------------------------------------
+    # --- what happens -----------------------------------------------------------------------------
 
     def after_event(self, node_id: NodeId) -> None:
         """One callback of this node, or one piece of its background work, is over."""
@@ -129,12 +134,17 @@ class Watch:
         return after_event
 
     def look(self, view: WatchedNode) -> None:
-        """Compare a node with what it was when last looked at; most of the time nothing is another."""
+        """Compare a node with what it was when last looked at; most of the time nothing is
+        another."""
         self.checks += 1
         machine, log = view.machine, view.log
         if machine.term != view.term or log.end is not view.end:
             self.members.of_this_group(view)
-        if machine.term != view.term or machine.role is not view.role or machine.voted_for != view.voted_for:
+        if (
+            machine.term != view.term
+            or machine.role is not view.role
+            or machine.voted_for != view.voted_for
+        ):
             self.elections.changed(view)
         if log.end is not view.end or log.generation != view.generation:
             self.logs.changed(view)
@@ -158,7 +168,9 @@ class Watch:
         """D1: the core counts on no more than the store has synced."""
         index = view.log.durable_index
         if index > view.store.durable.index and not view.lazy:
-            raise Broken("I7", f"{view} takes {index} for durable, its store has synced {view.store.durable}")
+            raise Broken(
+                "I7", f"{view} takes {index} for durable, its store has synced {view.store.durable}"
+            )
         view.durable = index
 
     def ready(self, view: WatchedNode, ready: Ready) -> None:
@@ -203,7 +215,9 @@ class Watch:
             return
         try:
             if message.remote_id != target:
-                raise Broken("I23", f"{view} sends to {target} what is for {message.remote_id}: {message}")
+                raise Broken(
+                    "I23", f"{view} sends to {target} what is for {message.remote_id}: {message}"
+                )
             saved, memory = view.store.hard_state, view.memory
             check_sent(view, message, saved)
             if isinstance(message, VoteRequest | VoteResponse):
@@ -233,8 +247,11 @@ class Watch:
         with self:
             self.storage.entries(view, entries)
 
-    def was_served(self, view: WatchedNode, refs: Sequence[tuple[int, int, int]], bodies: Sequence[Buffer]) -> None:
-        """A node's store has read the bodies of entries, given as (index, pos, size), for a reader."""
+    def was_served(
+        self, view: WatchedNode, refs: Sequence[tuple[int, int, int]], bodies: Sequence[Buffer]
+    ) -> None:
+        """A node's store has read the bodies of entries, given as (index, pos, size), for a
+        reader."""
         with self:
             self.storage.bodies(view, refs, bodies)
 
@@ -251,7 +268,9 @@ class Watch:
     def retained(self, view: WatchedNode, begin: int, *, is_tight: bool = False) -> None:
         """A node's store has let the entries before ``begin`` go; its disk was tight or not."""
         with self:
-            self.retention.retained(view, begin, self.views, self.memories, self._now_ms(), is_tight=is_tight)
+            self.retention.retained(
+                view, begin, self.views, self.memories, self._now_ms(), is_tight=is_tight
+            )
 
     def saved(self, view: WatchedNode, data: bytes, index: int) -> None:
         """A node saves its catalog as of ``index``."""
@@ -278,7 +297,7 @@ class Watch:
         with self:
             self.commands.deletion_acknowledged(topic)
 
-    # --- the end ------------------------------------------------------------------------------------------------
+    # --- the end ----------------------------------------------------------------------------------
 
     def healed(self) -> None:
         """From now on a majority of nodes is up and can talk, and clients write (I25)."""
@@ -311,7 +330,8 @@ class Watch:
             self._keep(error)
 
     def _keep(self, broken: Broken) -> None:
-        """The first one counts. What is called for nearly every event does so itself, the rest is ``with self``."""
+        """The first one counts. What is called for nearly every event does so itself, the rest is
+        ``with self``."""
         if self.broken is None:
             self.broken = broken
 

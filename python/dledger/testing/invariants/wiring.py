@@ -1,4 +1,5 @@
-"""How the watch comes to see a node from outside: it stands between the node's parts, and changes nothing."""
+"""How the watch comes to see a node from outside: it stands between the node's parts, and changes
+nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from dledger.types import Buffer, Index, NodeId
 
 
 def attach(watch: Watch, node_id: NodeId, server: NodeServer) -> None:
-    """Watch a node from its first event on: call this when its parts are made and none has been started."""
+    """Watch a node from its first event on: call this when its parts are made and none has been
+    started."""
     view = watch.started(node_id, server)
     _attach_core(watch, view, server)
     _attach_store(watch, view, server)
@@ -99,7 +101,11 @@ def _attach_store(watch: Watch, view: WatchedNode, server: NodeServer) -> None:
         return look()
 
     server.house.holds.look = watched_look  # type: ignore[method-assign]
-    store.read, store.read_bodies, checkpoints.save = watched_read, watched_read_bodies, watched_save
+    store.read, store.read_bodies, checkpoints.save = (
+        watched_read,
+        watched_read_bodies,
+        watched_save,
+    )
     store.truncate, store.retain = watched_truncate, watched_retain
 
 

@@ -1,8 +1,9 @@
 """What committed transactions come to, followed apart from any catalog: W1.
 
-A transaction is (writer, sequence), and takes effect once. A writer's last one, made again, changes nothing; where its
-commit says count and digest of its rows (`CommitWrite`), other rows or an older sequence are refused. A node's catalog
-knows each writer's last commit, or that of the hash of its name, over restarts and in catalogs that were taken over.
+A transaction is (writer, sequence), and takes effect once. A writer's last one, made again, changes
+nothing; where its commit says count and digest of its rows (`CommitWrite`), other rows or an older
+sequence are refused. A node's catalog knows each writer's last commit, or that of the hash of its
+name, over restarts and in catalogs that were taken over.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ class Last(NamedTuple):
 
 
 class Known:
-    """What the commits up to some entry come to. A repeat may make its writer the newest one or not: so it is taken
-    for as old as its commit, and for newer than all writers that committed before the repeat."""
+    """What the commits up to some entry come to. A repeat may make its writer the newest one or
+    not: so it is taken for as old as its commit, and for newer than all writers that committed
+    before the repeat."""
 
     def __init__(self) -> None:
         self.last: dict[str, Last] = {}
@@ -48,13 +50,16 @@ class Known:
             self._committed[name] = index
 
     def may_be_forgotten(self, name: str, most: int) -> bool:
-        """Writers give way to so many others, and their hashes to as many again. Names of jobs are never used again."""
+        """Writers give way to so many others, and their hashes to as many again. Names of jobs are
+        never used again."""
         if name.startswith(JOB):
             return True
         since = self._committed.get(name)
         if since is None:
             return False
-        newer = [other for other, at in self._touched.items() if at > since and not other.startswith(JOB)]
+        newer = [
+            other for other, at in self._touched.items() if at > since and not other.startswith(JOB)
+        ]
         return len(newer) - (name in newer) >= 2 * most - most // 100
 
 
@@ -69,29 +74,42 @@ class Writers:
     def applied(self, view: WatchedNode, entry: Entry, result: CommandResult) -> None:
         """The first node has applied a command."""
         command = decode_command(entry.body[BODY_HEADER_SIZE:])
-        if not isinstance(command, CommitTransaction | CommitWrite) or result.code is Code.MALFORMED:
+        if (
+            not isinstance(command, CommitTransaction | CommitWrite)
+            or result.code is Code.MALFORMED
+        ):
             return
         name, last = command.writer_id, self._known.last
         known = last.get(name, Last())
         got, wanted = _got(result), _wanted(known, command)
         is_right = got == wanted or (got == "refused" and wanted == "new")
         if not is_right and self._is_certain(command, view.catalog.transactions.writers.most):
-            text = f"commit {command.sequence} of {name} is {got}: {result}; it has to be {wanted} behind {known}"
+            text = (
+                f"commit {command.sequence} of {name} is {got}: {result}; it has to be "
+                f"{wanted} behind {known}"
+            )
             raise Broken("W1", f"{view}: {text}")
         if got == "new":
             records = sum(part.records for part in command.stages)
-            self._note(entry.index, name, Last(command.sequence, records, getattr(command, "digest", "")))
+            self._note(
+                entry.index, name, Last(command.sequence, records, getattr(command, "digest", ""))
+            )
         elif got == "repeated" and isinstance(command, CommitWrite):
             known = last.get(name) or last.get(command.formerly, known)
-            self._note(entry.index, name, known._replace(digest=known.digest or command.digest), is_repeat=True)
+            self._note(
+                entry.index,
+                name,
+                known._replace(digest=known.digest or command.digest),
+                is_repeat=True,
+            )
 
     def _note(self, index: int, name: str, last: Last, *, is_repeat: bool = False) -> None:
         self._done.append((index, name, last, is_repeat))
         self._known.take(*self._done[-1])
 
     def _is_certain(self, command: CommitTransaction | CommitWrite, most: int) -> bool:
-        """Whether what was committed before says it: the name that an earlier release gave the writer counts for some
-        topics and not for others."""
+        """Whether what was committed before says it: the name that an earlier release gave the
+        writer counts for some topics and not for others."""
         is_renamed = isinstance(command, CommitWrite) and command.formerly in self._known.last
         return not is_renamed and not self._known.may_be_forgotten(command.writer_id, most)
 
@@ -107,7 +125,9 @@ class Writers:
             found = writers.find(name)
             has = None if found is None else Last(found.sequence, found.records, found.digest)
             if has != wanted and not known.may_be_forgotten(name, writers.most):
-                raise Broken("W1", f"{view} knows {has} of writer {name}, which has committed {wanted}")
+                raise Broken(
+                    "W1", f"{view} knows {has} of writer {name}, which has committed {wanted}"
+                )
 
 
 def _wanted(known: Last, command: CommitTransaction | CommitWrite) -> str:

@@ -1,4 +1,5 @@
-"""``python -m dledger.testing.judges``: does Porcupine agree with our own checker, and with what clients were told?"""
+"""``python -m dledger.testing.judges``: does Porcupine agree with our own checker, and with what
+clients were told?"""
 
 from __future__ import annotations
 
@@ -21,7 +22,14 @@ from dledger.testing.judges.judge import Judgement, judge
 from dledger.testing.result import result, save
 from dledger.testing.sim.rng import Rng
 
-CHAOS_FAULTS: Final = ("kill_leader", "isolate_leader", "power_cut", "power_cut_all", "lost_answers", "hand_over")
+CHAOS_FAULTS: Final = (
+    "kill_leader",
+    "isolate_leader",
+    "power_cut",
+    "power_cut_all",
+    "lost_answers",
+    "hand_over",
+)
 SHOWN: Final = 5
 """Problems of a kind that are told."""
 TORN: Final = """
@@ -30,7 +38,8 @@ w 0-9 txn a/0#1 y @t/1 -> 0
 r 1-2 end @t/0 -> 1
 r 4-5 end @t/1 -> 0
 """
-"""A transaction of which one part is seen, and later another one is not: each partition by itself has an order."""
+"""A transaction of which one part is seen, and later another one is not: each partition by itself
+has an order."""
 
 
 def small(count: int, first: int) -> dict[str, list[Operation]]:
@@ -45,12 +54,15 @@ def disagreements(
     for name, history in histories.items():
         own = check_linearizable(history) is None
         if judged[name].linearizable is not own:
-            yield f"history {name}: Porcupine says {judged[name].linearizable}, we say {own}:\n{show(history)}"
+            yield (
+                f"history {name}: Porcupine says {judged[name].linearizable}, we say {own}:\n"
+                f"{show(history)}"
+            )
 
 
 def simulated(seed: int) -> list[Operation]:
-    """What the clients of a seed were told, where every record is kept until it has been read: the writes of those that
-    go before may stand in any order, for which the search has no end."""
+    """What the clients of a seed were told, where every record is kept until it has been read: the
+    writes of those that go before may stand in any order, for which the search has no end."""
     from dledger.testing.sim.run import run_seed
 
     kept: list[Operation] = []
@@ -76,14 +88,18 @@ def of_chaos(seconds: float, seed: int) -> list[Operation]:
 
 
 def refusals(judged: Mapping[str, Judgement]) -> Iterator[str]:
-    """What must have an order and has none. A search without an end says nothing: where retention took hundreds of
-    records before anybody read them, their writes may stand in any order. More than a tenth of those is a problem."""
+    """What must have an order and has none. A search without an end says nothing: where retention
+    took hundreds of records before anybody read them, their writes may stand in any order. More
+    than a tenth of those is a problem."""
     for name, found in judged.items():
         if found.linearizable is False:
             yield f"{name}: is not linearizable, {found.operations} operations"
     undecided = [name for name, found in judged.items() if found.linearizable is None]
     if 10 * len(undecided) > len(judged):
-        yield f"{len(undecided)} of {len(judged)} were not decided in time: {', '.join(undecided[:SHOWN])}"
+        yield (
+            f"{len(undecided)} of {len(judged)} were not decided in time: "
+            f"{', '.join(undecided[:SHOWN])}"
+        )
 
 
 def campaign(asked: argparse.Namespace) -> dict[str, Any]:
@@ -96,14 +112,18 @@ def campaign(asked: argparse.Namespace) -> dict[str, Any]:
         problems.append("Porcupine sees no torn transaction")
     seeds = range(asked.first, asked.first + asked.seeds)
     with ProcessPoolExecutor(asked.jobs) as pool:
-        real = {f"simulated seed {s}": found for s, found in zip(seeds, pool.map(simulated, seeds), strict=True)}
+        real = {
+            f"simulated seed {s}": found
+            for s, found in zip(seeds, pool.map(simulated, seeds), strict=True)
+        }
     if asked.seconds:
         real[f"chaos of seed {asked.first}"] = of_chaos(asked.seconds, asked.first)
     found = judge(asked.program, real)
     problems += list(refusals(found))[:SHOWN]
     return result(
         "judges",
-        command=f"make judges HISTORIES={asked.histories} SEEDS={asked.seeds} SECONDS={asked.seconds:g}",
+        command=f"make judges HISTORIES={asked.histories} SEEDS={asked.seeds} "
+        f"SECONDS={asked.seconds:g}",
         ok=not problems,
         figures={
             "small histories": len(judged),
@@ -124,11 +144,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     """0 when all agree."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--program", type=Path, required=True, help="porcupine/, built")
-    parser.add_argument("--histories", type=int, default=4000, help="small ones, for both checkers (%(default)s)")
+    parser.add_argument(
+        "--histories", type=int, default=4000, help="small ones, for both checkers (%(default)s)"
+    )
     parser.add_argument("--seeds", type=int, default=20, help="of the simulator (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=30, help="of chaos, 0 for none (%(default)s)")
-    parser.add_argument("--first", type=int, default=1, help="number that everything is drawn from (%(default)s)")
-    parser.add_argument("--jobs", type=int, default=2, help="processes at the same time (%(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=30, help="of chaos, 0 for none (%(default)s)"
+    )
+    parser.add_argument(
+        "--first", type=int, default=1, help="number that everything is drawn from (%(default)s)"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=2, help="processes at the same time (%(default)s)"
+    )
     parser.add_argument("--json", type=Path, help="write the result there")
     asked = parser.parse_args(argv)
     try:
@@ -138,7 +166,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     for text in found["problems"]:
         sys.stdout.write(f"PROBLEM: {text}\n")
-    sys.stdout.write(", ".join(f"{count} {name}" for name, count in found["figures"].items()) + "\n")
+    sys.stdout.write(
+        ", ".join(f"{count} {name}" for name, count in found["figures"].items()) + "\n"
+    )
     if asked.json is not None:
         save(found, asked.json)
     return 0 if found["ok"] else 1

@@ -1,18 +1,24 @@
-"""Histories in the form that the Go program of porcupine/ reads: one JSON object per operation and line.
+"""Histories in the form that the Go program of porcupine/ reads: one JSON object per operation and
+line.
 
 ::
 
     {"history": "sim 7", "call": 12, "return": 15, "op": "write",
      "parts": [{"log": 0, "start": 4, "values": [71, 72]}], "end": null}
 
-- ``history``: operations of one name are judged together; ``log`` numbers the partitions in it from 0.
-- ``return``: null when nobody knows whether the call happened: it may, at any time after ``call``, or never.
-- ``write``: puts ``values`` at the end of each part's log, all parts at one moment. ``start``: the offset told, or -1.
-- ``observe``: the log had ``values`` from ``start`` on, and was at least so long; with ``end`` exactly so long.
+- ``history``: operations of one name are judged together; ``log`` numbers the partitions in it from
+  0.
+- ``return``: null when nobody knows whether the call happened: it may, at any time after ``call``,
+  or never.
+- ``write``: puts ``values`` at the end of each part's log, all parts at one moment. ``start``: the
+  offset told, or -1.
+- ``observe``: the log had ``values`` from ``start`` on, and was at least so long; with ``end``
+  exactly so long.
 
-Left out are calls that definitely failed (a value of theirs that is read then has no write, which no order explains),
-reads without an answer, and first offsets (retention moves them, and no order of writes explains when). A stale answer
-promises only that the log was at least so long at some moment of the call.
+Left out are calls that definitely failed (a value of theirs that is read then has no write, which
+no order explains), reads without an answer, and first offsets (retention moves them, and no order
+of writes explains when). A stale answer promises only that the log was at least so long at some
+moment of the call.
 """
 
 from __future__ import annotations
@@ -21,7 +27,13 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from dledger.testing.checkers.history import NEVER, Operation, OperationKind, OperationOutcome, in_pieces
+from dledger.testing.checkers.history import (
+    NEVER,
+    Operation,
+    OperationKind,
+    OperationOutcome,
+    in_pieces,
+)
 from dledger.testing.checkers.places import WRITES, is_fresh_end, offsets_of
 
 IMPOSSIBLE: Final = -(1 << 62)
@@ -36,7 +48,9 @@ def exported(name: str, history: Iterable[Operation]) -> Iterator[dict[str, Any]
         if operation.outcome is OperationOutcome.FAILED or not _says_something(operation):
             continue
         if operation.kind is OperationKind.TRANSACTION:
-            transactions.setdefault((operation.transaction, operation.attempt), []).append(operation)
+            transactions.setdefault((operation.transaction, operation.attempt), []).append(
+                operation
+            )
             continue
         yield {"history": name, **_plain([operation], logs)}
     for parts in transactions.values():
@@ -55,7 +69,8 @@ def _says_something(operation: Operation) -> bool:
 
 
 def _plain(parts: list[Operation], logs: dict[tuple[str, int], int]) -> dict[str, Any]:
-    """Parts overlap in time; what they are one write of began with the first and was answered with the last."""
+    """Parts overlap in time; what they are one write of began with the first and was answered with
+    the last."""
     answered = all(part.outcome is OperationOutcome.OK for part in parts)
     returned = max(part.returned_ns for part in parts)
     first = parts[0]
@@ -64,10 +79,11 @@ def _plain(parts: list[Operation], logs: dict[tuple[str, int], int]) -> dict[str
         "return": returned if answered and returned != NEVER else None,
         "op": "write" if first.kind in WRITES else "observe",
         "parts": [
-            {"log": logs.setdefault((part.topic, part.partition), len(logs)), **_part(part)} for part in parts
+            {"log": logs.setdefault((part.topic, part.partition), len(logs)), **_part(part)}
+            for part in parts
         ],
         "end": _part(first)["start"] + len(first.values) if is_fresh_end(first) else None,
-    }  # fmt: skip
+    }
 
 
 def _part(operation: Operation) -> dict[str, Any]:
@@ -77,7 +93,11 @@ def _part(operation: Operation) -> dict[str, Any]:
     ):
         values = (IMPOSSIBLE,)
     told = operation.outcome is OperationOutcome.OK or operation.kind not in WRITES
-    start = operation.start if told and (operation.kind is not OperationKind.READ or values or operation.to_end) else -1
+    start = (
+        operation.start
+        if told and (operation.kind is not OperationKind.READ or values or operation.to_end)
+        else -1
+    )
     if operation.kind is OperationKind.READ and start < 0:
         start = 0
     return {"start": start, "values": list(values)}

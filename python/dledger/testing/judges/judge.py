@@ -34,9 +34,13 @@ def judge(program: Path, histories: Mapping[str, Iterable[Operation]]) -> dict[s
         ConfigError: there is no such program, or it understood nothing.
     """
     if not program.exists():
-        raise ConfigError(f"there is no {program}: `make judges` builds it, and needs Go (https://go.dev/dl)")
+        raise ConfigError(
+            f"there is no {program}: `make judges` builds it, and needs Go (https://go.dev/dl)"
+        )
     text = "".join(line for name, history in histories.items() for line in lines(name, history))
-    done = subprocess.run([str(program.absolute())], input=text, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [str(program.absolute())], input=text, capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         raise ConfigError(f"{program} ended with {done.returncode}: {done.stderr[-500:]}")
     found = dict(_answers(done.stdout))
@@ -47,7 +51,10 @@ def _answers(text: str) -> Iterator[tuple[str, Judgement]]:
     verdicts = {"Ok": True, "Illegal": False, "Unknown": None}
     for line in text.splitlines():
         plain = json.loads(line)
-        yield plain["history"], Judgement(verdicts[plain["verdict"]], plain["operations"], plain["ms"])
+        yield (
+            plain["history"],
+            Judgement(verdicts[plain["verdict"]], plain["operations"], plain["ms"]),
+        )
 
 
 __all__ = ["Judgement", "judge"]

@@ -26,24 +26,40 @@ CATCHERS: Final = ("the simulator", "crash states", "schedules", "a test named f
 
 def hunt_in_process(name: str, first: int, seeds: int) -> Hunt:
     """A hunt in a process of its own."""
-    command = [sys.executable, "-m", "dledger.testing.mutants.hunt", name, "--first", str(first), "--seeds", str(seeds)]
+    command = [
+        sys.executable,
+        "-m",
+        "dledger.testing.mutants.hunt",
+        name,
+        "--first",
+        str(first),
+        "--seeds",
+        str(seeds),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise RuntimeError(f"the hunt for {name} ended with {done.returncode}: {done.stderr[-2000:]}")
+        raise RuntimeError(
+            f"the hunt for {name} ended with {done.returncode}: {done.stderr[-2000:]}"
+        )
     return Hunt(**json.loads(done.stdout.splitlines()[-1]))
 
 
 @cache
 def red_anyway(catcher: str, seed: int) -> bool:
     """Whether a seed is red with no bug planted: then it is a find, but not of the planted one."""
-    return bool(hunt_in_process(f"{ROCKETMQ if catcher == ROCKETMQ else ''}{NOTHING}", seed, 1).caught_by)
+    return bool(
+        hunt_in_process(f"{ROCKETMQ if catcher == ROCKETMQ else ''}{NOTHING}", seed, 1).caught_by
+    )
 
 
 def hunt_for(
-    name: str, seeds: int, search: Callable[[str, int, int], Hunt] = hunt_in_process,
+    name: str,
+    seeds: int,
+    search: Callable[[str, int, int], Hunt] = hunt_in_process,
     is_red: Callable[[int], bool] | None = None,
-) -> Hunt:  # fmt: skip
-    """Look for a planted bug until a seed is red because of it; seeds that are red anyway do not count."""
+) -> Hunt:
+    """Look for a planted bug until a seed is red because of it; seeds that are red anyway do not
+    count."""
     is_red = is_red or partial(red_anyway, named(name).catcher)
     seconds, done = 0.0, 0
     while True:
@@ -79,8 +95,16 @@ def as_dict(found: Sequence[Hunt], seeds: int) -> dict[str, Any]:
     for hunt in found:
         mutant = named(hunt.name)
         seeds_taken = str(hunt.seeds) if mutant.catcher in SIMULATED else mutant.catcher
-        rows.append([hunt.name, mutant.stands_for, mutant.why, seeds_taken, str(hunt.seconds),
-                     hunt.caught_by or "**nothing**"])  # fmt: skip
+        rows.append(
+            [
+                hunt.name,
+                mutant.stands_for,
+                mutant.why,
+                seeds_taken,
+                str(hunt.seconds),
+                hunt.caught_by or "**nothing**",
+            ]
+        )
     return result(
         "mutants",
         command=f"python -m dledger.testing.mutants --seeds {seeds}",
@@ -89,11 +113,15 @@ def as_dict(found: Sequence[Hunt], seeds: int) -> dict[str, Any]:
             "planted bugs": len(found),
             "caught": len(caught),
             **{f"caught by {whom}": by[whom] for whom in CATCHERS},
-            "planted before the tests were seen": sum(named(hunt.name).planted_blind for hunt in found),
+            "planted before the tests were seen": sum(
+                named(hunt.name).planted_blind for hunt in found
+            ),
             "seeds at the median": statistics.median(taken) if taken else 0,
         },
         faults={},
-        problems=[f"{hunt.name} was not caught by {_whom(hunt)}" for hunt in found if not hunt.caught_by],
+        problems=[
+            f"{hunt.name} was not caught by {_whom(hunt)}" for hunt in found if not hunt.caught_by
+        ],
         table=rows,
     )
 
@@ -108,7 +136,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", help="names, separated by commas")
     parser.add_argument("--seeds", type=int, default=500, help="for each, at most (%(default)s)")
-    parser.add_argument("--jobs", type=int, default=2, help="processes at the same time (%(default)s)")
+    parser.add_argument(
+        "--jobs", type=int, default=2, help="processes at the same time (%(default)s)"
+    )
     parser.add_argument("--json", type=Path, help="write the result there")
     asked = parser.parse_args()
     names = [mutant.name for mutant in MUTANTS]
@@ -121,13 +151,17 @@ def main() -> int:
     for hunt in hunts(names, asked.seeds, asked.jobs):
         found.append(hunt)
         what = f"{hunt.caught_by}: {hunt.text}" if hunt.caught_by else "NOT CAUGHT"
-        sys.stdout.write(f"{hunt.name:<28} {hunt.seeds:>4} seeds {hunt.seconds:>7.1f} s  {what[:110]}\n")
+        sys.stdout.write(
+            f"{hunt.name:<28} {hunt.seeds:>4} seeds {hunt.seconds:>7.1f} s  {what[:110]}\n"
+        )
         sys.stdout.flush()
     summary = as_dict(found, asked.seeds)
     figures = summary["figures"]
     whom = ", ".join(f"{figures[f'caught by {one}']} by {one}" for one in CATCHERS)
-    sys.stdout.write(f"{figures['caught']} of {figures['planted bugs']} caught: {whom}; median "
-                     f"{figures['seeds at the median']:g} seeds\n")  # fmt: skip
+    sys.stdout.write(
+        f"{figures['caught']} of {figures['planted bugs']} caught: {whom}; median "
+        f"{figures['seeds at the median']:g} seeds\n"
+    )
     if asked.json is not None:
         save(summary, asked.json)
     return 0 if summary["ok"] else 1

@@ -1,7 +1,8 @@
-"""One planted bug against who has to find it, in a process of its own: seeds until one of them is red, or tests.
+"""One planted bug against who has to find it, in a process of its own: seeds until one of them is
+red, or tests.
 
-``python -m dledger.testing.mutants.hunt NAME --seeds 500`` prints one line of JSON. The name ``-`` plants nothing: a
-seed that is red then says nothing about any planted bug.
+``python -m dledger.testing.mutants.hunt NAME --seeds 500`` prints one line of JSON. The name ``-``
+plants nothing: a seed that is red then says nothing about any planted bug.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from dledger.testing.mutants.plant import CRASH_STATES, ROCKETMQ, SCHEDULES, SIMULATED, SIMULATOR, plant
+from dledger.testing.mutants.plant import (
+    CRASH_STATES,
+    ROCKETMQ,
+    SCHEDULES,
+    SIMULATED,
+    SIMULATOR,
+    plant,
+)
 from dledger.testing.mutants.registry import named
 
 SEED_S: Final = 60
@@ -32,7 +40,8 @@ NOTHING: Final = "-"
 
 @dataclass(frozen=True, slots=True)
 class Hunt:
-    """How it went. ``caught_by`` is an invariant or the name of an error; empty when no seed was red."""
+    """How it went. ``caught_by`` is an invariant or the name of an error; empty when no seed was
+    red."""
 
     name: str
     seeds: int
@@ -71,7 +80,9 @@ def hunt(name: str, first: int, seeds: int) -> Hunt:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         gc.collect()
         if caught:
-            return Hunt(name, done, round(time.monotonic() - begun, 1), caught, f"seed {seed}: {text}"[:400])
+            return Hunt(
+                name, done, round(time.monotonic() - begun, 1), caught, f"seed {seed}: {text}"[:400]
+            )
     return Hunt(name, seeds, round(time.monotonic() - begun, 1), "", "")
 
 
@@ -91,20 +102,31 @@ def _schedules(name: str, begun: float) -> Hunt:
     """Schedules of threads that share a store, all scenarios in turn, until one is red."""
     from dledger.testing.interleave.campaign import first_red
 
-    number, found = first_red(MOST_SCHEDULES, module="" if name.endswith(NOTHING) else named(name).module)
+    number, found = first_red(
+        MOST_SCHEDULES, module="" if name.endswith(NOTHING) else named(name).module
+    )
     seconds = round(time.monotonic() - begun, 1)
     if found is None:
         return Hunt(name, number, seconds, "", "")
-    return Hunt(name, number, seconds, SCHEDULES, f"{found.scenario}, seed {found.seed}: {found.problem}"[:400])
+    return Hunt(
+        name,
+        number,
+        seconds,
+        SCHEDULES,
+        f"{found.scenario}, seed {found.seed}: {found.problem}"[:400],
+    )
 
 
 def _crash(module: str) -> tuple[str, str]:
-    """The store's scripts, crashed, until one of them loses something; those about the module's own record first."""
+    """The store's scripts, crashed, until one of them loses something; those about the module's own
+    record first."""
     from dledger.testing.disk_states.campaign import wanted_of
     from dledger.testing.disk_states.crash import Sweep
     from dledger.testing.disk_states.scenarios import SCENARIOS
 
-    for scenario in sorted(SCENARIOS, key=lambda each: not each.record or not module.endswith(each.record)):
+    for scenario in sorted(
+        SCENARIOS, key=lambda each: not each.record or not module.endswith(each.record)
+    ):
         found = Sweep(scenario, wanted_of(scenario, STATES), findings=1).run().findings
         if found:
             return CRASH_STATES, found[0]

@@ -1,4 +1,5 @@
-"""Bugs in who is a member: when an admission takes effect, and what a restart or a cut makes of it."""
+"""Bugs in who is a member: when an admission takes effect, and what a restart or a cut makes of
+it."""
 
 from __future__ import annotations
 
@@ -16,8 +17,12 @@ MEMBERS: Final = (
         "B26 B27",
         "raft.state.admission",
         "Admission.of",
-        "None if self.pending is not None and self.pending.node == node else self.membership.of(node)",
-        "self.membership.of(node)",
+        "return (\n"
+        "            None\n"
+        "            if self.pending is not None and self.pending.node == node\n"
+        "            else self.membership.of(node)\n"
+        "        )",
+        "return self.membership.of(node)",
         "the former incarnation counts until the admission is known to be committed",
     ),
     Mutant(
@@ -25,8 +30,8 @@ MEMBERS: Final = (
         "B26 B27",
         "raft.state.admission",
         "Admission.of",
-        "None if self.pending is not None and self.pending.node == node",
-        "self.pending.incarnation if self.pending is not None and self.pending.node == node",
+        "            None",
+        "            self.pending.incarnation",
         "the new incarnation counts as soon as the admission is in the log",
         _TESTS,
     ),
@@ -255,7 +260,8 @@ MEMBERS: Final = (
         "Founding._found",
         "or has_joined",
         "",
-        "a first member that lost its disk founds the group again although it was told that it exists",
+        "a first member that lost its disk founds the group again although it was told that it "
+        "exists",
         _GROUP,
     ),
     Mutant(

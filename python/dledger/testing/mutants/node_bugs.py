@@ -110,7 +110,8 @@ CATALOG: Final = (
         "catalog.clients.producers",
         "Producers.check",
         "        if sequence > expected or window is None:",
-        "        if sequence < expected:\n            return None\n        if sequence > expected or window is None:",
+        "        if sequence < expected:\n            return None\n        if sequence > expected "
+        "or window is None:",
         "a retried batch is appended again",
     ),
     Mutant(
@@ -205,7 +206,8 @@ SERVER: Final = (
         "LogWriter._supersede",
         "after < first",
         "after < 0",
-        "a cut waits for the repair of an entry that is cut everywhere else, and the follower stands still",
+        "a cut waits for the repair of an entry that is cut everywhere else, and the follower "
+        "stands still",
         "tests/node/test_server_disk.py",
     ),
     Mutant(

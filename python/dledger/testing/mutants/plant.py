@@ -1,4 +1,5 @@
-"""Plant a bug: one pattern in one function of the product is replaced before its module is imported."""
+"""Plant a bug: one pattern in one function of the product is replaced before its module is
+imported."""
 
 from __future__ import annotations
 
@@ -34,12 +35,14 @@ class Mutant:
         name: short, unique.
         stands_for: the deviations and bug classes that it belongs to, as ``D5 B13``.
         module: below ``dledger``, as ``raft.core``.
-        function: its qualified name in the module, as ``Core.hard_state``; empty for all of the module.
-        pattern: what stands there, exactly once in that function; lines are separated as in the source.
+        function: its qualified name in the module, as ``Core.hard_state``; empty for all of the
+            module.
+        pattern: what stands there, exactly once in that function; lines are separated as in the
+            source.
         replacement: what stands there instead.
         why: what goes wrong, in a line.
-        catcher: who has to find it: `SIMULATOR`, `ROCKETMQ`, `CRASH_STATES`, `SCHEDULES`, or paths of tests where none
-            of these has a way to make the difference show.
+        catcher: who has to find it: `SIMULATOR`, `ROCKETMQ`, `CRASH_STATES`, `SCHEDULES`, or paths
+            of tests where none of these has a way to make the difference show.
         planted_blind: it was written before the tests of its package were looked at.
     """
 
@@ -75,10 +78,13 @@ def mutated(mutant: Mutant) -> str:
     body = "".join(lines[first - 1 : last])
     if body.count(mutant.pattern) != 1:
         raise ConfigError(
-            f"mutant {mutant.name}: {mutant.pattern!r} stands {body.count(mutant.pattern)} times in "
+            f"mutant {mutant.name}: {mutant.pattern!r} stands {body.count(mutant.pattern)} times "
+            f"in "
             f"dledger.{mutant.module}.{mutant.function}, not once: mend the registry"
         )
-    return "".join([*lines[: first - 1], body.replace(mutant.pattern, mutant.replacement), *lines[last:]])
+    return "".join(
+        [*lines[: first - 1], body.replace(mutant.pattern, mutant.replacement), *lines[last:]]
+    )
 
 
 def _lines_of(tree: ast.Module, mutant: Mutant) -> tuple[int, int]:
@@ -88,7 +94,9 @@ def _lines_of(tree: ast.Module, mutant: Mutant) -> tuple[int, int]:
     for name in filter(None, mutant.function.split(".")):
         found = [node for node in body if isinstance(node, _NAMED) and node.name == name]
         if len(found) != 1:
-            raise ConfigError(f"mutant {mutant.name}: dledger.{mutant.module} has no {mutant.function}")
+            raise ConfigError(
+                f"mutant {mutant.name}: dledger.{mutant.module} has no {mutant.function}"
+            )
         first, last, body = found[0].lineno, found[0].end_lineno or first, found[0].body
     return first, last
 
@@ -114,5 +122,7 @@ def plant(mutant: Mutant) -> None:
         ConfigError: it was imported already, or see `mutated`.
     """
     if f"dledger.{mutant.module}" in sys.modules:
-        raise ConfigError(f"dledger.{mutant.module} is imported already: plant {mutant.name} in a new process")
+        raise ConfigError(
+            f"dledger.{mutant.module} is imported already: plant {mutant.name} in a new process"
+        )
     sys.meta_path.insert(0, _Planter(mutant))

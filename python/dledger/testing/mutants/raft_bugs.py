@@ -31,7 +31,8 @@ RAFT: Final = (
         "raft.roles.leader",
         "Leader.propose",
         "        self._dispatch(now_ms)",
-        "        self.acks.acknowledge(self.core.me, self.core.log.end_index)\n        self._dispatch(now_ms)",
+        "        self.acks.acknowledge(self.core.me, self.core.log.end_index)\n        "
+        "self._dispatch(now_ms)",
         "a leader counts its own copy before it is on the disk",
     ),
     Mutant(
@@ -251,8 +252,11 @@ RAFT: Final = (
         "B27",
         "raft.roles.leader_elector",
         "judge",
-        "not (core.admission.is_admitted and core.admission.counts(request.local_id, request.incarnation))",
-        "False",
+        "if not (\n"
+        "        core.admission.is_admitted and core.admission.counts(request.local_id, "
+        "request.incarnation)\n"
+        "    ):",
+        "if False:",
         "a member that lost its disk votes",
         "tests/raft/test_incarnations.py",
     ),

@@ -29,16 +29,52 @@ from dledger.testing.mutants.room_bugs import ROOM
 from dledger.testing.mutants.service_bugs import SERVICE
 from dledger.testing.mutants.spark_bugs import DATASOURCE, STREAMING
 from dledger.testing.mutants.thread_bugs import THREADS
-from dledger.testing.mutants.unseen_bugs import UNSEEN_CALLERS, UNSEEN_CATALOG, UNSEEN_FILES, UNSEEN_SPARK
+from dledger.testing.mutants.unseen_bugs import (
+    UNSEEN_CALLERS,
+    UNSEEN_CATALOG,
+    UNSEEN_FILES,
+    UNSEEN_SPARK,
+)
 from dledger.testing.mutants.world_bugs import WORLD
 
 MUTANTS: Final = (
-    *RAFT, *CORE, *STORE, *FILES, *RACES, *THREADS, *PROGRAMS, *CATALOG, *SERVER, *SERVICE, *CLIENT, *EDGES, *WORLD,
-    *LIMITS, *IDENTITY, *BROKER, *MEMBERS, *ROOM,
-    *QUEUES, *REPLICATION, *DAMAGE, *CALLERS, *BATCHES, *EMBEDDED, *DATASOURCE, *STREAMING, *COMMITS,
-    *UNSEEN_FILES, *UNSEEN_CALLERS, *UNSEEN_CATALOG, *UNSEEN_SPARK, *BLIND, *INTERRUPTS, *FORKS, *REPLAYS,
+    *RAFT,
+    *CORE,
+    *STORE,
+    *FILES,
+    *RACES,
+    *THREADS,
+    *PROGRAMS,
+    *CATALOG,
+    *SERVER,
+    *SERVICE,
+    *CLIENT,
+    *EDGES,
+    *WORLD,
+    *LIMITS,
+    *IDENTITY,
+    *BROKER,
+    *MEMBERS,
+    *ROOM,
+    *QUEUES,
+    *REPLICATION,
+    *DAMAGE,
+    *CALLERS,
+    *BATCHES,
+    *EMBEDDED,
+    *DATASOURCE,
+    *STREAMING,
+    *COMMITS,
+    *UNSEEN_FILES,
+    *UNSEEN_CALLERS,
+    *UNSEEN_CATALOG,
+    *UNSEEN_SPARK,
+    *BLIND,
+    *INTERRUPTS,
+    *FORKS,
+    *REPLAYS,
     *QUERIES,
-)  # fmt: skip
+)
 DOES_NOT_APPLY: Final = {
     "B32": "there is one version of the protocol and of the files so far, so no two can be mixed",
 }

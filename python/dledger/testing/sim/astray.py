@@ -1,8 +1,8 @@
 """Writes that go to another place of their file than they should.
 
-What a node has acknowledged in its last moment it can lose to such a write without knowing of it: the mark that would
-tell is not on the disk yet. docs/guarantees.md promises nothing of a disk that does this just before its process ends,
-so these disks do not: `Stray.put_right`.
+What a node has acknowledged in its last moment it can lose to such a write without knowing of it:
+the mark that would tell is not on the disk yet. docs/guarantees.md promises nothing of a disk that
+does this just before its process ends, so these disks do not: `Stray.put_right`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ class Stray:
 
     def put_right(self, names: Mapping[Path, Inode]) -> None:
         """Undo what the node's mark does not speak of yet."""
-        start, settled = int(self.path.stem), settled_end(names[self.path.parent.parent / MARK_FILE].durable)
+        start, settled = (
+            int(self.path.stem),
+            settled_end(names[self.path.parent.parent / MARK_FILE].durable),
+        )
         size = len(self.data)
         if start + self.place + size > settled:
             self._replace(self.place, self.data, self.at_place)
@@ -49,8 +52,11 @@ class Stray:
 
 
 def settled_end(mark: bytes | bytearray) -> int:
-    """The position that the newest readable record of a file with marks tells of; 0 when there is none."""
-    slots = [unpack_slot(MARK_MAGIC, bytes(mark[n * SLOT_SIZE : (n + 1) * SLOT_SIZE])) for n in range(2)]
+    """The position that the newest readable record of a file with marks tells of; 0 when there is
+    none."""
+    slots = [
+        unpack_slot(MARK_MAGIC, bytes(mark[n * SLOT_SIZE : (n + 1) * SLOT_SIZE])) for n in range(2)
+    ]
     found = max((slot for slot in slots if slot is not None), default=None)
     return 0 if found is None else RecoveryPoint.unpack(found[1]).durable.end_pos
 
@@ -58,7 +64,9 @@ def settled_end(mark: bytes | bytearray) -> int:
 class AstrayFile:
     """A file whose next writes go astray as far as ``ways`` says, the last of them first."""
 
-    def __init__(self, file: DiskFile, inode: Inode, ways: list[int], went: Callable[[Stray], None]) -> None:
+    def __init__(
+        self, file: DiskFile, inode: Inode, ways: list[int], went: Callable[[Stray], None]
+    ) -> None:
         """``went`` is told of each that did."""
         self._file = file
         self._inode = inode
@@ -79,7 +87,10 @@ class AstrayFile:
             if place >= 0 and place + size <= len(self._inode.written):
                 self._ways.pop()
                 written = self._inode.written
-                before = bytes(written[offset : offset + size]), bytes(written[place : place + size])
+                before = (
+                    bytes(written[offset : offset + size]),
+                    bytes(written[place : place + size]),
+                )
                 self._went(Stray(self.path, self._inode, offset, place, b"".join(buffers), *before))
                 offset = place
         self._file.pwritev(buffers, offset)

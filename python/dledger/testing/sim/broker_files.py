@@ -1,8 +1,9 @@
-"""Consume queues and index of a simulated node: real files, since the index is mapped into memory, with the time, the
-errors and the power cuts of the node's simulated disk.
+"""Consume queues and index of a simulated node: real files, since the index is mapped into memory,
+with the time, the errors and the power cuts of the node's simulated disk.
 
-The modules that write them see an ``os`` whose writes and syncs ask that disk first. A sync of a file, or of a folder,
-is remembered as what a power cut leaves for sure; of everything else it leaves any mix of pages and names.
+The modules that write them see an ``os`` whose writes and syncs ask that disk first. A sync of a
+file, or of a folder, is remembered as what a power cut leaves for sure; of everything else it
+leaves any mix of pages and names.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ FOLDER: Final = -1
 class SmallDispatched(Dispatched):
     """With files of some dozen messages, so that a run sees many of each kind."""
 
-    def __init__(self, directory: Path, wall_ms: Callable[[], int], on_open: Callable[[Dispatched], None]) -> None:
+    def __init__(
+        self, directory: Path, wall_ms: Callable[[], int], on_open: Callable[[Dispatched], None]
+    ) -> None:
         super().__init__(directory, wall_ms)
         self._on_open = on_open
 
@@ -70,7 +73,8 @@ class HostFiles:
         self._rng = rng
         self._counts = counts
         self._keep = root.with_name(f"{root.name}.kept")
-        """A second name of every file that was synced, so that its number is not given to another one."""
+        """A second name of every file that was synced, so that its number is not given to another
+        one."""
         self._contents: dict[int, bytes] = {}
         self._names: dict[Path, dict[str, int]] = {}
         self._begun = 0
@@ -98,8 +102,8 @@ class HostFiles:
             self.seen(path)()
 
     def seen(self, path: Path) -> Callable[[], None]:
-        """A sync begins, which covers what is there now; what is to be called when it has ended. One that began later
-        may end sooner: what it covered stays."""
+        """A sync begins, which covers what is there now; what is to be called when it has ended.
+        One that began later may end sooner: what it covered stays."""
         self._begun += 1
         begun = self._begun
         if path.is_dir():
@@ -139,8 +143,12 @@ class HostFiles:
         self.replace({})
 
     def exchange(self, tree: dict[Path, bytes | None]) -> dict[Path, bytes | None]:
-        """Another machine is in its place, which has these files; those of this one, as they were written."""
-        here = {path: None if path.is_dir() else path.read_bytes() for path in sorted(self.root.rglob("*"))}
+        """Another machine is in its place, which has these files; those of this one, as they were
+        written."""
+        here = {
+            path: None if path.is_dir() else path.read_bytes()
+            for path in sorted(self.root.rglob("*"))
+        }
         self.replace(tree)
         return here
 
@@ -162,7 +170,11 @@ class HostFiles:
             self.synced(path)
 
     def _left(self, folder: Path, after: dict[Path, bytes | None]) -> None:
-        now = {entry.name: self._number(entry) for entry in sorted(folder.iterdir())} if folder.is_dir() else {}
+        now = (
+            {entry.name: self._number(entry) for entry in sorted(folder.iterdir())}
+            if folder.is_dir()
+            else {}
+        )
         durable = self._names.get(folder, {})
         odds = self._rng.pick((0, 500_000, 1_000_000))
         for name in sorted(now.keys() | durable.keys()):
@@ -239,7 +251,9 @@ class BrokerFiles:
 
     def __init__(self) -> None:
         shm = Path("/dev/shm")
-        self.folder = Path(tempfile.mkdtemp(prefix="dledger-sim-", dir=shm if shm.is_dir() else None))
+        self.folder = Path(
+            tempfile.mkdtemp(prefix="dledger-sim-", dir=shm if shm.is_dir() else None)
+        )
         self.hosts: list[HostFiles] = []
 
     def host(self, name: str, disk: SimDisk, rng: Rng, counts: SeedCounts) -> HostFiles:
@@ -264,8 +278,11 @@ def _see(seen: Any) -> None:
         module.os = seen  # type: ignore[attr-defined]
 
 
-def attach(server: NodeServer, host: HostFiles, queued: Queued, judged: Callable[..., None]) -> None:
-    """Give a node that is made, and not started, its queues and index, and look at them and at what it applies.
+def attach(
+    server: NodeServer, host: HostFiles, queued: Queued, judged: Callable[..., None]
+) -> None:
+    """Give a node that is made, and not started, its queues and index, and look at them and at what
+    it applies.
 
     ``judged`` is given each check and what it is to be told.
     """

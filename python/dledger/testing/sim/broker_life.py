@@ -1,5 +1,5 @@
-"""What a client of a RocketMQ commit log does: puts one or many messages, and gets them by queue offset, place and key.
-Each answer is judged at once by `dledger.testing.invariants.queued`."""
+"""What a client of a RocketMQ commit log does: puts one or many messages, and gets them by queue
+offset, place and key. Each answer is judged at once by `dledger.testing.invariants.queued`."""
 
 from __future__ import annotations
 
@@ -20,15 +20,22 @@ from dledger.testing.sim.rng import Rng
 if TYPE_CHECKING:
     from dledger.testing.sim.workload import Topic
 
-KINDS: Final = (Transaction.NONE,) * 8 + (Transaction.PREPARED, Transaction.COMMIT, Transaction.ROLLBACK)
+KINDS: Final = (Transaction.NONE,) * 8 + (
+    Transaction.PREPARED,
+    Transaction.COMMIT,
+    Transaction.ROLLBACK,
+)
 NEWEST: Final = 12
-"""A client that guesses where a message may lie guesses one of the places that were written last."""
+"""A client that guesses where a message may lie guesses one of the places that were written
+last."""
 
 
 class Asker:
     """Asks for messages, and has what comes judged."""
 
-    def __init__(self, world: World, client: AsyncClient, rng: Rng, topics: Sequence[Topic], name: str) -> None:
+    def __init__(
+        self, world: World, client: AsyncClient, rng: Rng, topics: Sequence[Topic], name: str
+    ) -> None:
         assert world.queued is not None
         self._queued: Queued = world.queued
         self._world = world
@@ -67,7 +74,9 @@ class Asker:
         known = queued.next_offset(queue)
         most = self._rng.between(1, 20)
         try:
-            answer = await self._client.get_message(topic, queue_id, at, max_messages=most, stale=stale)
+            answer = await self._client.get_message(
+                topic, queue_id, at, max_messages=most, stale=stale
+            )
         except DLedgerError as error:
             self.note(f"get {topic}/{queue_id} from {at}: {error}")
             return at
@@ -125,7 +134,9 @@ class BrokerLife(ClientLife):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         workload = self.workload
-        self._asker = Asker(workload.world, self.client, self.rng.fork("asker"), workload.topics, self.session)
+        self._asker = Asker(
+            workload.world, self.client, self.rng.fork("asker"), workload.topics, self.session
+        )
         self._queued = self._asker._queued
 
     def _calls(self) -> list[Callable[[], Awaitable[None]]]:
@@ -141,7 +152,9 @@ class BrokerLife(ClientLife):
         properties = {UNIQUE_KEY: key, KEYS: f"all {key[-1]}", TAGS: f"tag{self.rng.below(3)}"}
         kind = self.rng.pick(KINDS)
         queue_id = self.rng.below(topic.partitions)
-        return Message(topic.name, body, format_properties(properties), queue_id, sys_flag=int(kind))
+        return Message(
+            topic.name, body, format_properties(properties), queue_id, sys_flag=int(kind)
+        )
 
     async def _put(self) -> None:
         topic = self.rng.pick(self.workload.topics)
@@ -155,10 +168,14 @@ class BrokerLife(ClientLife):
         except DLedgerError as error:
             self.note(f"put: {type(error).__name__}: {error}")
             if error.definite:
-                self._asker.judge(queued.refused, [message.body for message in messages], str(error))
+                self._asker.judge(
+                    queued.refused, [message.body for message in messages], str(error)
+                )
             return False
         for message, result in zip(messages, done, strict=True):
-            self._asker.judge(queued.acknowledged, message.body, result.physical_offset, result.queue_offset)
+            self._asker.judge(
+                queued.acknowledged, message.body, result.physical_offset, result.queue_offset
+            )
         self.workload.acknowledged += 1
         self.workload.records += len(messages)
         self.note(f"put {len(messages)}, the last at {done[-1].physical_offset}")

@@ -1,4 +1,5 @@
-"""What a client process does besides records: consumer groups, topics of its own, and stages that end a file.
+"""What a client process does besides records: consumer groups, topics of its own, and stages that
+end a file.
 
 What comes back is held against the committed commands (`dledger.testing.invariants.commands`).
 """
@@ -46,7 +47,7 @@ class Chores:
         """What there is to do, and how often at most."""
         return (self.progress, 2), (self.hold, 1), (self.own_topic, 1), (self.stage, 4)
 
-    # --- consumer groups ----------------------------------------------------------------------------------------
+    # --- consumer groups --------------------------------------------------------------------------
 
     @property
     def _group(self) -> str:
@@ -65,7 +66,8 @@ class Chores:
                 self._watch.progress_acknowledged(self._group, *place, offset)
         except DLedgerError as error:
             self._life.note(f"progress of {self._group}: {error}")
-            if not error.definite:  # it may still come, over what another one says: begin with another group
+            # it may still come, over what another one says: begin with another group
+            if not error.definite:
                 self._groups += 1
                 self._progress.clear()
 
@@ -76,7 +78,7 @@ class Chores:
         except DLedgerError as error:
             self._life.note(f"hold of {self._group}: {error}")
 
-    # --- topics -------------------------------------------------------------------------------------------------
+    # --- topics -----------------------------------------------------------------------------------
 
     async def own_topic(self) -> None:
         """A topic is made, written to or typed, grown and deleted; nobody else uses it."""
@@ -87,10 +89,14 @@ class Chores:
                 info = await self._client.create_topic(name, type="typed")
                 fields = [Field(f"f{at}", Atom("long")) for at in range(self._rng.between(1, 3))]
                 for version in range(len(fields)):
-                    await self._client.evolve_schema(info, version, Columns(tuple(fields[: version + 1])))
+                    await self._client.evolve_schema(
+                        info, version, Columns(tuple(fields[: version + 1]))
+                    )
             else:
                 await self._client.create_topic(name, self._rng.between(1, 2))
-                await self._client.append(name, [encode_value(0)] * self._rng.between(1, 4), partition=0)
+                await self._client.append(
+                    name, [encode_value(0)] * self._rng.between(1, 4), partition=0
+                )
             await self._client.add_partitions(name, 3)
             if self._rng.chance(700_000):
                 await self._client.delete_topic(name)
@@ -99,7 +105,7 @@ class Chores:
         except DLedgerError as error:
             self._life.note(f"topic {name}: {error}")
 
-    # --- stages -------------------------------------------------------------------------------------------------
+    # --- stages -----------------------------------------------------------------------------------
 
     def _room(self) -> int:
         """Bytes of a value whose entry would end the file that the leader writes."""
@@ -108,7 +114,8 @@ class Chores:
         return size - max((view.log.end.end_pos for view in views), default=0) % size - FRAME
 
     async def _filling(self, topic: Topic, partition: int) -> int:
-        """Bytes of a value whose entry ends a file, if nobody comes between; records before it where one cannot."""
+        """Bytes of a value whose entry ends a file, if nobody comes between; records before it
+        where one cannot."""
         plan = self._life.workload.world.plan
         most = int(plan.group["max_body_bytes"]) - FRAME
         for _ in range(MOST_FILLERS):
@@ -119,7 +126,8 @@ class Chores:
         return room if 64 <= room <= most else plan.value_bytes
 
     async def stage(self) -> None:
-        """A stage, often with a batch that ends a file. It is committed after a while, or abandoned."""
+        """A stage, often with a batch that ends a file. It is committed after a while, or
+        abandoned."""
         self._stages += 1
         life = self._life
         topic, partition = life.place()

@@ -49,7 +49,8 @@ class WatchedServer(NodeServer):
             self.counts.bite("catalog lost")
         super()._build()
         if self.watch is not None:
-            self.watch.ended(self.node.node_id)  # it has taken over another state, if this is not its first life
+            # it has taken over another state, if this is not its first life
+            self.watch.ended(self.node.node_id)
             attach(self.watch, self.node.node_id, self)
         self.on_built(self)
 
@@ -61,10 +62,14 @@ class World:
         self.plan = plan
         self.rng = Rng(seed)
         self.scheduler = Scheduler()
-        self.watch = Watch(plan.group_config(), lambda: self.scheduler.now_ns // MS) if watching else None
+        self.watch = (
+            Watch(plan.group_config(), lambda: self.scheduler.now_ns // MS) if watching else None
+        )
         """Looks at every node after every event."""
         if self.watch is not None:
-            self.watch.retention.clocks_are_right = not (plan.has("drift") or plan.has("wall clock jump"))
+            self.watch.retention.clocks_are_right = not (
+                plan.has("drift") or plan.has("wall clock jump")
+            )
         self.counts = SeedCounts()
         self.story = Story(self.scheduler, kept)
         self.network = Network(self.scheduler, self.rng.fork("network"), self.counts)
@@ -90,7 +95,8 @@ class World:
         return self._broken or (self.watch.broken if self.watch is not None else None)
 
     def breaks(self, invariant: str, text: str, cause: BaseException | None = None) -> None:
-        """Note it, where raising it would only end a task, unless it comes of what the watch has seen."""
+        """Note it, where raising it would only end a task, unless it comes of what the watch has
+        seen."""
         if self._broken is None and (self.watch is None or self.watch.broken is None):
             self._broken = Broken(invariant, text)
             self._broken.__cause__ = cause
@@ -108,7 +114,11 @@ class World:
             attach_broker(server, disk.beside, self.queued, self.judged)
 
     def defect(self, text: str, error: BaseException | None) -> None:
-        places = [f"{frame.name}:{frame.lineno}" for frame in extract_tb(error.__traceback__)[-6:]] if error else []
+        places = (
+            [f"{frame.name}:{frame.lineno}" for frame in extract_tb(error.__traceback__)[-6:]]
+            if error
+            else []
+        )
         raise Broken("defect", f"{text} at {' > '.join(places)}: {error!r}") from error
 
     def dispose(self) -> None:
@@ -133,18 +143,23 @@ class Node:
         self.told: tuple[NodeId, ...] = ()
         """Members that its next process is told in place of the group's."""
         self.namesake: Stay | None = None
-        """A machine of another group is in its place, and no fault is to take that for the group's."""
+        """A machine of another group is in its place, and no fault is to take that for the
+        group's."""
         self.drift = 0
         self.wall_offset_us = 0
         plan, rng = world.plan, world.rng
         self._rng = rng.fork(f"node {name}")
         self.directory = plan.node_config(name).directory
-        self.disk = SimDisk(name, rng.fork(f"disk {name}"), world.counts, plan.disk_bytes, plan.tear)
+        self.disk = SimDisk(
+            name, rng.fork(f"disk {name}"), world.counts, plan.disk_bytes, plan.tear
+        )
         self.disk.sync_ns = plan.sync_us * US
         self.disk.on_kill = self._killed_at_disk
         self.disk.on_uncovered = partial(world.breaks, "I29")
         if world.broker is not None:
-            self.disk.beside = world.broker.host(name, self.disk, rng.fork(f"broker files {name}"), world.counts)
+            self.disk.beside = world.broker.host(
+                name, self.disk, rng.fork(f"broker files {name}"), world.counts
+            )
         self._on_end = on_end
         self._addresses = {member: f"{member}:{PORT}" for member in plan.names}
 
@@ -163,7 +178,9 @@ class Node:
         self.lives += 1
         self.stopping = False
         world.network.off.pop(self.name, None)
-        loop = self.loop = world.new_loop(self.name, Clock(world.scheduler, self.drift, self.wall_offset_us))
+        loop = self.loop = world.new_loop(
+            self.name, Clock(world.scheduler, self.drift, self.wall_offset_us)
+        )
         rng = self._rng
         loop.latency_ns = lambda: rng.between(20 * US, 200 * US)
         loop.turns.often, loop.turns.longest_ns = plan.turns_left, plan.turn_left_ns
@@ -174,10 +191,17 @@ class Node:
         machine = Machine(loop, dice, plan.bad_luck, lambda: world.counts.bite("bad luck"))
         group, addresses = plan.group_config(), self._addresses
         if told:
-            group, addresses = replace(group, members=told), {member: f"{member}:{PORT}" for member in told}
+            group, addresses = (
+                replace(group, members=told),
+                {member: f"{member}:{PORT}" for member in told},
+            )
         server = WatchedServer(
-            group, plan.node_config(self.name), lambda: addresses, disk=self.disk, environment=machine
-        )  # fmt: skip
+            group,
+            plan.node_config(self.name),
+            lambda: addresses,
+            disk=self.disk,
+            environment=machine,
+        )
         server.on_built = lambda built: self._built(built, loop)
         if self.namesake is None:
             server.watch, server.counts = world.watch, world.counts
@@ -210,7 +234,8 @@ class Node:
             self._failed(error, loop)
 
     def _refused(self, error: ConfigError, told: tuple[NodeId, ...]) -> None:
-        """It does not start, which only a wrong list of members explains, and it names that and its own."""
+        """It does not start, which only a wrong list of members explains, and it names that and its
+        own."""
         lists = [", ".join(sorted(members)) for members in (told, self.world.plan.names)]
         if not told or not all(f" {members}" in str(error) for members in lists):
             self.world.breaks("defect", f"{self.name}, told {told}, does not start: {error}", error)
@@ -223,9 +248,16 @@ class Node:
         if loop.dead:
             return
         disk = self.disk
-        is_full = bool(disk.hog) and not isinstance(error, CorruptStore)  # a full disk makes no files wrong
-        if not isinstance(error, StorageError) or not (disk.harmed or is_full or disk.rotten) or DEFECT in str(error):
-            self.world.breaks("defect", f"{self.name} ended by itself: {type(error).__name__}: {error}", error)
+        # a full disk makes no files wrong
+        is_full = bool(disk.hog) and not isinstance(error, CorruptStore)
+        if (
+            not isinstance(error, StorageError)
+            or not (disk.harmed or is_full or disk.rotten)
+            or DEFECT in str(error)
+        ):
+            self.world.breaks(
+                "defect", f"{self.name} ended by itself: {type(error).__name__}: {error}", error
+            )
         self.world.story.tell(self.name, f"ends: {error}")
         self.kill(power=False)
 

@@ -1,9 +1,9 @@
 """Harm to what lies on disks: rot, and writes that went to another place.
 
-The atlas of sound copies is a simple one. Only a minority of a group's disks is ever harmed, the same ones for a whole
-seed; every committed entry is on a majority, and so on a disk that is sound. What is harmed is old enough for the
-node's mark to speak of it: see docs/guarantees.md for what is not promised of a disk that loses in the same second
-what it has just acknowledged.
+The atlas of sound copies is a simple one. Only a minority of a group's disks is ever harmed, the
+same ones for a whole seed; every committed entry is on a majority, and so on a disk that is sound.
+What is harmed is old enough for the node's mark to speak of it: see docs/guarantees.md for what is
+not promised of a disk that loses in the same second what it has just acknowledged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Damage:
         self.replaced: list[Node] = []
         """Nodes that have another disk, and have to be admitted."""
         self.in_turns: list[Node] = []
-        """Nodes with two machines, one of which is in the other's place; see `dledger.testing.sim.replaced`."""
+        """Nodes with two machines, one of which is in the other's place; see
+        `dledger.testing.sim.replaced`."""
         self._settled: dict[str, int] = {}
         """Node -> an index up to which its log was durable and committed a while ago."""
 
@@ -50,7 +51,9 @@ class Damage:
                 known = min(server.raft.committed_index, server.store.durable.index)
                 if self._world.plan.has("older disk") and self._rng.chance(100_000):
                     self._images.setdefault(node.name, []).append(node.disk.image())
-                self._world.scheduler.after(SETTLED_MS * 1_000_000, self._settle, (node, node.lives, known))
+                self._world.scheduler.after(
+                    SETTLED_MS * 1_000_000, self._settle, (node, node.lives, known)
+                )
         self._world.scheduler.after(500 * 1_000_000, self._look)
 
     def _settle(self, seen: tuple[Node, int, int]) -> None:
@@ -59,7 +62,8 @@ class Damage:
             self._settled[node.name] = max(index, self._settled.get(node.name, -1))
 
     def rot(self) -> str:
-        """Change a few bytes of a committed entry, or of a file that can be made again; says where."""
+        """Change a few bytes of a committed entry, or of a file that can be made again; says
+        where."""
         if not self._unlucky:
             return ""
         node, rng = self._rng.pick(self._unlucky), self._rng
@@ -102,7 +106,11 @@ class Damage:
 
     def _rot_repeatable(self, node: Node) -> str:
         rng, disk = self._rng, node.disk
-        paths = [path for path in disk.names if path.parent.name in REPEATABLE and len(disk.names[path].durable)]
+        paths = [
+            path
+            for path in disk.names
+            if path.parent.name in REPEATABLE and len(disk.names[path].durable)
+        ]
         if not paths:
             return ""
         path = rng.pick(sorted(paths))
@@ -113,19 +121,24 @@ class Damage:
         return f"byte {place} of {path.parent.name}/{path.name} of {node.name} rots"
 
     def victim(self) -> Node | None:
-        """A node whose disk may be lost now, if there is one: a group has to begin with the disks that it has."""
+        """A node whose disk may be lost now, if there is one: a group has to begin with the disks
+        that it has."""
         node = self._rng.pick(self._unlucky) if self._unlucky else None
-        may_go = node is not None and self._settled.get(node.name, -1) >= 0 and node not in self.in_turns
+        may_go = (
+            node is not None and self._settled.get(node.name, -1) >= 0 and node not in self.in_turns
+        )
         return node if may_go else None
 
     def is_another(self, node: Node) -> None:
-        """It has another disk than before, under another incarnation, and an operator has to admit that."""
+        """It has another disk than before, under another incarnation, and an operator has to admit
+        that."""
         self._settled.pop(node.name, None)
         if node not in self.replaced:
             self.replaced.append(node)
 
     def is_former(self, node: Node) -> None:
-        """It has a disk again in whose place another one was, or is to be, admitted; no operator admits this one."""
+        """It has a disk again in whose place another one was, or is to be, admitted; no operator
+        admits this one."""
         self._settled.pop(node.name, None)
         if node in self.replaced:
             self.replaced.remove(node)
@@ -147,7 +160,8 @@ class Damage:
         return f"gives {node.name} {'an older copy of its disk' if older else 'an empty disk'}"
 
     def misdirect(self) -> str:
-        """The next write to the log of a node, or some to its index, go to another place of the same file."""
+        """The next write to the log of a node, or some to its index, go to another place of the
+        same file."""
         if not self._unlucky:
             return ""
         node = self._rng.pick(self._unlucky)
@@ -157,7 +171,10 @@ class Damage:
         if rng.chance(500_000):
             part, ways = "data", [rng.pick((-4096, -512, 512, 4096))]
         else:  # what goes to a place behind is soon written over
-            part, ways = "index", [rng.pick((-4096, -512, -512, 512)) for _ in range(rng.between(1, 12))]
+            part, ways = (
+                "index",
+                [rng.pick((-4096, -512, -512, 512)) for _ in range(rng.between(1, 12))],
+            )
         node.disk.misdirect[part][:] = ways
         return f"the next writes of {node.name} to its {part} go astray, by bytes: {ways[::-1]}"
 

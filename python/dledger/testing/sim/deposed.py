@@ -1,9 +1,10 @@
-"""A leader that its peers cannot reach, and that some clients still can: while it does not know that it was replaced,
-it must answer nobody as if it led.
+"""A leader that its peers cannot reach, and that some clients still can: while it does not know
+that it was replaced, it must answer nobody as if it led.
 
-Each kind of its downfall gives another reason for two nodes to lead at the same time: its connections break, so that
-its peers elect another one at once; its answers stay away, one way or both; or its process stands still, and finds all
-questions of the meantime before it looks at the clock. Each client is alone with it, apart from it, or sees both.
+Each kind of its downfall gives another reason for two nodes to lead at the same time: its
+connections break, so that its peers elect another one at once; its answers stay away, one way or
+both; or its process stands still, and finds all questions of the meantime before it looks at the
+clock. Each client is alone with it, apart from it, or sees both.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from dledger.testing.sim.workload import Workload
 
 FAULT: Final = "deposed leader"
 DOWNFALLS: Final = (
-    "its connections break", "its connections break", "its connections break", "it stands still", "it stands still",
-    "it is cut off", "it is not heard", "it hears nobody",
+    "its connections break", "its connections break", "its connections break", "it stands still",
+    "it stands still", "it is cut off", "it is not heard", "it hears nobody",
 )  # fmt: skip
 """The likelier, the longer two lead after it."""
 
@@ -40,7 +41,8 @@ class Deposed:
         self._falls: list[Fall] = []
 
     def strike(self) -> str:
-        """A witness comes, and soon the leader goes down; says how, or nothing where nobody could come after it."""
+        """A witness comes, and soon the leader goes down; says how, or nothing where nobody could
+        come after it."""
         leader = self._group.leader
         if leader is None or leader.loop is None or len(self._group.nodes) < 3:
             return ""
@@ -77,7 +79,13 @@ class Fall:
     """One leader's downfall, from its beginning on."""
 
     def __init__(
-        self, world: World, group: Group, leader: Node, witness: Witness, downfall: str, paths: list[tuple[str, str]]
+        self,
+        world: World,
+        group: Group,
+        leader: Node,
+        witness: Witness,
+        downfall: str,
+        paths: list[tuple[str, str]],
     ) -> None:
         """``paths``: between nodes and clients, to be cut meanwhile."""
         assert leader.loop is not None
@@ -126,10 +134,12 @@ class Fall:
 
 
 class Witness:
-    """A client that asks how far the logs reach, again and again, without waiting for the answers. It is now alone with
-    the leader that goes down, now apart from it."""
+    """A client that asks how far the logs reach, again and again, without waiting for the answers.
+    It is now alone with the leader that goes down, now apart from it."""
 
-    def __init__(self, world: World, workload: Workload, group: Group, node: Node, number: int) -> None:
+    def __init__(
+        self, world: World, workload: Workload, group: Group, node: Node, number: int
+    ) -> None:
         self._world = world
         self._workload = workload
         self._group = group
@@ -144,9 +154,12 @@ class Witness:
         machine = Machine(loop, rng.fork("dice"), 0, lambda: None)
         addresses = ",".join(f"{one}:{PORT}" for one in [node.name, *self._others])
         self._client = AsyncClient(
-            addresses, environment=machine, retry_max_ms=100, connect_timeout_ms=100,
+            addresses,
+            environment=machine,
+            retry_max_ms=100,
+            connect_timeout_ms=100,
             request_timeout_ms=rng.pick((200, 600, 2000)),
-        )  # fmt: skip
+        )
         self._asker: Asker | None = None
         if world.queued is not None:
             self._asker = Asker(world, self._client, rng.fork("asker"), workload.topics, self._name)
@@ -190,7 +203,10 @@ class Witness:
         topic, stale = self._rng.pick(self._workload.topics), self._rng.chance(300_000)
         recorder = self._workload.recorder
         partitions = range(topic.partitions)
-        calls = [recorder.begin(OperationKind.END, self._session, topic.name, at, stale=stale) for at in partitions]
+        calls = [
+            recorder.begin(OperationKind.END, self._session, topic.name, at, stale=stale)
+            for at in partitions
+        ]
         try:
             answer = await self._client.end_offsets(topic.name, stale=stale)
         except DLedgerError:

@@ -1,4 +1,5 @@
-"""A disk of a simulated host: `dledger.testing.disk.memory_disk` with time, counted faults, and power cuts."""
+"""A disk of a simulated host: `dledger.testing.disk.memory_disk` with time, counted faults, and
+power cuts."""
 
 from __future__ import annotations
 
@@ -71,7 +72,8 @@ class SimDisk(MemoryDisk):
         self.on_growth: Callable[[], None] | None = None
         """Called once, when a file is to be made longer, before there is room for it."""
         self.misdirect: dict[str, list[int]] = {"data": [], "index": []}
-        """Of either kind of the log's files: how far from its place each of the next writes goes."""
+        """Of either kind of the log's files: how far from its place each of the next writes
+        goes."""
         self._strayed_ns = -1
         """When a write of this life of its process went astray last."""
         self._strays: list[Stray] = []
@@ -122,7 +124,8 @@ class SimDisk(MemoryDisk):
         if operation in READS:
             loop.spent_ns += READ_NS
         else:
-            if not loop.turns.is_going_on:  # what is under way when another thread fails goes on (I21)
+            # what is under way when another thread fails goes on (I21)
+            if not loop.turns.is_going_on:
                 self.operations += 1
             if operation in SYNCS:
                 loop.spent_ns += self._rng.between(self.sync_ns // 2, self.sync_ns * 3 // 2)
@@ -158,7 +161,9 @@ class SimDisk(MemoryDisk):
                     continue
                 failure.times -= 1
                 self.harmed = True
-                self._counts.bite(f"{errno.errorcode[failure.code]} on {NAMES.get(operation, operation)}")
+                self._counts.bite(
+                    f"{errno.errorcode[failure.code]} on {NAMES.get(operation, operation)}"
+                )
                 raise OSError(failure.code, os.strerror(failure.code), str(path))
         return None
 
@@ -185,13 +190,14 @@ class SimDisk(MemoryDisk):
 
     @property
     def strays(self) -> bool:
-        """Whether it puts writes to other places now, so that what is mended may not be there either."""
+        """Whether it puts writes to other places now, so that what is mended may not be there
+        either."""
         now_ns = self._loop.scheduler.now_ns if self._loop is not None else -1
         return any(self.misdirect.values()) or self._strayed_ns == now_ns
 
     def witness(self, directory: Path, begin: int, end: int) -> None:
-        """See `MemoryDisk.witness`; the node that hears of it may swallow it. A write that went astray can lie where a
-        sync has been, and nobody but the disk knows."""
+        """See `MemoryDisk.witness`; the node that hears of it may swallow it. A write that went
+        astray can lie where a sync has been, and nobody but the disk knows."""
         if self._strayed_ns >= 0:
             return
         try:
@@ -200,7 +206,7 @@ class SimDisk(MemoryDisk):
             self.on_uncovered(str(error))
             raise
 
-    # --- space --------------------------------------------------------------------------------------------------
+    # --- space ------------------------------------------------------------------------------------
 
     @property
     def used(self) -> int:
@@ -223,19 +229,25 @@ class SimDisk(MemoryDisk):
         self.check("statvfs", path)
         return DiskSpace(self.total, self.free)
 
-    # --- another disk ---------------------------------------------------------------------------------------------
+    # --- another disk -----------------------------------------------------------------------------
 
     def image(self) -> dict[Path, bytes]:
         """What a copy of the disk would hold that is made now, with the power off."""
         return {path: bytes(inode.durable) for path, inode in self.durable_names.items()}
 
     def exchange(self, files: Files | None = None) -> Files:
-        """Another machine, empty or with these files, is in the place of this one; the files of this one. What its
-        system has not written yet stays in its memory."""
+        """Another machine, empty or with these files, is in the place of this one; the files of
+        this one. What its system has not written yet stays in its memory."""
         there = Files({}, {}, [], self.boots + 1, True, {}) if files is None else files
         beside = self.beside.exchange(there.beside) if self.beside is not None else {}
-        here = Files(self.names, self.durable_names, self.pending_names, self.boots, self.rotten, beside)
-        self.names, self.durable_names, self.pending_names = there.names, there.durable_names, there.pending_names
+        here = Files(
+            self.names, self.durable_names, self.pending_names, self.boots, self.rotten, beside
+        )
+        self.names, self.durable_names, self.pending_names = (
+            there.names,
+            there.durable_names,
+            there.pending_names,
+        )
         self.boots, self.rotten = there.boots, there.rotten
         self.layout += 1
         return here
@@ -243,7 +255,8 @@ class SimDisk(MemoryDisk):
     def put_back(self, image: dict[Path, bytes]) -> None:
         """Another disk, with these files, is in its place."""
         self.names = {
-            path: Inode(bytearray(data), bytearray(data), mtime_ms=self.now_ms) for path, data in image.items()
+            path: Inode(bytearray(data), bytearray(data), mtime_ms=self.now_ms)
+            for path, data in image.items()
         }
         self.durable_names = dict(self.names)
         self.layout += 1
@@ -252,10 +265,11 @@ class SimDisk(MemoryDisk):
         if self.beside is not None:
             self.beside.empty()
 
-    # --- power --------------------------------------------------------------------------------------------------
+    # --- power ------------------------------------------------------------------------------------
 
     def cut_power(self) -> None:
-        """What was not synced may be on the disk or not, each block by itself; of later names, a prefix."""
+        """What was not synced may be on the disk or not, each block by itself; of later names, a
+        prefix."""
         self.boots += 1
         rng = self._rng
         keep = rng.below(len(self.pending_names) + 1)

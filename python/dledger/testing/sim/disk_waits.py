@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 
 class DiskWaits:
-    """What comes after work on the disk: when its time is over, or when a slow disk is quick again."""
+    """What comes after work on the disk: when its time is over, or when a slow disk is quick
+    again."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler

@@ -1,4 +1,5 @@
-"""The executors of a process: what they are given begins in its order, on as many threads as each of them has."""
+"""The executors of a process: what they are given begins in its order, on as many threads as each
+of them has."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ class Executors:
         self._loop = loop
         self._known: dict[Any, Executor] = {}
 
-    def run(self, executor: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> asyncio.Future[Any]:
+    def run(
+        self, executor: Any, function: Callable[..., Any], args: tuple[Any, ...]
+    ) -> asyncio.Future[Any]:
         """See `asyncio.AbstractEventLoop.run_in_executor`."""
         loop, future = self._loop, self._loop.create_future()
         latency = loop.latency_ns()

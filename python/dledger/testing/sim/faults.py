@@ -1,4 +1,5 @@
-"""The nemesis: which fault strikes whom, when and for how long, out of the kinds that a seed has."""
+"""The nemesis: which fault strikes whom, when and for how long, out of the kinds that a seed
+has."""
 
 from __future__ import annotations
 
@@ -105,8 +106,9 @@ class Nemesis:
         self._next()
 
     def stop(self) -> None:
-        """Heal everything: what is down comes up, what is slow is quick again. Only frames still get lost, up to
-        `still`, so that whoever leads in the end has lost some, and no other leader comes to make up for them."""
+        """Heal everything: what is down comes up, what is slow is quick again. Only frames still
+        get lost, up to `still`, so that whoever leads in the end has lost some, and no other leader
+        comes to make up for them."""
         self.active = False
         world, network = self.world, self.world.network
         weather = network.weather
@@ -153,7 +155,7 @@ class Nemesis:
     def _later(self, low_ms: int, high_ms: int, action: Callable[[], None]) -> None:
         self.world.scheduler.after(self._rng.spread(low_ms, high_ms) * MS, lambda _: action())
 
-    # --- network ------------------------------------------------------------------------------------------------
+    # --- network ----------------------------------------------------------------------------------
 
     def _cut(self) -> None:
         """One of: one direction between two hosts, one host from all, two halves."""
@@ -164,7 +166,11 @@ class Nemesis:
         if kind == 0:
             paths = [(rng.pick(everybody), rng.pick(everybody)) for _ in range(rng.between(1, 4))]
         else:
-            some = [name for name in everybody if rng.chance(500_000)] if kind == 1 else [rng.pick(names)]
+            some = (
+                [name for name in everybody if rng.chance(500_000)]
+                if kind == 1
+                else [rng.pick(names)]
+            )
             others = [name for name in everybody if name not in some]
             paths = [(one, other) for one in some for other in others]
             if kind != 3 or rng.chance(500_000):
@@ -197,7 +203,7 @@ class Nemesis:
 
         self._later(200, 5000, mend)
 
-    # --- processes ----------------------------------------------------------------------------------------------
+    # --- processes --------------------------------------------------------------------------------
 
     def _kill(self) -> None:
         if node := self._victim():
@@ -206,7 +212,9 @@ class Nemesis:
 
     def _kill_at_disk(self) -> None:
         if node := self._victim():
-            node.disk.kill_with_power = self.world.plan.has("power cut") and self._rng.chance(500_000)
+            node.disk.kill_with_power = self.world.plan.has("power cut") and self._rng.chance(
+                500_000
+            )
             node.disk.kill_part = self._rng.pick(("", "", "/state", "/mark", "/members"))
             node.disk.kill_in = self._rng.spread(1, 3 if node.disk.kill_part else 60)
 
@@ -228,7 +236,8 @@ class Nemesis:
             node.stop()
 
     def _tell_members(self) -> None:
-        """An operator starts a node of a founded group with a wrong list, a part of the list, or one of before."""
+        """An operator starts a node of a founded group with a wrong list, a part of the list, or
+        one of before."""
         node, rng, names = self._victim(), self._rng, self.world.plan.names
         if node is None or node.server is None or not node.server.store.membership.members:
             return
@@ -273,9 +282,11 @@ class Nemesis:
         if client.is_up and not client.idle:
             self._counts.bite("client crash")
             client.crash()
-            self._later(10, 3000, lambda: client.boot() if not client.is_up and self.active else None)
+            self._later(
+                10, 3000, lambda: client.boot() if not client.is_up and self.active else None
+            )
 
-    # --- disks and clocks ---------------------------------------------------------------------------------------
+    # --- disks and clocks -------------------------------------------------------------------------
 
     def _disk_error(self, operation: str) -> None:
         if node := self._victim():
@@ -284,7 +295,8 @@ class Nemesis:
             self._tell(f"orders an EIO on {operation} of {node.name} {part}")
 
     def _no_space(self) -> None:
-        """Now, when the node has time to see it before it needs another file, or when it is about to make one."""
+        """Now, when the node has time to see it before it needs another file, or when it is about
+        to make one."""
         node, rng = self._victim(), self._rng
         if node is None:
             return
@@ -343,7 +355,8 @@ class Nemesis:
             self._operator = Operator(self.world, self._damage.replaced)
 
     def _misdirect(self) -> None:
-        """Not where power is cut as well: the node would not know that it had the entry, see `damage`."""
+        """Not where power is cut as well: the node would not know that it had the entry, see
+        `damage`."""
         plan = self.world.plan
         if plan.has("power cut") or plan.has("group power cut"):
             return
@@ -356,7 +369,9 @@ class Nemesis:
             if node.loop is not None:
                 node.loop.clock.wall_offset_us = node.wall_offset_us
             self._counts.bite("wall clock jump")
-            self._tell(f"sets the wall clock of {node.name} {node.wall_offset_us // YEAR_US} years off")
+            self._tell(
+                f"sets the wall clock of {node.name} {node.wall_offset_us // YEAR_US} years off"
+            )
 
 
 __all__ = ["Nemesis"]

@@ -1,7 +1,9 @@
-"""Harm to single frames on a link between nodes: lost, doubled, late, in another order, or old ones once more.
+"""Harm to single frames on a link between nodes: lost, doubled, late, in another order, or old ones
+once more.
 
-TCP hides all of that, but raft does not count on TCP: a link that breaks and opens again loses frames, and an old one
-may wait in a buffer for long. Hello, the first frame of a connection, always comes first.
+TCP hides all of that, but raft does not count on TCP: a link that breaks and opens again loses
+frames, and an old one may wait in a buffer for long. Hello, the first frame of a connection, always
+comes first.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ class FrameHarm:
         self._transport = transport
         self._rest = b""
         self._greeted = False
-        self._old: list[bytes] = network.old_frames.setdefault((transport.loop.name, transport.other), [])
+        self._old: list[bytes] = network.old_frames.setdefault(
+            (transport.loop.name, transport.other), []
+        )
 
     def send(self, data: bytes) -> None:
         """Bytes as the product wrote them: any number of frames, and perhaps a part of one."""

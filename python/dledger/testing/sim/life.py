@@ -1,4 +1,5 @@
-"""What one client process does: appends, producers, transactions, reads, offsets, each noted in the history."""
+"""What one client process does: appends, producers, transactions, reads, offsets, each noted in the
+history."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ class ClientLife:
         self._fenced = 0
         self._pending: dict[asyncio.Future[Any], None] = {}
 
-    # --- life ---------------------------------------------------------------------------------------------------
+    # --- life -------------------------------------------------------------------------------------
 
     async def main(self) -> None:
         try:
@@ -73,9 +74,17 @@ class ClientLife:
 
     def _calls(self) -> list[Callable[[], Awaitable[None]]]:
         """What this client does, the more often the more."""
-        weights = ((self._append, 3), (self._produce, 5), (self._transact, 2), (self._read, 3), (self._end, 3),
-                   (self._stale_end, 1), (self._begin, 1), (self._writes.write, 3),
-                   *self._chores.weights())  # fmt: skip
+        weights = (
+            (self._append, 3),
+            (self._produce, 5),
+            (self._transact, 2),
+            (self._read, 3),
+            (self._end, 3),
+            (self._stale_end, 1),
+            (self._begin, 1),
+            (self._writes.write, 3),
+            *self._chores.weights(),
+        )
         calls: list[Callable[[], Awaitable[None]]] = []
         for call, most in weights:
             calls += [call] * self.rng.between(0, most)
@@ -121,12 +130,14 @@ class ClientLife:
             call.unknown()
         self.note(f"{what}: {type(error).__name__}: {error}")
 
-    # --- writing ------------------------------------------------------------------------------------------------
+    # --- writing ----------------------------------------------------------------------------------
 
     async def _append(self) -> None:
         topic, partition = self.place()
         numbers, values = self.new_values()
-        call = self.workload.recorder.begin(OperationKind.APPEND, self.session, topic.name, partition, values=numbers)
+        call = self.workload.recorder.begin(
+            OperationKind.APPEND, self.session, topic.name, partition, values=numbers
+        )
         try:
             done = await self.client.append(topic.name, values, partition=partition)
         except DLedgerError as error:
@@ -137,7 +148,9 @@ class ClientLife:
     async def append_large(self, topic: Topic, partition: int, size: int) -> None:
         """One record of that size."""
         number, value = self.new_value(size)
-        call = self.workload.recorder.begin(OperationKind.APPEND, self.session, topic.name, partition, values=(number,))
+        call = self.workload.recorder.begin(
+            OperationKind.APPEND, self.session, topic.name, partition, values=(number,)
+        )
         try:
             done = await self.client.append(topic.name, [value], partition=partition)
         except DLedgerError as error:
@@ -167,7 +180,9 @@ class ClientLife:
             name = self._producer_names[topic.name]
             await self._hand_in(producer, topic, partition, producer=name, sequence=sequence)
 
-    async def _hand_in(self, through: AsyncProducer, topic: Topic, partition: int, **more: Any) -> None:
+    async def _hand_in(
+        self, through: AsyncProducer, topic: Topic, partition: int, **more: Any
+    ) -> None:
         numbers, values = self.new_values()
         call = self.workload.recorder.begin(
             OperationKind.APPEND, self.session, topic.name, partition, values=numbers, **more
@@ -175,7 +190,9 @@ class ClientLife:
         future = await through.append(values, partition=partition)
         future.add_done_callback(self._answer(call, topic, partition, len(values)))
 
-    def _answer(self, call: Call, topic: Topic, partition: int, count: int) -> Callable[[asyncio.Future[Any]], None]:
+    def _answer(
+        self, call: Call, topic: Topic, partition: int, count: int
+    ) -> Callable[[asyncio.Future[Any]], None]:
         def answered(future: asyncio.Future[Any]) -> None:
             error = future.exception()
             if error is None:
@@ -204,17 +221,24 @@ class ClientLife:
         return producer
 
     async def _fence(self, topic: Topic, old: AsyncProducer) -> None:
-        """A newer session of the same name takes over, and the old one goes on as if it were the only one. Nothing
-        says which of the two is first, so in the history each call has a producer of its own."""
-        newer, partition = await self.client.producer(topic.name, name=old.name), self.rng.below(topic.partitions)
+        """A newer session of the same name takes over, and the old one goes on as if it were the
+        only one. Nothing says which of the two is first, so in the history each call has a producer
+        of its own."""
+        newer, partition = (
+            await self.client.producer(topic.name, name=old.name),
+            self.rng.below(topic.partitions),
+        )
         for producer in (newer, old):
             self._fenced += 1
-            await self._hand_in(producer, topic, partition, producer=f"{self.session}-fenced-{self._fenced}")
+            await self._hand_in(
+                producer, topic, partition, producer=f"{self.session}-fenced-{self._fenced}"
+            )
         await newer.close()
 
     async def _transact(self) -> None:
-        """A transaction over one or more partitions, tried until it is known to be done, or given up. Now and then
-        somebody does not know that it is done, and goes through all of it again."""
+        """A transaction over one or more partitions, tried until it is known to be done, or given
+        up. Now and then somebody does not know that it is done, and goes through all of it
+        again."""
         self._transactions += 1
         name = f"{self.session}-{self._transactions}"
         places = [self.place() for _ in range(self.rng.between(1, 3))]
@@ -242,9 +266,14 @@ class ClientLife:
         for (topic_name, partition), numbers_there in wanted.items():
             counts[topic_name, partition] = len(numbers_there)
             calls[topic_name, partition] = self.workload.recorder.begin(
-                OperationKind.TRANSACTION, self.session, topic_name, partition,
-                values=tuple(numbers_there), transaction=name, attempt=attempt,
-            )  # fmt: skip
+                OperationKind.TRANSACTION,
+                self.session,
+                topic_name,
+                partition,
+                values=tuple(numbers_there),
+                transaction=name,
+                attempt=attempt,
+            )
         try:
             for topic, partition, values in pieces:
                 await transaction.append(topic.name, values, partition=partition)
@@ -281,7 +310,7 @@ class ClientLife:
             else:  # a repeat may tell of the attempt before
                 call.unknown()
 
-    # --- reading ------------------------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     async def _read(self) -> None:
         topic, partition = self.place()
@@ -292,7 +321,9 @@ class ClientLife:
 
     async def read(self, topic: Topic, partition: int, start: int, most: int = READ_RECORDS) -> int:
         """Read and record; the offset behind the last record."""
-        call = self.workload.recorder.begin(OperationKind.READ, self.session, topic.name, partition, start=start)
+        call = self.workload.recorder.begin(
+            OperationKind.READ, self.session, topic.name, partition, start=start
+        )
         values: list[int] = []
         offsets: list[int] = []
         known = self._known
@@ -335,7 +366,8 @@ class ClientLife:
             return
 
     async def read_from_begin(self, topic: Topic, partition: int) -> None:
-        """Everything that is kept, in one read, once there is a leader that knows where it begins."""
+        """Everything that is kept, in one read, once there is a leader that knows where it
+        begins."""
         while True:
             try:
                 begin = (await self.client.begin_offsets(topic.name))[partition]
@@ -362,7 +394,9 @@ class ClientLife:
         topic = self.rng.pick(self.workload.topics)
         partitions = range(topic.partitions)
         recorder = self.workload.recorder
-        calls = [recorder.begin(kind, self.session, topic.name, at, stale=stale) for at in partitions]
+        calls = [
+            recorder.begin(kind, self.session, topic.name, at, stale=stale) for at in partitions
+        ]
         ask = self.client.end_offsets if kind is OperationKind.END else self.client.begin_offsets
         try:
             answer = await ask(topic.name, stale=stale)

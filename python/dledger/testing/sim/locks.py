@@ -74,7 +74,8 @@ class SimRLock(SimLock):
 
 
 class SimThreading:
-    """Stands for the module `threading` in the product's modules; see `dledger.testing.greenlets.other_threading`."""
+    """Stands for the module `threading` in the product's modules; see
+    `dledger.testing.greenlets.other_threading`."""
 
     Lock = SimLock
     RLock = SimRLock

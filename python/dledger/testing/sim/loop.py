@@ -1,8 +1,9 @@
 """Virtual time: one scheduler for everything, and an asyncio loop for each simulated process.
 
-Events are ordered by (time, number), never by identity. A process runs a turn of its loop as an event: all callbacks
-that were ready when it began, as asyncio does. It can be killed (its callbacks, threads and connections vanish) and
-paused (they are held), and has a clock of its own that drifts and a wall clock that jumps.
+Events are ordered by (time, number), never by identity. A process runs a turn of its loop as an
+event: all callbacks that were ready when it began, as asyncio does. It can be killed (its
+callbacks, threads and connections vanish) and paused (they are held), and has a clock of its own
+that drifts and a wall clock that jumps.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Scheduler:
         """The process that ran last."""
         self._heap: list[tuple[int, int, Callable[[Any], None], Any]] = []
         self._soon: deque[tuple[Callable[[Any], None], Any]] = deque()
-        """What is due now: asked for at this very moment, so behind all that the heap has for it."""
+        """What is due now: asked for at this very moment, so behind all that the heap has for
+        it."""
         self._number = 0
 
     def at(self, when_ns: int, action: Callable[[Any], None], argument: Any = None) -> None:
@@ -69,7 +71,8 @@ class Scheduler:
         """All events up to that time.
 
         Raises:
-            Broken: they have no end, as of a timer that is set again for the moment at which it goes off.
+            Broken: they have no end, as of a timer that is set again for the moment at which it
+                goes off.
         """
         heap, soon, at_once = self._heap, self._soon, 0
         try:
@@ -78,7 +81,11 @@ class Scheduler:
                     action, argument = soon.popleft()
                     at_once += 1
                     if at_once > MOST_AT_ONCE:
-                        raise Broken("defect", f"{self.speaker} runs in circles: {at_once} events while no time passes")
+                        raise Broken(
+                            "defect",
+                            f"{self.speaker} runs in circles: {at_once} events while no time "
+                            f"passes",
+                        )
                 elif heap and heap[0][0] <= until_ns:
                     self.now_ns, _, action, argument = heappop(heap)
                     at_once = 0
@@ -138,7 +145,9 @@ class Clock:
 class SimLoop(asyncio.AbstractEventLoop):
     """The loop of one process."""
 
-    def __init__(self, scheduler: Scheduler, network: Network, name: str, clock: Clock, rng: Rng) -> None:
+    def __init__(
+        self, scheduler: Scheduler, network: Network, name: str, clock: Clock, rng: Rng
+    ) -> None:
         self.name = name
         self.scheduler = scheduler
         self.network = network
@@ -167,7 +176,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.in_callback = False
         """What runs is the process, and not somebody who looks at it."""
 
-    # --- life ---------------------------------------------------------------------------------------------------
+    # --- life -------------------------------------------------------------------------------------
 
     def kill(self) -> None:
         """Nothing of it happens any more."""
@@ -188,8 +197,8 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._wake()
 
     def hurry(self) -> None:
-        """The disk that it waits for is quick again: what it has waited is enough, however slow the disk was when the
-        operation began."""
+        """The disk that it waits for is quick again: what it has waited is enough, however slow the
+        disk was when the operation began."""
         if self._busy_until_ns > self.scheduler.now_ns:
             self._busy_until_ns = self.scheduler.now_ns
             self._turn_at_ns = NOT_DUE
@@ -198,7 +207,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.disk_waits.hurry()
 
     def hold(self, action: Callable[[Any], None], argument: Any) -> bool:
-        """Whether the process cannot do this now: it does it after its pause, or never when it is dead."""
+        """Whether the process cannot do this now: it does it after its pause, or never when it is
+        dead."""
         if self.dead:
             return True
         if self.paused:
@@ -224,7 +234,7 @@ class SimLoop(asyncio.AbstractEventLoop):
                     continue
         self.tasks.clear()
 
-    # --- running ------------------------------------------------------------------------------------------------
+    # --- running ----------------------------------------------------------------------------------
 
     def _wake(self) -> None:
         if self._turn_at_ns == NOT_DUE and not self.paused:
@@ -273,7 +283,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._ready.extend(handles)
         self._wake()
 
-    # --- asyncio ------------------------------------------------------------------------------------------------
+    # --- asyncio ----------------------------------------------------------------------------------
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -295,12 +305,20 @@ class SimLoop(asyncio.AbstractEventLoop):
         return handle
 
     def call_later(  # type: ignore[override]
-        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
     ) -> Handle:
         return self.call_at(self.time() + delay, callback, *args)
 
     def call_at(  # type: ignore[override]
-        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
     ) -> Handle:
         handle = Handle(callback, args, when)
         if not self.dead:
@@ -319,7 +337,11 @@ class SimLoop(asyncio.AbstractEventLoop):
         return asyncio.Future(loop=self)
 
     def create_task(  # type: ignore[override]
-        self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
+        self,
+        coro: Coroutine[Any, Any, Any],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
     ) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name or "task")
         self.tasks.append(task)

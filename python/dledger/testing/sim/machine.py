@@ -14,9 +14,11 @@ from dledger.testing.sim.turns import TurnUnderWay
 class Machine(Environment):
     """What one process takes from its machine."""
 
-    def __init__(self, loop: SimLoop, dice: Rng, bad_luck: int, on_bad_luck: Callable[[], None]) -> None:
-        """``bad_luck``: so many draws in a million are the lowest or the highest there is: the earliest time-out, the
-        same one everywhere, the longest pause."""
+    def __init__(
+        self, loop: SimLoop, dice: Rng, bad_luck: int, on_bad_luck: Callable[[], None]
+    ) -> None:
+        """``bad_luck``: so many draws in a million are the lowest or the highest there is: the
+        earliest time-out, the same one everywhere, the longest pause."""
         self._loop = loop
         self._dice = dice
         self._bad_luck = bad_luck
@@ -36,7 +38,8 @@ class Machine(Environment):
 
     @staticmethod
     def is_here(host: str) -> bool:
-        """No two processes of a simulation share a machine, whatever the one is called that it runs on."""
+        """No two processes of a simulation share a machine, whatever the one is called that it runs
+        on."""
         return False
 
     def pid(self) -> int:  # type: ignore[override]
@@ -47,7 +50,8 @@ class Machine(Environment):
 
 
 class SimWorker:
-    """A thread: takes all jobs that wait, a little later, and what it says arrives when the disk is done."""
+    """A thread: takes all jobs that wait, a little later, and what it says arrives when the disk is
+    done."""
 
     def __init__(self, loop: SimLoop, turn: Turn, pause_ns: int) -> None:
         self._loop = loop

@@ -1,9 +1,11 @@
-"""Every way in which the links of a group can be cut: all 64 directed graphs on three nodes, all 1,024 undirected ones
-on five. Whole nodes in virtual time, and a client that reaches all of them and appends all the time.
+"""Every way in which the links of a group can be cut: all 64 directed graphs on three nodes, all
+1,024 undirected ones on five. Whole nodes in virtual time, and a client that reaches all of them
+and appends all the time.
 
-What is promised: where some node has two-way links with a majority (itself counted), there is a leader that commits
-within ten election times, and it stays; a leader that has such links is not disturbed at all; whatever the graph,
-terms hardly grow; and when all links are back, so is everybody. ``python -m dledger.testing.sim.matrix``.
+What is promised: where some node has two-way links with a majority (itself counted), there is a
+leader that commits within ten election times, and it stays; a leader that has such links is not
+disturbed at all; whatever the graph, terms hardly grow; and when all links are back, so is
+everybody. ``python -m dledger.testing.sim.matrix``.
 """
 
 from __future__ import annotations
@@ -57,13 +59,20 @@ class Graph:
         names = [f"n{n}" for n in range(self.nodes)]
         pairs = permutations(names, 2) if self.nodes == 3 else combinations(names, 2)
         there = [pair for bit, pair in enumerate(pairs) if self.number >> bit & 1]
-        return set(there) if self.nodes == 3 else {link for pair in there for link in (pair, pair[::-1])}
+        return (
+            set(there)
+            if self.nodes == 3
+            else {link for pair in there for link in (pair, pair[::-1])}
+        )
 
     def reaches_majority(self, node: str) -> bool:
         """Whether it can talk both ways with a majority, itself counted."""
         links = self.links
         others = [f"n{n}" for n in range(self.nodes) if f"n{n}" != node]
-        return 1 + sum((node, other) in links and (other, node) in links for other in others) > self.nodes // 2
+        return (
+            1 + sum((node, other) in links and (other, node) in links for other in others)
+            > self.nodes // 2
+        )
 
     def __str__(self) -> str:
         kind = "silent" if self.silent else "connections end"
@@ -77,7 +86,8 @@ class Seen:
     graph: Graph
     available: bool = False
     pause_ms: int = 0
-    """The longest time without an acknowledgement while the links were cut, where there had to be a leader."""
+    """The longest time without an acknowledgement while the links were cut, where there had to be a
+    leader."""
     acknowledged: int = 0
     problem: str = ""
 
@@ -107,21 +117,37 @@ class Run:
             available = any(graph.reaches_majority(node.name) for node in scene.group.nodes)
             scene.wait(SETTLE_MS)
             settled, leader, settled_ms = self._term(), scene.group.leader, scene.now_ms
-            self._must(not available or self._since(cut_ms), f"no leader that commits within {SETTLE_MS} ms")
+            self._must(
+                not available or self._since(cut_ms),
+                f"no leader that commits within {SETTLE_MS} ms",
+            )
             scene.wait(self._stay_ms)
             healed_ms = scene.now_ms
             if available:
-                self._must(self._since(settled_ms), "a leader, but nothing is acknowledged any more")
-                self._must((scene.group.leader, self._term()) == (leader, settled), "the leader changed later on")
+                self._must(
+                    self._since(settled_ms), "a leader, but nothing is acknowledged any more"
+                )
+                self._must(
+                    (scene.group.leader, self._term()) == (leader, settled),
+                    "the leader changed later on",
+                )
             if graph.reaches_majority(before.name):
                 self._must(self._term() == term, "a leader with a majority was disturbed")
-            self._must(self._term() - term <= MOST_TERMS, f"the term grew from {term} to {self._term()}")
+            self._must(
+                self._term() - term <= MOST_TERMS, f"the term grew from {term} to {self._term()}"
+            )
             scene.network.heal_all()
-            scene.until(lambda: self._since(healed_ms), SETTLE_MS, f"an acknowledgement, after {graph},")
+            scene.until(
+                lambda: self._since(healed_ms), SETTLE_MS, f"an acknowledgement, after {graph},"
+            )
             self._until_in_step()
             offsets = [offset for _, offset in self._acknowledged]
             self._must(offsets == sorted(set(offsets)), "offsets out of order, or given twice")
-            moments = [cut_ms, *(at for at, _ in self._acknowledged if cut_ms < at <= healed_ms), healed_ms]
+            moments = [
+                cut_ms,
+                *(at for at, _ in self._acknowledged if cut_ms < at <= healed_ms),
+                healed_ms,
+            ]
             pause_ms = max(after - at for at, after in pairwise(moments)) if available else 0
             return Seen(graph, available, pause_ms, len(offsets))
 
@@ -130,7 +156,8 @@ class Run:
             raise Broken("availability", f"{text}: {self._graph}")
 
     def _in_good_order(self) -> Node:
-        """The leader of a group whose members all have everything, and to which the client appends."""
+        """The leader of a group whose members all have everything, and to which the client
+        appends."""
         scene = self._scene
         leader = scene.leader()
         client, loop = scene.client(**HASTY)
@@ -162,7 +189,9 @@ class Run:
         return bool(self._acknowledged) and self._acknowledged[-1][0] > moment_ms
 
     def _term(self) -> int:
-        return max(node.server.raft.term for node in self._scene.group.nodes if node.server is not None)
+        return max(
+            node.server.raft.term for node in self._scene.group.nodes if node.server is not None
+        )
 
     def _until_in_step(self) -> None:
         """Everybody has applied what is committed now."""
@@ -181,7 +210,8 @@ def look_at(graph: Graph, stay_ms: int) -> Seen:
 
 
 def graphs(sizes: Sequence[int], every: int) -> list[Graph]:
-    """Every so many of all graphs on groups of these sizes; those of three nodes cut in both ways."""
+    """Every so many of all graphs on groups of these sizes; those of three nodes cut in both
+    ways."""
     return [
         Graph(nodes, number, silent)
         for nodes in sizes
@@ -200,13 +230,28 @@ def results(wanted: Sequence[Graph], stay_ms: int, jobs: int) -> Iterator[Seen]:
 
 
 @click.command()
-@click.option("--nodes", multiple=True, type=click.Choice(["3", "5"]), help="Only groups of this size.")
-@click.option("--every", default=1, show_default=True, help="Only one of so many graphs; take an odd number.")
-@click.option("--stay", default=20, show_default=True, help="Simulated seconds for which a leader has to stay.")
+@click.option(
+    "--nodes", multiple=True, type=click.Choice(["3", "5"]), help="Only groups of this size."
+)
+@click.option(
+    "--every", default=1, show_default=True, help="Only one of so many graphs; take an odd number."
+)
+@click.option(
+    "--stay",
+    default=20,
+    show_default=True,
+    help="Simulated seconds for which a leader has to stay.",
+)
 @click.option("--jobs", default=2, show_default=True, help="Processes that work at the same time.")
-@click.option("--json", "path", type=click.Path(dir_okay=False, path_type=Path), help="Write the result there.")
+@click.option(
+    "--json",
+    "path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the result there.",
+)
 def main(nodes: tuple[str, ...], every: int, stay: int, jobs: int, path: Path | None) -> None:
-    """Cut the links of groups in every way there is, and look whether they are as available as they can be."""
+    """Cut the links of groups in every way there is, and look whether they are as available as they
+    can be."""
     begun = time.monotonic()
     wanted = graphs([int(size) for size in nodes] or list(GRAPHS), every)
     found = list(results(wanted, 1000 * stay, jobs))
@@ -223,10 +268,24 @@ def main(nodes: tuple[str, ...], every: int, stay: int, jobs: int, path: Path | 
     click.echo(", ".join(f"{value:,} {name}" for name, value in figures.items()))
     click.echo("\n".join(problems) or "all is as promised")
     if path is not None:
-        command = f"python -m dledger.testing.sim.matrix --stay {stay}" + (f" --every {every}" if every > 1 else "")
-        save(result("partition matrix", command=command, ok=not problems, figures=figures,
-                    faults={"links cut": sum(graph.nodes * (graph.nodes - 1) - len(graph.links) for graph in wanted)},
-                    problems=problems[:20]), path)  # fmt: skip
+        command = f"python -m dledger.testing.sim.matrix --stay {stay}" + (
+            f" --every {every}" if every > 1 else ""
+        )
+        save(
+            result(
+                "partition matrix",
+                command=command,
+                ok=not problems,
+                figures=figures,
+                faults={
+                    "links cut": sum(
+                        graph.nodes * (graph.nodes - 1) - len(graph.links) for graph in wanted
+                    )
+                },
+                problems=problems[:20],
+            ),
+            path,
+        )
     sys.exit(1 if problems else 0)
 
 

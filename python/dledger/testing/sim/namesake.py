@@ -1,10 +1,11 @@
 """Another group of the same name, with members of the same ids, at the addresses of this one.
 
-Machines of the other group take the places of some or all members for a while: an address was given to another
-machine, a directory was mixed up. The group's own machines are away meanwhile, with their disks. The other group was
-founded apart, so it has another id, and its terms are higher than any that this one comes to: whatever of it crossed
-would win here, and would show as a number. Whoever knows no group id yet, a client or a member with an empty disk,
-cannot tell the two apart and asks whom it was told to ask; so these machines refuse those.
+Machines of the other group take the places of some or all members for a while: an address was given
+to another machine, a directory was mixed up. The group's own machines are away meanwhile, with
+their disks. The other group was founded apart, so it has another id, and its terms are higher than
+any that this one comes to: whatever of it crossed would win here, and would show as a number.
+Whoever knows no group id yet, a client or a member with an empty disk, cannot tell the two apart
+and asks whom it was told to ask; so these machines refuse those.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ FAULT: Final = "two groups of one name"
 def other_membership(plan: SeedPlan, name: NodeId) -> Membership:
     """What a member of the other group has on record."""
     bound = tuple((member, OTHER_TERM + number) for number, member in enumerate(plan.names))
-    return Membership(dict(bound)[name], NO_INDEX, bound, group_id=OTHER_ID, members=tuple(plan.names))
+    return Membership(
+        dict(bound)[name], NO_INDEX, bound, group_id=OTHER_ID, members=tuple(plan.names)
+    )
 
 
 def other_disk(plan: SeedPlan, name: NodeId, entries: int) -> Files:
@@ -52,7 +55,11 @@ def other_disk(plan: SeedPlan, name: NodeId, entries: int) -> Files:
     try:
         store.save_hard_state(HardState(Term(OTHER_TERM)))
         store.save_membership(other_membership(plan, name))
-        store.append(stamp_all(store.end, Term(OTHER_TERM), MAGIC_NOOP, [b""] * entries, config.segment_bytes))
+        store.append(
+            stamp_all(
+                store.end, Term(OTHER_TERM), MAGIC_NOOP, [b""] * entries, config.segment_bytes
+            )
+        )
         store.sync()
     finally:
         store.close()
@@ -77,9 +84,14 @@ class Namesakes:
         self._stays: list[Stay] = []
 
     def strike(self) -> str:
-        """Machines of the other group come now; says where, or nothing where no member knows its own group yet."""
+        """Machines of the other group come now; says where, or nothing where no member knows its
+        own group yet."""
         rng, plan = self._rng, self._world.plan
-        here = [node for node in self._group.up() if _is_founded(node) and node not in self._damage.in_turns]
+        here = [
+            node
+            for node in self._group.up()
+            if _is_founded(node) and node not in self._damage.in_turns
+        ]
         if not here or plan.is_rocketmq:
             return ""
         rng.shuffle(here)
@@ -92,7 +104,10 @@ class Namesakes:
             election_ms = plan.group_config().election_ms
             self._world.scheduler.after(rng.spread(election_ms, 8 * election_ms) * MS, stay.end)
         self._world.counts.bite(FAULT)
-        return f"puts machines of another group of this name in the places of {', '.join(n.name for n in some)}"
+        return (
+            f"puts machines of another group of this name in the places of "
+            f"{', '.join(n.name for n in some)}"
+        )
 
     def stop(self) -> None:
         """The group has its own machines."""
@@ -138,16 +153,24 @@ class Stay:
 
     def look(self, server: NodeServer) -> None:
         """After every event: what this one knows is the other group's, and nothing else."""
-        raft, world, name, last = server.raft, self._world, self._node.name, server.raft._log.end.position
+        raft, world, name, last = (
+            server.raft,
+            self._world,
+            self._node.name,
+            server.raft._log.end.position,
+        )
         if raft.membership != self._record:
-            world.breaks("I17", f"{name} of another group has {raft.membership} on record, before: {self._record}")
+            world.breaks(
+                "I17",
+                f"{name} of another group has {raft.membership} on record, before: {self._record}",
+            )
         if raft.term < OTHER_TERM or (last.index >= 0 and last.term < OTHER_TERM):
             world.breaks("I17", f"{name} of another group is at {last} in term {raft.term}")
 
 
 def watch_hellos(world: World, node: Node, server: NodeServer) -> None:
-    """Each answer to a hello is looked at: what peers say later has the group's id too, so that a hello that is taken
-    from another group need not move anything by itself."""
+    """Each answer to a hello is looked at: what peers say later has the group's id too, so that a
+    hello that is taken from another group need not move anything by itself."""
     server.gate.answer = partial(_answer, world, node, server.gate)  # type: ignore[method-assign]
 
 
@@ -159,9 +182,13 @@ def _answer(
         return answer
     if own and hello.group_id and own != hello.group_id:
         who = hello.node_id or "a client"
-        world.breaks("I17", f"{node.name} of group {own} takes the hello of {who} of group {hello.group_id}")
+        world.breaks(
+            "I17", f"{node.name} of group {own} takes the hello of {who} of group {hello.group_id}"
+        )
     if node.namesake is not None and not hello.group_id:
-        return replace(answer, code=Code.LEADER_PENDING_FULL, message="this is another group's machine")
+        return replace(
+            answer, code=Code.LEADER_PENDING_FULL, message="this is another group's machine"
+        )
     return answer
 
 

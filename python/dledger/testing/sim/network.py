@@ -1,8 +1,9 @@
-"""The network: hosts, ports, and streams between them that are slow, stall, break, or go one way only.
+"""The network: hosts, ports, and streams between them that are slow, stall, break, or go one way
+only.
 
-Streams keep TCP's promise: what arrives is what was sent, in order, without gaps. A lost packet shows as a delay, a cut
-as silence, then as a broken connection. The links between nodes are harmed frame by frame as well (`dledger.testing.
-sim.frames`), because raft must bear what TCP hides.
+Streams keep TCP's promise: what arrives is what was sent, in order, without gaps. A lost packet
+shows as a delay, a cut as silence, then as a broken connection. The links between nodes are harmed
+frame by frame as well (`dledger.testing. sim.frames`), because raft must bear what TCP hides.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class Weather:
 class Server:
     """A listening port."""
 
-    def __init__(self, network: Network, loop: SimLoop, factory: Callable[[], Any], address: tuple[str, int]) -> None:
+    def __init__(
+        self, network: Network, loop: SimLoop, factory: Callable[[], Any], address: tuple[str, int]
+    ) -> None:
         self.loop = loop
         self.factory = factory
         self._network = network
@@ -83,7 +86,7 @@ class Network:
         self._streams: dict[str, list[SimTransport]] = {}
         self._stalled: dict[tuple[str, str], list[tuple[SimTransport, Item]]] = {}
 
-    # --- connections --------------------------------------------------------------------------------------------
+    # --- connections ------------------------------------------------------------------------------
 
     def listen(self, loop: SimLoop, factory: Callable[[], Any], host: str, port: int) -> Server:
         known = self._servers.get((host, port))
@@ -102,7 +105,9 @@ class Network:
         self._knock((loop, factory, host, port, answer))
         return await answer
 
-    def _knock(self, attempt: tuple[SimLoop, Callable[[], Any], str, int, asyncio.Future[Any]]) -> None:
+    def _knock(
+        self, attempt: tuple[SimLoop, Callable[[], Any], str, int, asyncio.Future[Any]]
+    ) -> None:
         loop, _, host, _, answer = attempt
         if loop.dead or answer.done():
             return
@@ -111,7 +116,9 @@ class Network:
             return
         self.scheduler.after(self.delay(), self._arrived, attempt)
 
-    def _arrived(self, attempt: tuple[SimLoop, Callable[[], Any], str, int, asyncio.Future[Any]]) -> None:
+    def _arrived(
+        self, attempt: tuple[SimLoop, Callable[[], Any], str, int, asyncio.Future[Any]]
+    ) -> None:
         loop, factory, host, port, answer = attempt
         server = self._servers.get((host, port))
         if server is None or server.loop.dead:
@@ -125,7 +132,10 @@ class Network:
 
     def _pair(self, loop: SimLoop, other: SimLoop) -> tuple[SimTransport, SimTransport]:
         is_link = loop.name in self.nodes and other.name in self.nodes
-        ours, theirs = SimTransport(self, loop, other.name, is_link), SimTransport(self, other, loop.name, False)
+        ours, theirs = (
+            SimTransport(self, loop, other.name, is_link),
+            SimTransport(self, other, loop.name, False),
+        )
         ours.peer, theirs.peer = theirs, ours
         for transport in (ours, theirs):
             streams = self._streams.setdefault(transport.loop.name, [])
@@ -134,7 +144,9 @@ class Network:
             streams.append(transport)
         return ours, theirs
 
-    def _accepted(self, done: tuple[SimLoop, SimTransport, Callable[[], Any], asyncio.Future[Any]]) -> None:
+    def _accepted(
+        self, done: tuple[SimLoop, SimTransport, Callable[[], Any], asyncio.Future[Any]]
+    ) -> None:
         loop, transport, factory, answer = done
 
         def opened() -> None:
@@ -158,7 +170,7 @@ class Network:
         if not self.is_cut(host, loop.name):
             loop.call_soon(tell)
 
-    # --- bytes --------------------------------------------------------------------------------------------------
+    # --- bytes ------------------------------------------------------------------------------------
 
     def delay(self) -> int:
         weather = self.weather
@@ -179,9 +191,13 @@ class Network:
             self.counts.bite("connection reset")
             self.reset(source)
             return
-        if weather.splits and isinstance(item, bytes) and len(item) > 1 and not source.is_link and (
-            rng.chance(weather.splits)
-        ):  # fmt: skip
+        if (
+            weather.splits
+            and isinstance(item, bytes)
+            and len(item) > 1
+            and not source.is_link
+            and (rng.chance(weather.splits))
+        ):
             self.counts.bite("split write")
             at = rng.between(1, len(item) - 1)
             self._arrive_in(source, item[:at], delay)
@@ -233,7 +249,7 @@ class Network:
         source.lose(ConnectionResetError(errno.ECONNRESET, "reset"))
         source.peer.lose(ConnectionResetError(errno.ECONNRESET, "reset"))
 
-    # --- faults -------------------------------------------------------------------------------------------------
+    # --- faults -----------------------------------------------------------------------------------
 
     def is_cut(self, source: str, target: str) -> bool:
         return (source, target) in self.cuts

@@ -45,9 +45,11 @@ class SeedOutcome:
     Attributes:
         simulated_ms: virtual time that passed.
         events: callbacks, arrivals and turns of background work.
-        trace_hash: of all that arrived, was done and was answered; equal for the same seed and commit.
+        trace_hash: of all that arrived, was done and was answered; equal for the same seed and
+            commit.
         injected, bites: by kind of fault: ordered, and really changed something.
-        operations, acknowledged, records: calls of clients, those that succeeded, and records acknowledged.
+        operations, acknowledged, records: calls of clients, those that succeeded, and records
+            acknowledged.
         elections: terms in which somebody led.
         config: the settings that were drawn.
         violation: the first broken promise, or None.

@@ -1,8 +1,9 @@
 """A member's machine is replaced, and comes back after another one was admitted in its place.
 
-The former machine has its disk, and takes itself for the member. It answers at the member's address for a while, when
-those members are alone with it that knew least of the admission; then the new one is there again. Quorums that count
-the one and quorums that count the other must meet (`dledger.raft.state.admission`).
+The former machine has its disk, and takes itself for the member. It answers at the member's address
+for a while, when those members are alone with it that knew least of the admission; then the new one
+is there again. Quorums that count the one and quorums that count the other must meet
+(`dledger.raft.state.admission`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from dledger.testing.sim.loop import MS
 FAULT: Final = "machine back"
 IN_LOG, COUNTED, LATER = "in the log", "counted", "later"
 MOMENTS: Final = (IN_LOG, IN_LOG, COUNTED, COUNTED, LATER)
-"""When the members are parted: the leader has the admission in its log, or counts the new machine; or not at all."""
+"""When the members are parted: the leader has the admission in its log, or counts the new machine;
+or not at all."""
 LATEST_MS: Final = (3000, 12_000)
 """By then the former machine comes, admission or not."""
 
@@ -67,11 +69,17 @@ class Return:
     """One machine's way, from when it is replaced."""
 
     def __init__(
-        self, world: World, group: Group, damage: Damage, node: Node, behind: list[Node], moment: str,
+        self,
+        world: World,
+        group: Group,
+        damage: Damage,
+        node: Node,
+        behind: list[Node],
+        moment: str,
         waits: tuple[int, int],
-    ) -> None:  # fmt: skip
-        """``behind``: with the former machine a quorum. ``waits``: ms from the parting up to its return, and how long
-        it stays."""
+    ) -> None:
+        """``behind``: with the former machine a quorum. ``waits``: ms from the parting up to its
+        return, and how long it stays."""
         self._world = world
         self._group = group
         self._damage = damage
@@ -105,7 +113,9 @@ class Return:
         admission = view.machine.admission
         pending, counted = admission.pending, admission.membership.of(self._node.name)
         is_in_log = pending is not None and pending.node == self._node.name
-        if (self._moment == IN_LOG and is_in_log) or (self._moment == COUNTED and counted not in {None, self._former}):
+        if (self._moment == IN_LOG and is_in_log) or (
+            self._moment == COUNTED and counted not in {None, self._former}
+        ):
             self._part(self._behind)
             self._world.counts.bite("parted at an admission")
             self._world.scheduler.after(self._waits[0] * MS, self.swap)
@@ -115,7 +125,12 @@ class Return:
         self._join()
         self._is_parted = True
         front = [node for node in self._group.nodes if node not in behind]
-        self._cuts = [(str(a.name), str(b.name)) for one in behind for to in front for a, b in ((one, to), (to, one))]
+        self._cuts = [
+            (str(a.name), str(b.name))
+            for one in behind
+            for to in front
+            for a, b in ((one, to), (to, one))
+        ]
         for path in self._cuts:
             self._world.network.cut(*path)
 
@@ -125,7 +140,8 @@ class Return:
         self._cuts = []
 
     def swap(self, _: object = None) -> None:
-        """The former machine is in the member's place, alone with those that know least where they were parted."""
+        """The former machine is in the member's place, alone with those that know least where they
+        were parted."""
         if self._over or self._is_back:
             return
         self._is_back = True

@@ -1,7 +1,8 @@
 """The dice of a simulation: the same on every machine, and one stream for each of its parts.
 
-SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): 64 bits of state, each output a
-mix of the next multiple of an odd constant. Python's own `random` is not used: its methods differ between versions.
+SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): 64 bits of
+state, each output a mix of the next multiple of an odd constant. Python's own `random` is not used:
+its methods differ between versions.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class Rng:
         self._state = mix(seed & MASK)
 
     def fork(self, name: str) -> Rng:
-        """Another stream, which depends on this one's seed and on ``name`` alone when called before any draw."""
+        """Another stream, which depends on this one's seed and on ``name`` alone when called before
+        any draw."""
         state = self._state
         for byte in name.encode():
             state = mix(state ^ byte) + GAMMA & MASK
@@ -74,7 +76,8 @@ class Rng:
             items[at], items[other] = items[other], items[at]
 
     def spread(self, low: int, high: int) -> int:
-        """An integer in [``low``, ``high``] whose magnitude is fair: as often from 1 to 2 as from 1000 to 2000."""
+        """An integer in [``low``, ``high``] whose magnitude is fair: as often from 1 to 2 as from
+        1000 to 2000."""
         low = max(low, 1)
         doublings = max(0, (high // low).bit_length() - 1)
         base = low << self.below(doublings + 1)

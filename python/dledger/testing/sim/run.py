@@ -27,7 +27,8 @@ from dledger.testing.sim.workload import Workload, final_reader
 from dledger.types import Role
 
 SAFETY_MS: Final = (20_000, 57_000)
-"""How long faults go on where clients are not busy: 2,000 seeds are 20 hours, with what comes after."""
+"""How long faults go on where clients are not busy: 2,000 seeds are 20 hours, with what comes
+after."""
 STEP_NS: Final = 50 * MS
 """How often a phase looks whether its end has come."""
 SETTLE_NS: Final = 3 * SECOND
@@ -36,7 +37,8 @@ CLIENTS_NS: Final = 90 * SECOND
 """For clients to end what they had begun before everything was healed."""
 
 STAGES_NS: Final = 20 * SECOND
-"""For the longest time-out of a stage to pass on a clock that is slow, and for an entry to say so."""
+"""For the longest time-out of a stage to pass on a clock that is slow, and for an entry to say
+so."""
 REPAIR_NS: Final = 40 * SECOND
 """For damaged entries to be asked of every other node again."""
 
@@ -60,7 +62,8 @@ def run_seed(
 
     Args:
         safety_ms: length of the phase with faults; drawn from the seed by default.
-        without: kinds of faults that the seed must not have; see `dledger.testing.sim.settings.FAULTS`.
+        without: kinds of faults that the seed must not have; see
+            `dledger.testing.sim.settings.FAULTS`.
         commit_log: what its group keeps, "topics" or "rocketmq"; drawn from the seed by default.
         retention: whether old records go, as the seed's settings say; else all are kept.
         also: kinds that it has all the same; see `dledger.testing.sim.settings.UNPROMISED`.
@@ -77,7 +80,11 @@ def run_seed(
     run = _Run(world)
     violation: Violation | None = None
     locks = other_threading(SimThreading()) if plan.turns_left else nullcontext()
-    with locks, _writers(plan.most_writers), _scribe(world, logging.DEBUG if verbose else logging.INFO):
+    with (
+        locks,
+        _writers(plan.most_writers),
+        _scribe(world, logging.DEBUG if verbose else logging.INFO),
+    ):
         try:
             run.play()
         except Broken as broken:
@@ -104,7 +111,11 @@ def run_seed(
 
 
 def _plan(
-    seed: int, safety_ms: int | None, without: tuple[str, ...], also: tuple[str, ...], commit_log: str
+    seed: int,
+    safety_ms: int | None,
+    without: tuple[str, ...],
+    also: tuple[str, ...],
+    commit_log: str,
 ) -> SeedPlan:
     rng = Rng(seed).fork("plan")
     drawn = rng.between(*SAFETY_MS)
@@ -152,7 +163,10 @@ class _Run:
 
     @property
     def elections(self) -> int:
-        return max((node.server.raft.term for node in self.group.nodes if node.server is not None), default=0)
+        return max(
+            (node.server.raft.term for node in self.group.nodes if node.server is not None),
+            default=0,
+        )
 
     def _seen(self, source: SimLoop, target: SimLoop, data: bytes) -> None:
         self.world.story.mark(crc32(data), len(data), source.name, target.name)
@@ -172,11 +186,18 @@ class _Run:
         life, loop = final_reader(self.workload)
         self._call(loop, life.probe)
         patience = 20 * self.world.plan.group["election_ms"] * MS
-        if not self._until(world.scheduler.now_ns + patience, lambda: self._committed() > committed):
-            raise Broken("I25", f"nothing was committed within {patience // MS} ms of the end of all faults")
+        if not self._until(
+            world.scheduler.now_ns + patience, lambda: self._committed() > committed
+        ):
+            raise Broken(
+                "I25", f"nothing was committed within {patience // MS} ms of the end of all faults"
+            )
         self.workload.working = False
         if not self._until(world.scheduler.now_ns + CLIENTS_NS, self._clients_are_done):
-            raise Broken("liveness", f"{CLIENTS_NS // SECOND} s after all faults wait in vain: {self._waiting()}")
+            raise Broken(
+                "liveness",
+                f"{CLIENTS_NS // SECOND} s after all faults wait in vain: {self._waiting()}",
+            )
         patience += REPAIR_NS + SETTLE_NS
         self._converge(patience)
         self._end_stages()
@@ -201,7 +222,10 @@ class _Run:
         loop.call_soon(lambda: loop.create_task(call()))
 
     def _committed(self) -> int:
-        return max((n.server.raft.committed_index for n in self.group.nodes if n.server is not None), default=-1)
+        return max(
+            (n.server.raft.committed_index for n in self.group.nodes if n.server is not None),
+            default=-1,
+        )
 
     def _clients_are_done(self) -> bool:
         return all(client.idle or not client.is_up for client in self.workload.clients)
@@ -217,7 +241,11 @@ class _Run:
     def _ends(self) -> dict[str, Any]:
         return {
             str(node.name): (
-                (node.server.raft.committed_index, node.server.raft.end_index, node.server.catalog.applied_index)
+                (
+                    node.server.raft.committed_index,
+                    node.server.raft.end_index,
+                    node.server.catalog.applied_index,
+                )
                 if node.server is not None
                 else None
             )
@@ -231,8 +259,16 @@ class _Run:
     def _converged(self) -> bool:
         """A leader too: the one that was may have found its catalog damaged, and make it again."""
         ends = list(self._ends().values())
-        is_led = any(node.server is not None and node.server.raft.role is Role.LEADER for node in self.group.nodes)
-        return is_led and ends[0] is not None and len(set(ends[0])) == 1 and all(end == ends[0] for end in ends)
+        is_led = any(
+            node.server is not None and node.server.raft.role is Role.LEADER
+            for node in self.group.nodes
+        )
+        return (
+            is_led
+            and ends[0] is not None
+            and len(set(ends[0])) == 1
+            and all(end == ends[0] for end in ends)
+        )
 
     def _end_stages(self) -> None:
         """I28: a stage that was abandoned keeps no entry of the log longer than its time-out."""
@@ -242,7 +278,8 @@ class _Run:
             raise Broken("I28", f"stages do not end within {STAGES_NS // SECOND} s: {stages}")
 
     def _lose_leader(self) -> None:
-        """Nobody writes any more: the next leader has to know by itself what is committed, or nothing can be read."""
+        """Nobody writes any more: the next leader has to know by itself what is committed, or
+        nothing can be read."""
         leader = self.group.leader
         if leader is not None:
             self.world.counts.bite("kill of the last leader")
@@ -264,16 +301,24 @@ class _Run:
 
     def _judge_queues(self) -> None:
         """Queues and index of all nodes, when everything is in them."""
-        queued, servers = self.world.queued, [node.server for node in self.group.nodes if node.server is not None]
-        parts = [(server, application) for server in servers
-                 if isinstance(application := server.application, DLedgerCommitLog)]  # fmt: skip
+        queued, servers = (
+            self.world.queued,
+            [node.server for node in self.group.nodes if node.server is not None],
+        )
+        parts = [
+            (server, application)
+            for server in servers
+            if isinstance(application := server.application, DLedgerCommitLog)
+        ]
         if queued is None:
             return
         done = lambda: all(a.reput.dispatched_index >= s.raft.committed_index for s, a in parts)  # noqa: E731
         if not self._until(self.world.scheduler.now_ns + SETTLE_NS, done):
             raise Broken("Q4", "the queues do not come up to the log")
         for server, application in parts:
-            queued.whole(str(server.node.node_id), application.reput.files, server.store.begin_index)
+            queued.whole(
+                str(server.node.node_id), application.reput.files, server.store.begin_index
+            )
 
     def _judge(self) -> None:
         self._judge_queues()

@@ -34,9 +34,14 @@ class Scene:
         node: dict[str, Any] | None = None,
     ) -> None:
         plan = SeedPlan(
-            nodes=nodes, clients=0, topics=0, faults=(), safety_ms=0, group={**LIMITS, **(group or {})},
+            nodes=nodes,
+            clients=0,
+            topics=0,
+            faults=(),
+            safety_ms=0,
+            group={**LIMITS, **(group or {})},
             node={"disk_reserve_bytes": 256 * KIB, **(node or {})},
-        )  # fmt: skip
+        )
         self.world = World(seed, plan, 200)
         self.group = Group(self.world)
         self.network = self.world.network
@@ -75,7 +80,9 @@ class Scene:
         addresses = ",".join(f"{node.name}:{PORT}" for node in self.group.nodes)
         return AsyncClient(addresses, environment=machine, **settings), loop
 
-    def run(self, loop: SimLoop, call: Callable[[], Coroutine[Any, Any, T]], within_ms: int = 60_000) -> T:
+    def run(
+        self, loop: SimLoop, call: Callable[[], Coroutine[Any, Any, T]], within_ms: int = 60_000
+    ) -> T:
         """What the call returns or raises, in that process.
 
         Raises:
@@ -97,7 +104,10 @@ class Scene:
         end = scheduler.now_ns + within_ms * MS
         while not condition():
             if scheduler.now_ns >= end:
-                raise Broken("liveness", f"{what} does not come within {within_ms} ms\n{self.world.story.text()}")
+                raise Broken(
+                    "liveness",
+                    f"{what} does not come within {within_ms} ms\n{self.world.story.text()}",
+                )
             scheduler.run(min(end, scheduler.now_ns + MS))
             if self.world.broken is not None:
                 raise self.world.broken
@@ -111,6 +121,9 @@ class Scene:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.world.dispose()

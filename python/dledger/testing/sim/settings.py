@@ -1,4 +1,5 @@
-"""What is drawn anew for every seed: how large the group is, its limits, its clients, and which faults there are."""
+"""What is drawn anew for every seed: how large the group is, its limits, its clients, and which
+faults there are."""
 
 from __future__ import annotations
 
@@ -20,17 +21,17 @@ ROCKETMQ_SEEDS: Final = 120_000
 """So many seeds in a million have a group that keeps a RocketMQ commit log."""
 
 FAULTS: Final = (
-    "loss", "duplication", "replay", "reorder", "packet loss", "connection reset", "split write", "slow network",
-    "cut", "pause", "kill", "kill at a disk operation", "power cut", "group power cut", "stop", "transfer",
-    "EIO on write", "EIO on fsync", "EIO on read", "ENOSPC", "slow disk", "wall clock jump", "drift", "bad luck",
-    "client crash", "bit rot", "misdirected write", "empty disk",
-    "deposed leader", "machine back", "wrong list of members",
+    "loss", "duplication", "replay", "reorder", "packet loss", "connection reset", "split write",
+    "slow network", "cut", "pause", "kill", "kill at a disk operation", "power cut",
+    "group power cut", "stop", "transfer", "EIO on write", "EIO on fsync", "EIO on read", "ENOSPC",
+    "slow disk", "wall clock jump", "drift", "bad luck", "client crash", "bit rot",
+    "misdirected write", "empty disk", "deposed leader", "machine back", "wrong list of members",
     "two groups of one name",
 )  # fmt: skip
 """Kinds that a seed may have."""
 UNPROMISED: Final = ("older disk",)
-"""Kinds that a seed has only when asked: an older copy of a disk is found out by the leader that knew more of it,
-but when another one leads by then, nobody can tell (docs/guarantees.md, P13)."""
+"""Kinds that a seed has only when asked: an older copy of a disk is found out by the leader that
+knew more of it, but when another one leads by then, nobody can tell (docs/guarantees.md, P13)."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,7 +58,8 @@ class SeedPlan:
     fault_every_ms: int = 2000
     bad_luck: int = 0
     turns_left: int = 0
-    """At so many disk operations in a million a turn of a node's thread is left, or goes on while the loop waits."""
+    """At so many disk operations in a million a turn of a node's thread is left, or goes on while
+    the loop waits."""
     turn_left_ns: int = LONGEST_NS
     """For how long it is left at most."""
     most_writers: int = MAX_WRITERS
@@ -74,7 +76,9 @@ class SeedPlan:
         return GroupConfig(group="sim", members=tuple(self.names), **self.group)
 
     def node_config(self, name: NodeId) -> NodeConfig:
-        return NodeConfig(node_id=name, directory=Path("/sim") / name, host=name, port=PORT, **self.node)
+        return NodeConfig(
+            node_id=name, directory=Path("/sim") / name, host=name, port=PORT, **self.node
+        )
 
     @property
     def is_rocketmq(self) -> bool:
@@ -86,10 +90,14 @@ class SeedPlan:
 
 
 def draw_plan(
-    rng: Rng, safety_ms: int, without: tuple[str, ...] = (), also: tuple[str, ...] = (), commit_log: str = ""
+    rng: Rng,
+    safety_ms: int,
+    without: tuple[str, ...] = (),
+    also: tuple[str, ...] = (),
+    commit_log: str = "",
 ) -> SeedPlan:
-    """The settings of a seed. ``without``: faults that it must not have, ``also``: such that it must; they change
-    nothing else. ``commit_log``: what its group keeps; drawn by default."""
+    """The settings of a seed. ``without``: faults that it must not have, ``also``: such that it
+    must; they change nothing else. ``commit_log``: what its group keeps; drawn by default."""
     drawn = ROCKETMQ if rng.fork("commit log").chance(ROCKETMQ_SEEDS) else TOPICS
     faults = rng.fork("faults")
     chosen = tuple(kind for kind in FAULTS if faults.chance(450_000) and kind not in without) + also
@@ -121,8 +129,9 @@ def draw_plan(
 
 
 def in_time(plan: SeedPlan) -> int:
-    """How long the first phase is to be, in ms: shorter the more calls there are that each node has to carry out, so
-    that no seed takes many times what others do, and there is time for more of them."""
+    """How long the first phase is to be, in ms: shorter the more calls there are that each node has
+    to carry out, so that no seed takes many times what others do, and there is time for more of
+    them."""
     return plan.safety_ms * 100 // (100 + 3000 * plan.nodes * plan.clients // plan.think_ms)
 
 
@@ -146,7 +155,10 @@ def _group(rng: Rng, nodes: int) -> dict[str, Any]:
 
 
 def _node(rng: Rng, faults: tuple[str, ...]) -> dict[str, Any]:
-    scrub = {"scrub_bytes_per_s": rng.pick((0, 4 * KIB, 256 * KIB)), "scrub_pause_ms": rng.pick((500, 5000))}
+    scrub = {
+        "scrub_bytes_per_s": rng.pick((0, 4 * KIB, 256 * KIB)),
+        "scrub_pause_ms": rng.pick((500, 5000)),
+    }
     safe = "power cut" in faults or "group power cut" in faults
     return {
         **scrub,

@@ -63,7 +63,11 @@ class Story:
 
     def text(self) -> str:
         """The last lines of all, in order of time."""
-        lines = [(when, number, who, text) for who, kept in self._lines.items() for when, number, text in kept]
+        lines = [
+            (when, number, who, text)
+            for who, kept in self._lines.items()
+            for when, number, text in kept
+        ]
         lines.sort()
         return "\n".join(f"{when / MS:12.3f} ms  {who:<8} {text}" for when, _, who, text in lines)
 

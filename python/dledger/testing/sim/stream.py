@@ -68,7 +68,7 @@ class SimTransport(asyncio.Transport):
         if self._received:
             self._read()
 
-    # --- writing ------------------------------------------------------------------------------------------------
+    # --- writing ----------------------------------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         if self._closing or self.over or not data:
@@ -112,7 +112,7 @@ class SimTransport(asyncio.Transport):
         if not self.over:
             self.protocol.resume_writing()
 
-    # --- reading ------------------------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     def receive(self, item: Item) -> bool:
         """From the network; False when nobody is here any more."""
@@ -171,7 +171,7 @@ class SimTransport(asyncio.Transport):
     def is_reading(self) -> bool:
         return self._reading
 
-    # --- ending -------------------------------------------------------------------------------------------------
+    # --- ending -----------------------------------------------------------------------------------
 
     def close(self) -> None:
         if not self._closing and not self.over:

@@ -1,7 +1,8 @@
-"""The turns of a process's threads: each one event, or left at some of its disk operations and locks, to go on later.
+"""The turns of a process's threads: each one event, or left at some of its disk operations and
+locks, to go on later.
 
-In between everything else happens: events of the same process's loop, other turns, kills. And while the loop itself is
-inside an operation of the disk, turns go on or begin.
+In between everything else happens: events of the same process's loop, other turns, kills. And while
+the loop itself is inside an operation of the disk, turns go on or begin.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 LONGEST_NS: Final = 20_000_000
 """For how long a turn is left at most while there are faults."""
 HEALED_NS: Final = 1_000_000
-"""And when all faults have ended. What a follower lacks is read from the leader's disk, one read after another: where
-each takes 10 ms and finds one small entry, a group that is healed commits nothing for half a minute."""
+"""And when all faults have ended. What a follower lacks is read from the leader's disk, one read
+after another: where each takes 10 ms and finds one small entry, a group that is healed commits
+nothing for half a minute."""
 TO_ITS_END: Final = object()
 _set_running = asyncio.events._set_running_loop
 
@@ -44,7 +46,8 @@ class TurnUnderWay:
     killed: bool = False
     waits_for: SimLock | None = None
     until: object = None
-    """It is not left again before it lets go of this lock, or `TO_ITS_END`, because somebody waits for that."""
+    """It is not left again before it lets go of this lock, or `TO_ITS_END`, because somebody waits
+    for that."""
 
     def leave(self) -> None:
         """Everybody else goes on.
@@ -76,11 +79,14 @@ class Turns:
         self.lefts = 0
         self._left: list[TurnUnderWay] = []
         self._interrupted = -1
-        """The number of the event in which the loop's thread was in the disk while another thread went on."""
+        """The number of the event in which the loop's thread was in the disk while another thread
+        went on."""
         self._inside = False
         """The loop, or another turn, is in the middle of something while a turn goes on."""
 
-    def begin(self, function: Callable[[], Any], rest_ns: int, done: Callable[[Any], None]) -> TurnUnderWay:
+    def begin(
+        self, function: Callable[[], Any], rest_ns: int, done: Callable[[Any], None]
+    ) -> TurnUnderWay:
         """Call it as one of the process's threads would."""
         turn = TurnUnderWay(self, rest_ns, done)
         if self.often:
@@ -126,22 +132,29 @@ class Turns:
             turn.number += 1
             self.lefts += 1
             self._left.append(turn)
-            loop.scheduler.after(spent + self._rng.spread(1000, self.longest_ns), self._take_up, (turn, turn.number))
+            loop.scheduler.after(
+                spent + self._rng.spread(1000, self.longest_ns), self._take_up, (turn, turn.number)
+            )
         return spent
 
     def _take_up(self, which: tuple[TurnUnderWay, int]) -> None:
         turn, number = which
-        if turn in self._left and turn.number == number and not self._loop.hold(self._take_up, which):
+        if (
+            turn in self._left
+            and turn.number == number
+            and not self._loop.hold(self._take_up, which)
+        ):
             self._left.remove(turn)
             self._go_on(turn)
 
     @property
     def is_going_on(self) -> bool:
-        """What runs now was begun, and others have run in its middle: it cannot know yet what has come of them."""
+        """What runs now was begun, and others have run in its middle: it cannot know yet what has
+        come of them."""
         turn = Running.turn
         return self._interrupted == self._loop.scheduler.events if turn is None else turn.number > 0
 
-    # --- switching points -------------------------------------------------------------------------------------------
+    # --- switching points -------------------------------------------------------------------------
 
     def point(self) -> None:
         """The thread that runs is about to use the disk, or a lock.
@@ -181,13 +194,17 @@ class Turns:
             self._inside = before
 
     def wait_for(self, lock: SimLock) -> None:
-        """The loop, or a turn that may not be left, waits for a lock that a left turn holds: that goes on first."""
+        """The loop, or a turn that may not be left, waits for a lock that a left turn holds: that
+        goes on first."""
         while (holder := lock.holder) is not None:
             wanted: object = lock
             while holder.waits_for is not None and holder.waits_for.holder is not None:
                 wanted, holder = holder.waits_for, holder.waits_for.holder
             if holder.waits_for is not None and holder.waits_for.locked():
-                raise RuntimeError("a deadlock: a thread waits for a lock of the loop, which waits for one of its own")
+                raise RuntimeError(
+                    "a deadlock: a thread waits for a lock of the loop, which waits for one of "
+                    "its own"
+                )
             self._hurry(holder, wanted)
 
     def finish(self, turn: TurnUnderWay) -> None:

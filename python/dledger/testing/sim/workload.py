@@ -1,4 +1,5 @@
-"""The clients: processes that use the product's `AsyncClient`, crash, and write down what they asked and were told."""
+"""The clients: processes that use the product's `AsyncClient`, crash, and write down what they
+asked and were told."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ class Workload:
     def __init__(self, world: World) -> None:
         self.world = world
         rng = world.rng.fork("workload")
-        self.topics = [Topic(f"t{number}", rng.between(1, 3)) for number in range(world.plan.topics)]
+        self.topics = [
+            Topic(f"t{number}", rng.between(1, 3)) for number in range(world.plan.topics)
+        ]
         self.recorder = Recorder(lambda: world.scheduler.now_ns)
         self.clients = [Client(self, number) for number in range(world.plan.clients)]
         self.acknowledged = 0
@@ -52,7 +55,8 @@ class Workload:
         return self._writers
 
     def done(self, topic: str, partition: int, start: int, end: int, records: int) -> None:
-        """A write was acknowledged: its records lie in [start, end), perhaps with others between them."""
+        """A write was acknowledged: its records lie in [start, end), perhaps with others between
+        them."""
         self.acknowledged += 1
         self.records += records
         watch = self.world.watch

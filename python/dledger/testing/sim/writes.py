@@ -1,8 +1,10 @@
-"""Writes as Spark's sink makes them: each commit has count and digest of its rows, and is made again now and then.
+"""Writes as Spark's sink makes them: each commit has count and digest of its rows, and is made
+again now and then.
 
-A repeat with the same rows changes nothing, also when it was staged a second time; one with other rows, or of an older
-sequence, is refused, whatever became of leaders, nodes and answers meanwhile. What clients see is judged with all the
-rest of the history: rows that were refused must never be seen, and those of a repeat once.
+A repeat with the same rows changes nothing, also when it was staged a second time; one with other
+rows, or of an older sequence, is refused, whatever became of leaders, nodes and answers meanwhile.
+What clients see is judged with all the rest of the history: rows that were refused must never be
+seen, and those of a repeat once.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ STAGE_MS: Final = 5000
 RIVALS: Final = 200_000
 """So many writes in a million have a stage with other rows open while they commit."""
 LEAVES: Final = 400_000
-"""So many times in a million the next write is another writer's, so that earlier ones are forgotten in the end."""
+"""So many times in a million the next write is another writer's, so that earlier ones are forgotten
+in the end."""
 
 
 @dataclass(slots=True)
@@ -45,7 +48,8 @@ class Rows:
 
 
 class Writes:
-    """Writers, one after the other in each life of a client: another one after a write of which nobody knows."""
+    """Writers, one after the other in each life of a client: another one after a write of which
+    nobody knows."""
 
     def __init__(self, life: ClientLife) -> None:
         self._life = life
@@ -62,7 +66,8 @@ class Writes:
         return f"spark/{self._life.session}-w{self._writers}/t"
 
     async def write(self) -> None:
-        """One write, known to be committed, perhaps with repeats; else the next one is another writer's."""
+        """One write, known to be committed, perhaps with repeats; else the next one is another
+        writer's."""
         before, self._last = self._last, None
         rows = self._new_rows()
         rival = self._new_rows() if self._rng.chance(RIVALS) else None
@@ -82,10 +87,13 @@ class Writes:
             self._sequence += 1
 
     async def _come_back(self, name: str, sequence: int, rows: RowsSum) -> None:
-        """An earlier writer's last write again, of which a hash may be left: with the same rows, or with others. Where
-        nothing is left, the commit has no stages for its rows, and is refused for that."""
+        """An earlier writer's last write again, of which a hash may be left: with the same rows, or
+        with others. Where nothing is left, the commit has no stages for its rows, and is refused
+        for that."""
         if self._rng.chance(500_000):
-            await self._refused("an earlier writer's repeat with other rows", name, sequence, rows + RowsSum(0, 1))
+            await self._refused(
+                "an earlier writer's repeat with other rows", name, sequence, rows + RowsSum(0, 1)
+            )
             return
         try:
             done = await self._client.commit_transaction(name, sequence, (), rows)
@@ -113,7 +121,9 @@ class Writes:
                 if rival is not None and not other:
                     other = await self._stage(rival)
                 stages = await self._stage(rows)
-                committed = await self._client.commit_transaction(self.name, self._sequence, stages, rows.sum)
+                committed = await self._client.commit_transaction(
+                    self.name, self._sequence, stages, rows.sum
+                )
                 break
             except ReplayMismatch as error:
                 self._broken(f"a write that is the only one of its name is refused: {error}")
@@ -125,7 +135,9 @@ class Writes:
         if refused is not None and rival is not None:
             refused.failed()  # its commit is refused, or was never asked for
             if committed is not None and other:
-                await self._refused("a write with other rows", self.name, self._sequence, rival.sum, other)
+                await self._refused(
+                    "a write with other rows", self.name, self._sequence, rival.sum, other
+                )
         return committed is not None
 
     async def _stage(self, rows: Rows) -> Sequence[StageSum]:
@@ -142,9 +154,14 @@ class Writes:
 
     def _begin(self, rows: Rows, attempt: int) -> Call:
         return self._life.workload.recorder.begin(
-            OperationKind.TRANSACTION, self._life.session, rows.topic.name, rows.partition, values=rows.numbers,
-            transaction=f"{self.name}/{self._sequence}", attempt=attempt,
-        )  # fmt: skip
+            OperationKind.TRANSACTION,
+            self._life.session,
+            rows.topic.name,
+            rows.partition,
+            values=rows.numbers,
+            transaction=f"{self.name}/{self._sequence}",
+            attempt=attempt,
+        )
 
     def _end(self, call: Call, rows: Rows, done: Committed | None, is_definite: bool) -> None:
         if done is not None:
@@ -163,16 +180,22 @@ class Writes:
         if self._rng.chance(300_000):
             try:
                 stages = await self._stage(rows)
-                done = await self._client.commit_transaction(self.name, self._sequence, stages, rows.sum)
+                done = await self._client.commit_transaction(
+                    self.name, self._sequence, stages, rows.sum
+                )
             except ReplayMismatch as error:
                 self._broken(f"a repeat with the same rows is refused: {error}")
             except DLedgerError as error:
                 self._life.note(f"repeat of {self.name} {self._sequence}: {error}")
             else:
                 if stages or not done.repeated or done.records != len(rows.values):
-                    self._broken(f"a repeat with the same rows is taken for a new write: {stages}, {done}")
+                    self._broken(
+                        f"a repeat with the same rows is taken for a new write: {stages}, {done}"
+                    )
         if self._rng.chance(300_000):
-            other = rows.sum + RowsSum(0, 1) if self._rng.chance(500_000) else rows.sum + RowsSum(1, 0)
+            other = (
+                rows.sum + RowsSum(0, 1) if self._rng.chance(500_000) else rows.sum + RowsSum(1, 0)
+            )
             await self._refused("a repeat with other rows", self.name, self._sequence, other)
 
     async def _refused(

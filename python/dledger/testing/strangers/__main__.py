@@ -1,4 +1,5 @@
-"""``python -m dledger.testing.strangers``: green and exit code 0, or red and 1; 2 where it cannot be tried here."""
+"""``python -m dledger.testing.strangers``: green and exit code 0, or red and 1; 2 where it cannot
+be tried here."""
 
 from __future__ import annotations
 
@@ -21,11 +22,18 @@ def say(text: str) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the campaign; the exit code. Files stay where they are when it is red."""
-    parser = argparse.ArgumentParser(prog="python -m dledger.testing.strangers", description=__doc__)
-    parser.add_argument("--small", action="store_true", help="a little of everything, and no times judged")
+    parser = argparse.ArgumentParser(
+        prog="python -m dledger.testing.strangers", description=__doc__
+    )
+    parser.add_argument(
+        "--small", action="store_true", help="a little of everything, and no times judged"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything there")
-    parser.add_argument("--only", default=",".join(ALL), metavar="NAME,...", help="of " + ", ".join(ALL))
-    parser.add_argument("--intruder", default="", help=argparse.SUPPRESS)  # pipes: this process is the owner's
+    parser.add_argument(
+        "--only", default=",".join(ALL), metavar="NAME,...", help="of " + ", ".join(ALL)
+    )
+    # pipes: this process is the owner's
+    parser.add_argument("--intruder", default="", help=argparse.SUPPRESS)
     wanted = parser.parse_args(argv)
     try:
         if not wanted.intruder:
@@ -44,7 +52,9 @@ def _as_owner(wanted: argparse.Namespace) -> int:
     stranger = check_stranger(folder / "mine", intrude)
     sizes = SMALL if wanted.small else Sizes()
     only, timed = wanted.only.split(","), not wanted.small
-    found = Campaign(folder, sizes, say, only, timed=timed, intrude=intrude, stranger=stranger).run()
+    found = Campaign(
+        folder, sizes, say, only, timed=timed, intrude=intrude, stranger=stranger
+    ).run()
     return end(found, folder, wanted.json, say)
 
 

@@ -1,4 +1,5 @@
-"""Each attack in turn on one group, with a healthy client beside it, and what must hold afterwards."""
+"""Each attack in turn on one group, with a healthy client beside it, and what must hold
+afterwards."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class Sizes:
     """How much of everything."""
 
     rounds: int = 3
-    """Of a quiet time and then an attack, in turn, so that a machine that becomes slower does so for both."""
+    """Of a quiet time and then an attack, in turn, so that a machine that becomes slower does so
+    for both."""
     seconds: float = 4.0
     """Of a quiet time, and at least of an attack."""
     messages: int = 34_000
@@ -62,7 +64,18 @@ LARGE: Final = "large"
 """A topic of which there is much to read."""
 LARGE_RECORDS: Final = 64
 """Of a MiB each."""
-ALL: Final = ("busy", "slow", "deaf", "polls", "idle", "unproven", "flood", "liar", "certificates", "path")
+ALL: Final = (
+    "busy",
+    "slow",
+    "deaf",
+    "polls",
+    "idle",
+    "unproven",
+    "flood",
+    "liar",
+    "certificates",
+    "path",
+)
 
 
 @dataclass(slots=True)
@@ -78,24 +91,29 @@ class Part:
 
     @property
     def is_judged(self) -> bool:
-        """All but the one that takes a processor and leaves the nodes alone: it shows what of the waits is the
-        machine's."""
+        """All but the one that takes a processor and leaves the nodes alone: it shows what of the
+        waits is the machine's."""
         return self.name != "busy"
 
     def judge(self) -> None:
         """A healthy client may wait three times as long (p99)."""
         quiet_ms, attacked_ms = p99(self.quiet), p99(self.attacked)
         if min(len(self.quiet), len(self.attacked)) < LEAST_SAMPLES:
-            self.problems.append(f"only {len(self.quiet)} requests quiet and {len(self.attacked)} attacked")
+            self.problems.append(
+                f"only {len(self.quiet)} requests quiet and {len(self.attacked)} attacked"
+            )
         if attacked_ms > SLOWER * quiet_ms:
-            self.problems.append(f"a healthy client waited {attacked_ms:.1f} ms (p99), {quiet_ms:.1f} quiet")
+            self.problems.append(
+                f"a healthy client waited {attacked_ms:.1f} ms (p99), {quiet_ms:.1f} quiet"
+            )
 
 
 @dataclass(slots=True)
 class Campaign:
     """All of them, or those in ``only``, on the files in ``folder``.
 
-    ``timed``: whether a healthy client's p99 is judged. ``intrude``: how the strangers run, as user ``stranger``.
+    ``timed``: whether a healthy client's p99 is judged. ``intrude``: how the strangers run, as user
+    ``stranger``.
     """
 
     folder: Path
@@ -132,8 +150,9 @@ class Campaign:
         leader = NodeId(next(iter(nodes.status().values()))["leader_id"])
         each, one = dict(nodes.addresses), {leader: nodes.addresses[leader]}
         plan: dict[str, int] = {
-            "busy": 1, "slow": sizes.unfinished, "deaf": sizes.unfinished, "polls": sizes.unfinished,
-            "idle": sizes.connections, "unproven": sizes.hellos, "flood": sizes.commands, "liar": sizes.messages,
+            "busy": 1, "slow": sizes.unfinished, "deaf": sizes.unfinished,
+            "polls": sizes.unfinished, "idle": sizes.connections, "unproven": sizes.hellos,
+            "flood": sizes.commands, "liar": sizes.messages,
         }  # fmt: skip
         topic_id = 0
         for name, count in plan.items():
@@ -145,7 +164,9 @@ class Campaign:
                     more += ["--topic-id", str(topic_id)]
                 part = self._attack(nodes, healthy, name, at, *more)
                 if name in COME_IN:
-                    self._beside(part, lambda: self._come_in(nodes, leader), name, at, "--count", str(count))
+                    self._beside(
+                        part, lambda: self._come_in(nodes, leader), name, at, "--count", str(count)
+                    )
                 self._end(part, nodes)
 
     def _large_topic(self, nodes: Nodes) -> int:
@@ -157,7 +178,13 @@ class Campaign:
             return client.topic(LARGE).topic_id
 
     def _attack(
-        self, nodes: Nodes, healthy: Healthy, name: str, at: Mapping[NodeId, str], *more: str, label: str = ""
+        self,
+        nodes: Nodes,
+        healthy: Healthy,
+        name: str,
+        at: Mapping[NodeId, str],
+        *more: str,
+        label: str = "",
     ) -> Part:
         """Quiet and attacked in turn, and what became of the group."""
         terms, errors = nodes.terms(), len(healthy.errors)
@@ -179,7 +206,9 @@ class Campaign:
         except DLedgerError as error:
             part.problems.append(f"no status afterwards: {error}")
         else:
-            if moved := {node: (terms[node], term) for node, term in now.items() if terms[node] != term}:
+            if moved := {
+                node: (terms[node], term) for node, term in now.items() if terms[node] != term
+            }:
                 part.problems.append(f"terms moved: {moved}")
         part.problems += healthy.errors[errors:][:3]
         if self.timed and part.is_judged:
@@ -194,18 +223,27 @@ class Campaign:
         return found
 
     def _beside(
-        self, part: Part, work: Callable[[], list[str]], name: str, at: Mapping[NodeId, str], *more: str
+        self,
+        part: Part,
+        work: Callable[[], list[str]],
+        name: str,
+        at: Mapping[NodeId, str],
+        *more: str,
     ) -> None:
         """The same attack once more, with ``work`` in the middle of it."""
         with ThreadPoolExecutor(1) as pool:
-            attacking = pool.submit(self._intrude, name, at, *more, "--seconds", str(3 * self.sizes.seconds))
+            attacking = pool.submit(
+                self._intrude, name, at, *more, "--seconds", str(3 * self.sizes.seconds)
+            )
             part.problems += work()
             attacking.result()
 
     def _end(self, part: Part, nodes: Nodes) -> None:
         self.say(
-            f"{part.name}: {part.achieved}, p99 {p99(part.attacked):.1f} ms of {len(part.attacked)}, "
-            f"{p99(part.quiet):.1f} quiet of {len(part.quiet)}, {nodes.peak_mib():.0f} MiB, {part.problems or 'held'}"
+            f"{part.name}: {part.achieved}, p99 {p99(part.attacked):.1f} ms of "
+            f"{len(part.attacked)}, "
+            f"{p99(part.quiet):.1f} quiet of {len(part.quiet)}, {nodes.peak_mib():.0f} MiB, "
+            f"{part.problems or 'held'}"
         )
 
     def _come_in(self, nodes: Nodes, leader: NodeId) -> list[str]:
@@ -227,26 +265,37 @@ class Campaign:
         return problems
 
     def _certificates(self) -> None:
-        """Clients' certificates, and other nodes', at a group under TLS; and, to see that this shows anything, the
-        right ones."""
+        """Clients' certificates, and other nodes', at a group under TLS; and, to see that this
+        shows anything, the right ones."""
         folder = Path(tempfile.mkdtemp(prefix="dledger-certificates-"))
         folder.chmod(0o755)  # the other user has certificates too
         try:
             authority = Authority(folder)
-            false = [authority.issue("plain"), authority.issue("alice", "dledger://client/alice"),
-                     authority.issue("n9", "dledger://node/n9")]  # fmt: skip
+            false = [
+                authority.issue("plain"),
+                authority.issue("alice", "dledger://client/alice"),
+                authority.issue("n9", "dledger://node/n9"),
+            ]
             with Nodes(self._made("certificates"), authority=authority) as nodes:
                 healthy = Healthy(nodes.bootstrap_servers, **nodes.settings)
                 try:
                     more = ("--tls", json.dumps(false), "--count", str(self.sizes.messages // 10))
-                    part = self._attack(nodes, healthy, "liar", nodes.addresses, *more, label="certificates")
+                    part = self._attack(
+                        nodes, healthy, "liar", nodes.addresses, *more, label="certificates"
+                    )
                     self._end(part, nodes)
                 finally:
                     healthy.close()
-                own = [authority.issue("own", *(f"dledger://node/{name}" for name in nodes.addresses))]
-                found = self._intrude("liar", nodes.addresses, "--tls", json.dumps(own), "--seconds", "0")
+                own = [
+                    authority.issue("own", *(f"dledger://node/{name}" for name in nodes.addresses))
+                ]
+                found = self._intrude(
+                    "liar", nodes.addresses, "--tls", json.dumps(own), "--seconds", "0"
+                )
                 if found["taken for a node"] != found["hellos"]:
-                    part.problems.append(f"the nodes' own certificates are not taken, so this shows nothing: {found}")
+                    part.problems.append(
+                        f"the nodes' own certificates are not taken, so this shows nothing: {found}"
+                    )
                 if nodes.running < len(nodes.addresses):
                     part.problems.append("a node has stopped")
         finally:
@@ -270,12 +319,17 @@ class Campaign:
         with EmbeddedGroup(log, replicas=1) as group, Client(group.bootstrap_servers) as client:
             client.create_topic("mine")
             client.append("mine", [b"a record"])
-            at = {NodeId(f"n{n}"): address for n, address in enumerate(group.bootstrap_servers.split(","))}
+            at = {
+                NodeId(f"n{n}"): address
+                for n, address in enumerate(group.bootstrap_servers.split(","))
+            }
             kept = [log, *(log / name for name in ("secret", "group.json", ".lock", "n0"))]
             read = [str(path) for path in kept if self._files(path)]
             achieved = self.intrude("path", "--nodes", json.dumps(at)) | {"read": len(read)}
             part = Part("path", achieved)
-            if [topic.name for topic in client.topics()] != ["mine"] or client.end_offsets("mine") != {0: 1}:
+            if [topic.name for topic in client.topics()] != ["mine"] or client.end_offsets(
+                "mine"
+            ) != {0: 1}:
                 part.problems.append("the group is not as it was")
         reached = ("read", "welcome", "topics", "appended", "deleted")
         part.problems += [f"another user: {what}" for what in reached if achieved[what]]
@@ -288,27 +342,56 @@ class Campaign:
         return bool(self.intrude("files", "--path", str(path))["read"])
 
     def _result(self, peak: float, lines: int) -> dict[str, Any]:
-        problems = [*self.problems, *(f"{part.name}: {text}" for part in self.parts for text in part.problems)]
-        rows = [["attack", "achieved", "p99 of a healthy client, ms", "quiet, ms", "requests, attacked and quiet"]]
+        problems = [
+            *self.problems,
+            *(f"{part.name}: {text}" for part in self.parts for text in part.problems),
+        ]
+        rows = [
+            [
+                "attack",
+                "achieved",
+                "p99 of a healthy client, ms",
+                "quiet, ms",
+                "requests, attacked and quiet",
+            ]
+        ]
         for part in self.parts:
-            told = ", ".join(f"{int(value):,} {name}" for name, value in part.achieved.items() if name != "uid")
+            told = ", ".join(
+                f"{int(value):,} {name}" for name, value in part.achieved.items() if name != "uid"
+            )
             counts = f"{len(part.attacked):,}, {len(part.quiet):,}"
             times = [f"{p99(part.attacked):.1f}", f"{p99(part.quiet):.1f}", counts]
             rows.append([part.name, told, *(times if part.attacked else [""] * len(times))])
         return result(
-            "strangers", command="make strangers", ok=not problems,
+            "strangers",
+            command="make strangers",
+            ok=not problems,
             figures={
-                "attacks": len(self.parts), "uid of the nodes": os.getuid(), "uid of the strangers": self.stranger,
+                "attacks": len(self.parts),
+                "uid of the nodes": os.getuid(),
+                "uid of the strangers": self.stranger,
                 "MiB at most in a node": peak,
-                "times the p99 at most": self._worst(), "log lines": lines,
+                "times the p99 at most": self._worst(),
+                "log lines": lines,
             },
-            faults={}, problems=problems, table=rows,
-        )  # fmt: skip
+            faults={},
+            problems=problems,
+            table=rows,
+        )
 
     def _worst(self) -> float:
         """The largest p99 beside an attack, in those of the quiet times around it."""
-        return round(max((p99(one.attacked) / p99(one.quiet) for one in self.parts if one.quiet and one.is_judged),
-                         default=0.0), 2)  # fmt: skip
+        return round(
+            max(
+                (
+                    p99(one.attacked) / p99(one.quiet)
+                    for one in self.parts
+                    if one.quiet and one.is_judged
+                ),
+                default=0.0,
+            ),
+            2,
+        )
 
 
 __all__ = ["ALL", "SMALL", "Campaign", "Sizes"]

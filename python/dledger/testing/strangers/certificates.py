@@ -1,4 +1,5 @@
-"""An authority and what it signs: certificates of nodes, of clients and of other groups' nodes (docs/operations.md)."""
+"""An authority and what it signs: certificates of nodes, of clients and of other groups' nodes
+(docs/operations.md)."""
 
 from __future__ import annotations
 
@@ -21,17 +22,55 @@ class Authority:
         self._folder = folder
         self.certificate = folder / "authority.pem"
         self._key = folder / "authority.key"
-        _openssl("req", "-x509", *KEY, "-subj", "/CN=strangers", "-days", "2", "-keyout", self._key,
-                 "-out", self.certificate)  # fmt: skip
+        _openssl(
+            "req",
+            "-x509",
+            *KEY,
+            "-subj",
+            "/CN=strangers",
+            "-days",
+            "2",
+            "-keyout",
+            self._key,
+            "-out",
+            self.certificate,
+        )
 
     def issue(self, name: str, *uris: str) -> tuple[str, str, str]:
-        """The files of the authority, of a certificate for 127.0.0.1 and these URIs, and of its key."""
+        """The files of the authority, of a certificate for 127.0.0.1 and these URIs, and of its
+        key."""
         request, key, signed = (self._folder / f"{name}.{kind}" for kind in ("csr", "key", "pem"))
         names = ",".join(("IP:127.0.0.1", *(f"URI:{uri}" for uri in uris)))
-        _openssl("req", "-new", *KEY, "-subj", f"/CN={name}", "-addext", f"subjectAltName={names}", "-keyout", key,
-                 "-out", request)  # fmt: skip
-        _openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial",
-                 "-days", "2", "-copy_extensions", "copy", "-out", signed)  # fmt: skip
+        _openssl(
+            "req",
+            "-new",
+            *KEY,
+            "-subj",
+            f"/CN={name}",
+            "-addext",
+            f"subjectAltName={names}",
+            "-keyout",
+            key,
+            "-out",
+            request,
+        )
+        _openssl(
+            "x509",
+            "-req",
+            "-in",
+            request,
+            "-CA",
+            self.certificate,
+            "-CAkey",
+            self._key,
+            "-CAcreateserial",
+            "-days",
+            "2",
+            "-copy_extensions",
+            "copy",
+            "-out",
+            signed,
+        )
         key.chmod(0o644)  # for the other user, whose it is
         return str(self.certificate), str(signed), str(key)
 
@@ -41,7 +80,9 @@ def _openssl(*arguments: str | Path) -> None:
         subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError) as error:
         said = getattr(error, "stderr", b"") or str(error).encode()
-        raise ConfigError(f"openssl {arguments[0]}: {said.decode(errors='replace').strip()[-400:]}") from None
+        raise ConfigError(
+            f"openssl {arguments[0]}: {said.decode(errors='replace').strip()[-400:]}"
+        ) from None
 
 
 __all__ = ["Authority"]

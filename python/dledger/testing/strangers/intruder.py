@@ -1,4 +1,5 @@
-"""What one stranger does, in a process of its own: ``python -m dledger.testing.strangers.intruder NAME ...``.
+"""What one stranger does, in a process of its own: ``python -m dledger.testing.strangers.intruder
+NAME ...``.
 
 Each attack returns what it achieved; the campaign says what it should not have.
 """
@@ -22,7 +23,13 @@ from typing import Any, Final
 from dledger.client import Client
 from dledger.config import Tls
 from dledger.errors import DLedgerError
-from dledger.protocol.messages.catalog_commands import Command, CreateTopic, HoldRetention, InitProducer, OpenStage
+from dledger.protocol.messages.catalog_commands import (
+    Command,
+    CreateTopic,
+    HoldRetention,
+    InitProducer,
+    OpenStage,
+)
 from dledger.protocol.messages.client import AppendRequest, ExecuteRequest, FetchRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloProof
@@ -38,7 +45,8 @@ AT_ONCE: Final = 500
 LIES: Final = 100
 """Messages of one connection."""
 PROOFS: Final = ("none", "empty", "drawn", "its own")
-"""What is proved by one that has no secret: nothing, by no bytes, by chance, or by the node's own proof."""
+"""What is proved by one that has no secret: nothing, by no bytes, by chance, or by the node's own
+proof."""
 UNPROVEN_OPEN: Final = 2000
 """Connections that are left open without a proof."""
 
@@ -53,7 +61,8 @@ def files(wanted: argparse.Namespace) -> dict[str, Any]:
 
 
 def liar(wanted: argparse.Namespace) -> dict[str, Any]:
-    """Say that it is a node, prove that as one can without the secret, and make up what a node says."""
+    """Say that it is a node, prove that as one can without the secret, and make up what a node
+    says."""
     dice, counts = random.Random(wanted.seed), Counter[str]()
     members = tuple(sorted(wanted.nodes))
     ways = list(itertools.product(PROOFS, wanted.tls or [None]))
@@ -88,7 +97,8 @@ def _claim(sock: socket.socket, greeting: bytes, proof: str, said: list[list[Any
 
 
 def unproven(wanted: argparse.Namespace) -> dict[str, Any]:
-    """Say again and again that it is a node, prove nothing, and leave as many connections open as it can."""
+    """Say again and again that it is a node, prove nothing, and leave as many connections open as
+    it can."""
     dice, counts = random.Random(wanted.seed), Counter[str]()
     members = tuple(sorted(wanted.nodes))
     opened: deque[socket.socket] = deque()
@@ -97,7 +107,13 @@ def unproven(wanted: argparse.Namespace) -> dict[str, Any]:
         for name, address in wanted.nodes.items():
             with contextlib.suppress(OSError):
                 opened.append(sock := dial(address))
-                sock.sendall(hello(wanted.group, dice.choice([other for other in members if other != name]), members))
+                sock.sendall(
+                    hello(
+                        wanted.group,
+                        dice.choice([other for other in members if other != name]),
+                        members,
+                    )
+                )
                 counts["hellos"] += 1
                 if counts["hellos"] % 10 == 0:
                     counts["taken for a node"] += is_welcome(Answers(sock).next())
@@ -108,7 +124,8 @@ def unproven(wanted: argparse.Namespace) -> dict[str, Any]:
 
 
 def busy(wanted: argparse.Namespace) -> dict[str, Any]:
-    """Make the commands of a flood and send none: how much of the waits is that this takes a processor."""
+    """Make the commands of a flood and send none: how much of the waits is that this takes a
+    processor."""
     end, made = time.monotonic() + wanted.seconds, 0
     while time.monotonic() < end:
         encode(ExecuteRequest(command=command(made)), made + 2)
@@ -183,10 +200,16 @@ def deaf(wanted: argparse.Namespace) -> dict[str, Any]:
 
 
 def polls(wanted: argparse.Namespace) -> dict[str, Any]:
-    """Ask for what is not there yet, and for a topic that nobody knows, again and again; answers are not looked at."""
+    """Ask for what is not there yet, and for a topic that nobody knows, again and again; answers
+    are not looked at."""
     topics = (wanted.topic_id, wanted.topic_id + 1_000_000)
-    asked = [FetchRequest(topic_id=topic, partition=0, start_offset=1 << 20, wait_ms=60_000) for topic in topics]
-    frames = b"".join(piece for number in range(AT_ONCE) for piece in encode(asked[number % 2], number + 2))
+    asked = [
+        FetchRequest(topic_id=topic, partition=0, start_offset=1 << 20, wait_ms=60_000)
+        for topic in topics
+    ]
+    frames = b"".join(
+        piece for number in range(AT_ONCE) for piece in encode(asked[number % 2], number + 2)
+    )
     sent = dict.fromkeys(welcomed(wanted), 0)
     end, counts, buffer = time.monotonic() + wanted.seconds, Counter[str](), bytearray(1 << 20)
     while time.monotonic() < end:
@@ -214,7 +237,8 @@ def command(number: int) -> Command:
 
 
 def flood(wanted: argparse.Namespace) -> dict[str, Any]:
-    """Commands, many at once; answers are taken, and not looked at. With another seed they are other ones."""
+    """Commands, many at once; answers are taken, and not looked at. With another seed they are
+    other ones."""
     counts = Counter[str]()
     reached, end = True, time.monotonic() + wanted.seconds
     while reached and (counts["commands"] < wanted.count or time.monotonic() < end):
@@ -224,8 +248,13 @@ def flood(wanted: argparse.Namespace) -> dict[str, Any]:
                 reached = True
                 sock.settimeout(20)
                 first = counts["commands"] + wanted.seed * 6_000_000
-                frames = [encode(ExecuteRequest(command=command(first + n)), n + 2) for n in range(AT_ONCE)]
-                sock.sendall(hello(wanted.group) + b"".join(piece for frame in frames for piece in frame))
+                frames = [
+                    encode(ExecuteRequest(command=command(first + n)), n + 2)
+                    for n in range(AT_ONCE)
+                ]
+                sock.sendall(
+                    hello(wanted.group) + b"".join(piece for frame in frames for piece in frame)
+                )
                 counts["commands"] += AT_ONCE
                 sock.shutdown(socket.SHUT_WR)
                 while data := sock.recv(1 << 20):
@@ -234,13 +263,17 @@ def flood(wanted: argparse.Namespace) -> dict[str, Any]:
 
 
 def path(wanted: argparse.Namespace) -> dict[str, Any]:
-    """Another user's path group, by the addresses that any user can find out: read, write, delete."""
+    """Another user's path group, by the addresses that any user can find out: read, write,
+    delete."""
     counts: dict[str, Any] = dict.fromkeys(("welcome", "topics", "appended", "deleted"), 0)
     for address in wanted.nodes.values():
         with contextlib.suppress(OSError), dial(address) as sock:
             sock.sendall(hello(""))
             counts["welcome"] += is_welcome(Answers(sock).next())
-    with contextlib.suppress(DLedgerError), Client(",".join(wanted.nodes.values()), request_timeout_ms=3000) as client:
+    with (
+        contextlib.suppress(DLedgerError),
+        Client(",".join(wanted.nodes.values()), request_timeout_ms=3000) as client,
+    ):
         names = [topic.name for topic in client.topics()]
         counts["topics"] = len(names)
         for name in names:
@@ -252,8 +285,8 @@ def path(wanted: argparse.Namespace) -> dict[str, Any]:
 
 
 ATTACKS: Final[dict[str, Callable[[argparse.Namespace], dict[str, Any]]]] = {
-    "files": files, "liar": liar, "unproven": unproven, "idle": idle, "slow": slow, "flood": flood, "path": path,
-    "busy": busy, "deaf": deaf, "polls": polls,
+    "files": files, "liar": liar, "unproven": unproven, "idle": idle, "slow": slow, "flood": flood,
+    "path": path, "busy": busy, "deaf": deaf, "polls": polls,
 }  # fmt: skip
 
 
@@ -267,15 +300,18 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--topic-id", type=int, default=0)
     parser.add_argument(
-        "--tls", type=json.loads, default=[], help="JSON: lists of an authority, a certificate, its key"
+        "--tls",
+        type=json.loads,
+        default=[],
+        help="JSON: lists of an authority, a certificate, its key",
     )
     parser.add_argument("--path", type=Path, default=Path("/"))
     return parser.parse_args(argv)
 
 
 def serve() -> int:
-    """Run one attack after the other, each in a process of its own: as `dledger.testing.strangers.users.OtherUser`
-    asks for them."""
+    """Run one attack after the other, each in a process of its own: as
+    `dledger.testing.strangers.users.OtherUser` asks for them."""
     for line in sys.stdin:
         sys.stdout.write(json.dumps(run(json.loads(line))) + "\n")
         sys.stdout.flush()

@@ -1,4 +1,5 @@
-"""Three nodes, each run by ``dledger serve`` as a user runs it, and what the kernel says of their memory."""
+"""Three nodes, each run by ``dledger serve`` as a user runs it, and what the kernel says of their
+memory."""
 
 from __future__ import annotations
 
@@ -35,11 +36,21 @@ class Nodes:
     def __init__(self, folder: Path, count: int = 3, authority: Authority | None = None) -> None:
         names = [NodeId(f"n{number}") for number in range(count)]
         ports = free_ports("127.0.0.1", count)
-        self.addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)}
+        self.addresses = {
+            name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)
+        }
         self.folder = folder
         """Of stores and logs."""
-        self._files = {name: authority.issue(name, f"dledger://node/{name}") for name in names} if authority else {}
-        self.settings = tls_settings(authority.issue("healthy", "dledger://client/healthy")) if authority else {}
+        self._files = (
+            {name: authority.issue(name, f"dledger://node/{name}") for name in names}
+            if authority
+            else {}
+        )
+        self.settings = (
+            tls_settings(authority.issue("healthy", "dledger://client/healthy"))
+            if authority
+            else {}
+        )
         """Of a client."""
         self._processes: dict[NodeId, subprocess.Popen[bytes]] = {}
         self._peak_mib = 0.0
@@ -52,17 +63,36 @@ class Nodes:
         """Start one of them."""
         line = self.command(name)
         with (self.folder / f"{name}.log").open("ab") as log:
-            self._processes[name] = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._processes[name] = subprocess.Popen(
+                line, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
 
     def command(self, name: NodeId) -> list[str]:
         """What runs one of them."""
         tls = tls_settings(self._files[name]) if self._files else {}
         return [
-            sys.executable, "-m", "dledger", "serve", "--self-id", name, "--peers", format_peers(self.addresses),
-            "--group", GROUP, "--dir", str(self.folder / name), "--set", "segment_bytes=67108864",
-            "--set", "index_file_bytes=8388608", "--set", "disk_full_ratio=1", "--set", "disk_warn_ratio=1",
+            sys.executable,
+            "-m",
+            "dledger",
+            "serve",
+            "--self-id",
+            name,
+            "--peers",
+            format_peers(self.addresses),
+            "--group",
+            GROUP,
+            "--dir",
+            str(self.folder / name),
+            "--set",
+            "segment_bytes=67108864",
+            "--set",
+            "index_file_bytes=8388608",
+            "--set",
+            "disk_full_ratio=1",
+            "--set",
+            "disk_warn_ratio=1",
             *(word for setting in tls.items() for word in ("--set", "=".join(setting))),
-        ]  # fmt: skip
+        ]
 
     def stop(self, name: NodeId) -> None:
         """End one of them as an operator does."""
@@ -95,9 +125,16 @@ class Nodes:
                 if len(found) == len(self.addresses) and len(leaders) == 1 and "" not in leaders:
                     return
             time.sleep(0.2)
-        raise Unavailable(f"no leader of {self.bootstrap_servers} within {START_S:g} s; logs are in {self.folder}")
+        raise Unavailable(
+            f"no leader of {self.bootstrap_servers} within {START_S:g} s; logs are in {self.folder}"
+        )
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         for name in list(self._processes):
             self.stop(name)
 
@@ -120,7 +157,9 @@ class Nodes:
         peaks = [self._peak_mib]
         for process in self._processes.values():
             with contextlib.suppress(OSError):
-                found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
+                found = re.search(
+                    r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text()
+                )
                 peaks.append(int(found[1]) / 1024 if found else 0.0)
         self._peak_mib = round(max(peaks), 1)
         return self._peak_mib

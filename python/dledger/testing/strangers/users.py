@@ -29,12 +29,20 @@ NAMESPACE: Final = ("unshare", "-U", "--map-root-user", "--map-auto")
 """A namespace of users whose root may become others: those that /etc/subuid grants to this user."""
 
 Intrude = Callable[..., dict[str, Any]]
-"""``intrude(*arguments)`` runs `dledger.testing.strangers.intruder` to its end; what it says that it achieved."""
+"""``intrude(*arguments)`` runs `dledger.testing.strangers.intruder` to its end; what it says that
+it achieved."""
 
 
 def become(uid: int, *line: str) -> list[str]:
     """The command line as this user and no other."""
-    return ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--inh-caps=-all", *line]
+    return [
+        "setpriv",
+        f"--reuid={uid}",
+        f"--regid={uid}",
+        "--clear-groups",
+        "--inh-caps=-all",
+        *line,
+    ]
 
 
 def check_users() -> list[str]:
@@ -46,7 +54,9 @@ def check_users() -> list[str]:
     for before in ([], [*NAMESPACE, "--"]):
         try:
             done = [
-                subprocess.run([*before, *become(uid, "true")], capture_output=True, check=False).returncode
+                subprocess.run(
+                    [*before, *become(uid, "true")], capture_output=True, check=False
+                ).returncode
                 for uid in (OWNER, STRANGER)
             ]
         except OSError:  # no such program
@@ -54,15 +64,19 @@ def check_users() -> list[str]:
         if not any(done):
             return before
     raise ConfigError(
-        "the nodes and the strangers are two Unix users, and this process can become neither: run it as root with "
-        "setpriv (util-linux), in a container for one, or without root where 'unshare -U --map-root-user --map-auto' "
-        "works (util-linux 2.38, newuidmap, and ids for this user in /etc/subuid). A namespace without such ids has no "
+        "the nodes and the strangers are two Unix users, and this process can become neither: run "
+        "it as root with "
+        "setpriv (util-linux), in a container for one, or without root where 'unshare -U "
+        "--map-root-user --map-auto' "
+        "works (util-linux 2.38, newuidmap, and ids for this user in /etc/subuid). A namespace "
+        "without such ids has no "
         "other user: its processes own this user's files"
     )
 
 
 def as_two_users(arguments: Sequence[str], json_file: Path | None) -> int:
-    """Run the campaign as the owner, beside a process of the stranger that carries out its attacks; the exit code.
+    """Run the campaign as the owner, beside a process of the stranger that carries out its attacks;
+    the exit code.
 
     Raises:
         ConfigError: as `check_users`.
@@ -70,7 +84,9 @@ def as_two_users(arguments: Sequence[str], json_file: Path | None) -> int:
     before = check_users()
     if before:
         more = [] if json_file is None else ["--json", str(json_file.absolute())]
-        return subprocess.run([*before, sys.executable, *CAMPAIGN, *arguments, *more], check=False).returncode
+        return subprocess.run(
+            [*before, sys.executable, *CAMPAIGN, *arguments, *more], check=False
+        ).returncode
     homes = [_home(uid) for uid in (OWNER, STRANGER)]
     found = homes[0] / "found.json"
     same = (*arguments, "--json", str(found))
@@ -78,20 +94,32 @@ def as_two_users(arguments: Sequence[str], json_file: Path | None) -> int:
     try:
         stranger, owner = (
             subprocess.Popen(
-                become(uid, _python(home), *line), stdin=stdin, stdout=stdout, pass_fds=fds, cwd=home,
+                become(uid, _python(home), *line),
+                stdin=stdin,
+                stdout=stdout,
+                pass_fds=fds,
+                cwd=home,
                 env=_environment(home),
             )
             for uid, home, line, stdin, stdout, fds in (
                 (STRANGER, homes[1], (*INTRUDER, "serve"), asked, tell, ()),
-                (OWNER, homes[0], (*CAMPAIGN, *same, "--intruder", f"{told},{ask}"), None, None, (told, ask)),
+                (
+                    OWNER,
+                    homes[0],
+                    (*CAMPAIGN, *same, "--intruder", f"{told},{ask}"),
+                    None,
+                    None,
+                    (told, ask),
+                ),
             )
-        )  # fmt: skip
+        )
         for end in (asked, ask, told, tell):
             os.close(end)
         code = owner.wait()
         stranger.wait()  # its input has ended with the campaign
         if json_file is not None and found.exists():
-            save({**json.loads(found.read_text()), "commit": commit()}, json_file)  # this checkout is not the owner's
+            # this checkout is not the owner's
+            save({**json.loads(found.read_text()), "commit": commit()}, json_file)
         return code
     finally:
         for home in homes:
@@ -99,7 +127,8 @@ def as_two_users(arguments: Sequence[str], json_file: Path | None) -> int:
 
 
 def _home(uid: int) -> Path:
-    """A directory of that user's, with this environment's Python and packages: its own may lie where others cannot go.
+    """A directory of that user's, with this environment's Python and packages: its own may lie
+    where others cannot go.
 
     Raises:
         ConfigError: that user cannot run it all the same.
@@ -162,9 +191,14 @@ def same_user(*arguments: str) -> dict[str, Any]:
 def run(arguments: Sequence[str]) -> tuple[int, str, str]:
     """Run the intruder to its end: exit code, output, errors."""
     done = subprocess.run(
-        [sys.executable, *INTRUDER, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-        cwd="/", timeout=LIMIT_S,
-    )  # fmt: skip
+        [sys.executable, *INTRUDER, *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+        timeout=LIMIT_S,
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -186,5 +220,7 @@ def check_stranger(secret: Path, intrude: Intrude) -> int:
     found = intrude("files", "--path", str(secret))
     uid = int(found["uid"])
     if uid == os.getuid() or found["read"] or 0 in (uid, os.getuid()):
-        raise ConfigError(f"the other user is none: uid {uid} reads what uid {os.getuid()} keeps to itself")
+        raise ConfigError(
+            f"the other user is none: uid {uid} reads what uid {os.getuid()} keeps to itself"
+        )
     return uid

@@ -1,1 +1,2 @@
-"""What can go wrong, by kind. Each fault is done to a scene, undone, and says how often it really bit."""
+"""What can go wrong, by kind. Each fault is done to a scene, undone, and says how often it really
+bit."""

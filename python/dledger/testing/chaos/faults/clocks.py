@@ -1,4 +1,5 @@
-"""Faults of clocks. Timers follow the monotonic clock and the wall clock only labels things, so nothing may change."""
+"""Faults of clocks. Timers follow the monotonic clock and the wall clock only labels things, so
+nothing may change."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def _movable(scene: Scene) -> list[Node]:
 async def clock_jump(scene: Scene) -> int:
     """Every node's own way, up to ten years."""
     nodes = _movable(scene)
-    return await _jump(scene, nodes, [scene.dice.randint(-10 * YEAR_MS, 10 * YEAR_MS) for _ in nodes])
+    return await _jump(
+        scene, nodes, [scene.dice.randint(-10 * YEAR_MS, 10 * YEAR_MS) for _ in nodes]
+    )
 
 
 async def clock_step(scene: Scene) -> int:
@@ -43,10 +46,18 @@ async def clock_step(scene: Scene) -> int:
 
 
 CLOCK_FAULTS: Final = (
-    Fault("clock_jump", "wall clocks jump by up to ten years, each its own way", "times that a wrong one was read",
-          clock_jump),
-    Fault("clock_step", "wall clocks are set by up to an hour, all the same", "times that a wrong one was read",
-          clock_step),
-)  # fmt: skip
+    Fault(
+        "clock_jump",
+        "wall clocks jump by up to ten years, each its own way",
+        "times that a wrong one was read",
+        clock_jump,
+    ),
+    Fault(
+        "clock_step",
+        "wall clocks are set by up to an hour, all the same",
+        "times that a wrong one was read",
+        clock_step,
+    ),
+)
 
 __all__ = ["CLOCK_FAULTS"]

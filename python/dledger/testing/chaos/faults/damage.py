@@ -1,5 +1,5 @@
-"""Faults of what lies on a disk: bytes that change, and a directory that is gone. The group must mend them by itself,
-or with the one command that an operator has for it."""
+"""Faults of what lies on a disk: bytes that change, and a directory that is gone. The group must
+mend them by itself, or with the one command that an operator has for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from dledger.testing.chaos.scene import BACK_S, Scene
 CLOSE: Final = 64
 """Entries at the end of the log that are left alone: they may not be everywhere yet."""
 MENDED_S: Final = 60.0
-"""So long it may take to find and mend damage: the scrub reads no faster than it is told, and rests."""
+"""So long it may take to find and mend damage: the scrub reads no faster than it is told, and
+rests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,9 @@ def flip(place: Place, at: int) -> None:
 async def _committed_everywhere(scene: Scene) -> int:
     """The last entry that surely stands on every node, or a number below 0."""
     found = [status.get("durable_index", -1) for status in (await scene.nodes.statuses()).values()]
-    committed = [status.get("committed_index", -1) for status in (await scene.nodes.statuses()).values()]
+    committed = [
+        status.get("committed_index", -1) for status in (await scene.nodes.statuses()).values()
+    ]
     return int(min(*found, *committed)) - CLOSE
 
 
@@ -72,7 +75,8 @@ def _damage(scene: Scene, node: Node, last: int) -> int:
 
 
 async def flip_stopped(scene: Scene) -> int:
-    """While it is down; it must find that when it starts or later, and get the entries from the others."""
+    """While it is down; it must find that when it starts or later, and get the entries from the
+    others."""
     last = await _committed_everywhere(scene)
     node = scene.any_node()
     if last < 0:
@@ -103,14 +107,17 @@ async def _mended(scene: Scene, node: Node, damaged: int, before: int) -> int:
 
     if not await scene.nodes.until(mended, MENDED_S):
         repair = (await node.status()).get("repair")
-        scene.problem(f"{node.name}: {damaged} damaged entries are not repaired: {repair}\n{node.last_words()}")
+        scene.problem(
+            f"{node.name}: {damaged} damaged entries are not repaired: {repair}\n"
+            f"{node.last_words()}"
+        )
         return 0
     return damaged
 
 
 async def wipe(scene: Scene) -> int:
-    """The node that comes back has forgotten its votes and records: it must be noticed, and does not count before it is
-    admitted by the command that an operator has for it."""
+    """The node that comes back has forgotten its votes and records: it must be noticed, and does
+    not count before it is admitted by the command that an operator has for it."""
     node = scene.any_node()
     if not await scene.nodes.until(lambda: _is_admitted(node, True), BACK_S):
         return 0
@@ -126,7 +133,11 @@ async def wipe(scene: Scene) -> int:
     said: list[str] = []
 
     async def admitted() -> bool:
-        said[:] = [await _command("admit", node.name, "-b", scene.nodes.bootstrap_servers, "--timeout", "5")]
+        said[:] = [
+            await _command(
+                "admit", node.name, "-b", scene.nodes.bootstrap_servers, "--timeout", "5"
+            )
+        ]
         return await _is_admitted(node, True)
 
     if not await scene.nodes.until(admitted, MENDED_S):
@@ -142,17 +153,37 @@ async def _is_admitted(node: Node, wanted: bool) -> bool:
 async def _command(*arguments: str) -> str:
     """What ``dledger`` says to this."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "dledger", *arguments,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        sys.executable,
+        "-m",
+        "dledger",
+        *arguments,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     said, _ = await process.communicate()
     return said.decode(errors="replace").strip()
 
 
 DAMAGE_FAULTS: Final = (
-    Fault("flip_stopped", "bytes of committed entries change on a node that is down", "entries repaired", flip_stopped),
-    Fault("flip_running", "bytes of committed entries change under a node that runs", "entries repaired", flip_running),
-    Fault("wipe", "a node comes back with an empty directory, and is admitted", "nodes noticed and admitted", wipe),
+    Fault(
+        "flip_stopped",
+        "bytes of committed entries change on a node that is down",
+        "entries repaired",
+        flip_stopped,
+    ),
+    Fault(
+        "flip_running",
+        "bytes of committed entries change under a node that runs",
+        "entries repaired",
+        flip_running,
+    ),
+    Fault(
+        "wipe",
+        "a node comes back with an empty directory, and is admitted",
+        "nodes noticed and admitted",
+        wipe,
+    ),
 )
 
 __all__ = ["DAMAGE_FAULTS", "entries_of", "flip"]

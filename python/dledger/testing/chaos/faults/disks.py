@@ -23,11 +23,15 @@ async def _level(node: Node, wanted: bool) -> bool:
 
 
 async def disk_full(scene: Scene) -> int:
-    """On a mounted small disk where that is allowed: half of the times to the last byte, else up to the reserve. Where
-    it is not, the disk that obeys says so."""
+    """On a mounted small disk where that is allowed: half of the times to the last byte, else up to
+    the reserve. Where it is not, the disk that obeys says so."""
     if scene.small.mounted:
         node = scene.nodes["n0"]
-        leave = 0 if scene.dice.random() < 0.5 else scene.dice.randrange(NODE_SETTINGS["disk_reserve_bytes"])
+        leave = (
+            0
+            if scene.dice.random() < 0.5
+            else scene.dice.randrange(NODE_SETTINGS["disk_reserve_bytes"])
+        )
         scene.small.fill(leave)
     else:
         node = _sick_node(scene)
@@ -39,7 +43,10 @@ async def disk_full(scene: Scene) -> int:
         scene.small.empty()
         node.panel["full"] = 0
     if not await scene.nodes.until(lambda: _level(node, False), BACK_S):
-        scene.problem(f"{node.name} still says that its disk is full, though there is room:\n{node.last_words()}")
+        scene.problem(
+            f"{node.name} still says that its disk is full, though there is room:\n"
+            f"{node.last_words()}"
+        )
     return int(noticed)
 
 
@@ -80,17 +87,31 @@ async def _broken(scene: Scene, switch: str, counter: str) -> int:
     node.panel[switch] = 0
     bites = node.panel[counter] - before
     if bites and code is None:
-        scene.problem(f"{node.name} goes on after {bites} errors of its disk ({switch}):\n{node.last_words()}")
+        scene.problem(
+            f"{node.name} goes on after {bites} errors of its disk ({switch}):\n{node.last_words()}"
+        )
     elif code is not None and code <= 0:
-        scene.problem(f"{node.name} ended with code {code} after an error of its disk:\n{node.last_words()}")
+        scene.problem(
+            f"{node.name} ended with code {code} after an error of its disk:\n{node.last_words()}"
+        )
     await scene.restart(node)
     return bites
 
 
 DISK_FAULTS: Final = (
-    Fault("disk_full", "a node's disk is full, and has room again", "times that the node said so", disk_full),
+    Fault(
+        "disk_full",
+        "a node's disk is full, and has room again",
+        "times that the node said so",
+        disk_full,
+    ),
     Fault("slow_disk", "each sync of a node takes 20 to 500 ms more", "syncs delayed", slow_disk),
-    Fault("slow_leader_disk", "each sync of the leader takes 0.1 to 2 s more", "syncs delayed", slow_leader_disk),
+    Fault(
+        "slow_leader_disk",
+        "each sync of the leader takes 0.1 to 2 s more",
+        "syncs delayed",
+        slow_leader_disk,
+    ),
     Fault("sync_error", "a node's fdatasync fails", "errors given", sync_error),
     Fault("write_error", "a node's writes fail", "errors given", write_error),
 )

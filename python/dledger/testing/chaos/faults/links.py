@@ -36,8 +36,8 @@ async def isolate_leader(scene: Scene) -> int:
 
 
 async def shut_out_leader(scene: Scene) -> int:
-    """Its peers see their connections end and soon elect another, while it still believes that it leads: the longest
-    time in which two nodes do, and clients reach both."""
+    """Its peers see their connections end and soon elect another, while it still believes that it
+    leads: the longest time in which two nodes do, and clients reach both."""
     name = await _leader_name(scene)
     links = scene.proxy.links([name], scene.nodes.names, both_ways=True)
     return await scene.hurt(links, lambda: Rules(refuse=True), scene.seconds(1.5, 3.0), "refused")
@@ -113,20 +113,56 @@ async def refuse(scene: Scene) -> int:
 
 
 LINK_FAULTS: Final = (
-    Fault("isolate", "a minority is cut off from all others and from clients", "bytes held", isolate, True),
-    Fault("isolate_leader", "the leader is cut off from its peers, not from clients", "bytes held", isolate_leader,
-          True),
-    Fault("shut_out_leader", "the leader's connections with its peers are reset, and new ones at once",
-          "connections refused", shut_out_leader, True),
+    Fault(
+        "isolate",
+        "a minority is cut off from all others and from clients",
+        "bytes held",
+        isolate,
+        True,
+    ),
+    Fault(
+        "isolate_leader",
+        "the leader is cut off from its peers, not from clients",
+        "bytes held",
+        isolate_leader,
+        True,
+    ),
+    Fault(
+        "shut_out_leader",
+        "the leader's connections with its peers are reset, and new ones at once",
+        "connections refused",
+        shut_out_leader,
+        True,
+    ),
     Fault("cut_pair", "two nodes are cut off from each other only", "bytes held", cut_pair, True),
     Fault("mute", "what one node sends to its peers is cut, one way", "bytes held", mute, True),
     Fault("deaf", "what its peers send to one node is cut, one way", "bytes held", deaf, True),
     Fault("delay", "all links of one node are 20 to 400 ms late", "bytes delayed", delay, True),
-    Fault("loss", "all links of one node stall, lose what they had, and are reset", "bytes lost", loss, True),
+    Fault(
+        "loss",
+        "all links of one node stall, lose what they had, and are reset",
+        "bytes lost",
+        loss,
+        True,
+    ),
     Fault("lost_answers", "answers to clients are lost", "bytes lost", lost_answers, True),
-    Fault("throttle", "all links of the leader pass 10 to 100 kB/s", "bytes throttled", throttle, True),
-    Fault("resets", "all connections are reset in mid-frame, again and again", "connections reset", resets, True),
-    Fault("refuse", "one node's connections are reset, and new ones at once", "connections refused", refuse, True),
-)  # fmt: skip
+    Fault(
+        "throttle", "all links of the leader pass 10 to 100 kB/s", "bytes throttled", throttle, True
+    ),
+    Fault(
+        "resets",
+        "all connections are reset in mid-frame, again and again",
+        "connections reset",
+        resets,
+        True,
+    ),
+    Fault(
+        "refuse",
+        "one node's connections are reset, and new ones at once",
+        "connections refused",
+        refuse,
+        True,
+    ),
+)
 
 __all__ = ["LINK_FAULTS"]

@@ -18,12 +18,14 @@ SLOW: Final = 0.6
 
 
 QUIET: Final = 0.5
-"""So often clients begin nothing new for a moment before: then no later sync makes up for one that left something out.
+"""So often clients begin nothing new for a moment before: then no later sync makes up for one that
+left something out.
 """
 
 
 async def _cut(scene: Scene, nodes: list[Node]) -> int:
-    """In the end all come back, first a majority of those that lost most: it must have everything by itself."""
+    """In the end all come back, first a majority of those that lost most: it must have everything
+    by itself."""
     if scene.dice.random() < SLOW:
         await _slow_down(scene, nodes)
     if scene.dice.random() < QUIET:
@@ -40,7 +42,9 @@ async def _cut(scene: Scene, nodes: list[Node]) -> int:
     lost = {node.name: await asyncio.to_thread(node.cut_power, scene.dice, mood) for node in nodes}
     for node in nodes:
         if wrong := await asyncio.to_thread(what_is_missing, node.directory, reported[node.name]):
-            scene.problem(f"{node.name} had reported entries up to {reported[node.name]} durable: {wrong}")
+            scene.problem(
+                f"{node.name} had reported entries up to {reported[node.name]} durable: {wrong}"
+            )
     await asyncio.sleep(scene.seconds(0.0, 1.5))
     order = sorted(nodes, key=lambda node: lost[node.name], reverse=True)
     first = max(0, scene.nodes.majority - (len(scene.nodes.names) - len(nodes)))
@@ -51,29 +55,33 @@ async def _cut(scene: Scene, nodes: list[Node]) -> int:
 
 
 async def _reported(node: Node) -> int:
-    """The last entry that it says to have on its disk and that nothing may cut off any more; -1: it does not answer."""
+    """The last entry that it says to have on its disk and that nothing may cut off any more; -1: it
+    does not answer."""
     status = await node.status()
     return int(min(status.get("durable_index", -1), status.get("committed_index", -1)))
 
 
 def what_is_missing(directory: Path, index: int) -> str:
-    """What a stopped store lacks of the entries up to this one, in words; "" when it has them. A torn write behind the
-    last entry is of another one, which nobody has called durable."""
+    """What a stopped store lacks of the entries up to this one, in words; "" when it has them. A
+    torn write behind the last entry is of another one, which nobody has called durable."""
     if index < 0:
         return ""
     found = verify_store(directory)
     damaged = [
-        problem for problem in found["problems"]
-        if 0 <= problem["index"] <= index and problem["pos"] < found["end_pos"]
+        problem
+        for problem in found["problems"]
+        if 0 <= problem["index"] <= index
+        and problem["pos"] < found["end_pos"]
         and Path(problem["file"]).parent.name == "data"
-    ]  # fmt: skip
+    ]
     if damaged:
         return f"entry {damaged[0]['index']}: {damaged[0]['reason']}"
     return f"the log ends at {found['end_index']}" if found["end_index"] < index else ""
 
 
 async def _slow_down(scene: Scene, nodes: list[Node]) -> None:
-    """By 3 to 40 ms a write, and a sync by a third to ten times as much: many a sync begins within a write."""
+    """By 3 to 40 ms a write, and a sync by a third to ten times as much: many a sync begins within
+    a write."""
     for node in nodes:
         write_us = 1000 * 10 ** scene.dice.uniform(0.5, 1.6)
         node.panel["write_delay_us"] = int(write_us)
@@ -104,11 +112,27 @@ async def power_cut_all(scene: Scene) -> int:
 
 
 POWER_FAULTS: Final = (
-    Fault("power_cut", "the power of one node fails", "blocks, lengths and names undone", power_cut),
-    Fault("power_cut_leader", "the power of the leader fails", "blocks, lengths and names undone", power_cut_leader),
-    Fault("power_cut_minority", "the power of a minority fails", "blocks, lengths and names undone",
-          power_cut_minority),
-    Fault("power_cut_all", "the power of all nodes fails at once", "blocks, lengths and names undone", power_cut_all),
-)  # fmt: skip
+    Fault(
+        "power_cut", "the power of one node fails", "blocks, lengths and names undone", power_cut
+    ),
+    Fault(
+        "power_cut_leader",
+        "the power of the leader fails",
+        "blocks, lengths and names undone",
+        power_cut_leader,
+    ),
+    Fault(
+        "power_cut_minority",
+        "the power of a minority fails",
+        "blocks, lengths and names undone",
+        power_cut_minority,
+    ),
+    Fault(
+        "power_cut_all",
+        "the power of all nodes fails at once",
+        "blocks, lengths and names undone",
+        power_cut_all,
+    ),
+)
 
 __all__ = ["POWER_FAULTS", "what_is_missing"]

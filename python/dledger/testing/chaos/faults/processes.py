@@ -76,7 +76,9 @@ async def rolling_restart(scene: Scene) -> int:
         node.signal(signal.SIGTERM)
         code = await node.ended()
         if code != 0:
-            scene.problem(f"{node.name} did not end properly on SIGTERM: code {code}\n{node.last_words()}")
+            scene.problem(
+                f"{node.name} did not end properly on SIGTERM: code {code}\n{node.last_words()}"
+            )
             node.kill()
         ended += code == 0
         await scene.restart(node)
@@ -92,7 +94,8 @@ async def hand_over(scene: Scene) -> int:
             try:
                 await client.transfer(to.name)
             except DLedgerError:
-                continue  # it may refuse: the follower is behind, or the leader has changed by itself
+                # it may refuse: the follower is behind, or the leader has changed by itself
+                continue
             done += 1
     return done
 
@@ -103,9 +106,24 @@ PROCESS_FAULTS: Final = (
     Fault("kill_majority", "SIGKILL of a majority at once", "processes killed", kill_majority),
     Fault("kill_all", "SIGKILL of all nodes at once", "processes killed", kill_all),
     Fault("pause", "SIGSTOP of a follower, SIGCONT later", "processes seen stopped", pause),
-    Fault("pause_leader", "SIGSTOP of the leader for longer than an election", "processes seen stopped", pause_leader),
-    Fault("pause_all", "SIGSTOP of all nodes for two seconds", "times that all were seen stopped", pause_all),
-    Fault("rolling_restart", "SIGTERM and a new start, one node after the other", "graceful ends", rolling_restart),
+    Fault(
+        "pause_leader",
+        "SIGSTOP of the leader for longer than an election",
+        "processes seen stopped",
+        pause_leader,
+    ),
+    Fault(
+        "pause_all",
+        "SIGSTOP of all nodes for two seconds",
+        "times that all were seen stopped",
+        pause_all,
+    ),
+    Fault(
+        "rolling_restart",
+        "SIGTERM and a new start, one node after the other",
+        "graceful ends",
+        rolling_restart,
+    ),
     Fault("hand_over", "leadership transferred under load", "transfers done", hand_over),
 )
 

@@ -1,1 +1,2 @@
-"""Power cuts: a disk that notes what no sync covers yet, and what becomes of that when the power goes."""
+"""Power cuts: a disk that notes what no sync covers yet, and what becomes of that when the power
+goes."""

@@ -1,4 +1,5 @@
-"""A disk whose power can be cut: it notes every change in a journal, and keeps what a change of names would destroy."""
+"""A disk whose power can be cut: it notes every change in a journal, and keeps what a change of
+names would destroy."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from dledger.types import Buffer
 
 
 class PoweredFile(SickFile):
-    """A file whose bytes and length are noted before they change. It stands above all ways to write, so past the page
-    cache (O_DIRECT) is no other way: such a write, too, is in the device's own cache until a sync."""
+    """A file whose bytes and length are noted before they change. It stands above all ways to
+    write, so past the page cache (O_DIRECT) is no other way: such a write, too, is in the device's
+    own cache until a sync."""
 
     __slots__ = ("_inode", "_journal")
 
@@ -34,7 +36,7 @@ class PoweredFile(SickFile):
         old = self.pread(size, offset)
         number = self._journal.begin(
             "write", old, inode=self._inode, offset=offset, size=size, before=self.size()
-        )  # fmt: skip
+        )
         try:
             super().pwritev(buffers, offset)
         finally:
@@ -78,8 +80,8 @@ class PoweredDisk(SickDisk):
 
     Args:
         journal: where changes are noted.
-        kept: a directory of the same file system, and not below the node's: files without a name wait there until a
-            sync of their directory covers that.
+        kept: a directory of the same file system, and not below the node's: files without a name
+            wait there until a sync of their directory covers that.
     """
 
     def __init__(self, panel: Panel, journal: Journal, kept: Path) -> None:
@@ -104,18 +106,27 @@ class PoweredDisk(SickDisk):
     def mkdir(self, path: Path) -> None:
         missing = [above for above in (path, *path.parents) if not above.exists()]
         for directory in reversed(missing):
-            number = self._journal.begin("made", path=str(directory), directory=str(directory.parent))
+            number = self._journal.begin(
+                "made", path=str(directory), directory=str(directory.parent)
+            )
             super().mkdir(directory)
             self._journal.end(number)
 
     def rename(self, source: Path, target: Path) -> None:
         if source.parent != target.parent:
-            raise ValueError(f"{source} -> {target}: a rename into another directory is none that the store makes")
+            raise ValueError(
+                f"{source} -> {target}: a rename into another directory is none that the store "
+                f"makes"
+            )
         kept = self._keep(target) if target.exists() else ""
         number = self._journal.begin(
-            "renamed", path=str(source), directory=str(target.parent), target=str(target), kept=kept,
+            "renamed",
+            path=str(source),
+            directory=str(target.parent),
+            target=str(target),
+            kept=kept,
             inode=source.stat().st_ino,
-        )  # fmt: skip
+        )
         try:
             super().rename(source, target)
         finally:
@@ -123,7 +134,9 @@ class PoweredDisk(SickDisk):
 
     def unlink(self, path: Path) -> None:
         kept = self._keep(path)
-        number = self._journal.begin("removed", path=str(path), directory=str(path.parent), kept=kept)
+        number = self._journal.begin(
+            "removed", path=str(path), directory=str(path.parent), kept=kept
+        )
         try:
             super().unlink(path)
         finally:
@@ -154,7 +167,9 @@ class PoweredDisk(SickDisk):
 
     def boot_id(self) -> bytes:
         """The system's, and another one after each power cut."""
-        return blake2b(super().boot_id() + self._journal.outages.to_bytes(4, "big"), digest_size=16).digest()
+        return blake2b(
+            super().boot_id() + self._journal.outages.to_bytes(4, "big"), digest_size=16
+        ).digest()
 
 
 __all__ = ["PoweredDisk", "PoweredFile"]

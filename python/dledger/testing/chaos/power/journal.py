@@ -1,8 +1,9 @@
-"""What a node did to its files, noted beside them: a killed process leaves it, and it says what a power cut may undo.
+"""What a node did to its files, noted beside them: a killed process leaves it, and it says what a
+power cut may undo.
 
-Each change is noted before it is made, with what stood there, and again when it is done. A change is on the disk for
-sure when a sync that began after its end has ended well; all others are pending. A record is a line of JSON behind two
-lengths, and the bytes that stood there behind it.
+Each change is noted before it is made, with what stood there, and again when it is done. A change
+is on the disk for sure when a sync that began after its end has ended well; all others are pending.
+A record is a line of JSON behind two lengths, and the bytes that stood there behind it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _LENGTHS: Final = struct.Struct("<II")
 
 @dataclass(slots=True)
 class Record:
-    """One line. ``known`` has ``kind`` and ``n``, the number of the change or sync that it is about."""
+    """One line. ``known`` has ``kind`` and ``n``, the number of the change or sync that it is
+    about."""
 
     known: dict[str, Any]
     data: bytes = b""
@@ -37,7 +39,8 @@ class Record:
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """All of a journal; a last one that was cut short is left out, because what it announces was not begun."""
+    """All of a journal; a last one that was cut short is left out, because what it announces was
+    not begun."""
     data = path.read_bytes() if path.exists() else b""
     at = 0
     while at + _LENGTHS.size <= len(data):
@@ -90,8 +93,14 @@ class Pending:
         elif kind == "failed":
             self.syncs.pop(number, None)
         elif kind == "fresh":
-            self._drop([n for n, change in self.changes.items() if change.known.get("inode") == known["inode"]
-                        and change.known["kind"] in {"write", "resize"}])  # fmt: skip
+            self._drop(
+                [
+                    n
+                    for n, change in self.changes.items()
+                    if change.known.get("inode") == known["inode"]
+                    and change.known["kind"] in {"write", "resize"}
+                ]
+            )
         elif kind == "start":
             self.ended = {n: self.ended.get(n, self._time) for n in self.changes}
             self.syncs.clear()
@@ -103,8 +112,11 @@ class Pending:
             self.ended[number] = self._time
         elif number in self.syncs:
             began, sync = self.syncs.pop(number)
-            covered = [n for n, change in self.changes.items()
-                       if self.ended.get(n, self._time) < began and _is_of(change, sync)]  # fmt: skip
+            covered = [
+                n
+                for n, change in self.changes.items()
+                if self.ended.get(n, self._time) < began and _is_of(change, sync)
+            ]
             self._drop(covered)
 
     def _drop(self, numbers: list[int]) -> None:
@@ -118,15 +130,19 @@ def shortened(records: Sequence[Record]) -> list[Record]:
     found = Pending.of(records)
     open_numbers = {*found.changes, *found.syncs}
     return [
-        record for record in records
+        record
+        for record in records
         if record.known["kind"] in {"start", "outage"} or record.known.get("n") in open_numbers
-    ]  # fmt: skip
+    ]
 
 
 def _is_of(change: Record, sync: Record) -> bool:
     """Whether the sync is of the file, or of the directory, of the change."""
     if "inode" in sync.known:
-        return bool(change.known.get("inode") == sync.known["inode"] and change.known["kind"] in {"write", "resize"})
+        return bool(
+            change.known.get("inode") == sync.known["inode"]
+            and change.known["kind"] in {"write", "resize"}
+        )
     return bool(change.known.get("directory") == sync.known["directory"])
 
 
@@ -175,7 +191,9 @@ class Journal:
         self._size += len(packed)
 
     def _shorten(self, *more: Record) -> None:
-        packed = b"".join(record.pack() for record in (*shortened(list(read_records(self._path))), *more))
+        packed = b"".join(
+            record.pack() for record in (*shortened(list(read_records(self._path))), *more)
+        )
         replace(self._path, packed)
         if self._fd >= 0:
             os.close(self._fd)

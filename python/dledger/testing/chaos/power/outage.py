@@ -1,6 +1,6 @@
 """The power is gone: of what no sync covers, any part may be there. The rules are those of
-`dledger.testing.disk_states.model`, but for names: of the changes in one directory the first ones are there, because a
-real directory can only be brought back step by step."""
+`dledger.testing.disk_states.model`, but for names: of the changes in one directory the first ones
+are there, because a real directory can only be brought back step by step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ MOODS: Final = (0.0, 0.0, 0.0, 0.5, 0.9)
 
 
 def forget(journal: Path, kept: Path) -> None:
-    """The files are others now, and all of them durable: as after a power cut, but for the system's start."""
+    """The files are others now, and all of them durable: as after a power cut, but for the system's
+    start."""
     found = Pending.of(read_records(journal))
     _clear(journal, kept, found.outages)
 
@@ -60,10 +61,14 @@ def _clear(journal: Path, kept: Path, outages: int) -> None:
 
 
 def _files_in(*directories: Path) -> list[Path]:
-    return [path for directory in directories for path in sorted(directory.rglob("*")) if path.is_file()]
+    return [
+        path for directory in directories for path in sorted(directory.rglob("*")) if path.is_file()
+    ]
 
 
-def _tear(path: Path, changes: Sequence[Record], grain: int, mood: float, dice: random.Random) -> int:
+def _tear(
+    path: Path, changes: Sequence[Record], grain: int, mood: float, dice: random.Random
+) -> int:
     """Give a file one of the contents that it may have."""
     file = as_pending(path.read_bytes(), changes, grain)
     newest = len(file.lengths) - 1
@@ -71,7 +76,13 @@ def _tear(path: Path, changes: Sequence[Record], grain: int, mood: float, dice: 
     blocks: list[tuple[int, bytes]] = []
     undone = int(length != newest)
     for block, contents in file.choices(length):
-        at = len(contents) - 1 if dice.random() < mood else dice.randrange(len(contents)) if mood else 0
+        at = (
+            len(contents) - 1
+            if dice.random() < mood
+            else dice.randrange(len(contents))
+            if mood
+            else 0
+        )
         undone += at != len(contents) - 1
         blocks.append((block, contents[at]))
     path.write_bytes(file.content(length, blocks))
@@ -79,7 +90,8 @@ def _tear(path: Path, changes: Sequence[Record], grain: int, mood: float, dice: 
 
 
 def as_pending(content: bytes, changes: Sequence[Record], grain: int) -> PendingFile:
-    """What a file was when the last sync covered it, and each change since; ``content``: what it is."""
+    """What a file was when the last sync covered it, and each change since; ``content``: what it
+    is."""
     written = bytearray(content)
     done: list[tuple[int, bytes | None]] = []
     for change in reversed(changes):
