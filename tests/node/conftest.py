@@ -220,7 +220,7 @@ class Group:
                 node
                 for node in self.nodes.values()
                 if node.raft.role is Role.LEADER
-                and node.writes.caught_up
+                and node.parts.proposals.caught_up
                 and node.node.node_id != but
             ]
             return max(leaders, key=lambda node: node.raft.term) if leaders else None
@@ -278,9 +278,9 @@ class Group:
 
 async def crash(server: NodeServer) -> None:
     """What SIGKILL does, as far as one process can do it to itself."""
-    server.driver.failed = True
+    server.parts.ready_loop.failed = True
     server._error = server._error or RuntimeError("killed")
-    server.front.abort()
+    server.parts.router.abort()
     await server.stop()
 
 

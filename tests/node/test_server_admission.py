@@ -40,7 +40,7 @@ async def admit(group: Any, name: str) -> Any:
 
 
 def admission(node: Any) -> dict[str, Any]:
-    found: dict[str, Any] = node.admissions.status()
+    found: dict[str, Any] = node.parts.admissions.status()
     return found
 
 

@@ -93,7 +93,7 @@ async def start(
         await group.start(
             name, directory=group.folder / f"store-{name}" / f"dledger-{name}", **settings
         )
-        files = group.nodes[NodeId(name)].application.reput.files
+        files = group.nodes[NodeId(name)].parts.application.reput.files
         if settled:
             await group.until(lambda files=files: files._is_open and not files.is_behind)
 
@@ -152,7 +152,7 @@ def test_old_and_new_messages_are_one_log_by_place_queue_offset_and_key(
         client = await group.client()
         await check(client, 0)
         told = {
-            node.application.status()["old_commit_log"]["fingerprint"]
+            node.parts.application.reput.status()["old_commit_log"]["fingerprint"]
             for node in group.nodes.values()
         }
         assert told == {f"{examine(old).fingerprint:08x}"}
@@ -189,7 +189,9 @@ def test_nodes_that_were_killed_or_lost_their_queues_show_both_logs_again(
         await group.agree()
         for node in group.nodes.values():
             await group.until(
-                lambda node=node: node.application.reput.dispatched_index == node.raft.end_index
+                lambda node=node: (
+                    node.parts.application.reput.dispatched_index == node.raft.end_index
+                )
             )
             other = await group.client(node)
             assert (
@@ -199,7 +201,7 @@ def test_nodes_that_were_killed_or_lost_their_queues_show_both_logs_again(
             place = place_of(old, 3)
             assert (await view(other, place, stale=True)).physical_offset == place
             # also of a node that does not lead, and is asked for no key
-            index = node.application.reput.files.index
+            index = node.parts.application.reput.files.index
             assert [index.lookup(("orders", "bills")[n % 2], f"u{n}") for n in (0, 3)] == [
                 [place_of(old, 0)],
                 [place],
@@ -218,13 +220,15 @@ def test_a_node_that_is_killed_while_it_puts_the_old_messages_goes_on_with_them(
         shutil.rmtree(root / "dledger-n0" / ROOT)
         for stop in (group.kill, group.stop):
             await start(group, old, adopting=False, settled=False)
-            files = group.nodes[NodeId("n0")].application.reput.files
+            files = group.nodes[NodeId("n0")].parts.application.reput.files
             await group.until(lambda files=files: files._is_open and files._old_at)
             assert files.is_behind
             await stop("n0")
         await start(group, old, adopting=False)
         client = await group.client()
-        await group.until(lambda: not group.nodes[NodeId("n0")].application.reput.files.is_behind)
+        await group.until(
+            lambda: not group.nodes[NodeId("n0")].parts.application.reput.files.is_behind
+        )
         await check(client, 0)
 
     play(story, 1, start=False, commit_log="rocketmq", checkpoint_bytes=8 * KIB, **SIZES)
@@ -316,7 +320,7 @@ def test_retention_takes_the_old_files_first_then_those_of_the_group(play: Play,
         for name in group.nodes:
             age(group.folder / f"store-{name}", 2, *starts[:2])
         nodes = list(group.nodes.values())
-        values = [node.application.status for node in nodes]
+        values = [node.parts.application.reput.status for node in nodes]
         await group.until(
             lambda: all(one()["old_commit_log"]["min_offset"] == starts[2] for one in values)
         )
@@ -331,7 +335,7 @@ def test_retention_takes_the_old_files_first_then_those_of_the_group(play: Play,
             age(node.node.directory, 2, *old_files(node.node.directory)[:-2])
         await checkpointed(group)
         for node in nodes:
-            await node.house._retain()
+            await node.parts.retention.retain()
         assert {node.store.begin_index for node in nodes} == {0}
         for name in group.nodes:
             age(group.folder / f"store-{name}", 2, *starts[2:])

@@ -26,7 +26,7 @@ async def filled(group: Any, count: int) -> tuple[BareClient, int]:
 
 
 def unsent(node: Any) -> int:
-    return sum(connection.unsent_bytes for connection in node.front._listener.connections)
+    return sum(connection.unsent_bytes for connection in node.parts.router._listener.connections)
 
 
 def test_clients_that_take_no_answers_hold_no_more_than_the_budget_and_the_others_go_on(

@@ -73,8 +73,10 @@ def test_appends_of_one_pass_go_to_the_followers_together(play: Callable[..., No
         topic = await client.create("t")
         leader = await group.leader()
         sizes: list[int] = []
-        propose = leader.driver.propose
-        leader.driver.propose = lambda bodies: sizes.append(len(bodies)) or propose(bodies)
+        propose = leader.parts.ready_loop.propose
+        leader.parts.ready_loop.propose = lambda bodies: (
+            sizes.append(len(bodies)) or propose(bodies)
+        )
         futures = [client.start(AppendRequest(timeout_ms=10_000), body(topic)) for _ in range(100)]
         for future in futures:
             await future
@@ -130,15 +132,15 @@ def test_a_leader_that_has_not_applied_everything_refuses_no_topic(
         client = await group.client()
         await group.agree()
         heir = await group.follower()
-        heir.applier._busy = True
+        heir.parts.applier._busy = True
         topic = await client.create("t")
         assert (await client.ask(TransferRequest(to=heir.node.node_id))).code is Code.SUCCESS
         await group.until(lambda: heir.raft.role is Role.LEADER)
         client = await group.client(heir)
         waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
         await group.until(lambda: waiting.done() or heir.raft.end_index > heir.raft.noop_index)
-        heir.applier._busy = False
-        heir.applier.advance(heir.raft.committed_index)
+        heir.parts.applier._busy = False
+        heir.parts.applier.advance(heir.raft.committed_index)
         assert (await waiting)[0].code is Code.SUCCESS
 
     play(story, **SLOW_VOTES)
@@ -189,11 +191,11 @@ def test_more_than_the_leader_may_hold_is_refused_and_retriable(play: Callable[.
         data = body(topic, bytes(30_000))
         clients = [await group.client() for _ in range(10)]
         leader = await group.leader()
-        send, held = leader.driver._send, []
-        leader.driver._send = held.append
+        send, held = leader.parts.ready_loop.links.send, []
+        leader.parts.ready_loop.links.send = held.append
         futures = [each.start(AppendRequest(timeout_ms=10_000), data) for each in clients]
         await group.until(lambda: sum(future.done() for future in futures) >= 7)
-        leader.driver._send = send
+        leader.parts.ready_loop.links.send = send
         for message in held:
             send(message)
         codes = [(await future)[0].code for future in futures]
@@ -215,7 +217,7 @@ def test_a_client_that_sends_too_much_is_not_read_until_it_was_answered(
         data, held = body(topic, bytes(500_000)), 0
         futures = [client.start(AppendRequest(timeout_ms=10_000), data) for _ in range(60)]
         while not all(future.done() for future in futures):
-            held = max(held, leader.writes.held_bytes)
+            held = max(held, leader.parts.proposals.held_bytes)
             await asyncio.sleep(0)
         assert {future.result()[0].code for future in futures} == {Code.SUCCESS}
         assert 0 < held <= 3 * MIB
@@ -353,18 +355,18 @@ def test_an_append_is_given_up_at_its_own_time_though_one_before_it_waits_longer
         client = await group.client()
         topic = await client.create("t")
         node = await group.leader()
-        writes, sync, go_on = node.writes, node.store.sync, threading.Event()
+        writes, sync, go_on = node.parts.proposals, node.store.sync, threading.Event()
         node.store.sync = lambda: go_on.wait() and sync()
         try:
             patient = client.start(AppendRequest(timeout_ms=600_000), body(topic))
             await group.until(lambda: len(writes._waiting) == 1)
             now = writes._now_ms()
             writes._now_ms = lambda: now + 100_000
-            writes.sweep()  # now it knows when the first one has to be answered
+            writes.tick(writes._now_ms())  # now it knows when the first one has to be answered
             hasty = client.start(AppendRequest(timeout_ms=300_000), body(topic))
             await group.until(lambda: len(writes._waiting) == 2)
             writes._now_ms = lambda: now + 400_000
-            writes.sweep()
+            writes.tick(writes._now_ms())
             assert len(writes._waiting) == 1
             assert (await hasty)[0].code is Code.WAIT_QUORUM_ACK_TIMEOUT
             assert not patient.done()
@@ -388,10 +390,10 @@ def test_d9_an_append_is_not_answered_with_the_entry_of_another_leader_in_its_pl
         node.store.sync = lambda: go_on.wait() and sync()
         try:
             waiting = client.start(AppendRequest(timeout_ms=600_000), body(topic))
-            await group.until(lambda: node.writes._waiting)
-            [(index, waiter)] = node.writes._waiting.items()
+            await group.until(lambda: node.parts.proposals._waiting)
+            [(index, waiter)] = node.parts.proposals._waiting.items()
             other = Entry(index, Term(waiter.term + 1), 0, 0, 0, 0, b"", body(topic))
-            node.writes.applied(other, DataResult(Code.SUCCESS, 7))
+            node.parts.proposals.applied(other, DataResult(Code.SUCCESS, 7))
             assert (await waiting)[0].code is Code.TERM_CHANGED
         finally:
             go_on.set()
@@ -428,7 +430,7 @@ def test_writes_that_wait_when_the_node_stops_get_an_indefinite_answer(
         for name in [node for node in group.nodes if node != leader.node.node_id]:
             await group.kill(name)
         waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
-        await group.until(lambda: leader.writes.waiting)
+        await group.until(lambda: leader.parts.proposals.waiting)
         await group.stop(leader.node.node_id)
         assert (await waiting)[0].code in {Code.TERM_CHANGED, Code.WAIT_QUORUM_ACK_TIMEOUT}
 

@@ -39,7 +39,10 @@ def test_appends_during_a_hand_over_are_taken_or_sent_to_the_new_leader(
     async def story(group: Any) -> None:
         leader, heir = await group.leader(), (await group.follower()).node.node_id
         await group.until(
-            lambda: len(leader.peers.connected()) == 2 and all(leader.peers.connected().values())
+            lambda: (
+                len(leader.parts.peers.connected()) == 2
+                and all(leader.parts.peers.connected().values())
+            )
         )
         client = await group.client(leader)
         topic = await client.create("t")
@@ -53,7 +56,7 @@ def test_appends_during_a_hand_over_are_taken_or_sent_to_the_new_leader(
         }
         assert found <= {(Code.SUCCESS, ""), (Code.NOT_LEADER, heir)}
         assert (Code.NOT_LEADER, heir) in found
-        assert leader.writes.held_bytes == 0
+        assert leader.parts.proposals.held_bytes == 0
 
     play(story, **SLOW_VOTES)
 
@@ -64,8 +67,8 @@ def test_appends_go_on_when_a_hand_over_comes_to_nothing(play: Callable[..., Non
         leader, heir = await group.leader(), (await group.follower()).node.node_id
         client = await group.client(leader)
         topic = await client.create("t")
-        send = leader.driver._send
-        leader.driver._send = lambda message: (
+        send = leader.parts.ready_loop.links.send
+        leader.parts.ready_loop.links.send = lambda message: (
             None if isinstance(message, LeadershipTransferRequest) else send(message)
         )
         transfer = client.start(TransferRequest(to=heir))
@@ -125,7 +128,7 @@ def test_a_node_that_stops_leaves_nobody_waiting_for_a_leader(play: Callable[...
         waiting = client.start(AppendRequest(timeout_ms=60_000), body(1))
         await client.offsets("t", stale=True)
         assert not waiting.done()
-        group.nodes["n0"].writes.fail_all(Code.TERM_CHANGED)
+        group.nodes["n0"].parts.proposals.fail_all(Code.TERM_CHANGED)
         assert (await waiting)[0].code is Code.TERM_CHANGED
 
     play(story, start=False)

@@ -43,8 +43,8 @@ def damage_snapshots(directory: Path) -> None:
 async def damage_row(node: Any, topic: int) -> None:
     """The row of the last batch that a running node has of partition 0, once it is in its file."""
     while node.checkpoints.index < node.catalog.applied_index:
-        node.house.checkpoint()
-        await asyncio.wait([node.house._saving])
+        node.parts.checkpointer.save()
+        await asyncio.wait([node.parts.checkpointer.saving])
     partition = node.catalog.partitions[topic << 32]
     table = partition.table
     path = next(node.node.directory.glob(f"tables/{partition.name}.*"))
@@ -69,9 +69,9 @@ def test_a_member_whose_snapshots_are_damaged_takes_over_a_catalog_and_keeps_its
             node.store.end,
             node.store.membership.incarnation,
         )
-        assert node._is_lost
+        assert node.parts.context.catalog_lost
         assert begin > 0
-        await group.until(lambda: not node._is_lost)
+        await group.until(lambda: not node.parts.context.catalog_lost)
         assert node.store.membership.incarnation == incarnation
         assert node.store.begin_index >= begin
         assert node.store.end.position >= end.position, "what it has acknowledged stays"
@@ -100,8 +100,8 @@ def test_a_catalog_from_a_leader_with_a_longer_log_takes_nothing_from_the_log_an
         await group.start("n1", retention_bytes=0)
         node = group.nodes["n1"]
         begin = node.store.begin
-        assert node._is_lost
-        await group.until(lambda: not node._is_lost)
+        assert node.parts.context.catalog_lost
+        await group.until(lambda: not node.parts.context.catalog_lost)
         await write(group, 60, 65)
         await equal(group)
         assert node.store.begin == begin
@@ -133,7 +133,7 @@ def test_a_member_without_a_catalog_votes_and_counts_but_neither_leads_nor_answe
         damage_snapshots(group.folder / lost)
         await group.start(lost)
         node = group.nodes[lost]
-        node.states.installer.wanted = lambda leader: None
+        node.parts.snapshots.receiver.wanted = lambda leader: None
         await group.start(first)
         await group.leader(but=lost)
         await write(group, 60, 70)
@@ -144,8 +144,8 @@ def test_a_member_without_a_catalog_votes_and_counts_but_neither_leads_nor_answe
             await client.fetch(topic, 0)
         await group.stop(first)
         asked: list[PeerMessage] = []
-        step = node.driver.step
-        node.driver.step = lambda message: (asked.append(message), step(message))
+        step = node.parts.ready_loop.step
+        node.parts.ready_loop.step = lambda message: (asked.append(message), step(message))
         await group.start(second)  # whose log is the shorter one
         await group.until(lambda: sum(isinstance(message, VoteRequest) for message in asked) > 5)
         assert {group.nodes[name].raft.role for name in (lost, second)} <= {
@@ -154,7 +154,7 @@ def test_a_member_without_a_catalog_votes_and_counts_but_neither_leads_nor_answe
         }
         await group.start(first)
         await group.leader(but=lost)
-        del node.states.installer.wanted
+        del node.parts.snapshots.receiver.wanted
         await equal(group)
         assert await read_all(group, node, topic) == expected(node, topic, 70)
 
@@ -230,7 +230,7 @@ def test_a_damaged_row_that_is_met_while_a_node_stops_does_not_start_it_again(
         node = await group.follower()
         stopping = asyncio.create_task(node.stop())
         await group.until(lambda: node._closed)
-        node.driver.fail(CatalogLost("row 0 is damaged"))
+        node.parts.ready_loop.fail(CatalogLost("row 0 is damaged"))
         await stopping
         assert node._restarting is None
 

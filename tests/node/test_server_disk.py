@@ -28,6 +28,18 @@ from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.types import Index, Role
 
 
+def heard(
+    durable: Callable[[Any], object],
+    truncated: Callable[[Any], object],
+    failed: Callable[[Any], object],
+    cut_waits: Callable[[Any], object] = lambda error: None,
+) -> Any:
+    """A listener of a log writer."""
+    return SimpleNamespace(
+        on_durable=durable, on_truncated=truncated, fail=failed, on_cut_waits=cut_waits
+    )
+
+
 def body(topic_id: int, payload: bytes = b"payload", count: int = 1) -> bytes:
     return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, count)) + payload
 
@@ -244,7 +256,7 @@ def test_d2_a_disk_that_fails_ends_the_node_and_never_acknowledges(
         with pytest.raises(ConnectionError):
             await waiting
         before, said = disk.operations, []
-        leader.driver._send = said.append
+        leader.parts.ready_loop.links.send = said.append
         new = await group.leader(but=leader.node.node_id)
         assert disk.operations == before, "a failed disk was used again"
         assert said == [], "a failed node still talks to the others"
@@ -290,8 +302,8 @@ def test_d2_a_topic_index_whose_disk_fails_is_not_tried_again(play: Callable[...
         for _ in range(5):
             await client.append(body(topic))
         disk.fail("fdatasync", "tables")  # of the partition's table, which its first rows make
-        node.house.checkpoint()
-        node.house.checkpoint()
+        node.parts.checkpointer.save()
+        node.parts.checkpointer.save()
         with pytest.raises(StorageError):
             await node.wait_failed()
         for _ in range(20):
@@ -309,14 +321,15 @@ def test_d2_nothing_is_applied_once_the_disk_has_failed_elsewhere(
     async def story(group: Any) -> None:
         client = await group.client()
         topic = await client.create("t")
-        node, waiting = await group.leader(), list[Index]()
-        before = node.catalog.applied_index
-        advance, node.applier.advance = node.applier.advance, waiting.append
+        node = await group.leader()
+        before, applier = node.catalog.applied_index, node.parts.applier
+        applier._busy = True
         client.start(AppendRequest(timeout_ms=60_000), body(topic))
-        await group.until(lambda: waiting)
-        node.driver.fail(StorageError("save the hard state: the disk failed"))
-        advance(waiting[0])
-        assert node.catalog.applied_index == before < waiting[0]
+        await group.until(lambda: node.raft.committed_index > before)
+        node.parts.ready_loop.fail(StorageError("save the hard state: the disk failed"))
+        applier._busy = False
+        applier.advance(node.raft.committed_index)
+        assert node.catalog.applied_index == before < node.raft.committed_index
         with pytest.raises(StorageError, match="this node stops"):
             node.store.sync()
 
@@ -346,11 +359,13 @@ def test_d2_a_node_that_failed_elsewhere_writes_and_syncs_nothing_that_still_wai
         truncate=done.append,
     )
     loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
-    flusher = LogWriter(store, loop, told.append, told.append, told.append, environment=machine)
-    flusher.truncate(Index(5))
+    log_writer = LogWriter(
+        store, loop, listener=heard(told.append, told.append, told.append), environment=machine
+    )
+    log_writer.truncate(Index(5))
     entry: Any = SimpleNamespace(pos=0, end_pos=100)
-    flusher.append((entry,))
-    flusher.abandon()
+    log_writer.append((entry,))
+    log_writer.abandon()
     assert turns[0](jobs, True) is None
     assert (done, told) == ([], [])
 
@@ -367,9 +382,9 @@ def test_B20_a_sync_from_before_a_cut_says_nothing_of_what_is_written_there_agai
     loop: Any = SimpleNamespace(
         call_soon_threadsafe=lambda callback, argument: on_the_way.append((callback, argument))
     )
-    flusher = LogWriter(
-        store, loop, told.append, lambda end: None, told.append, environment=machine
-    )  # type: ignore[arg-type]
+    log_writer = LogWriter(
+        store, loop, listener=heard(told.append, lambda end: None, told.append), environment=machine
+    )
 
     def turn() -> None:
         jobs, machine.jobs[:] = machine.jobs[:], []
@@ -380,10 +395,10 @@ def test_B20_a_sync_from_before_a_cut_says_nothing_of_what_is_written_there_agai
             callback(argument)
         on_the_way.clear()
 
-    flusher.append((SimpleNamespace(pos=0, end_pos=100),))  # type: ignore[arg-type]
+    log_writer.append((SimpleNamespace(pos=0, end_pos=100),))  # type: ignore[arg-type]
     turn()
-    flusher.truncate(Index(0))
-    flusher.append((SimpleNamespace(pos=0, end_pos=100),))  # type: ignore[arg-type]
+    log_writer.truncate(Index(0))
+    log_writer.append((SimpleNamespace(pos=0, end_pos=100),))  # type: ignore[arg-type]
     arrive()
     assert told == []
     turn()
@@ -407,14 +422,18 @@ def test_flush_async_tells_at_once_what_was_written_and_syncs_it_soon() -> None:
         end=SimpleNamespace(position="written"),
     )
     loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
-    flusher = LogWriter(
-        store, loop, told.append, told.append, told.append, lazy=True, environment=machine
+    log_writer = LogWriter(
+        store,
+        loop,
+        listener=heard(told.append, told.append, told.append),
+        lazy=True,
+        environment=machine,
     )
     entry: Any = SimpleNamespace(pos=0, end_pos=100)
 
     def turn(*, last: bool = False, appends: int = 1) -> float | None:
         for _ in range(appends):
-            flusher.append((entry,))
+            log_writer.append((entry,))
         jobs, machine.jobs[:] = machine.jobs[:], []
         pause: float | None = turns[0](jobs, last)
         return pause
@@ -499,7 +518,7 @@ def test_d12_no_room_for_the_next_file_is_waited_out(play: Callable[..., None]) 
         disk.fail("fallocate", "", errno.ENOSPC)
         data = body(topic, bytes(900_000))
         futures = [client.start(AppendRequest(timeout_ms=60_000), data) for _ in range(10)]
-        await group.until(lambda: node.driver.flusher.is_full)
+        await group.until(lambda: node.parts.ready_loop.log_writer.is_full)
         while (await client.append(body(topic), timeout_ms=1)).code is not Code.DISK_FULL:
             pass
         before = sum(
@@ -545,22 +564,19 @@ def test_D4_a_cut_behind_a_damaged_entry_waits_for_its_repair_and_what_follows_w
     store = OneDamaged()
     waits, durable, cuts, failures = list[Any](), list[Any](), list[Any](), list[Any]()
     loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
-    flusher = LogWriter(
+    log_writer = LogWriter(
         store,
         loop,
-        durable.append,
-        cuts.append,
-        failures.append,
-        on_cut_waits=waits.append,
-        environment=machine,  # type: ignore[arg-type]
+        listener=heard(durable.append, cuts.append, failures.append, waits.append),
+        environment=machine,
     )
     entry: Any = SimpleNamespace(pos=0, end_pos=100)
-    flusher.truncate(Index(4))
-    flusher.append((entry,))
+    log_writer.truncate(Index(4))
+    log_writer.append((entry,))
     assert turns[0](jobs[:], False) is not None
     assert turns[0]([], False) is not None
     assert [error.index for error in waits] == [4], "told once"
-    assert (store.done, durable, cuts, failures, flusher.is_full) == ([], [], [], [], False)
+    assert (store.done, durable, cuts, failures, log_writer.is_full) == ([], [], [], [], False)
     store.sound = True
     assert turns[0]([], False) is None
     assert store.done == ["cut behind 4", "append"]
@@ -573,16 +589,19 @@ def test_D4_a_cut_farther_in_front_takes_the_place_of_one_that_waits_for_a_repai
     store = OneDamaged()
     durable, cuts, failures = list[Any](), list[Any](), list[Any]()
     loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
-    flusher = LogWriter(
-        store, loop, durable.append, cuts.append, failures.append, environment=machine
-    )  # type: ignore[arg-type]
+    log_writer = LogWriter(
+        store,
+        loop,
+        listener=heard(durable.append, cuts.append, failures.append),
+        environment=machine,
+    )
     entry: Any = SimpleNamespace(pos=0, end_pos=100)
-    flusher.truncate(Index(4))
-    flusher.append((entry,))
+    log_writer.truncate(Index(4))
+    log_writer.append((entry,))
     assert machine.turns[0](machine.jobs[:], False) is not None
     given = len(machine.jobs)
-    flusher.truncate(Index(2))
-    flusher.append((entry,))
+    log_writer.truncate(Index(2))
+    log_writer.append((entry,))
     assert machine.turns[0](machine.jobs[given:], False) is None
     assert store.done == ["cut behind 2", "append"], (
         "and what stood behind the first cut is not written"
@@ -590,7 +609,7 @@ def test_D4_a_cut_farther_in_front_takes_the_place_of_one_that_waits_for_a_repai
     assert (len(cuts), len(durable), failures) == (1, 1, []), (
         "the sync covers what the core has now"
     )
-    flusher.append((entry,))
+    log_writer.append((entry,))
     assert store.done[2:] == ["append"], (
         "nothing is queued any more, so a small write is done at once"
     )
@@ -612,14 +631,18 @@ def test_d12_async_write_that_waited_for_room_is_synced_by_itself() -> None:
         append=append, sync=lambda: "synced", end=SimpleNamespace(position="before")
     )
     loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
-    flusher = LogWriter(
-        store, loop, told.append, told.append, told.append, lazy=True, environment=machine
+    log_writer = LogWriter(
+        store,
+        loop,
+        listener=heard(told.append, told.append, told.append),
+        lazy=True,
+        environment=machine,
     )
-    flusher.append((SimpleNamespace(pos=0, end_pos=100),))  # type: ignore[arg-type]
+    log_writer.append((SimpleNamespace(pos=0, end_pos=100),))  # type: ignore[arg-type]
     machine.turns[0](machine.jobs[:], False)
     now += 2 * LAZY_SYNC_MS
     machine.turns[0]([], False)
-    assert flusher.is_full
+    assert log_writer.is_full
     told.clear()
     room = True
     machine.turns[0]([], False)
@@ -648,26 +671,24 @@ def test_d12_what_makes_room_is_done_while_a_write_waits_for_room() -> None:
 
     store, failures = Store(), list[BaseException]()
     loop = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
-    flusher = LogWriter(
+    log_writer = LogWriter(
         store,
         loop,
-        lambda position: None,
-        lambda end: None,
-        failures.append,
-        environment=machine,  # type: ignore[arg-type]
+        listener=heard(lambda position: None, lambda end: None, failures.append),
+        environment=machine,
     )
     entry: Any = SimpleNamespace(pos=0, end_pos=100)
-    flusher.append((entry,))
+    log_writer.append((entry,))
 
     def free() -> None:
         store.room = True
         store.done.append("free")
 
     assert turns[0](jobs[:], False) is not None
-    assert flusher.is_full
-    flusher.run(free)
+    assert log_writer.is_full
+    log_writer.run(free)
     turns[0](jobs[-1:], False)
     turns[0]([], False)
     assert store.done == ["free", "append"]
-    assert not flusher.is_full
+    assert not log_writer.is_full
     assert not failures

@@ -11,6 +11,7 @@ from typing import Any
 from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import StorageError
 from dledger.net import run
+from dledger.node.events import NodeEvents
 from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.protocol.messages.entry import Entry, HardState, LogEnd, stamp
 from dledger.protocol.messages.peer import HeartBeatRequest
@@ -69,17 +70,20 @@ def test_d7_a_commit_is_not_noted_before_what_it_replaces_is_cut() -> None:
             persisted=lambda position, now: Ready(),
             deadline_ms=lambda: 1 << 60,
         )
-        listener: Any = SimpleNamespace(on_committed=on_committed, on_cut=lambda end: None)
-        driver = ReadyLoop(raft, store, lambda message: None, lambda: None, listener, failed.append)
-        driver.start()
-        driver.carry_out(Ready(append=old))
-        driver.carry_out(Ready(truncate_to=Index(2), append=new, committed=Index(3)))
+        links: Any = SimpleNamespace(send=lambda message: None, flush=lambda: None)
+        events = NodeEvents()
+        events.committed.subscribe(on_committed)
+        events.fatal.subscribe(failed.append)
+        ready_loop = ReadyLoop(raft, store, links=links, events=events)
+        ready_loop.start()
+        ready_loop.carry_out(Ready(append=old))
+        ready_loop.carry_out(Ready(truncate_to=Index(2), append=new, committed=Index(3)))
         await asyncio.to_thread(asked.wait)
         assert told == [], "the old entry 3 was taken for the committed one"
         may_cut.set()
         async with asyncio.timeout(20):
             await done.wait()
-        await driver.stop()
+        await ready_loop.stop()
 
     run(story())
     assert failed == []
@@ -96,11 +100,12 @@ def test_d2_a_node_that_cannot_apply_what_is_committed_sends_nothing_more() -> N
 
     async def story() -> None:
         raft: Any = SimpleNamespace(deadline_ms=lambda: 1 << 60)
-        listener: Any = SimpleNamespace(
-            on_committed=lambda index: driver.fail(StorageError("the disk failed"))
-        )
+        links: Any = SimpleNamespace(send=sent.append, flush=lambda: None)
+        events = NodeEvents()
+        events.committed.subscribe(lambda index: ready_loop.fail(StorageError("the disk failed")))
+        events.fatal.subscribe(failed.append)
         store: Any = SimpleNamespace()
-        driver = ReadyLoop(raft, store, sent.append, lambda: None, listener, failed.append)
+        ready_loop = ReadyLoop(raft, store, links=links, events=events)
         beat = HeartBeatRequest(
             group="g",
             local_id=NodeId("n0"),
@@ -108,8 +113,8 @@ def test_d2_a_node_that_cannot_apply_what_is_committed_sends_nothing_more() -> N
             term=Term(1),
             leader_id=NodeId("n0"),
         )
-        driver.carry_out(Ready(committed=Index(3), messages=(beat,)))
-        await driver.stop()
+        ready_loop.carry_out(Ready(committed=Index(3), messages=(beat,)))
+        await ready_loop.stop()
 
     run(story())
     assert [str(error) for error in failed] == ["the disk failed"]

@@ -180,8 +180,8 @@ def test_members_come_and_go_while_clients_have_all_places(play: Callable[..., N
         name = (await group.follower()).node.node_id
         await group.kill(name)
         await group.start(name)
-        await group.until(lambda: leader.peers.connected()[name])
-        await group.until(lambda: all(group.nodes[name].peers.connected().values()))
+        await group.until(lambda: leader.parts.peers.connected()[name])
+        await group.until(lambda: all(group.nodes[name].parts.peers.connected().values()))
         await group.until(lambda: group.nodes[name].raft.leader_id == leader.node.node_id)
         for client in clients:
             assert (await client.ask(StatusRequest())).code is Code.SUCCESS
@@ -197,7 +197,7 @@ def test_a_client_that_was_closed_as_idle_goes_on_without_an_error(
         async with AsyncClient(f"127.0.0.1:{leader.port}") as client:
             await client.create_topic("t")
             await client.append("t", [b"before"])
-            await group.until(lambda: not leader.front.clients)
+            await group.until(lambda: not leader.parts.router.clients)
             await client.append("t", [b"after"])
             assert await client.end_offsets("t") == {0: 2}
 
@@ -208,11 +208,11 @@ def test_status_requests_do_not_count_as_use(play: Callable[..., None]) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
         node = await group.leader()
-        before = node.client_requests
+        before = node.parts.router.client_requests
         await client.ask(StatusRequest())
-        assert node.client_requests == before
+        assert node.parts.router.client_requests == before
         await client.create("t")
-        assert node.client_requests == before + 1
+        assert node.parts.router.client_requests == before + 1
 
     play(story, 1)
 
@@ -255,10 +255,10 @@ def test_a_node_that_closes_its_port_does_not_take_its_peers_for_lost(
         await group.agree()
         node = await group.follower()
         lost = list[NodeId]()
-        node.driver.peer_lost = lost.append
-        assert any(node.front._peers.values())
+        node.parts.ready_loop.peer_lost = lost.append
+        assert any(node.parts.router._peers.values())
         await group.stop(node.node.node_id)
-        assert not any(node.front._peers.values())
+        assert not any(node.parts.router._peers.values())
         assert lost == []
 
     play(story)

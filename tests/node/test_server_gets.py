@@ -57,7 +57,7 @@ def held(node: Any) -> Iterator[None]:
         begun.set()
         ended.wait(60)
 
-    node.application.reput.run(work)
+    node.parts.application.reput.run(work)
     assert begun.wait(60)
     try:
         yield
@@ -83,7 +83,7 @@ def test_a_message_that_was_replaced_is_not_shown_while_its_cut_waits_for_the_di
         await group.agree()
         old = await group.leader()
         asker = await group.client(old)
-        links = {node: node.driver._send for node in group.nodes.values()}
+        links = {node: node.parts.ready_loop.links.send for node in group.nodes.values()}
         cut_off(old, group)
         end = old.raft.end_index
         for text in ("a" * 4000, "never acknowledged"):
@@ -101,8 +101,8 @@ def test_a_message_that_was_replaced_is_not_shown_while_its_cut_waits_for_the_di
 
         with old.store._sync_lock:
             for node, send in links.items():
-                node.driver._send = send
-            del old.driver.step
+                node.parts.ready_loop.links.send = send
+            del old.parts.ready_loop.step
             await group.until(lambda: old.raft.committed_index >= acknowledged)
             assert old.store.end.position.index == end + 2  # the cut waits
             questions = [
@@ -135,7 +135,7 @@ def test_a_consumer_of_an_empty_queue_is_not_led_past_its_first_message(play: Pl
         client = await group.client()
         (node,) = group.nodes.values()
         await put(client, message("of another queue"))
-        reput = node.application.reput
+        reput = node.parts.application.reput
         await group.until(lambda: reput.dispatched_index == node.raft.end_index)
         with held(node):
             asked = get(client, 0, 1)
@@ -152,7 +152,7 @@ def test_a_node_whose_queues_lag_says_so_and_leads_nobody_past_what_is_kept(play
     async def story(group: Any) -> None:
         client = await group.client()
         node = await group.follower()
-        asker, reput = await group.client(node), node.application.reput
+        asker, reput = await group.client(node), node.parts.application.reput
         await group.agree()
         await group.until(lambda: reput.dispatched_index == node.raft.end_index)
         reput._busy = True  # nothing more is dispatched
@@ -189,10 +189,10 @@ def test_a_message_of_a_queue_that_is_not_applied_yet_is_not_taken_for_one_that_
         asker = await group.client(node)
         await put(client, message("0"))
         await group.agree()
-        node.applier._busy = True
+        node.parts.applier._busy = True
         await put(client, message("1"), message("2"))
         end = (await group.leader()).raft.end_index
-        await group.until(lambda: node.application.reput.dispatched_index == end)
+        await group.until(lambda: node.parts.application.reput.dispatched_index == end)
         assert node.catalog.applied_index == end - 2
         answer, payload = await get(asker, 0, stale=True)
         assert (answer.status, answer.next_begin_offset) == (GetMessageStatus.FOUND, 1)
@@ -202,8 +202,8 @@ def test_a_message_of_a_queue_that_is_not_applied_yet_is_not_taken_for_one_that_
             QueryMessageRequest(topic="orders", key="key", stale=True),
         ):
             assert (await asker.start(question))[0].code is Code.BEHIND
-        node.applier._busy = False
-        node.applier.advance(node.raft.committed_index)
+        node.parts.applier._busy = False
+        node.parts.applier.advance(node.raft.committed_index)
         answer, payload = await get(asker, 1, stale=True)
         assert len(split(payload)) == 2
 
@@ -224,7 +224,7 @@ def test_a_node_whose_catalog_is_ahead_of_its_log_shows_nothing_of_what_the_log_
         await group.agree()
         old = await group.leader()
         asker = await group.client(old)
-        links = {node: node.driver._send for node in group.nodes.values()}
+        links = {node: node.parts.ready_loop.links.send for node in group.nodes.values()}
         cut_off(old, group)
         end = old.raft.end_index
         asker.start(
@@ -238,7 +238,7 @@ def test_a_node_whose_catalog_is_ahead_of_its_log_shows_nothing_of_what_the_log_
         await group.kill(name)
         shutil.rmtree(group.folder / name / "snapshot")
         for node, send in links.items():
-            node.driver._send = send
+            node.parts.ready_loop.links.send = send
         step = RaftNode.step
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(  # its log does not come

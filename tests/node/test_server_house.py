@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from trimming import checkpointed, trimmed
 
-from dledger.node.maintenance.maintenance import process_lives
+from dledger.node.maintenance.idle_timeout import process_lives
 from dledger.protocol.messages.catalog_commands import CommitTransaction, OpenStage, StageSum
 from dledger.protocol.messages.client import OffsetKind
 from dledger.protocol.messages.codes import Code
@@ -92,9 +92,9 @@ def test_retention_keeps_what_a_dead_member_still_needs(play: Callable[..., None
             await client.append(body(topic, bytes(20_000)))
         await checkpointed(group)
         leader = await group.leader()
-        leader.house._retain_ms = 0
-        await leader.house._retain()
-        await leader.driver.flusher._loop.run_in_executor(None, lambda: None)
+        leader.parts.retention.due_ms = 0
+        await leader.parts.retention.retain()
+        await leader.parts.ready_loop.log_writer._loop.run_in_executor(None, lambda: None)
         assert all(node.store.begin_index == 0 for node in group.nodes.values())
         await group.start(dead)
         await trimmed(group)
@@ -110,8 +110,8 @@ def test_a_full_disk_deletes_nothing_that_is_not_expired(play: Callable[..., Non
             await client.append(body(topic, bytes(20_000)))
         node = await group.leader()
         group.disks["n0"].free = 0
-        await group.until(lambda: node.house.disk_level.name == "FULL")
-        await node.house._retain()
+        await group.until(lambda: node.parts.disk_watch.level.name == "FULL")
+        await node.parts.retention.retain()
         await asyncio.sleep(0)
         assert node.store.begin_index == 0
         assert (await client.fetch(topic, 0, max_bytes=1))[0].code is Code.SUCCESS
@@ -135,7 +135,7 @@ def test_d12_a_checkpoint_for_which_there_is_no_room_is_made_later_and_the_node_
         group.disks["n0"].fail("pwritev", part, code=errno.ENOSPC)
         for number in range(30):
             await client.append(body(topic, b"%d" % number))
-        await group.until(lambda: node.house._checkpoint_ms)
+        await group.until(lambda: node.parts.checkpointer.due_ms)
         assert node.checkpoints.index == -1
         assert len((await client.fetch(topic, 0, max_bytes=100_000))[1]) == 30
         failures.clear()
@@ -194,12 +194,12 @@ def test_a_used_node_or_one_with_a_parent_goes_on(play: Callable[..., None]) -> 
         await group.start("n0", idle_timeout_ms=10**6, parent_pid=os.getpid())
         await group.start("n1", idle_timeout_ms=10**6)
         in_a_year = 10**15
-        assert not group.nodes["n0"].house._is_idle(in_a_year)
-        assert group.nodes["n1"].house._is_idle(in_a_year)
+        assert not group.nodes["n0"].parts.idle_timeout.is_over(in_a_year)
+        assert group.nodes["n1"].parts.idle_timeout.is_over(in_a_year)
         client = await group.client(group.nodes["n1"])
-        assert not group.nodes["n1"].house._is_idle(in_a_year)
+        assert not group.nodes["n1"].parts.idle_timeout.is_over(in_a_year)
         client.close()
-        await group.until(lambda: group.nodes["n1"].house._is_idle(in_a_year))
+        await group.until(lambda: group.nodes["n1"].parts.idle_timeout.is_over(in_a_year))
 
     play(story, 2, start=False)
 

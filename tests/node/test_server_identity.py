@@ -95,7 +95,7 @@ def test_a_node_that_its_certificate_does_not_name_is_not_talked_to(
         server = node(tmp_path, issue(authority=authority, nodes=("n0",)))
         await server.start()
         # it lies
-        server.gate._node = server.node = NodeConfig(node_id=NodeId("n1"), directory=tmp_path)
+        server.parts.gate._node = server.node = NodeConfig(node_id=NodeId("n1"), directory=tmp_path)
         try:
             with pytest.raises(AccessDenied, match="says that it is node n1"):
                 await asyncio.to_thread(

@@ -16,8 +16,8 @@ from trimming import KIB, SMALL, awake, equal, expected, payload, read_all, trim
 
 from dledger.errors import CorruptEntry, CorruptStore, OffsetOutOfRange
 from dledger.node.snapshot.image import Image, Unpacker
+from dledger.node.snapshot.receiver import SnapshotReceiver
 from dledger.node.snapshot.sender import KEPT_MS
-from dledger.node.snapshot.snapshots import Snapshots
 from dledger.protocol.messages.client import AdmitRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.snapshot import SnapshotRequest, SnapshotResponse
@@ -104,7 +104,7 @@ def test_damage_that_no_member_has_a_copy_of_goes_and_the_rest_of_the_log_stays(
         damage(group.folder / name, 3)
         await group.start(name, scrub_bytes_per_s=0, checkpoint_bytes=1 << 30, retention_bytes=0)
         node = group.nodes[name]
-        node.repairs._send = lambda message: None  # nobody is asked before nobody can help
+        node.parts.repairs._send = lambda message: None  # nobody is asked before nobody can help
         incarnation = node.store.membership.incarnation
         await write(group, 6, 60)
         others = [other for other in group.nodes if other != name]
@@ -113,13 +113,13 @@ def test_damage_that_no_member_has_a_copy_of_goes_and_the_rest_of_the_log_stays(
         assert node.store.begin_index == 0
         if applied:
             await group.agree()
-            node.on_damage(CorruptEntry("found by the scrub", victim))
+            node.parts.events.damage(CorruptEntry("found by the scrub", victim))
         assert not node.raft._machine.can_lead
-        node.repairs._send = node.peers.send
+        node.parts.repairs._send = node.parts.peers.send
         await group.until(lambda: group.nodes[name].store.begin_index > 0)
         await awake(node)
         await equal(group)
-        await group.until(lambda: not node.repairs.status()["faulty"])
+        await group.until(lambda: not node.parts.repairs.status()["faulty"])
         assert node.raft.end_index >= end
         assert node.store.membership.incarnation == incarnation
         assert node.raft.is_admitted
@@ -142,7 +142,7 @@ def test_a_node_whose_catalog_is_ahead_of_its_log_serves_nothing_and_survives_a_
         name, topic = await wiped(group)
         leader = await group.leader()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Snapshots, "wanted", lambda *_: None)
+            patch.setattr(SnapshotReceiver, "wanted", lambda *_: None)
             await group.start(name)
             incarnation = group.nodes[name].store.membership.incarnation
             await group.until(lambda: leader.raft.heard.get(NodeId(name)) == incarnation)
@@ -199,7 +199,7 @@ def test_a_full_disk_gives_the_state_up_and_keeps_the_node(
             patch.setattr(Staging, "_write", full)
             await group.until(lambda: writes)
             await awake(node)
-            await group.until(lambda: node.states.status() is None)
+            await group.until(lambda: node.parts.snapshots.receiver.status() is None)
         await equal(group)
         assert await read_all(group, node, topic) == expected(node, topic, 60)
         assert not [path for path in disk.names if path.suffix == ".install"]
@@ -217,8 +217,8 @@ def test_only_a_leader_whose_catalog_has_what_is_gone_gives_its_state(
         said: list[SnapshotResponse] = []
 
         def ask(node: Any, index: int, offset: int = 0) -> None:
-            node.states.images._send = said.append
-            node.states.images.serve(
+            node.parts.snapshots.sender._peers = SimpleNamespace(send=said.append)
+            node.parts.snapshots.sender.serve(
                 SnapshotRequest(
                     group="test",
                     local_id=NodeId("n2"),
@@ -239,16 +239,16 @@ def test_only_a_leader_whose_catalog_has_what_is_gone_gives_its_state(
         assert said.pop().code is Code.INDEX_LESS_THAN_LOCAL_BEGIN, (
             "an image that nobody has begun with"
         )
-        assert leader.states.floor is None
+        assert leader.parts.snapshots.floor is None
         ask(leader, -1)
         await group.until(lambda: said)
         piece = said.pop()
         assert (piece.code, len(piece.data)) == (Code.SUCCESS, 100)
-        assert leader.states.floor == 0, "what the image begins with stays"
+        assert leader.parts.snapshots.floor == 0, "what the image begins with stays"
         ask(leader, piece.last_included_index, piece.size - 5)
         assert len(said.pop().data) == 5
-        leader.states.images._now_ms = lambda: 1 << 40
-        assert leader.states.floor is None
+        leader.parts.snapshots.sender._now_ms = lambda: 1 << 40
+        assert leader.parts.snapshots.floor is None
 
     play(story, **SMALL)
 
@@ -270,8 +270,8 @@ def test_a_piece_of_a_state_is_never_larger_than_a_frame_may_be_whoever_asks(
     async def story(group: Any) -> None:
         await write(group, 0, 3)
         node = await group.leader()
-        images, said = node.states.images, list[SnapshotResponse]()
-        images._send = said.append
+        images, said = node.parts.snapshots.sender, list[SnapshotResponse]()
+        images._peers = SimpleNamespace(send=said.append)
         images.serve(asked_by(node))
         await group.until(lambda: said)
         index = said.pop().last_included_index
@@ -290,9 +290,9 @@ def test_a_state_is_kept_as_long_as_its_pieces_are_asked_for_and_no_longer(
     async def story(group: Any) -> None:
         await write(group, 0, 3)
         node = await group.leader()
-        images, said = node.states.images, list[SnapshotResponse]()
+        images, said = node.parts.snapshots.sender, list[SnapshotResponse]()
         now_ms = images._now_ms()
-        images._send, images._now_ms = said.append, lambda: now_ms
+        images._peers, images._now_ms = SimpleNamespace(send=said.append), lambda: now_ms
         images.serve(asked_by(node))
         await group.until(lambda: said)
         index, first = said.pop().last_included_index, images.floor
@@ -318,8 +318,8 @@ def test_a_state_whose_first_entry_goes_while_it_is_begun_is_begun_anew_when_it_
     async def story(group: Any) -> None:
         await write(group, 0, 3)
         node = await group.leader()
-        images, store, said = node.states.images, node.store, list[SnapshotResponse]()
-        images._send = said.append
+        images, store, said = node.parts.snapshots.sender, node.store, list[SnapshotResponse]()
+        images._peers = SimpleNamespace(send=said.append)
 
         def gone(begin: Index, *_: object) -> Any:
             raise OffsetOutOfRange(f"entry {begin} is not kept any more", begin + 1, begin + 2)
@@ -327,7 +327,7 @@ def test_a_state_whose_first_entry_goes_while_it_is_begun_is_begun_anew_when_it_
         images._store = SimpleNamespace(begin_index=store.begin_index, read=gone)
         images.serve(asked_by(node))
         await group.until(lambda: not images._beginning)
-        assert (node.driver.failed, said) == (False, [])
+        assert (node.parts.ready_loop.failed, said) == (False, [])
         images._store = store
         images.serve(asked_by(node))
         await group.until(lambda: said)
@@ -341,9 +341,9 @@ def test_a_node_that_stops_neither_gives_nor_takes_a_state(play: Callable[..., N
         await write(group, 0, 3)
         node = await group.leader()
         said = list[SnapshotResponse]()
-        node.states.images._send = said.append
-        node.states.stop()
-        node.states.installer.on_message(asked_by(node, 2))
+        node.parts.snapshots.sender._peers = SimpleNamespace(send=said.append)
+        node.parts.snapshots.stop()
+        node.parts.snapshots.receiver.on_message(asked_by(node, 2))
         assert said == []
 
     play(story, 1, **SMALL)

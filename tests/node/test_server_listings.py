@@ -126,7 +126,7 @@ def test_a_group_holds_retention_back_with_a_warning_until_it_lets_go(
             for _ in range(120):
                 await bare.append(data)
             await checkpointed(group)
-            await group.until(lambda: leader.house.holds.status()["held_bytes"] > 0)
+            await group.until(lambda: leader.parts.retention.holds.status()["held_bytes"] > 0)
             assert all(node.store.begin_index == 0 for node in group.nodes.values())
             status = (await client.status())[leader.node.node_id]["retention"]
             assert status["holds"][0]["group"] == "slow"

@@ -79,7 +79,7 @@ def test_a_first_start_with_a_wrong_list_leaves_nothing_that_refuses_the_right_o
         mistaken = group.nodes[NodeId("n1")]
         group.config = right
         await group.start("n0", "n2")
-        await group.until(lambda: "n1" in group.nodes[NodeId("n0")].gate.refused)
+        await group.until(lambda: "n1" in group.nodes[NodeId("n0")].parts.gate.refused)
         assert not mistaken.store.membership.members
         await group.kill("n1")
         await group.start("n1")
@@ -109,7 +109,7 @@ def test_a_peer_of_another_list_or_group_is_refused_by_name_and_stands_in_the_st
     async def story(group: Any) -> None:
         node = await group.leader()
         await group.agree()
-        own = node.gate.introduction()
+        own = node.parts.gate.introduction()
         other = next(name for name in group.config.members if name != node.node.node_id)
         as_peer = HelloRequest(
             group="test", node_id=other, group_id=own.group_id, members=own.members
@@ -119,7 +119,7 @@ def test_a_peer_of_another_list_or_group_is_refused_by_name_and_stands_in_the_st
             (replace(as_peer, group_id="feed"), ["feed", own.group_id]),
             (HelloRequest(group="test", group_id="feed"), ["feed", own.group_id]),
         ):
-            refused = node.gate.answer(request)
+            refused = node.parts.gate.answer(request)
             assert refused.code in {Code.UNKNOWN_GROUP, Code.UNKNOWN_MEMBER}
             for word in words:
                 assert word in refused.message
@@ -127,9 +127,9 @@ def test_a_peer_of_another_list_or_group_is_refused_by_name_and_stands_in_the_st
         assert status["group_id"] == own.group_id
         assert "feed" in status["refused_peers"][other]
         descended = HelloRequest(group="test", group_id="feed", ancestors=((own.group_id, 3),))
-        assert node.gate.answer(descended).code is Code.SUCCESS
-        assert node.gate.answer(as_peer).code is Code.SUCCESS
-        assert other not in node.gate.refused
+        assert node.parts.gate.answer(descended).code is Code.SUCCESS
+        assert node.parts.gate.answer(as_peer).code is Code.SUCCESS
+        assert other not in node.parts.gate.refused
 
     play(story)
 
@@ -283,10 +283,10 @@ def test_a_damaged_entry_that_may_be_an_old_releases_admission_is_repaired_befor
         assert path.read_bytes() != data
         await group.start("n2")
         node = group.nodes[NodeId("n2")]
-        assert node.repairs.runs == ((change.index, change.index),), "so it asks for no votes"
+        assert node.parts.repairs.runs == ((change.index, change.index),), "so it asks for no votes"
         assert node.raft.change is None
         await group.start("n1")
-        await group.until(lambda: not node.repairs.runs)
+        await group.until(lambda: not node.parts.repairs.runs)
         await group.until(
             lambda: node.raft.change == change or node.raft.membership.of("n0") == NEW_N0
         )
@@ -315,8 +315,8 @@ def test_a_members_file_of_another_group_keeps_a_node_from_its_own(
         shutil.copy(tmp_path / "other" / "n2" / "members", group.folder / "n2" / "members")
         await group.start("n2")
         leader = await group.leader()
-        await group.until(lambda: "n2" in leader.gate.refused)
-        assert "were founded apart" in leader.gate.refused["n2"]
+        await group.until(lambda: "n2" in leader.parts.gate.refused)
+        assert "were founded apart" in leader.parts.gate.refused["n2"]
         assert not group.nodes[NodeId("n2")].raft.leader_id
         client = await group.client(leader)
         await client.create("t")

@@ -67,9 +67,9 @@ def test_an_old_connection_of_a_leader_that_has_a_new_one_may_end(
         second.send(HelloRequest(group="test", node_id=leader.node.node_id), 1)
         await group.until(lambda: answers)
         assert answers[0].code is Code.SUCCESS
-        connections = follower.front.connections
+        connections = follower.parts.router.connections
         second.close()
-        await group.until(lambda: follower.front.connections < connections)
+        await group.until(lambda: follower.parts.router.connections < connections)
         assert follower.raft.leader_id == leader.node.node_id
 
     play(story, election_ms=FOR_EVER_MS)

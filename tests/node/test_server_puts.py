@@ -13,7 +13,7 @@ import pytest
 from elections import SLOW_VOTES
 
 from dledger.client import AsyncClient
-from dledger.node.rocketmq.dledger_commit_log import store_host
+from dledger.node.rocketmq.puts import store_host
 from dledger.protocol.messages.catalog_commands import CreateTopic
 from dledger.protocol.messages.client import ExecuteRequest, TransferRequest
 from dledger.protocol.messages.codes import Code
@@ -225,7 +225,7 @@ def test_a_leader_that_has_not_applied_everything_takes_no_message(play: Play) -
         client = await group.client()
         await group.agree()
         heir = await group.follower()
-        heir.applier._busy = True
+        heir.parts.applier._busy = True
         assert (await put(client, message("of the first leader"))).queue_offsets == (0,)
         assert (await client.ask(TransferRequest(to=heir.node.node_id))).code is Code.SUCCESS
         await group.until(lambda: heir.raft.role is Role.LEADER)
@@ -234,8 +234,8 @@ def test_a_leader_that_has_not_applied_everything_takes_no_message(play: Play) -
         assert refused.code is Code.LEADER_NOT_READY
         assert refused.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
         assert refused.message.startswith("SERVICE_NOT_AVAILABLE: ")
-        heir.applier._busy = False
-        heir.applier.advance(heir.raft.committed_index)
+        heir.parts.applier._busy = False
+        heir.parts.applier.advance(heir.raft.committed_index)
         await group.leader()
         assert (await put(client, message("in time"))).queue_offsets == (1,)
 
@@ -345,7 +345,7 @@ def test_what_is_no_message_is_refused_and_writes_nothing(
         assert words in answer.message
         assert leader.raft.end_index == end
         assert (await put(client, message())).code is Code.SUCCESS
-        assert leader.writes.held_bytes == 0
+        assert leader.parts.proposals.held_bytes == 0
 
     play(story, 1, commit_log="rocketmq")
 
@@ -405,7 +405,7 @@ def test_a_put_that_no_quorum_has_says_so(play: Play) -> None:
         answer = await client.ask(PutMessageRequest(timeout_ms=100), encode_message(message()))
         assert answer.code in (Code.WAIT_QUORUM_ACK_TIMEOUT, Code.TERM_CHANGED)
         assert answer.status in (PutMessageStatus.OS_PAGECACHE_BUSY, PutMessageStatus.UNKNOWN_ERROR)
-        assert leader.application.waiting == leader.writes.held_bytes == 0
+        assert leader.parts.application.waiting == leader.parts.proposals.held_bytes == 0
 
     play(story, commit_log="rocketmq")
 

@@ -116,7 +116,7 @@ def test_a_long_poll_is_answered_when_a_record_comes(play: Callable[..., None]) 
             reader = await group.client(node)
             start = (await client.offsets("t")).offsets["t"][0]
             waiting = asyncio.ensure_future(reader.fetch(topic, start, wait_ms=20_000))
-            await group.until(lambda node=node: len(node.polls))
+            await group.until(lambda node=node: len(node.parts.polls))
             await client.append(body(topic, b"new"))
             answer, bodies = await waiting
             assert answer.code is Code.SUCCESS
@@ -136,20 +136,20 @@ def test_a_long_poll_is_answered_when_a_transaction_is_committed_or_its_topic_go
         if what == "offsets":
             wanted = OffsetsRequest(topics=("t",), newer_than={"t": {0: 0}}, wait_ms=60_000)
         waiting = reader.start(wanted)
-        await group.until(lambda: len(node.polls))
+        await group.until(lambda: len(node.parts.polls))
         stage = (
             await client.execute(OpenStage(writer_id="w", sequence=0, label="a", timeout_ms=60_000))
         ).result
         number = stage["stage_id"]
         await client.append(body(topic, producer_id=number, flags=Flag.STAGED))
-        assert len(node.polls) == 1
+        assert len(node.parts.polls) == 1
         sums = (StageSum(stage_id=number, batches=1, records=1),)
         await client.execute(CommitTransaction(writer_id="w", sequence=0, stages=sums))
         await group.until(waiting.done)
         assert (await waiting)[0].code is Code.SUCCESS
         again = {"start_offset": 1} if what == "fetch" else {"newer_than": {"t": {0: 1}}}
         waiting = reader.start(replace(wanted, **again))
-        await group.until(lambda: len(node.polls))
+        await group.until(lambda: len(node.parts.polls))
         await client.execute(DeleteTopic(name="t"))
         await group.until(waiting.done)
         assert (await waiting)[0].code is Code.UNKNOWN_TOPIC
@@ -163,7 +163,7 @@ def test_a_long_poll_ends_empty_when_nothing_comes(play: Callable[..., None]) ->
         topic = await client.create("t")
         answer, bodies = await client.fetch(topic, 0, wait_ms=30)
         assert (answer.code, bodies) == (Code.SUCCESS, [])
-        assert len((await group.leader()).polls) == 0
+        assert len((await group.leader()).parts.polls) == 0
 
     play(story, 1)
 
@@ -175,9 +175,9 @@ def test_a_long_poll_of_a_closed_connection_is_forgotten(play: Callable[..., Non
         node = await group.leader()
         reader.start(FetchRequest(topic_id=topic, partition=0, start_offset=0, wait_ms=60_000))
         reader.start(OffsetsRequest(topics=("t",), newer_than={"t": {0: 0}}, wait_ms=60_000))
-        await group.until(lambda: len(node.polls) >= 2)
+        await group.until(lambda: len(node.parts.polls) >= 2)
         reader.close()
-        await group.until(lambda: not len(node.polls))
+        await group.until(lambda: not len(node.parts.polls))
 
     play(story, 1)
 
@@ -188,7 +188,7 @@ def test_a_long_poll_on_a_topic_that_is_deleted_ends_at_once(play: Callable[...,
         topic = await client.create("t")
         node = await group.leader()
         waiting = asyncio.ensure_future(reader.fetch(topic, 0, wait_ms=60_000))
-        await group.until(lambda: len(node.polls))
+        await group.until(lambda: len(node.parts.polls))
         await client.execute(DeleteTopic(name="t"))
         assert (await waiting)[0].code is Code.UNKNOWN_TOPIC
 
@@ -215,13 +215,13 @@ def test_a_replica_that_is_behind_waits_for_what_the_asker_knows_of(
         client = await group.client()
         follower = await group.follower()
         reader = await group.client(follower)
-        step, held = follower.driver.step, []
-        follower.driver.step = held.append
+        step, held = follower.parts.ready_loop.step, []
+        follower.parts.ready_loop.step = held.append
         topic = await client.create("t")
         await client.append(body(topic))
         waiting = asyncio.ensure_future(reader.fetch(topic, 0, end_offset=1))
-        await group.until(lambda: len(follower.polls))
-        follower.driver.step = step
+        await group.until(lambda: len(follower.parts.polls))
+        follower.parts.ready_loop.step = step
         for message in held:
             step(message)
         answer, bodies = await waiting
@@ -326,13 +326,13 @@ def test_d8_a_commit_applies_nothing_behind_it(play: Callable[..., None]) -> Non
         topic = await client.create("t")
         await group.agree()
         leader = await group.leader()
-        step, send, held = leader.driver.step, leader.driver._send, []
-        leader.driver.step = held.append
+        step, send, held = leader.parts.ready_loop.step, leader.parts.ready_loop.links.send, []
+        leader.parts.ready_loop.step = held.append
         first = client.start(AppendRequest(timeout_ms=60_000), body(topic, b"first"))
         await group.until(
             lambda: all(node.raft.durable_index == 2 for node in group.nodes.values())
         )
-        leader.driver._send = lambda message: None
+        leader.parts.ready_loop.links.send = lambda message: None
         second = client.start(AppendRequest(timeout_ms=60_000), body(topic, b"second"))
         await group.until(lambda: leader.raft.durable_index == 3)
         await group.until(
@@ -344,7 +344,7 @@ def test_d8_a_commit_applies_nothing_behind_it(play: Callable[..., None]) -> Non
         assert (await reader.fetch(topic, 0))[1] == [body(topic, b"first")]
         assert leader.catalog.applied_index == 2
         assert not second.done()
-        leader.driver.step, leader.driver._send = step, send
+        leader.parts.ready_loop.step, leader.parts.ready_loop.links.send = step, send
         assert (await second)[0].code in {Code.SUCCESS, Code.TERM_CHANGED}
 
     play(story)
@@ -374,8 +374,8 @@ def test_reads_that_wait_together_share_a_heartbeat_round(play: Callable[..., No
         await client.create("t")
         leader = await group.leader()
         tokens: list[int] = []
-        ask = leader.driver.read_index
-        leader.driver.read_index = lambda token: (tokens.append(token), ask(token))[0]
+        ask = leader.parts.ready_loop.read_index
+        leader.parts.ready_loop.read_index = lambda token: (tokens.append(token), ask(token))[0]
         futures = [client.start(OffsetsRequest(topics=("t",))) for _ in range(200)]
         for future in futures:
             assert (await future)[0].code is Code.SUCCESS
@@ -391,7 +391,7 @@ def test_a_watch_for_newer_offsets_is_answered_by_an_append(play: Callable[..., 
         leader = await group.leader()
         request = OffsetsRequest(topics=("t",), newer_than={"t": {0: 0, 1: 0}}, wait_ms=20_000)
         waiting = watcher.start(request)
-        await group.until(lambda: len(leader.polls))
+        await group.until(lambda: len(leader.parts.polls))
         await client.append(body(topic, partition=1, count=4))
         assert (await waiting)[0].offsets == {"t": {0: 0, 1: 4}}
         assert (await watcher.ask(request)).offsets == {"t": {0: 0, 1: 4}}
@@ -541,12 +541,12 @@ def test_the_status_tells_how_a_node_is_doing(play: Callable[..., None]) -> None
 def cut_off(node: Any, group: Any) -> None:
     """No message of a peer gets in or out of ``node`` any more; clients still reach it."""
     name = node.node.node_id
-    node.driver.step = lambda message: None
-    node.driver._send = lambda message: None
+    node.parts.ready_loop.step = lambda message: None
+    node.parts.ready_loop.links.send = lambda message: None
     for other in group.nodes.values():
         if other is not node:
-            send = other.driver._send
-            other.driver._send = lambda message, send=send: (
+            send = other.parts.ready_loop.links.send
+            other.parts.ready_loop.links.send = lambda message, send=send: (
                 None if message.remote_id == name else send(message)
             )
 

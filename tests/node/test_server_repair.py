@@ -57,7 +57,7 @@ async def fill(group: Any, count: int) -> int:
 
 
 def faulty(node: Any) -> list[Any]:
-    found: list[Any] = node.repairs.status()["faulty"]
+    found: list[Any] = node.parts.repairs.status()["faulty"]
     return found
 
 
@@ -93,7 +93,7 @@ def test_a_damaged_node_starts_repairs_itself_and_has_its_log_in_full_length(
         assert node.raft.end_index >= end
         assert len(node.store.recovery.faulty) == 2
         await group.until(lambda: not faulty(node))
-        assert node.repairs.repaired == 3
+        assert node.parts.repairs.repaired == 3
         await group.agree()
         assert await read_all(group, node, topic, 20) == expected(topic, range(20))
         await group.stop(victim)
@@ -109,10 +109,13 @@ def test_the_scrub_finds_damage_that_nobody_has_read_and_it_is_repaired(
         topic = await fill(group, 200)
         node = await group.follower()
         damage(node.node.directory, 50, 51, 52, 120)
-        await group.until(lambda: node.repairs.repaired == 4)
+        await group.until(lambda: node.parts.repairs.repaired == 4)
         assert not faulty(node)
         await group.until(
-            lambda: node.scrubber.status()["last_pass_ms"] and not node.scrubber.status()["found"]
+            lambda: (
+                node.parts.scrubber.status()["last_pass_ms"]
+                and not node.parts.scrubber.status()["found"]
+            )
         )
         assert await read_all(group, node, topic, 200) == expected(topic, range(200))
 
@@ -127,7 +130,7 @@ def test_a_read_that_meets_damage_is_refused_and_has_it_repaired(play: Callable[
         client = await group.client(node)
         answer, _ = await client.fetch(topic, 7, end_offset=8)
         assert answer.code is Code.CORRUPT_ENTRY
-        await group.until(lambda: node.repairs.repaired == 1)
+        await group.until(lambda: node.parts.repairs.repaired == 1)
         answer, bodies = await client.fetch(topic, 7, end_offset=8)
         assert bodies == expected(topic, [7])
 
@@ -138,7 +141,7 @@ def test_a_leader_that_finds_damage_hands_over(play: Callable[..., None]) -> Non
     async def story(group: Any) -> None:
         topic = await fill(group, 20)
         old = await group.leader()
-        old.repairs._send = lambda message: None  # nobody helps yet
+        old.parts.repairs._send = lambda message: None  # nobody helps yet
         damage(old.node.directory, 7)
         answer, _ = await (await group.client(old)).fetch(topic, 7, end_offset=8)
         assert answer.code is Code.CORRUPT_ENTRY
@@ -175,8 +178,8 @@ def test_a_damaged_node_alone_with_an_empty_one_votes_for_nobody_shorter_and_doe
         await group.until(lambda: faulty(node) and "no copy" in faulty(node)[0]["state"])
         for _ in range(3):
             term = node.raft.term
-            node.driver.feed(node.raft.tick, node.raft.deadline_ms() + 10_000)
-            other.driver.feed(other.raft.tick, other.raft.deadline_ms() + 10_000)
+            node.parts.ready_loop.feed(node.raft.tick, node.raft.deadline_ms() + 10_000)
+            other.parts.ready_loop.feed(other.raft.tick, other.raft.deadline_ms() + 10_000)
             assert node.raft.term == term
         assert {node.raft.role, other.raft.role} == {Role.CANDIDATE}
         await group.start(leader)
@@ -226,11 +229,14 @@ def test_D4_a_node_that_has_to_cut_behind_a_damaged_entry_has_it_repaired_first(
             await client.append(body(topic, payload(number)))
         await group.start(victim)
         node = group.nodes[victim]
-        send, node.repairs._send = node.repairs._send, lambda message: None  # nobody helps yet
-        await group.until(lambda: node.driver.flusher._cut_waits is not None)
-        assert not node.driver.failed
-        assert not node.driver.flusher.is_full
-        node.repairs._send = send
+        send, node.parts.repairs._send = (
+            node.parts.repairs._send,
+            lambda message: None,
+        )  # nobody helps yet
+        await group.until(lambda: node.parts.ready_loop.log_writer._cut_waits is not None)
+        assert not node.parts.ready_loop.failed
+        assert not node.parts.ready_loop.log_writer.is_full
+        node.parts.repairs._send = send
         await group.until(lambda: not faulty(node))
         await group.agree()
         assert await read_all(group, node, topic, 23) == expected(topic, range(23))
@@ -259,7 +265,7 @@ def test_B8_an_entry_that_nobody_knows_to_be_committed_is_repaired_too(
         assert faulty(group.nodes[victim])
         leader = await group.leader()
         assert leader.node.node_id == victim
-        assert leader.repairs.repaired == 1
+        assert leader.parts.repairs.repaired == 1
 
     play(story, scrub_bytes_per_s=0)
 
@@ -286,14 +292,14 @@ def test_the_catalog_waits_in_front_of_a_damaged_entry_and_goes_on_when_it_is_so
         await server.start()
         group.nodes[victim] = server
         held: list[Any] = []
-        send, server.repairs._send = server.repairs._send, held.append
+        send, server.parts.repairs._send = server.parts.repairs._send, held.append
         await group.until(lambda: faulty(server) and server.raft.leader_id)
         at = faulty(server)[0]["first"]
         await group.until(lambda: server.catalog.applied_index == at - 1)
         assert server.catalog.end_offset(topic, 0) == 12
         await (await group.client()).append(body(topic, payload(20)))
         assert server.catalog.applied_index == at - 1
-        server.repairs._send = send
+        server.parts.repairs._send = send
         await group.agree()
         assert await read_all(group, server, topic, 21) == expected(topic, range(21))
 
@@ -320,10 +326,10 @@ def test_an_entry_that_could_not_be_read_once_is_read_again_when_nobody_has_a_co
                 last=request.last,
                 code=Code.INDEX_OUT_OF_RANGE,
             )
-            asyncio.get_running_loop().call_soon(node.repairs.on_message, answer)
+            asyncio.get_running_loop().call_soon(node.parts.repairs.on_message, answer)
 
-        node.repairs._send = nobody_has_it
-        node.repairs.found((Fault(Index(3), Index(5), -1, "n0", "an input/output error"),))
+        node.parts.repairs._send = nobody_has_it
+        node.parts.repairs.found((Fault(Index(3), Index(5), -1, "n0", "an input/output error"),))
         await group.until(lambda: not faulty(node))
         assert len(asked) == 2
         assert node.raft._log.faulty == ()
@@ -339,9 +345,11 @@ def test_damage_beside_a_run_is_looked_for_and_repaired_with_it(play: Callable[.
         node = await group.follower()
         damage(node.node.directory, 8, 10, at=MAGIC_AT)
         first = Index(node.raft.end_index - 11)
-        node.repairs.found((Fault(first, Index(first + 1), -1, "n0", "an input/output error"),))
+        node.parts.repairs.found(
+            (Fault(first, Index(first + 1), -1, "n0", "an input/output error"),)
+        )
         assert [(one["first"], one["last"]) for one in faulty(node)] == [(first, first + 1)]
-        await group.until(lambda: node.repairs.repaired == 3)
+        await group.until(lambda: node.parts.repairs.repaired == 3)
         assert not faulty(node)
         assert await read_all(group, node, topic, 20) == expected(topic, range(20))
 
@@ -355,9 +363,9 @@ def test_damage_that_retention_takes_is_damage_no_more(play: Callable[..., None]
         topic = await fill(group, 20)
         node = await group.leader()
         for other in group.nodes.values():
-            other.repairs._send = lambda message: None
+            other.parts.repairs._send = lambda message: None
         damage(node.node.directory, 1, 2, 3)
-        node.repairs.found((Fault(Index(3), Index(5), 0, "a file", "rot"),))
+        node.parts.repairs.found((Fault(Index(3), Index(5), 0, "a file", "rot"),))
         assert faulty(node)
         client = await group.client(await group.leader())
         for _ in range(120):
@@ -444,7 +452,7 @@ def test_a_false_copy_is_not_taken(play: Callable[..., None]) -> None:
         liar.store.read = read_false
         damage(node.node.directory, 7)
         await (await group.client(node)).fetch(topic, 7, end_offset=8)
-        await group.until(lambda: node.repairs.repaired == 1)
+        await group.until(lambda: node.parts.repairs.repaired == 1)
         assert await read_all(group, node, topic, 20) == expected(topic, range(20))
 
     play(story, scrub_bytes_per_s=0, cache_bytes=1000)

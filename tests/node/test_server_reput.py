@@ -67,14 +67,14 @@ async def dispatched(group: Any) -> None:
     await group.agree()
     end = (await group.leader()).raft.end_index
     await group.until(
-        lambda: {n.application.reput.dispatched_index for n in group.nodes.values()} == {end}
+        lambda: {n.parts.application.reput.dispatched_index for n in group.nodes.values()} == {end}
     )
 
 
 def check(node: Any) -> int:
     """Queues and index of a node have what its log has, and nothing else; how many messages that
     is."""
-    files = node.application.reput.files
+    files = node.parts.application.reput.files
     expected: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
     keys = 0
     for entry in node.store.read(node.store.begin_index, 1 << 30):
@@ -222,7 +222,7 @@ def test_what_is_not_committed_is_in_no_queue(play: Play) -> None:
         answer, found = await get(client, 0, stale=True)
         assert (answer.max_offset, len(found)) == (1, 1)
         assert await query(client, "u1", stale=True) == []
-        assert leader.application.reput.dispatched_index == end
+        assert leader.parts.application.reput.dispatched_index == end
 
     play(story, commit_log="rocketmq")
 
@@ -252,7 +252,7 @@ def test_a_node_that_was_stopped_well_puts_nothing_again(play: Play) -> None:
         await put(client, *[message(n) for n in range(20)])
         await dispatched(group)
         (node,) = group.nodes.values()
-        end = node.application.reput.dispatched_index
+        end = node.parts.application.reput.dispatched_index
         await group.stop()
         root = group.folder / "n0" / ROOT
         assert not (root / "abort").exists()
@@ -263,7 +263,7 @@ def test_a_node_that_was_stopped_well_puts_nothing_again(play: Play) -> None:
         put_again: list[int] = []
         await server.start()
         group.nodes[server.node.node_id] = server
-        files = server.application.reput.files
+        files = server.parts.application.reput.files
         original = files.put
         files.put = lambda entries: put_again.extend(e.index for e in entries) or original(entries)
         await dispatched(group)
@@ -405,7 +405,7 @@ def test_queues_that_are_ahead_of_the_log_are_cut_to_it(play: Play) -> None:
         shutil.move(kept, group.folder / "n2")
         await group.stop()
         await group.start("n2")  # alone: what its own log does not have yet is not in its queues
-        reput = group.nodes["n2"].application.reput
+        reput = group.nodes["n2"].parts.application.reput
         await group.until(lambda: reput.dispatched_index >= 0)
         assert [queue.max_offset for _, queue in reput.files.queues.items()] == [10]
         assert reput.files.index.lookup("orders", "k20") == []
@@ -451,9 +451,9 @@ def test_an_entry_that_cannot_be_read_is_dispatched_when_it_is_repaired(play: Pl
     async def story(group: Any) -> None:
         client = await group.client()
         leader = await group.leader()
-        reput, store = leader.application.reput, leader.store
+        reput, store = leader.parts.application.reput, leader.store
         real, failures = store.read, [CorruptEntry("damaged", 0)] * 2
-        leader.driver.raft.cached = lambda begin, end: None
+        leader.parts.ready_loop.raft.cached = lambda begin, end: None
 
         def read(begin: Index, max_bytes: int, end: Index | None = None) -> Any:
             if failures and begin == reput.dispatched_index + 1:
@@ -475,13 +475,16 @@ def test_what_waits_for_the_thread_when_the_node_fails_is_not_dispatched(play: P
         await put(client, message(0))
         await dispatched(group)
         node = await group.leader()
-        files, before = node.application.reput.files, node.application.reput.files.next_index
+        files, before = (
+            node.parts.application.reput.files,
+            node.parts.application.reput.files.next_index,
+        )
         with held(node):
             await put(client, message(1))
-            await group.until(lambda: node.application.reput._busy)
-            node.driver.fail(StorageError("the disk failed"))
+            await group.until(lambda: node.parts.application.reput._busy)
+            node.parts.ready_loop.fail(StorageError("the disk failed"))
         # the thread has come to its end
-        await asyncio.wrap_future(node.application.reput._thread.submit(lambda: None))
+        await asyncio.wrap_future(node.parts.application.reput._thread.submit(lambda: None))
         assert files.next_index == before
 
     play(story, commit_log="rocketmq")
@@ -492,15 +495,15 @@ def test_a_question_waits_for_the_queues_but_not_for_ever(play: Play) -> None:
         client = await group.client()
         leader = await group.leader()
         await dispatched(group)
-        leader.application.reput._busy = True
+        leader.parts.application.reput._busy = True
         await put(client, message(0))
         waiting = client.start(GetMessageRequest(topic="orders", queue_id=0, queue_offset=0))
         answer, _ = await waiting
         assert answer.code is Code.BEHIND
         waiting = client.start(GetMessageRequest(topic="orders", queue_id=0, queue_offset=0))
-        await group.until(lambda: leader.application.reput._waiters)
-        leader.application.reput._busy = False
-        leader.application.reput.committed(leader.raft.committed_index)
+        await group.until(lambda: leader.parts.application.reput._waiters)
+        leader.parts.application.reput._busy = False
+        leader.parts.application.reput.committed(leader.raft.committed_index)
         answer, payload = await waiting
         assert (answer.code, len(split(payload))) == (Code.SUCCESS, 1)
 
@@ -536,14 +539,18 @@ def test_retention_takes_queues_and_index_along(play: Play) -> None:
             answer = await put(client, message(number, topic="small"))
             end = node.store.index_at(answer.physical_offsets[0] - 48)
             await group.until(
-                lambda end=end: node.house.checkpoint() is not None or node.checkpoints.index >= end
+                lambda end=end: (
+                    node.parts.checkpointer.save() is not None or node.checkpoints.index >= end
+                )
             )
             await group.until(lambda end=end: node.checkpoints.index >= end)
             # now, and not after so many more messages that those of orders are gone too
-            await node.house._retain()
+            await node.parts.retention.retain()
             number += 1
         await put(client, message(number, topic="small"))
-        await group.until(lambda: node.application.reput._begin_index == node.store.begin_index)
+        await group.until(
+            lambda: node.parts.application.reput._begin_index == node.store.begin_index
+        )
         begin = await kept(client)
         assert 0 < begin < 60
         await group.stop()
@@ -649,7 +656,10 @@ def test_a_member_that_takes_over_a_state_has_queues_from_where_its_log_begins(p
         await dispatched(group)
         assert (
             len(
-                {len(n.application.reput.files.queues.next_offsets()) for n in group.nodes.values()}
+                {
+                    len(n.parts.application.reput.files.queues.next_offsets())
+                    for n in group.nodes.values()
+                }
             )
             == 1
         )

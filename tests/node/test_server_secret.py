@@ -87,7 +87,7 @@ def test_members_with_one_secret_are_a_group(play: Callable[..., None], secret: 
         await client.create("t")
         await group.agree()
         for node in group.nodes.values():
-            assert node.gate.status() == {"has": True, "required": True, "unproved": []}
+            assert node.parts.gate.status() == {"has": True, "required": True, "unproved": []}
 
     play(story, secret_file=secret)
 
@@ -197,18 +197,18 @@ def test_a_group_that_came_before_secrets_gets_one_by_a_rolling_restart(
             await group.client()
         await group.agree()
         with_one = group.nodes["n0"]
-        await group.until(lambda: with_one.gate.status()["unproved"] == ["n2"])
+        await group.until(lambda: with_one.parts.gate.status()["unproved"] == ["n2"])
         assert "n2 proves no secret and is taken all the same" in caplog.text
         await group.stop("n2")
         await group.start("n2", secret_file=secret)
-        await group.until(lambda: not with_one.gate.status()["unproved"])
-        assert not with_one.gate.status()["required"]
+        await group.until(lambda: not with_one.parts.gate.status()["unproved"])
+        assert not with_one.parts.gate.status()["required"]
         leader = await group.leader()
-        await group.until(lambda: not leader.peers.shut_out())
+        await group.until(lambda: not leader.parts.peers.shut_out())
         assert (await (await group.client()).execute(EnforceSecret())).code is Code.SUCCESS
         await group.agree()
         await group.until(
-            lambda: all(node.gate.status()["required"] for node in group.nodes.values())
+            lambda: all(node.parts.gate.status()["required"] for node in group.nodes.values())
         )
         await group.stop("n0", "n1", "n2")
         await group.start("n0", secret_file=secret)
@@ -226,7 +226,7 @@ async def own_command(group: Any) -> None:
     """Let the leader write the entry, whoever is there; a release before this one did so for
     anybody."""
     leader = await group.leader()
-    leader.writes.execute(None, 0, ExecuteRequest(command=EnforceSecret()))
+    leader.parts.proposals.execute(None, 0, ExecuteRequest(command=EnforceSecret()))
     await group.until(lambda: leader.catalog.secret_enforced)
 
 
@@ -249,19 +249,19 @@ def test_the_leader_does_not_shut_out_a_member_that_has_not_proved_the_secret_or
             await group.start(name, secret_file=secret)
         await group.hand_over("n1")
         leader = group.nodes["n1"]
-        await group.until(lambda: leader.peers.connected() == {"n0": True, "n2": True})
+        await group.until(lambda: leader.parts.peers.connected() == {"n0": True, "n2": True})
         assert (await refusal(group)).startswith("n0 (proves no secret) would be shut out for ever")
         await group.stop("n0")
-        await group.until(lambda: not leader.peers.connected()["n0"])
+        await group.until(lambda: not leader.parts.peers.connected()["n0"])
         assert (await refusal(group)).startswith("n0 (is not reached) would be shut out for ever")
-        assert not any(node.gate.status()["required"] for node in group.nodes.values())
+        assert not any(node.parts.gate.status()["required"] for node in group.nodes.values())
         await group.start("n0", secret_file=secret)
-        await group.until(lambda: not leader.peers.shut_out())
+        await group.until(lambda: not leader.parts.peers.shut_out())
         assert (await (await group.client(leader)).execute(EnforceSecret())).code is Code.SUCCESS
         await group.agree()
-        assert all(node.gate.status()["required"] for node in group.nodes.values())
+        assert all(node.parts.gate.status()["required"] for node in group.nodes.values())
         await group.stop("n0")
-        await group.until(lambda: not leader.peers.connected()["n0"])
+        await group.until(lambda: not leader.parts.peers.connected()["n0"])
         repeat = await (await group.client()).execute(EnforceSecret())
         assert repeat.code is Code.SUCCESS, (
             "who asks again because the answer was lost is told that it is so"
@@ -277,7 +277,7 @@ def test_each_sign_that_a_member_proves_no_secret_speaks_against_enforcing_it(
     proof."""
 
     async def story(group: Any) -> None:
-        gate = (await group.leader()).gate
+        gate = (await group.leader()).parts.gate
         other = NodeId("n1" if gate._node.node_id == "n0" else "n0")
         assert gate.shut_out({other}, {other}) == ""
         assert gate.shut_out({other}, set()).startswith(
@@ -305,7 +305,7 @@ def test_a_node_asks_for_proofs_by_its_catalog_too_where_the_entry_is_applied_no
         await group.start("n0")
         node = group.nodes["n0"]
         assert node.checkpoints.index >= index
-        assert node.gate.status()["required"]
+        assert node.parts.gate.status()["required"]
 
     play(story, 1, secret_file=secret)
 
@@ -323,11 +323,11 @@ def test_a_member_that_takes_over_the_leaders_state_asks_for_proofs_from_then_on
         await trimmed(group)
         await group.start("n2", secret_file=secret)
         node = group.nodes["n2"]
-        assert not node.gate.status()["required"]
+        assert not node.parts.gate.status()["required"]
         await group.until(lambda: node.store.begin_index > 0)
         await awake(node)
         await equal(group)
-        assert node.gate.status()["required"]
+        assert node.parts.gate.status()["required"]
 
     play(story, **SMALL)
 
@@ -340,7 +340,7 @@ def test_what_cannot_be_kept_is_not_answered(play: Callable[..., None], secret: 
         await group.stop("n0")
         await group.start("n0", secret_file=secret)
         node, client = await group.leader(), await group.client()
-        slots = node.gate._enforcement._slots
+        slots = node.parts.gate._enforcement._slots
         slots.write_both = lambda payload: (_ for _ in ()).throw(OSError(5, "Input/output error"))
         asked = client.start(ExecuteRequest(command=EnforceSecret()))
         with pytest.raises(StorageError, match="Input/output error"):
@@ -372,7 +372,7 @@ def test_a_member_with_another_secret_is_refused_by_both_sides(
         await group.stop("n2")
         await group.start("n2", secret_file=other_secret)
         await group.until(lambda: "n2 has another secret" in caplog.text)
-        assert group.nodes["n2"].peers.connected() == {"n0": False, "n1": False}
+        assert group.nodes["n2"].parts.peers.connected() == {"n0": False, "n1": False}
         assert (await (await group.client()).create("t")) >= 0
 
     play(story, secret_file=secret)

@@ -63,7 +63,7 @@ def test_a_false_term_moves_no_node_and_stands_in_log_and_status(
             for name, node in group.nodes.items():
                 other = next(one for one in group.nodes if one != name)
                 for _ in range(100):
-                    node.driver.step(false_beat(node.raft.tag, name, other))
+                    node.parts.ready_loop.step(false_beat(node.raft.tag, name, other))
         assert {name: node.raft.term for name, node in group.nodes.items()} == terms
         assert len([one for one in caplog.records if "dledger reset-term" in one.getMessage()]) == 3
         status = (await client.ask(StatusRequest())).status

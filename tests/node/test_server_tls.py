@@ -14,7 +14,7 @@ def test_a_node_hears_the_status_of_another(
     async def story(group: Any) -> None:
         leader = await group.leader()
         follower = await group.follower()
-        status = await follower.peers.status_of(leader.node.node_id)
+        status = await follower.parts.peers.status_of(leader.node.node_id)
         assert (status["node_id"], status["role"]) == (leader.node.node_id, "LEADER")
 
     play(story, **issue())

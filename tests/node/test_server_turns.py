@@ -49,17 +49,17 @@ def test_commands_with_time_outs_are_counted_while_they_wait_and_no_longer(
         client, leader = await group.client(), await group.leader()
         assert (await client.execute(InitProducer(producer_name="first"))).code is Code.SUCCESS
         settled: list[bool] = []
-        propose = leader.driver.propose
-        leader.driver.propose = lambda bodies: (
-            settled.append(leader.writes._nothing_timed_waits()) or propose(bodies)
+        propose = leader.parts.ready_loop.propose
+        leader.parts.ready_loop.propose = lambda bodies: (
+            settled.append(leader.parts.proposals._nothing_timed_waits()) or propose(bodies)
         )
         assert (await client.execute(InitProducer(producer_name="p"))).code is Code.SUCCESS
-        assert leader.writes._nothing_timed_waits()
+        assert leader.parts.proposals._nothing_timed_waits()
         await client.create("t")
         assert settled == [False, True]
         refused = OpenStage(writer_id="w" * 2000, sequence=0, label="", timeout_ms=1)
         assert (await client.execute(refused)).code is Code.MALFORMED
-        assert leader.writes._nothing_timed_waits()
+        assert leader.parts.proposals._nothing_timed_waits()
 
     play(story, 1)
 
@@ -74,21 +74,21 @@ def test_a_command_with_a_time_out_counts_until_it_is_applied_whoever_waits_for_
         client, leader = await group.client(), await group.leader()
         assert (await client.execute(InitProducer(producer_name="first"))).code is Code.SUCCESS
         settled: list[bool] = []
-        carry_out = leader.driver.carry_out
+        carry_out = leader.parts.ready_loop.carry_out
 
         def give_up_at_once(ready: Any) -> None:
             carry_out(ready)
             if ready.append:  # written, and not durable before the loop's next turn
-                leader.writes.fail_all(Code.WAIT_QUORUM_ACK_TIMEOUT)
-                settled.append(leader.writes._nothing_timed_waits())
+                leader.parts.proposals.fail_all(Code.WAIT_QUORUM_ACK_TIMEOUT)
+                settled.append(leader.parts.proposals._nothing_timed_waits())
 
-        leader.driver.carry_out = give_up_at_once
+        leader.parts.ready_loop.carry_out = give_up_at_once
         given_up = await client.execute(InitProducer(producer_name="p"))
         assert given_up.code is Code.WAIT_QUORUM_ACK_TIMEOUT
-        leader.driver.carry_out = carry_out
+        leader.parts.ready_loop.carry_out = carry_out
         await client.create("t")
         assert settled == [False]
-        assert leader.writes._nothing_timed_waits()
+        assert leader.parts.proposals._nothing_timed_waits()
 
     play(story, 1)
 
@@ -99,11 +99,11 @@ def test_a_flood_of_commands_is_carried_out_a_few_at_a_time_and_in_order(
     async def story(group: Any) -> None:
         client, leader = await group.client(), await group.leader()
         most: list[int] = []
-        propose = leader.driver.propose
-        leader.driver.propose = lambda bodies: (
-            most.append(leader.writes.commands) or propose(bodies)
+        propose = leader.parts.ready_loop.propose
+        leader.parts.ready_loop.propose = lambda bodies: (
+            most.append(leader.parts.proposals.commands) or propose(bodies)
         )
-        leader.front._company.is_alone = lambda *_: False
+        leader.parts.router._company.is_alone = lambda *_: False
         flood = [
             client.start(ExecuteRequest(command=InitProducer(producer_name=f"p{n}")))
             for n in range(100)
@@ -113,7 +113,7 @@ def test_a_flood_of_commands_is_carried_out_a_few_at_a_time_and_in_order(
         ids = [one.result["producer_id"] for one in answers]
         assert ids == sorted(ids), "in the order in which they were sent"
         assert 0 < max(most) <= COMMANDS_UNDER_WAY
-        assert leader.writes.commands == 0
+        assert leader.parts.proposals.commands == 0
 
     play(story)
 
@@ -127,10 +127,10 @@ def test_one_client_alone_waits_for_no_turn_and_one_with_company_does(
     async def story(group: Any) -> None:
         client, other, leader = await group.client(), await group.client(), await group.leader()
         topic = await other.create("t")
-        company, waited = leader.front._company, []
+        company, waited = leader.parts.router._company, []
         company._lasts_s = -1.0
-        on_wait = leader.front._commands._on_wait
-        leader.front._commands._on_wait = lambda connection: (
+        on_wait = leader.parts.router._commands._on_wait
+        leader.parts.router._commands._on_wait = lambda connection: (
             waited.append(connection) or on_wait(connection)
         )
         for answer in [
@@ -162,8 +162,8 @@ def test_a_client_that_waits_for_its_turn_is_read_no_further_and_others_are(
     async def story(group: Any) -> None:
         flooding, other, leader = await group.client(), await group.client(), await group.leader()
         topic = await other.create("t")
-        front = leader.front
-        await group.until(lambda: not leader.writes.commands)
+        front = leader.parts.router
+        await group.until(lambda: not leader.parts.proposals.commands)
         front._commands._is_free = lambda _: False
         command = flooding.start(ExecuteRequest(command=InitProducer(producer_name="p")))
         behind = flooding.start(OffsetsRequest(topics=("t",)))
@@ -190,18 +190,18 @@ def test_hellos_that_want_a_proof_wait_for_their_turn_and_clients_do_not(
 
     async def story(group: Any) -> None:
         node = await group.leader()
-        node.front._hellos._is_free = lambda _: False
+        node.parts.router._hellos._is_free = lambda _: False
         stranger = BareClient()
         handlers = Handlers(on_frame=stranger._on_frame, on_close=stranger._on_close)
         stranger.connection = await connect(f"127.0.0.1:{node.port}", handlers, FrameLimits(), 20)
         other = next(name for name in group.nodes if name != node.node.node_id)
         answer = stranger.start(HelloRequest(group="test", node_id=other, nonce=b"s" * 16))
-        await group.until(lambda: len(node.front._hellos) > 0)
+        await group.until(lambda: len(node.parts.router._hellos) > 0)
         await group.client(node)
         assert not answer.done()
-        node.front._hellos._is_free = lambda _: True
+        node.parts.router._hellos._is_free = lambda _: True
         assert (await answer)[0].proof_wanted
         stranger.close()
-        await group.until(lambda: len(node.front._hellos) == 0)
+        await group.until(lambda: len(node.parts.router._hellos) == 0)
 
     play(story, 2, secret_file=str(tmp_path / "secret"))

@@ -51,7 +51,7 @@ async def checkpointed(group: Any, *names: str) -> None:
     for _ in range(2):  # with one more entry each, as there has to be something new
         leader = await group.leader()
         index = leader.raft.end_index + 1
-        leader.writes.execute(None, 0, ExecuteRequest(command=Expire(time_ms=0)))
+        leader.parts.proposals.execute(None, 0, ExecuteRequest(command=Expire(time_ms=0)))
         for node in nodes:
             await group.until(lambda node=node, index=index: has_saved(node, index))
 
@@ -59,7 +59,7 @@ async def checkpointed(group: Any, *names: str) -> None:
 def has_saved(node: Any, index: int) -> bool:
     """Whether a node's catalog is saved up to this entry; else it is being saved, or will be when
     asked again."""
-    node.house.checkpoint()
+    node.parts.checkpointer.save()
     return bool(node.checkpoints.index >= index)
 
 

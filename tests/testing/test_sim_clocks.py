@@ -154,7 +154,7 @@ def open_stage(server: NodeServer, writer: str) -> Company:
     """Ask that node for a stage, now."""
     client = Company()
     command = OpenStage(writer_id=writer, sequence=0, label="", timeout_ms=TIMEOUT_MS)
-    server.writes.execute(client, 1, ExecuteRequest(command=command))  # type: ignore[arg-type]
+    server.parts.proposals.execute(client, 1, ExecuteRequest(command=command))  # type: ignore[arg-type]
     return client
 
 
@@ -213,7 +213,9 @@ def test_a_catalog_that_a_jump_has_carried_away_ends_stages_in_their_time() -> N
         command = OpenStage(
             writer_id="old", sequence=0, label="", timeout_ms=TIMEOUT_MS, time_ms=ahead
         )
-        server.driver.carry_out(server.driver.propose([COMMAND_HEADER + encode_command(command)]))
+        server.parts.ready_loop.carry_out(
+            server.parts.ready_loop.propose([COMMAND_HEADER + encode_command(command)])
+        )
         scene.until(lambda: server.catalog.clock_ms >= ahead, 1000, "the stamp")
         abandon(scene, client, loop, "new")
         assert len(stages(scene)) == 2
@@ -224,7 +226,7 @@ def test_a_catalog_that_a_jump_has_carried_away_ends_stages_in_their_time() -> N
 
 
 def wall(server: NodeServer) -> int:
-    return server.driver.environment.wall_ms()
+    return server.parts.ready_loop.environment.wall_ms()
 
 
 def test_time_that_a_group_slept_is_made_up_for_and_ends_no_stage_before_its_time() -> None:

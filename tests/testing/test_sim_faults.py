@@ -187,7 +187,7 @@ def test_whoever_knows_no_group_is_refused_by_the_machine_of_another_one(invaded
     servers: list[gate.Gate] = []
     node = scene.node("n1")
     built = node._built
-    node._built = lambda server, loop: (built(server, loop), servers.append(server.gate))
+    node._built = lambda server, loop: (built(server, loop), servers.append(server.parts.gate))
     scene.until(lambda: bool(servers), 5000)
     refused = servers[0].answer(HelloRequest(group="sim"))
     assert refused.message == "this is another group's machine"

@@ -94,8 +94,9 @@ class Watch:
                 if not self._home.path.exists():
                     forget_group(self._addresses.file.group)
                 return "the directory was moved or deleted"
-            if self._server.client_requests != self._used:
-                self._used = self._server.client_requests
+            requests = self._server.parts.router.client_requests
+            if requests != self._used:
+                self._used = requests
                 self._home.touch_used()
             elif self.unneeded() and self._announce_end():
                 return "nobody has used the group"

@@ -22,7 +22,6 @@ from dledger.protocol.messages.rocketmq import (
     ViewMessageRequest,
     ViewMessageResponse,
 )
-from dledger.raft.state.ready import Finished
 from dledger.types import Index
 
 Handler = Callable[[Connection, int, Any, memoryview], None]
@@ -30,8 +29,8 @@ Handler = Callable[[Connection, int, Any, memoryview], None]
 
 
 class Application:
-    """Everything a node tells the part that its group's ``commit_log`` decides; all of it on the
-    node's loop."""
+    """What a node asks of the part that its group's ``commit_log`` decides; all of it on the node's
+    loop."""
 
     def handlers(self) -> dict[type[Any], Handler]:
         """Who answers which request, in place of what the node itself would do or besides it."""
@@ -54,15 +53,6 @@ class Application:
     def start(self, committed: Index) -> None:
         """The node serves from now on; everything up to this entry is committed."""
 
-    def on_committed(self, index: Index) -> None:
-        """Everything up to this entry is committed."""
-
-    def on_pass(self) -> None:
-        """Some entries were applied."""
-
-    def on_finished(self, finished: Finished) -> None:
-        """The core gave up on a range of entries, or committed it."""
-
     def fail_all(self, code: Code) -> None:
         """The node stops: nobody is left without an answer. ``code`` is an indefinite one."""
 
@@ -73,10 +63,6 @@ class Application:
 
     async def stop(self, *, clean: bool) -> None:
         """Close what is open. The log has been written by then, and is durable where ``clean``."""
-
-    def status(self) -> dict[str, Any]:
-        """Values for the node's status."""
-        return {}
 
 
 def refusing(answer: type[Any], text: str) -> Handler:

@@ -13,18 +13,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dledger.catalog.state_machine import Catalog
-from dledger.config import GroupConfig
 from dledger.errors import CorruptEntry, ProtocolError
 from dledger.net import Connection
+from dledger.node.context import NodeContext
 from dledger.node.loop.proposals import ProposalQueue
-from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.protocol.messages.catalog_commands import Admit
 from dledger.protocol.messages.client import AdmitRequest, AdmitResponse, ExecuteRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry
 from dledger.protocol.messages.membership import Change
 from dledger.protocol.wire import decode_command
-from dledger.raft.raft_node import RaftNode
 from dledger.raft.state.ready import Fact
 from dledger.records.body.header import BODY_HEADER_SIZE, BODY_MAGIC, BodyKind, decode_header
 from dledger.storage.api import Fault, LogStore
@@ -182,14 +180,15 @@ class Waiting:
 class Admissions:
     """Answers `AdmitRequest` and carries the catalog's members into the core."""
 
-    def __init__(
-        self, group: GroupConfig, driver: ReadyLoop, catalog: Catalog, writes: ProposalQueue
-    ) -> None:
-        self._group = group
-        self._driver = driver
-        self._raft: RaftNode = driver.raft
-        self._catalog = catalog
-        self._writes = writes
+    def __init__(self, context: NodeContext, proposals: ProposalQueue) -> None:
+        self._group = context.group
+        self._ready_loop = context.ready_loop
+        self._raft = context.raft
+        self._catalog = context.catalog
+        self._proposals = proposals
+        context.events.applied.subscribe(self.applied)
+        context.events.fact.subscribe(explain)
+        context.status.add(lambda: {"admission": self.status()})
         self._loop = asyncio.get_running_loop()
         self._waiting: list[Waiting] = []
         self._told = NO_INDEX
@@ -239,7 +238,7 @@ class Admissions:
             connection, request_id, request.node_id, heard, self._late(request.timeout_ms)
         )
         self._waiting.append(waiting)
-        self._writes.execute(
+        self._proposals.execute(
             None, 0, ExecuteRequest(command=command, timeout_ms=request.timeout_ms)
         )
 
@@ -255,7 +254,7 @@ class Admissions:
                 Code.NOT_LEADER,
                 f"this node does not lead; ask {raft.leader_id or 'again, there is no leader now'}",
             )
-        if not self._writes.caught_up:
+        if not self._proposals.caught_up:
             return Code.LEADER_NOT_READY, "the new leader is still catching up; ask again"
         if raft.change is not None or self._waiting:
             return Code.LEADER_NOT_READY, "another member is being admitted; ask again"
@@ -290,8 +289,8 @@ class Admissions:
         if catalog.members_index > self._told:
             self._told = catalog.members_index
             bound = {NodeId(member): incarnation for member, incarnation in catalog.members.items()}
-            now_ms = self._driver.environment.now_ms()
-            self._driver.feed(self._raft.set_members, catalog.members_index, bound, now_ms)
+            now_ms = self._ready_loop.environment.now_ms()
+            self._ready_loop.feed(self._raft.set_members, catalog.members_index, bound, now_ms)
         if self._waiting and self._look_again is None:
             self._answer_known()
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from dledger.catalog.state_machine import BatchRef, Catalog
+from dledger.catalog.state_machine import BatchRef
 from dledger.errors import CorruptEntry, OffsetOutOfRange, StorageError, TopicNotFound
 from dledger.net import Connection
+from dledger.node.context import NodeContext
 from dledger.node.handlers.parked_requests import LongPoll, LongPolls
-from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.protocol.messages.client import (
     FetchedBatch,
     FetchRequest,
@@ -24,8 +24,6 @@ from dledger.protocol.messages.client import (
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER_SIZE
-from dledger.raft.raft_node import RaftNode
-from dledger.storage.api import LogStore
 from dledger.types import NO_INDEX, Buffer, Index
 
 logger = logging.getLogger(__name__)
@@ -44,20 +42,13 @@ INLINE_BYTES: Final = 32 << 10
 class Reads:
     """Answers fetch and split requests of any replica from its applied state."""
 
-    def __init__(
-        self,
-        driver: ReadyLoop,
-        catalog: Catalog,
-        store: LogStore,
-        polls: LongPolls,
-        on_damage: Callable[[CorruptEntry], None],
-    ) -> None:
-        self._driver = driver
-        self._catalog = catalog
-        self._store = store
-        self._on_damage = on_damage
-        self._raft: RaftNode = driver.raft
-        is_ahead = catalog.applied_index > driver.raft.committed_index
+    def __init__(self, context: NodeContext, polls: LongPolls) -> None:
+        self._ready_loop = context.ready_loop
+        self._catalog = catalog = context.catalog
+        self._store = context.store
+        self._damage = context.events.damage
+        self._raft = context.raft
+        is_ahead = catalog.applied_index > context.raft.committed_index
         self._needs = catalog.applied_index if is_ahead else NO_INDEX
         """The catalog is that of another node, and of entries up to this one that are still on
         their way here."""
@@ -187,7 +178,7 @@ class Reads:
     ) -> None:
         """The bodies that answer it: as many as there is room for, so that a client may have to ask
         again for more."""
-        if self._driver.failed:
+        if self._ready_loop.failed:
             return
         _, end = self._range(request.topic_id, request.partition)
         stop = end if request.end_offset < 0 else min(end, request.end_offset)
@@ -222,7 +213,7 @@ class Reads:
             else:
                 serve(read)
             return
-        future = self._driver.on_reader(self._store.read_bodies, wanted)
+        future = self._ready_loop.on_reader(self._store.read_bodies, wanted)
         future.add_done_callback(lambda done: self._read(connection, request_id, size, done, serve))
 
     def _cached(self, ref: BatchRef) -> Buffer | None:
@@ -254,7 +245,7 @@ class Reads:
         refs: list[BatchRef],
         bodies: list[Buffer],
     ) -> None:
-        if self._driver.failed:
+        if self._ready_loop.failed:
             return
         begin, end = (max(0, offset) for offset in self._range(request.topic_id, request.partition))
         term_at = self._raft.term_at
@@ -279,7 +270,7 @@ class Reads:
             logger.error("not served: %s", error)
             text = f"{error}; read it from another replica"
             connection.send(FetchResponse(code=Code.CORRUPT_ENTRY, message=text), request_id)
-            self._on_damage(error)
+            self._damage(error)
             return
         if isinstance(error, OffsetOutOfRange):  # retention was faster than this read
             connection.send(
@@ -288,7 +279,7 @@ class Reads:
             return
         text = f"the stored bytes cannot be read: {error}"
         connection.send(FetchResponse(code=Code.DISK_ERROR, message=text), request_id)
-        self._driver.fail(error)
+        self._ready_loop.fail(error)
 
     def split(self, connection: Connection, request_id: int, request: SplitRequest) -> None:
         """Cut ranges of offsets into pieces of about equal bytes; all of them, or none when one

@@ -10,18 +10,16 @@ from typing import Any, Final
 
 from dledger.catalog.clients.writers import Offsets
 from dledger.catalog.listing import first_offsets, list_commits, list_partitions, list_progress
-from dledger.catalog.state_machine import Catalog
 from dledger.errors import CorruptEntry, OffsetOutOfRange, ProtocolError, TopicNotFound
 from dledger.net import Connection
+from dledger.node.context import NodeContext
 from dledger.node.handlers.offsets import LinearizableReads
-from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.protocol.messages.catalog_commands import Command
 from dledger.protocol.messages.client import Listing, ListRequest, ListResponse
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
 from dledger.protocol.wire import decode_command
 from dledger.records.body.header import BODY_HEADER_SIZE, decode_header
-from dledger.storage.api import LogStore
 from dledger.storage.offline.dump import kind_of
 from dledger.types import Index, NodeId
 
@@ -43,19 +41,12 @@ Rows = list[dict[str, Any]]
 class Listings:
     """Answers `ListRequest`s from the applied state and, where it has to, from the log."""
 
-    def __init__(
-        self,
-        driver: ReadyLoop,
-        catalog: Catalog,
-        store: LogStore,
-        linearizable: LinearizableReads,
-        on_damage: Callable[[CorruptEntry], None],
-    ) -> None:
-        self._driver = driver
-        self._catalog = catalog
-        self._store = store
+    def __init__(self, context: NodeContext, linearizable: LinearizableReads) -> None:
+        self._ready_loop = context.ready_loop
+        self._catalog = context.catalog
+        self._store = context.store
         self._linearizable = linearizable
-        self._on_damage = on_damage
+        self._damage = context.events.damage
 
     def ask(self, connection: Connection, request_id: int, request: ListRequest) -> None:
         """Answer when everything that was acknowledged before is applied here."""
@@ -77,7 +68,7 @@ class Listings:
         self._linearizable.add(serve)
 
     def _leader(self) -> NodeId:
-        return self._driver.raft.leader_id or NodeId("")
+        return self._ready_loop.raft.leader_id or NodeId("")
 
     def _send(self, connection: Connection, request_id: int, answer: ListResponse) -> None:
         connection.send(answer, request_id)
@@ -125,7 +116,7 @@ class Listings:
         """The entries from memory; none where the first is on the disk only. The newest ones may be
         nowhere else yet: a node applies what the others have made durable, be its own disk ever so
         slow."""
-        return self._driver.raft.cached(first, end) or ()
+        return self._ready_loop.raft.cached(first, end) or ()
 
     def _then(
         self,
@@ -137,7 +128,7 @@ class Listings:
         """Let a reader's thread make rows, then go on with them; if it cannot, answer why."""
 
         def finished(future: asyncio.Future[Rows]) -> None:
-            if self._driver.failed or future.cancelled():
+            if self._ready_loop.failed or future.cancelled():
                 return
             error = future.exception()
             if error is None:
@@ -147,7 +138,7 @@ class Listings:
                 self._send(
                     connection, request_id, ListResponse(code=Code.CORRUPT_ENTRY, message=text)
                 )
-                self._on_damage(error)
+                self._damage(error)
             elif isinstance(error, OffsetOutOfRange):  # retention was faster
                 self._send(
                     connection,
@@ -158,9 +149,9 @@ class Listings:
                 self._send(
                     connection, request_id, ListResponse(code=Code.DISK_ERROR, message=str(error))
                 )
-                self._driver.fail(error)
+                self._ready_loop.fail(error)
 
-        self._driver.on_reader(read).add_done_callback(finished)
+        self._ready_loop.on_reader(read).add_done_callback(finished)
 
     # --- commits ----------------------------------------------------------------------------------
 

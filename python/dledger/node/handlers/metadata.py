@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
-from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.schemas import RAW
-from dledger.config import GroupConfig
 from dledger.errors import TopicNotFound
 from dledger.net import Connection
+from dledger.node.context import NodeContext
 from dledger.node.handlers.offsets import LinearizableReads
 from dledger.node.loop.proposals import BETWEEN_S
-from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.protocol.messages.client import (
     GroupRequest,
     GroupResponse,
@@ -29,34 +26,24 @@ from dledger.protocol.messages.client import (
 )
 from dledger.protocol.messages.codes import Code
 from dledger.raft.state.ready import TransferDone
-from dledger.storage.api import LogStore
 from dledger.types import NodeId, Role
 
 
 class MetadataHandler:
     """Metadata, consumer groups, status and transfers."""
 
-    def __init__(
-        self,
-        group: GroupConfig,
-        node_id: NodeId,
-        driver: ReadyLoop,
-        catalog: Catalog,
-        store: LogStore,
-        linearizable: LinearizableReads,
-        addresses: Callable[[], dict[NodeId, str]],
-        more_status: Callable[[], dict[str, Any]],
-    ) -> None:
-        """``more_status``: what the rest of the node adds to its status."""
-        self._group = group
-        self._node_id = node_id
-        self._driver = driver
-        self._catalog = catalog
-        self._store = store
+    def __init__(self, context: NodeContext, linearizable: LinearizableReads) -> None:
+        self._group = context.group
+        self._node_id = context.node_id
+        self._ready_loop = context.ready_loop
+        self._catalog = context.catalog
+        self._store = context.store
         self._linearizable = linearizable
-        self._addresses = addresses
-        self._more_status = more_status
-        self._now_ms = driver.environment.now_ms
+        self._addresses = context.addresses
+        self._more_status = context.status.values
+        context.events.role.subscribe(lambda change: self.leadership_changed())
+        context.events.transferred.subscribe(self.transferred)
+        self._now_ms = context.environment.now_ms
         self._started_ms = self._now_ms()
         self._transfers: list[tuple[Connection, int]] = []
         self._asking: list[tuple[Connection, int, MetadataRequest]] = []
@@ -71,9 +58,9 @@ class MetadataHandler:
         def answer(code: Code) -> None:
             connection.send(self._metadata(request, code), request_id)
 
-        if (request.topics or request.all_topics) and self._driver.raft.role is Role.LEADER:
+        if (request.topics or request.all_topics) and self._ready_loop.raft.role is Role.LEADER:
             self._linearizable.add(answer)
-        elif self._driver.raft.leader_id is None and not self._driver.failed:
+        elif self._ready_loop.raft.leader_id is None and not self._ready_loop.failed:
             self._asking.append((connection, request_id, request))
             if self._between is None:
                 self._between = asyncio.get_running_loop().call_later(
@@ -84,7 +71,7 @@ class MetadataHandler:
 
     def leadership_changed(self) -> None:
         """Whoever asked while nobody led is told."""
-        if self._driver.raft.leader_id is not None:
+        if self._ready_loop.raft.leader_id is not None:
             self._tell_who_leads()
 
     def _tell_who_leads(self) -> None:
@@ -96,7 +83,7 @@ class MetadataHandler:
             connection.send(self._metadata(request, Code.SUCCESS), request_id)
 
     def _metadata(self, request: MetadataRequest, code: Code) -> MetadataResponse:
-        raft = self._driver.raft
+        raft = self._ready_loop.raft
         return MetadataResponse(
             code=code,
             message=""
@@ -130,7 +117,7 @@ class MetadataHandler:
         """Committed offsets of a group, or all groups' names; linearizable."""
 
         def answer(code: Code) -> None:
-            leader = self._driver.raft.leader_id or NodeId("")
+            leader = self._ready_loop.raft.leader_id or NodeId("")
             if code is not Code.SUCCESS:
                 text = (
                     f"this node cannot tell whether it still leads ({code.name}); ask "
@@ -155,7 +142,7 @@ class MetadataHandler:
         written under."""
 
         def answer(code: Code) -> None:
-            leader = self._driver.raft.leader_id or NodeId("")
+            leader = self._ready_loop.raft.leader_id or NodeId("")
             some, newest = self._catalog.schemas.behind(request.topic_id, request.after)
             if code is not Code.SUCCESS:
                 text = (
@@ -181,7 +168,7 @@ class MetadataHandler:
 
     def status_values(self) -> dict[str, Any]:
         """Plain values by name; documented in docs/operations.md."""
-        raft, recovery = self._driver.raft, self._store.recovery
+        raft, recovery = self._ready_loop.raft, self._store.recovery
         return {
             "node_id": self._node_id,
             "group": self._group.group,
@@ -202,7 +189,7 @@ class MetadataHandler:
             "watermarks": {str(node): index for node, index in raft.watermarks.items()},
             "bytes_used": self._store.bytes_used,
             "topics": len(self._catalog.topics()),
-            "pid": self._driver.environment.pid(),
+            "pid": self._ready_loop.environment.pid(),
             "uptime_ms": self._now_ms() - self._started_ms,
             "recovery": {
                 "kept": recovery.kept,
@@ -218,7 +205,7 @@ class MetadataHandler:
 
     def transfer(self, connection: Connection, request_id: int, request: TransferRequest) -> None:
         """Hand leadership over; answered when the attempt is over."""
-        raft = self._driver.raft
+        raft = self._ready_loop.raft
         if raft.role is not Role.LEADER:
             leader = raft.leader_id or NodeId("")
             text = f"this node does not lead; ask {leader or 'again, there is no leader now'}"
@@ -229,13 +216,13 @@ class MetadataHandler:
             connection.send(TransferResponse(code=Code.UNKNOWN_MEMBER, message=text), request_id)
         else:
             self._transfers.append((connection, request_id))
-            self._driver.transfer(request.to)
+            self._ready_loop.transfer(request.to)
 
     def transferred(self, done: TransferDone) -> None:
         """The core ended an attempt; whoever asked for one is told."""
         waiting, self._transfers = self._transfers, []
         text = "" if done.code is Code.SUCCESS else f"{done.to} did not take over: {done.code.name}"
-        leader = self._driver.raft.leader_id or NodeId("")
+        leader = self._ready_loop.raft.leader_id or NodeId("")
         for connection, request_id in waiting:
             connection.send(
                 TransferResponse(code=done.code, message=text, leader_id=leader), request_id

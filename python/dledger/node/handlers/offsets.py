@@ -12,11 +12,10 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from dledger.catalog.state_machine import Catalog
 from dledger.errors import StorageError, TopicNotFound
 from dledger.net import Connection
+from dledger.node.context import NodeContext
 from dledger.node.handlers.parked_requests import LongPoll, LongPolls
-from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.protocol.messages.client import OffsetKind, OffsetsRequest, OffsetsResponse
 from dledger.protocol.messages.codes import Code
 from dledger.raft.state.ready import ReadDone
@@ -28,9 +27,11 @@ Serve = Callable[[Code], None]
 class LinearizableReads:
     """Turns any number of waiting reads into one heartbeat round after the other."""
 
-    def __init__(self, driver: ReadyLoop, catalog: Catalog) -> None:
-        self._driver = driver
-        self._catalog = catalog
+    def __init__(self, context: NodeContext) -> None:
+        self._ready_loop = context.ready_loop
+        self._catalog = context.catalog
+        context.events.read_done.subscribe(self.done)
+        context.events.applied.subscribe(self.applied)
         self._loop = asyncio.get_running_loop()
         self._token = 0
         self._gathered: list[Serve] = []
@@ -50,12 +51,12 @@ class LinearizableReads:
         self._scheduled = False
         if not self._gathered or self._asked:
             return
-        if self._driver.failed:
+        if self._ready_loop.failed:
             self.fail_all(Code.DISK_ERROR)
             return
         self._asked, self._gathered = self._gathered, []
         self._token += 1
-        self._driver.read_index(self._token)
+        self._ready_loop.read_index(self._token)
 
     def done(self, done: ReadDone) -> None:
         """The core's answer to a round."""
@@ -92,11 +93,9 @@ class LinearizableReads:
 class Offsets:
     """Begin, end and time offsets of whole topics."""
 
-    def __init__(
-        self, driver: ReadyLoop, catalog: Catalog, reads: LinearizableReads, polls: LongPolls
-    ) -> None:
-        self._driver = driver
-        self._catalog = catalog
+    def __init__(self, context: NodeContext, reads: LinearizableReads, polls: LongPolls) -> None:
+        self._ready_loop = context.ready_loop
+        self._catalog = context.catalog
         self._reads = reads
         self._polls = polls
 
@@ -134,7 +133,7 @@ class Offsets:
         connection.send(self._answer(request, code), request_id)
 
     def _answer(self, request: OffsetsRequest, code: Code) -> OffsetsResponse:
-        leader = self._driver.raft.leader_id or NodeId("")
+        leader = self._ready_loop.raft.leader_id or NodeId("")
         if code is not Code.SUCCESS:
             text = (
                 f"this node cannot tell whether it still leads ({code.name}); ask "
@@ -163,7 +162,7 @@ class Offsets:
                         p: self._catalog.begin_offset(topic.topic_id, p) for p in of_topic
                     }
             except StorageError as error:
-                self._driver.fail(error)
+                self._ready_loop.fail(error)
                 return OffsetsResponse(code=Code.DISK_ERROR, message=str(error), leader_id=leader)
         return OffsetsResponse(
             code=code, leader_id=leader, offsets=offsets, log_ids=log_ids, begins=begins

@@ -12,6 +12,7 @@ from dledger.net import FrameLimits, PeerLink
 from dledger.net.connections.blocking import Lost
 from dledger.net.connections.rpc import Rpc
 from dledger.net.connections.tls import client_context
+from dledger.node.events import NodeEvents
 from dledger.node.handlers.handshake import Gate
 from dledger.protocol.messages.client import StatusRequest, StatusResponse
 from dledger.protocol.messages.peer import PeerMessage
@@ -22,6 +23,12 @@ from dledger.types import NodeId
 ASK_S: Final = 2.0
 
 
+def frame_limits(group: GroupConfig) -> FrameLimits:
+    """The largest frames that the settings of a group allow: one push of a full batch and one body
+    more."""
+    return FrameLimits(payload_bytes=group.push_batch_bytes + group.max_body_bytes + (1 << 20))
+
+
 class Peers:
     """One outgoing link to each other member."""
 
@@ -29,14 +36,13 @@ class Peers:
         self,
         group: GroupConfig,
         node: NodeConfig,
+        *,
         addresses: Callable[[], dict[NodeId, str]],
-        limits: FrameLimits,
-        on_found: Callable[[NodeId], None],
         gate: Gate,
+        events: NodeEvents,
     ) -> None:
-        """``on_found`` is told whenever a link is open anew."""
         self._addresses = addresses
-        self._limits = limits
+        self._limits = limits = frame_limits(group)
         self._tls = tls = client_context(node.tls)
         self._gate = gate
         unsent = 2 * group.push_window_bytes + group.max_body_bytes
@@ -44,7 +50,7 @@ class Peers:
         def link(peer: NodeId) -> PeerLink:
             def changed(is_open: bool) -> None:
                 if is_open:
-                    on_found(peer)
+                    events.peer_found(peer)
 
             return PeerLink(
                 lambda: addresses()[peer],

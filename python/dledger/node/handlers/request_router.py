@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import ProtocolError, StorageError
-from dledger.net import Connection, FrameLimits, Listener, Patience, listen
+from dledger.net import Connection, Listener, Patience, listen
 from dledger.net.connections.tls import server_context
 from dledger.net.limits.connection_slots import TooMany
 from dledger.net.limits.turns import Company, Turns
 from dledger.node.application import Application
 from dledger.node.application import Handler as PayloadHandler
+from dledger.node.context import NodeContext
 from dledger.node.handlers.admission import Admissions
 from dledger.node.handlers.fetches import Reads
 from dledger.node.handlers.handshake import Gate, Visit
 from dledger.node.handlers.listings import Listings
 from dledger.node.handlers.metadata import MetadataHandler
 from dledger.node.handlers.offsets import Offsets
+from dledger.node.handlers.peers import frame_limits
 from dledger.node.loop.proposals import ProposalQueue
-from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.node.maintenance.repair import Repairs
 from dledger.node.snapshot.receiver import SnapshotReceiver
 from dledger.protocol.messages.client import (
@@ -79,34 +79,54 @@ class PortSession:
     peer: NodeId | None
 
 
+@dataclass(frozen=True, slots=True)
+class RequestHandlers:
+    """The parts of a node that answer requests."""
+
+    proposals: ProposalQueue
+    reads: Reads
+    offsets: Offsets
+    metadata: MetadataHandler
+    admissions: Admissions
+    listings: Listings
+    repairs: Repairs
+    snapshots: SnapshotReceiver
+    application: Application
+
+    def by_request(self) -> dict[type[Any], Handler]:
+        """Which part answers which request."""
+        return {
+            FetchRequest: self.reads.fetch,
+            OffsetsRequest: self.offsets.ask,
+            SplitRequest: self.reads.split,
+            MetadataRequest: self.metadata.metadata,
+            GroupRequest: self.metadata.consumer_group,
+            SchemasRequest: self.metadata.schemas,
+            StatusRequest: self.metadata.status,
+            TransferRequest: self.metadata.transfer,
+            AdmitRequest: self.admissions.admit,
+            ListRequest: self.listings.ask,
+        }
+
+    def by_request_with_payload(self) -> dict[type[Any], PayloadHandler]:
+        """The same for requests that bring a payload."""
+        return {AppendRequest: self.proposals.append, **self.application.handlers()}
+
+
 class RequestRouter:
     """Accepts connections and hands every request to the part that answers it."""
 
-    def __init__(
-        self,
-        group: GroupConfig,
-        node: NodeConfig,
-        driver: ReadyLoop,
-        writes: ProposalQueue,
-        reads: Reads,
-        offsets: Offsets,
-        answers: MetadataHandler,
-        repairs: Repairs,
-        admissions: Admissions,
-        listings: Listings,
-        installer: SnapshotReceiver,
-        application: Application,
-        gate: Gate,
-    ) -> None:
-        self._group = group
+    def __init__(self, context: NodeContext, gate: Gate, *, handlers: RequestHandlers) -> None:
+        node, group, proposals = context.node, context.group, handlers.proposals
+        self._limits = frame_limits(group)
         self._node = node
         self._gate = gate
-        self._driver = driver
-        self._now_ms = driver.environment.now_ms
-        self._writes = writes
-        self._reads = reads
-        self._repairs = repairs
-        self._installer = installer
+        self._ready_loop = context.ready_loop
+        self._now_ms = context.environment.now_ms
+        self._proposals = proposals
+        self._parts = handlers
+        context.events.relieved.subscribe(self.relieved)
+        context.status.add(self._status)
         self._listener: Listener | None = None
         self._clients: dict[Connection, None] = {}
         self._paused: dict[Connection, None] = {}
@@ -116,35 +136,21 @@ class RequestRouter:
             COMMANDS_S,
             Connection.pause_reading,
             self._resume,
-            lambda alone: writes.commands < (COMMANDS_ALONE if alone else COMMANDS_UNDER_WAY),
+            lambda alone: proposals.commands < (COMMANDS_ALONE if alone else COMMANDS_UNDER_WAY),
             lambda connection: self._company.is_alone(connection, connection.now_s()),
         )
         self._hellos = Turns[Connection](HELLOS, HELLOS_S, Connection.pause_reading, self._resume)
         self._peers: Counter[NodeId] = Counter()
         self._full_bytes = min(node.max_client_bytes, group.pending_bytes // 2)
         self._closed = False
-        self.catalog_lost = False
+        self._catalog_lost = context.catalog_lost
         """No client is answered: this node does not know what its log means."""
         self.client_requests = 0
         """Requests of clients so far; asking for the status is none."""
         self.used_ms = self._now_ms()
         """When a client was last seen."""
-        self._handlers: dict[type[Any], Handler] = {
-            FetchRequest: reads.fetch,
-            OffsetsRequest: offsets.ask,
-            SplitRequest: reads.split,
-            MetadataRequest: answers.metadata,
-            GroupRequest: answers.consumer_group,
-            SchemasRequest: answers.schemas,
-            StatusRequest: answers.status,
-            TransferRequest: answers.transfer,
-            AdmitRequest: admissions.admit,
-            ListRequest: listings.ask,
-        }
-        self._with_payload: dict[type[Any], PayloadHandler] = {
-            AppendRequest: writes.append,
-            **application.handlers(),
-        }
+        self._handlers = handlers.by_request()
+        self._with_payload = handlers.by_request_with_payload()
 
     @property
     def port(self) -> int:
@@ -158,6 +164,15 @@ class RequestRouter:
     def connections(self) -> int:
         return len(self._listener.connections) if self._listener is not None else 0
 
+    def _status(self) -> dict[str, Any]:
+        return {
+            "host": self._node.host,
+            "port": self.port,
+            "connections": self.connections,
+            "clients": self.clients,
+            "client_requests": self.client_requests,
+        }
+
     async def open(self) -> None:
         """Listen.
 
@@ -170,10 +185,10 @@ class RequestRouter:
             on_open=self._on_open,
             on_frame=self._on_frame,
             on_close=self._on_close,
-            limits=frame_limits(self._group),
+            limits=self._limits,
             patience=self._patience(),
             tls=server_context(self._node.tls),
-            held=lambda: self._writes.held_bytes,
+            held=lambda: self._proposals.held_bytes,
         )
         self._listener.outflow.on_done = self._resume
 
@@ -219,14 +234,14 @@ class RequestRouter:
             self._proof(connection, request_id, message, session)
         elif session.peer is not None:
             if type(message) in PEER_MESSAGES:
-                self._driver.step(message)
+                self._ready_loop.step(message)
             elif isinstance(message, RepairRequest | RepairResponse):
-                self._repairs.on_message(message)
+                self._parts.repairs.on_message(message)
             elif isinstance(message, SnapshotRequest | SnapshotResponse):
-                self._installer.on_message(message)
+                self._parts.snapshots.on_message(message)
             else:
                 raise ProtocolError(f"peer {session.peer} sent {type(message).__name__}")
-        elif self.catalog_lost and type(message) is not StatusRequest:
+        elif self._catalog_lost and type(message) is not StatusRequest:
             connection.abort()  # as if this node were down: another one answers
         elif (handle := self._with_payload.get(type(message))) is not None:
             self.client_requests += 1
@@ -249,16 +264,16 @@ class RequestRouter:
                 handler(connection, request_id, message)
                 self._hold_back(connection)
             except StorageError as error:  # a look into the topic index may need the disk
-                self._driver.fail(error)
+                self._ready_loop.fail(error)
 
     def _execute(self, connection: Connection, request_id: int, message: ExecuteRequest) -> None:
         if not self._closed:
-            self._writes.execute(connection, request_id, message)
+            self._proposals.execute(connection, request_id, message)
             self._hold_back(connection)
 
     def _hold_back(self, connection: Connection) -> None:
         """Read no further from a client while as much waits for answers as may."""
-        if self._writes.held_bytes > self._full_bytes and connection not in self._paused:
+        if self._proposals.held_bytes > self._full_bytes and connection not in self._paused:
             self._paused[connection] = None
             connection.pause_reading()
 
@@ -310,7 +325,7 @@ class RequestRouter:
             connection.context = PortSession(peer)
             places.seat_member(peer, connection)
             self._peers[peer] += 1
-            self._driver.peer_found(peer)
+            self._ready_loop.peer_found(peer)
         else:
             connection.send(answer, request_id)
             connection.context = PortSession(None)
@@ -322,7 +337,7 @@ class RequestRouter:
         """Held bytes have fallen: whoever was made to wait may go on."""
         if self._listener is not None:
             self._listener.inflow.relieved()
-        if self._paused and self._writes.held_bytes <= self._full_bytes // 2:
+        if self._paused and self._proposals.held_bytes <= self._full_bytes // 2:
             paused, self._paused = self._paused, {}
             for connection in paused:
                 self._resume(connection)
@@ -338,16 +353,10 @@ class RequestRouter:
         if isinstance(session, PortSession) and session.peer is not None:
             self._peers[session.peer] -= 1
             if not self._peers[session.peer] and not self._closed:
-                self._driver.peer_lost(session.peer)
+                self._ready_loop.peer_lost(session.peer)
         elif connection in self._clients:
             del self._clients[connection]
             self.used_ms = self._now_ms()
-            self._reads.polls.forget(connection)
+            self._parts.reads.polls.forget(connection)
         if error is not None:
             logger.debug("connection from %s lost: %s", connection.peer_name, error)
-
-
-def frame_limits(group: GroupConfig) -> FrameLimits:
-    """The largest frames that the settings of a group allow: one push of a full batch and one body
-    more."""
-    return FrameLimits(payload_bytes=group.push_batch_bytes + group.max_body_bytes + (1 << 20))

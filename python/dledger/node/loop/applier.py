@@ -10,10 +10,11 @@ from typing import Final
 
 from dledger.catalog.state_machine import Catalog, CommandResult, DataResult
 from dledger.errors import CorruptEntry, ProtocolError
+from dledger.node.context import NodeContext
+from dledger.node.loop.proposals import ProposalQueue
 from dledger.protocol.messages.catalog_commands import EnforceSecret
-from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry
+from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry
 from dledger.protocol.wire import decode_command
-from dledger.raft.raft_node import RaftNode
 from dledger.records.body.header import (
     BODY_HEADER_SIZE,
     BODY_MAGIC,
@@ -21,8 +22,6 @@ from dledger.records.body.header import (
     BodyKind,
     decode_header,
 )
-from dledger.rocketmq.format.append_hook import read_stored
-from dledger.storage.api import LogStore
 from dledger.types import Index
 
 logger = logging.getLogger(__name__)
@@ -32,45 +31,32 @@ CHUNK_ENTRIES: Final = 512
 READ_BYTES: Final = 4 << 20
 """Bytes read at once from the store for entries that are not cached any more."""
 
-Applied = Callable[[Entry, DataResult | CommandResult | None], None]
+ApplyForeign = Callable[[Catalog, Entry], None]
+"""Takes in an entry that has no body of dledger's: a NOOP, or one of another program."""
 
 
 class Applier:
-    """Follows the commit index. ``on_applied`` is called for every entry, ``on_pass`` after each
-    chunk."""
+    """Follows the commit index, unless the catalog is lost. Each entry resolves the proposal that
+    waits for it; after each chunk the event ``applied`` is told."""
 
     def __init__(
-        self,
-        catalog: Catalog,
-        raft: RaftNode,
-        store: LogStore,
-        on_reader: Callable[..., asyncio.Future[list[Entry]]],
-        known_header: Callable[[Entry], BodyHeader | None],
-        on_applied: Applied,
-        on_pass: Callable[[], None],
-        on_failure: Callable[[BaseException], None],
-        on_damage: Callable[[CorruptEntry], None],
-        on_enforced: Callable[[], None],
+        self, context: NodeContext, proposals: ProposalQueue, *, apply_foreign: ApplyForeign
     ) -> None:
-        """``on_damage`` is told of an entry that cannot be read; `resume` goes on with it when it
-        is sound again. ``on_enforced``: of each entry by which members have to prove the secret,
-        before it is answered."""
-        self.catalog = catalog
-        self._raft = raft
-        self._store = store
-        self._on_reader = on_reader
-        self._known_header = known_header
-        self._on_applied = on_applied
-        self._on_pass = on_pass
-        self._on_failure = on_failure
-        self._on_damage = on_damage
-        self._on_enforced = on_enforced
+        self.catalog = context.catalog
+        self._ready_loop = context.ready_loop
+        self._raft = context.raft
+        self._store = context.store
+        self._proposals = proposals
+        self._apply_foreign = apply_foreign
+        self._events = context.events
+        self._events.committed.subscribe(self.advance)
+        self._events.repaired.subscribe(self.resume)
+        self._stopped = context.catalog_lost
         self._waits_for_repair = False
         self.applied_pos = 0
         """Log position behind the last applied entry, in bytes."""
         self._committed = Index(-1)
         self._busy = False
-        self._stopped = False
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -103,7 +89,9 @@ class Applier:
         if entries is None:
             self._busy = True
             last = self._committed
-            future = self._on_reader(self._store.read, begin, READ_BYTES, Index(last + 1))
+            future = self._ready_loop.on_reader(
+                self._store.read, begin, READ_BYTES, Index(last + 1)
+            )
             future.add_done_callback(self._read)
             return
         self._apply(entries)
@@ -117,10 +105,10 @@ class Applier:
         error = done.exception()
         if isinstance(error, CorruptEntry):
             self._busy, self._waits_for_repair = False, True
-            self._on_damage(error)
+            self._events.damage(error)
             return
         if error is not None:
-            self._on_failure(error)
+            self._ready_loop.fail(error)
             return
         self._apply(tuple(done.result()))
         self._loop.call_soon(self._next)
@@ -131,22 +119,22 @@ class Applier:
                 self._apply_one(entry)
         except Exception as error:  # an order that cannot be, or the topic index's disk
             self._stopped = True  # what failed once is never tried again (D2)
-            self._on_failure(error)
+            self._ready_loop.fail(error)
             return
-        self._on_pass()
+        self._events.applied()
 
     def _apply_one(self, entry: Entry) -> None:
         catalog = self.catalog
         header: BodyHeader | None = None
         result: DataResult | CommandResult | None = None
         if entry.magic == MAGIC_NORMAL:
-            header = self._known_header(entry)
+            header = self._proposals.known_header(entry)
         if header is None and entry.magic == MAGIC_NORMAL and entry.body[:2] == BODY_MAGIC:
             # else it is somebody's, e.g. of DLedger itself: it has a place, no records
             with suppress(ValueError):
                 header = decode_header(entry.body)
         if header is None:
-            self._apply_other(entry)
+            self._apply_foreign(catalog, entry)
         elif header.kind is BodyKind.DATA:
             result = catalog.apply_data(
                 entry.index, entry.pos, len(entry.body), header, entry.body_crc
@@ -163,25 +151,6 @@ class Applier:
             else:
                 result = catalog.apply_command(entry.index, command)
                 if isinstance(command, EnforceSecret):
-                    self._on_enforced()
+                    self._events.secret_enforced()
         self.applied_pos = entry.end_pos
-        self._on_applied(entry, result)
-
-    def _apply_other(self, entry: Entry) -> None:
-        """A leader's NOOP, another program's entry, or a message of a RocketMQ commit log, in
-        whatever group it is."""
-        stored = (
-            read_stored(entry.body, entry.pos + HEADER_SIZE)
-            if entry.magic == MAGIC_NORMAL
-            else None
-        )
-        if stored is None:
-            self.catalog.apply_other(entry.index)
-        else:
-            self.catalog.apply_message(
-                entry.index,
-                stored.topic,
-                stored.queue_id,
-                stored.queue_offset,
-                stored.store_timestamp,
-            )
+        self._proposals.applied(entry, result)

@@ -12,7 +12,8 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 from dledger.environment import REAL, Environment
 from dledger.errors import CorruptEntry, DiskFull
@@ -31,7 +32,52 @@ LAZY_SYNC_MS: Final = 200
 FULL_RETRY_S: Final = 0.25
 """Pause before a write that found no room is tried again."""
 
-_SYNC: Final = object()
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """A job: write these entries."""
+
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """A job: cut everything behind this entry."""
+
+    after: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A job: call this between two writes."""
+
+    function: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """A job: sync what the loop has written itself."""
+
+
+Job = Append | Truncate | Run | Sync
+SYNC: Final = Sync()
+
+
+class LogWriterListener(Protocol):
+    """Hears on the loop what has become of the jobs."""
+
+    def on_durable(self, position: Position) -> None:
+        """Everything up to there is durable."""
+
+    def on_truncated(self, end: LogEnd) -> None:
+        """The log was cut, and ends there."""
+
+    def on_cut_waits(self, error: CorruptEntry) -> None:
+        """The log is to be cut behind a damaged entry. That is tried again until the entry is
+        repaired."""
+
+    def fail(self, error: BaseException) -> None:
+        """A job failed; nothing is written any more."""
 
 
 class LogWriter:
@@ -41,32 +87,24 @@ class LogWriter:
         self,
         store: LogStore,
         loop: asyncio.AbstractEventLoop,
-        on_durable: Callable[[Position], None],
-        on_truncated: Callable[[LogEnd], None],
-        on_failure: Callable[[BaseException], None],
         *,
-        on_cut_waits: Callable[[CorruptEntry], None] = lambda error: None,
+        listener: LogWriterListener,
         lazy: bool = False,
         environment: Environment = REAL,
     ) -> None:
-        """``lazy`` reports what is written, not what is synced: ``flush=async``. ``on_cut_waits``
-        is told of a damaged entry behind which the log is to be cut: that is tried again until the
-        entry is repaired."""
+        """``lazy`` reports what is written, not what is synced: ``flush=async``."""
         self.is_full = False
         """A write found no room: it is tried again until there is some, and nothing behind it is
         written before."""
         self._store = store
         self._loop = loop
-        self._on_durable = on_durable
-        self._on_truncated = on_truncated
-        self._on_failure = on_failure
-        self._on_cut_waits = on_cut_waits
+        self._listener = listener
         self._lazy = lazy
         # of the store's methods that belong to one thread at a time
         self._writing = threading.Lock()
         self._loops, self._threads = Owner(), Owner()
         self._now_ms = environment.now_ms
-        self._waiting: list[Any] = []  # for room on the disk, or for a repair; only the thread's
+        self._waiting: list[Job] = []  # for room on the disk, or for a repair; only the thread's
         self._cut_waits: Index | None = None  # a damaged entry that has to be repaired first
         self._queued = 0  # jobs given to the thread; only the loop counts these
         self._done = 0  # jobs it has carried out; only the thread counts these
@@ -76,7 +114,7 @@ class LogWriter:
         self._sync_due = 0  # when the next lazy sync is due, in ms; 0: nothing to sync
         self._stopped = False
         self._failed = False  # for ever once it is set
-        self._worker = environment.worker("dledger-flusher", self._turn)
+        self._worker = environment.worker("dledger-log-writer", self._turn)
         self._put = self._worker.put
 
     def start(self) -> None:
@@ -85,7 +123,7 @@ class LogWriter:
     # --- the loop's side --------------------------------------------------------------------------
 
     def append(self, entries: tuple[Entry, ...]) -> None:
-        """Write ``entries``; ``on_durable`` is told when they are on the disk.
+        """Write ``entries``; the listener is told when they are on the disk.
 
         Raises:
             StorageError: the write failed here and now; nothing may be acknowledged any more.
@@ -96,22 +134,22 @@ class LogWriter:
             try:
                 self._store.append(entries)
             except DiskFull:
-                self._queue(entries)
+                self._queue(Append(entries))
                 return
             finally:
                 self._writing.release()
             if not self._sync_asked:
                 self._sync_asked = True
-                self._put(_SYNC)
+                self._put(SYNC)
             return
-        self._queue(entries)
+        self._queue(Append(entries))
 
     def truncate(self, after: Index) -> None:
-        """Cut everything behind ``after``, in its place among the appends; ``on_truncated`` is told
-        the new end."""
+        """Cut everything behind ``after``, in its place among the appends; the listener is told the
+        new end."""
         assert self._loops.is_me(), "cuts are given to a LogWriter by the loop alone"
         self._cuts += 1
-        self._queue(after)
+        self._queue(Truncate(after))
 
     def save(self, state: HardState) -> None:
         """Durable on return: what is sent next depends on it (D5)."""
@@ -125,7 +163,7 @@ class LogWriter:
 
     def run(self, function: Callable[[], object]) -> None:
         """Carry out ``function`` on the thread, between the writes: it may change the store too."""
-        self._queue(function)
+        self._queue(Run(function))
 
     def abandon(self) -> None:
         """The node has failed, here or elsewhere on its disk: what waits is neither written nor
@@ -144,15 +182,15 @@ class LogWriter:
         assert self._loops.is_me(), "what a LogWriter has done is heard by the loop alone"
         position, cuts = result
         if cuts == self._cuts:
-            self._on_durable(position)
+            self._listener.on_durable(position)
 
-    def _queue(self, job: object) -> None:
+    def _queue(self, job: Job) -> None:
         self._queued += 1
         self._put(job)
 
     # --- the thread's side ------------------------------------------------------------------------
 
-    def _turn(self, jobs: list[Any], last: bool) -> float | None:
+    def _turn(self, jobs: list[Job], last: bool) -> float | None:
         """Carry out what waits and sync it. Nothing is done, nor retried, after a failure: after a
         failed sync the kernel may call the lost pages clean (D2)."""
         if self._failed:
@@ -161,10 +199,10 @@ class LogWriter:
             return self._work(jobs, last)
         except BaseException as error:
             self._failed = True
-            self._tell(self._on_failure, error)
+            self._tell(self._listener.fail, error)
             return None
 
-    def _work(self, jobs: list[Any], last: bool) -> float | None:
+    def _work(self, jobs: list[Job], last: bool) -> float | None:
         self._sync_asked = False  # before the sync: what is written from here on needs another one
         due = [*self._waiting, *jobs] if self._waiting else jobs
         self._carry_out(due, last)
@@ -178,42 +216,40 @@ class LogWriter:
             return FULL_RETRY_S
         return max(0, self._sync_due - self._now_ms()) / 1000 if self._sync_due else None
 
-    def _carry_out(self, jobs: list[Any], last: bool) -> None:
+    def _carry_out(self, jobs: list[Job], last: bool) -> None:
         """The jobs in their order, up to a write that finds no room, or a cut behind a damaged
         entry: the core has gone on, so they have to follow as soon as they can. Meanwhile only what
         may make room is done."""
         assert self._threads.is_me(), "a LogWriter's jobs are carried out by its thread alone"
         self._waiting = []
         for job in jobs:
-            if job is _SYNC:
+            if isinstance(job, Sync):
                 continue
-            if isinstance(job, int):
-                self._supersede(Index(job))
-            if self._waiting and not callable(job):
+            if isinstance(job, Truncate):
+                self._supersede(job.after)
+            if isinstance(job, Run):
+                with self._writing:
+                    job.function()
+            elif self._waiting or not self._write(job, last):
                 self._waiting.append(job)
                 continue
-            if isinstance(job, tuple):
-                if not self._append(job, last):
-                    self._waiting.append(job)
-                    continue
-            elif isinstance(job, int):
-                if not self._cut(Index(job)):
-                    self._waiting.append(job)
-                    continue
-            else:
-                with self._writing:
-                    job()
             self._done += 1
-        self.is_full = bool(self._waiting) and isinstance(self._waiting[0], tuple)
+        self.is_full = bool(self._waiting) and isinstance(self._waiting[0], Append)
+
+    def _write(self, job: Append | Truncate, last: bool) -> bool:
+        """Whether the job could be done now."""
+        if isinstance(job, Append):
+            return self._append(job.entries, last)
+        return self._cut(job.after)
 
     def _supersede(self, after: Index) -> None:
         """A cut farther in front takes the place of one that waits for a repair, and of what was to
         be written behind that: the damaged entry goes as well, and the group may have no copy of it
         any more."""
         first = self._waiting[0] if self._waiting else None
-        if isinstance(first, int) and after < first:
+        if isinstance(first, Truncate) and after < first.after:
             self._done += len(self._waiting)
-            self._cuts_done += sum(isinstance(job, int) for job in self._waiting)
+            self._cuts_done += sum(isinstance(job, Truncate) for job in self._waiting)
             self._waiting.clear()
 
     def _cut(self, after: Index) -> bool:
@@ -225,11 +261,11 @@ class LogWriter:
         except CorruptEntry as error:
             if self._cut_waits != after:
                 self._cut_waits = after
-                self._tell(self._on_cut_waits, error)
+                self._tell(self._listener.on_cut_waits, error)
             return False
         self._cut_waits = None
         self._cuts_done += 1
-        self._tell(self._on_truncated, self._store.end)
+        self._tell(self._listener.on_truncated, self._store.end)
         return True
 
     def _append(self, entries: tuple[Entry, ...], last: bool) -> bool:

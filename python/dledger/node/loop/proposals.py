@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
-from dledger.catalog.state_machine import Catalog, CommandResult, DataResult
-from dledger.config import GroupConfig
+from dledger.catalog.state_machine import CommandResult, DataResult
 from dledger.errors import ProtocolError
 from dledger.net import Connection
+from dledger.node.context import NodeContext
+from dledger.node.handlers.peers import Peers
 from dledger.node.loop.clocks import Clocks
 from dledger.node.loop.quotas import Quotas
-from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.node.loop.timestamps import TIMED, has_time, stamp_time
 from dledger.protocol.messages.catalog_commands import Admit, Command, EnforceSecret
 from dledger.protocol.messages.client import (
@@ -104,27 +104,24 @@ class ProposalQueue:
     """Gathers the writes of one pass of the loop into one proposal, and answers each when its entry
     is applied."""
 
-    def __init__(
-        self,
-        group: GroupConfig,
-        driver: ReadyLoop,
-        catalog: Catalog,
-        on_relief: Callable[[], None],
-        shut_out: Callable[[], str],
-    ) -> None:
-        """``on_relief()`` is called when ``held_bytes`` has fallen. ``shut_out``: see
-        `Gate.shut_out`."""
+    def __init__(self, context: NodeContext, peers: Peers) -> None:
+        group, catalog, events = context.group, context.catalog, context.events
         self.held_bytes = 0
         """Bytes of requests that are not answered yet."""
-        self._driver = driver
-        self._now_ms = driver.environment.now_ms
+        self._ready_loop = context.ready_loop
+        self._now_ms = context.environment.now_ms
         self._catalog = catalog
-        self.clocks = Clocks(driver.environment, catalog, self._leads_in, self._nothing_timed_waits)
+        self.clocks = Clocks(
+            context.environment, catalog, self._leads_in, self._nothing_timed_waits
+        )
         self.quotas = Quotas(group, catalog, self._now_ms)
         self._max_body_bytes = group.max_body_bytes
         self._pending_bytes = group.pending_bytes
-        self._on_relief = on_relief
-        self._shut_out = shut_out
+        self._relieved = events.relieved
+        self._peers = peers
+        events.finished.subscribe(self.finished)
+        events.role.subscribe(lambda change: self.leadership_changed())
+        events.transferred.subscribe(lambda done: self.leadership_changed())
         self._loop = asyncio.get_running_loop()
         self._gathered: list[Proposal] = []
         self._gathered_bytes = 0
@@ -142,7 +139,7 @@ class ProposalQueue:
     @property
     def caught_up(self) -> bool:
         """Whether this leader's catalog has everything that earlier leaders committed."""
-        return self._catalog.applied_index >= self._driver.raft.noop_index
+        return self._catalog.applied_index >= self._ready_loop.raft.noop_index
 
     @property
     def waiting(self) -> int:
@@ -151,7 +148,7 @@ class ProposalQueue:
     def _leads_in(self) -> Term | None:
         """The term in which this node leads, with all that earlier leaders committed; None: it does
         not."""
-        raft = self._driver.raft
+        raft = self._ready_loop.raft
         return raft.term if raft.role is Role.LEADER and self.caught_up else None
 
     def _nothing_timed_waits(self) -> bool:
@@ -247,12 +244,12 @@ class ProposalQueue:
     def _wait_for_leader(self) -> bool:
         """Whether what has gathered is to wait because nobody can take it just now, but somebody
         may very soon."""
-        raft = self._driver.raft
+        raft = self._ready_loop.raft
         code = raft.can_accept(0)
         is_between = code is Code.LEADER_TRANSFERRING or (
             code is Code.NOT_LEADER and raft.leader_id is None
         )
-        if is_between and self._gathered and not self._driver.failed:
+        if is_between and self._gathered and not self._ready_loop.failed:
             if self._between is None:
                 self._between = self._loop.call_later(BETWEEN_S, self._settle)
             return True
@@ -276,12 +273,12 @@ class ProposalQueue:
         if not accepted:
             return
         try:
-            ready = self._driver.propose(
+            ready = self._ready_loop.propose(
                 [waiter.body for waiter in accepted if waiter.body is not None]
             )
         except Exception as error:
             self.quotas.drop()
-            self._driver.fail(error)
+            self._ready_loop.fail(error)
             for waiter in accepted:
                 self._answer(waiter, Code.DISK_ERROR)
             return
@@ -296,15 +293,15 @@ class ProposalQueue:
                 self._last_timed = entry.index
             if self._sweep_ms == 0 or waiter.deadline_ms < self._sweep_ms:
                 self._sweep_ms = waiter.deadline_ms
-        self._driver.carry_out(ready)
+        self._ready_loop.carry_out(ready)
 
     def accepted(
         self, gathered: list[S], answer: Callable[[S, Code], object], *, is_ready: bool = True
     ) -> list[S]:
         """Those that the core takes now; the others are answered: all of them unless
         ``is_ready``."""
-        raft = self._driver.raft
-        code = Code.DISK_ERROR if self._driver.failed else raft.can_accept(0)
+        raft = self._ready_loop.raft
+        code = Code.DISK_ERROR if self._ready_loop.failed else raft.can_accept(0)
         if code is Code.SUCCESS and not is_ready:
             code = Code.LEADER_NOT_READY
         pending, limit = raft.pending_bytes, self._pending_bytes
@@ -352,7 +349,7 @@ class ProposalQueue:
             return False
         # a repeat does not
         enforces = isinstance(waiter.command, EnforceSecret) and not self._catalog.secret_enforced
-        if enforces and (lost := self._shut_out()):
+        if enforces and (lost := self._peers.shut_out()):
             self._answer(waiter, Code.ILLEGAL_MEMBER_STATE, lost)
             return True
         refusal = self.quotas.refusal(waiter.command, caught_up=self.caught_up)
@@ -392,12 +389,11 @@ class ProposalQueue:
             if waiter is not None:
                 self._answer(waiter, code)
 
-    def sweep(self) -> None:
-        """Answer those whose own time is over; called now and then."""
-        now = self._now_ms()
-        if not self._waiting or now < self._sweep_ms:
+    def tick(self, now_ms: int) -> None:
+        """Answer those whose own time is over (a `MaintenanceTask`)."""
+        if not self._waiting or now_ms < self._sweep_ms:
             return
-        late = [index for index, waiter in self._waiting.items() if waiter.deadline_ms <= now]
+        late = [index for index, waiter in self._waiting.items() if waiter.deadline_ms <= now_ms]
         for index in late:
             self._answer(self._waiting.pop(index), Code.WAIT_QUORUM_ACK_TIMEOUT)
         self._sweep_ms = min((waiter.deadline_ms for waiter in self._waiting.values()), default=0)
@@ -415,7 +411,7 @@ class ProposalQueue:
         """Count these bytes of a request that waits elsewhere; negative when it is answered."""
         self.held_bytes += size
         if size < 0:
-            self._on_relief()
+            self._relieved()
 
     def _release(self, waiter: Proposal) -> None:
         if waiter.held:
@@ -423,7 +419,7 @@ class ProposalQueue:
             self.held_bytes -= waiter.size + WAITER_BYTES
             if waiter.command is not None:
                 self._count(waiter, waiter.command, -1)
-            self._on_relief()
+            self._relieved()
 
     def _count(self, waiter: Proposal, command: Command, by: int) -> None:
         self.commands += by * (waiter.connection is not None)
@@ -444,7 +440,7 @@ class ProposalQueue:
             return
         leader = NodeId("")
         if code is not Code.SUCCESS:
-            raft = self._driver.raft
+            raft = self._ready_loop.raft
             leader = raft.leader_id or leader
             message = message or MESSAGES.get(code, code.name).format(
                 leader=leader or "another node"

@@ -12,21 +12,12 @@ from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from dledger.environment import REAL, Environment
 from dledger.errors import CorruptEntry, OffsetOutOfRange
+from dledger.node.events import NodeEvents
 from dledger.node.loop.log_writer import LogWriter
 from dledger.protocol.messages.entry import LogEnd
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.raft.raft_node import RaftNode
-from dledger.raft.state.ready import (
-    IDLE,
-    Fact,
-    Finished,
-    Install,
-    Load,
-    ReadDone,
-    Ready,
-    RoleChange,
-    TransferDone,
-)
+from dledger.raft.state.ready import IDLE, Load, Ready
 from dledger.storage.api import LogStore
 from dledger.types import Buffer, Index, NodeId, Position
 
@@ -38,19 +29,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Listener(Protocol):
-    """What the rest of the node does about the core's news."""
+class Links(Protocol):
+    """The links to the other members."""
 
-    def on_committed(self, index: Index) -> None: ...
-    def on_finished(self, finished: Finished) -> None: ...
-    def on_read(self, done: ReadDone) -> None: ...
-    def on_role(self, change: RoleChange) -> None: ...
-    def on_transfer(self, done: TransferDone) -> None: ...
-    def on_damage(self, error: CorruptEntry) -> None: ...
-    def on_cut_waits(self, error: CorruptEntry) -> None: ...
-    def on_cut(self, end: Index) -> None: ...
-    def on_install(self, install: Install) -> None: ...
-    def on_fact(self, fact: Fact) -> None: ...
+    def send(self, message: PeerMessage) -> None:
+        """Queue a message for the member that it names."""
+
+    def flush(self) -> None:
+        """Send what is queued now, not at the end of the loop's turn."""
 
 
 class ReadyLoop:
@@ -60,35 +46,24 @@ class ReadyLoop:
         self,
         raft: RaftNode,
         store: LogStore,
-        send: Callable[[PeerMessage], None],
-        push_out: Callable[[], None],
-        listener: Listener,
-        fatal: Callable[[BaseException], None],
         *,
+        links: Links,
+        events: NodeEvents,
         lazy: bool = False,
         environment: Environment = REAL,
     ) -> None:
-        """``push_out`` lets go of what ``send`` has gathered. ``fatal`` is told the first storage
-        error; nothing is sent or acknowledged after it (D2)."""
+        """``lazy``: an entry counts as durable when it is written (``flush=async``)."""
         self.raft = raft
         self.failed = False
         self.environment = environment
         self._now_ms = environment.now_ms
         self._store = store
-        self._send = send
-        self._push_out = push_out
-        self._listener = listener
-        self._fatal = fatal
+        self.links = links
+        self._events = events
+        events.peer_found.subscribe(self.peer_found)
         self._loop = asyncio.get_running_loop()
-        self.flusher = LogWriter(
-            store,
-            self._loop,
-            self._persisted,
-            self._truncated,
-            self.fail,
-            on_cut_waits=self._cut_waits,
-            lazy=lazy,
-            environment=environment,
+        self.log_writer = LogWriter(
+            store, self._loop, listener=self, lazy=lazy, environment=environment
         )
         self._readers = ThreadPoolExecutor(READERS, "dledger-reader")
         self._timer: asyncio.TimerHandle | None = None
@@ -97,7 +72,7 @@ class ReadyLoop:
         self._committed: Index | None = None  # to be told after them
 
     def start(self) -> None:
-        self.flusher.start()
+        self.log_writer.start()
         self._arm()
 
     async def stop(self) -> None:
@@ -106,15 +81,15 @@ class ReadyLoop:
         if self._timer is not None:
             self._timer.cancel()
         self.failed = True
-        await self.flusher.stop()
+        await self.log_writer.stop()
         await self._loop.run_in_executor(None, self._readers.shutdown)
 
     def fail(self, error: BaseException) -> None:
         """The first error that this node cannot go on with."""
         if not self.failed:
             self.failed = True
-            self.flusher.abandon()
-            self._fatal(error)
+            self.log_writer.abandon()
+            self._events.fatal(error)
 
     def on_reader(
         self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs
@@ -146,20 +121,23 @@ class ReadyLoop:
         """Stamp the bodies. The caller notes who waits for which entry, then calls `carry_out`."""
         return self.raft.propose(bodies, self._now_ms())
 
-    def _persisted(self, position: Position) -> None:
+    def on_durable(self, position: Position) -> None:
+        """The log writer has synced everything up to there."""
         self.feed(self.raft.persisted, position, self._now_ms())
 
-    def _cut_waits(self, error: CorruptEntry) -> None:
+    def on_cut_waits(self, error: CorruptEntry) -> None:
+        """The log writer cannot cut before this entry is repaired."""
         if not self.failed:
-            self._listener.on_cut_waits(error)
+            self._events.cut_waits(error)
 
-    def _truncated(self, end: LogEnd) -> None:
+    def on_truncated(self, end: LogEnd) -> None:
+        """The log writer has cut the log."""
         self.raft.truncated(end)
-        self._listener.on_cut(end.position.index)
+        self._events.cut(end.position.index)
         self._cuts -= 1
         if self._committed is not None and not self._cuts and not self.failed:
             index, self._committed = self._committed, None
-            self._listener.on_committed(index)
+            self._events.committed(index)
 
     def _tick(self) -> None:
         self._timer = None
@@ -184,22 +162,22 @@ class ReadyLoop:
         if ready is not IDLE:
             try:
                 if ready.hard_state is not None:
-                    self.flusher.save(ready.hard_state)
+                    self.log_writer.save(ready.hard_state)
                 if ready.membership is not None:
-                    self.flusher.save_membership(ready.membership)
+                    self.log_writer.save_membership(ready.membership)
                 if ready.truncate_to is not None:
                     self._cuts += 1
-                    self.flusher.truncate(ready.truncate_to)
+                    self.log_writer.truncate(ready.truncate_to)
                 if ready.committed is not None and not ready.append:
                     # a client's answer goes out before the peers' news
                     self._commit(ready.committed)
                     if self.failed:  # what is committed could not be applied
                         return
                 for message in ready.messages:
-                    self._send(message)
+                    self.links.send(message)
                 if ready.append:
-                    self._push_out()  # the followers write while this node does
-                    self.flusher.append(ready.append)
+                    self.links.flush()  # the followers write while this node does
+                    self.log_writer.append(ready.append)
             except Exception as error:
                 self.fail(error)
                 return
@@ -209,21 +187,21 @@ class ReadyLoop:
     def _tell(self, ready: Ready) -> None:
         for fact in ready.facts:
             logger.debug("%s", fact)
-            self._listener.on_fact(fact)
+            self._events.fact(fact)
         for load in ready.load:
             self._load(load)
         if ready.install is not None:
-            self._listener.on_install(ready.install)
+            self._events.install(ready.install)
         if ready.role is not None:
-            self._listener.on_role(ready.role)
+            self._events.role(ready.role)
         if ready.committed is not None and ready.append:
             self._commit(ready.committed)
         for finished in ready.finished:
-            self._listener.on_finished(finished)
+            self._events.finished(finished)
         for done in ready.reads:
-            self._listener.on_read(done)
+            self._events.read_done(done)
         if ready.transfer is not None:
-            self._listener.on_transfer(ready.transfer)
+            self._events.transferred(ready.transfer)
 
     def _commit(self, index: Index) -> None:
         """Tell, but not while the store still has what is to be cut: it would take that for what
@@ -231,7 +209,7 @@ class ReadyLoop:
         if self._cuts:
             self._committed = index
         else:
-            self._listener.on_committed(index)
+            self._events.committed(index)
 
     def _arm(self) -> None:
         """Wake when the core wants its next tick. A timer that is early ticks for nothing, which is
@@ -263,7 +241,7 @@ class ReadyLoop:
                 "cannot send entries from %d on to %s: %s", load.begin_index, load.peer, error
             )
             if isinstance(error, CorruptEntry):
-                self._listener.on_damage(error)
+                self._events.damage(error)
             self.feed(self.raft.loaded, load.peer, (), self._now_ms())
         else:
             self.fail(error)

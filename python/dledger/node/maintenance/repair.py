@@ -13,19 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from dledger.catalog.state_machine import Catalog
-from dledger.config import GroupConfig
 from dledger.errors import CorruptEntry, DiskFull, OffsetOutOfRange, StorageError
-from dledger.node.loop.ready_loop import ReadyLoop
+from dledger.node.context import NodeContext
+from dledger.node.handlers.peers import Peers
 from dledger.node.maintenance.repair_run import AGAIN_MS, Repair, is_readable
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
 from dledger.protocol.messages.repair import RepairMessage, RepairRequest, RepairResponse
-from dledger.storage.api import Fault, LogStore
+from dledger.storage.api import Fault
 from dledger.types import Index, NodeId
 
 logger = logging.getLogger(__name__)
@@ -42,30 +40,21 @@ class Repairs:
     """All damaged entries that one node knows of. Runs on the node's loop; disk work goes to a
     reader's thread."""
 
-    def __init__(
-        self,
-        group: GroupConfig,
-        node_id: NodeId,
-        driver: ReadyLoop,
-        store: LogStore,
-        catalog: Catalog,
-        send: Callable[[RepairMessage], None],
-        on_repaired: Callable[[], None],
-        on_no_copy: Callable[[dict[NodeId, str]], None],
-    ) -> None:
-        """``on_repaired``: a run is sound again. ``on_no_copy``: nobody can mend one, for the
-        reasons given."""
-        self._group = group
-        self._node_id = node_id
-        self._driver = driver
-        self._store = store
-        self._catalog = catalog
-        self._send = send
-        self._on_repaired = on_repaired
-        self._on_no_copy = on_no_copy
-        self._peers = [member for member in group.members if member != node_id]
+    def __init__(self, context: NodeContext, peers: Peers) -> None:
+        self._group = context.group
+        self._node_id = context.node_id
+        self._ready_loop = context.ready_loop
+        self._store = context.store
+        self._catalog = context.catalog
+        self._send = peers.send
+        self._events = events = context.events
+        events.damage.subscribe(self.met)
+        events.cut_waits.subscribe(self.cut_waits)
+        events.cut.subscribe(self.cut)
+        context.status.add(lambda: {"repair": self.status()})
+        self._peers = [member for member in self._group.members if member != self._node_id]
         self._loop = asyncio.get_running_loop()
-        self._now_ms = driver.environment.now_ms
+        self._now_ms = context.environment.now_ms
         self._open: dict[Index, Repair] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._serving = 0
@@ -188,14 +177,14 @@ class Repairs:
         try:
             places = self._catalog.records_of(fault.first, fault.last)
         except StorageError as error:
-            self._driver.fail(error)
+            self._ready_loop.fail(error)
             return []
         for topic, partition, base, count in places:
             found.append(f"{topic}/{partition} offsets {base} to {base + count - 1}")
         return found
 
     def _tell_core(self) -> None:
-        self._driver.feed(self._driver.raft.set_faulty, self.runs, self._now_ms())
+        self._ready_loop.feed(self._ready_loop.raft.set_faulty, self.runs, self._now_ms())
 
     # --- fetching ---------------------------------------------------------------------------------
 
@@ -203,7 +192,7 @@ class Repairs:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._stopped or self._driver.failed or not self._open:
+        if self._stopped or self._ready_loop.failed or not self._open:
             return
         self._timer = self._loop.call_later(TICK_S, self._tick)
         now = self._now_ms()
@@ -227,7 +216,7 @@ class Repairs:
             self._ask(repair, now)
             return
         fault = repair.fault
-        again = self._driver.on_reader(
+        again = self._ready_loop.on_reader(
             is_readable, self._store, fault, self._group.push_batch_bytes
         )
         again.add_done_callback(lambda done: self._read_again(repair, done))
@@ -242,7 +231,7 @@ class Repairs:
             )
         repair.deadline_ms = now + repair.pause_ms
         repair.pause_ms = min(2 * repair.pause_ms, AGAIN_MOST_MS)
-        self._on_no_copy(repair.refused)
+        self._events.no_copy(repair.refused)
 
     def _read_again(self, repair: Repair, done: asyncio.Future[bool]) -> None:
         """A read that failed once need not fail again, and of what is not committed nobody else may
@@ -251,14 +240,14 @@ class Repairs:
             return
         error = done.exception()
         if error is not None:
-            self._driver.fail(error)
+            self._ready_loop.fail(error)
         elif done.result() and self._open.get(repair.fault.first) is repair and not repair.writing:
             del self._open[repair.fault.first]
             logger.warning(
                 "entries %d to %d can be read after all", repair.fault.first, repair.fault.last
             )
             self._tell_core()
-            self._on_repaired()
+            self._events.repaired()
 
     def _ask(self, repair: Repair, now: int) -> None:
         assert repair.asked is not None
@@ -266,7 +255,7 @@ class Repairs:
         first = Index(repair.fault.first + len(repair.fetched))
         self._send(
             RepairRequest(
-                group=self._driver.raft.tag,
+                group=self._ready_loop.raft.tag,
                 local_id=self._node_id,
                 remote_id=repair.asked,
                 first=first,
@@ -278,7 +267,7 @@ class Repairs:
     def on_message(self, message: RepairMessage) -> None:
         """Take a peer's question or answer."""
         if (
-            message.group != self._driver.raft.tag
+            message.group != self._ready_loop.raft.tag
             or message.remote_id != self._node_id
             or self._stopped
         ):
@@ -311,7 +300,7 @@ class Repairs:
         ):
             self._refused(repair, answer.local_id, answer.code.name)
             return
-        if max(entry.term for entry in answer.entries) > self._driver.raft.term:
+        if max(entry.term for entry in answer.entries) > self._ready_loop.raft.term:
             self._refused(repair, answer.local_id, "an entry of a term that has not begun")
             return
         repair.fetched += answer.entries[: repair.fault.last + 1 - answer.first]
@@ -320,10 +309,12 @@ class Repairs:
             return
         last = repair.fetched[-1]
         last_stays = (
-            last.index == self._cut_at and self._driver.raft.term_at(last.index) == last.term
+            last.index == self._cut_at and self._ready_loop.raft.term_at(last.index) == last.term
         )
         repair.writing = True
-        future = self._driver.on_reader(self._store.repair, *repair.fetched, last_stays=last_stays)
+        future = self._ready_loop.on_reader(
+            self._store.repair, *repair.fetched, last_stays=last_stays
+        )
         future.add_done_callback(lambda done: self._written(repair, done))
 
     def _refused(self, repair: Repair, peer: NodeId, why: str) -> None:
@@ -357,7 +348,7 @@ class Repairs:
                 repair.examined = True
                 self._examine(fault)
         else:
-            self._driver.fail(error)
+            self._ready_loop.fail(error)
 
     def _sound(self, repair: Repair) -> None:
         fault = repair.fault
@@ -369,13 +360,13 @@ class Repairs:
             fault.last,
             repair.asked,
         )
-        self._driver.raft.repaired(repair.fetched)
+        self._ready_loop.raft.repaired(repair.fetched)
         self._tell_core()
-        self._on_repaired()
+        self._events.repaired()
 
     def _examine(self, fault: Fault) -> None:
         """The damage may be wider than what is known of it: look around that."""
-        future = self._driver.on_reader(self._store.examine, fault.first, fault.last)
+        future = self._ready_loop.on_reader(self._store.examine, fault.first, fault.last)
         future.add_done_callback(self._examined)
 
     def _examined(self, done: asyncio.Future[tuple[Fault, ...]]) -> None:
@@ -385,12 +376,12 @@ class Repairs:
         if error is None:
             self.found(done.result())
         elif not isinstance(error, CorruptEntry | OffsetOutOfRange):
-            self._driver.fail(error)
+            self._ready_loop.fail(error)
 
     # --- helping ----------------------------------------------------------------------------------
 
     def _serve(self, request: RepairRequest) -> None:
-        last = min(request.last, self._driver.raft.end_index)
+        last = min(request.last, self._ready_loop.raft.end_index)
         if request.first > last:
             self._reply(request, Code.INDEX_OUT_OF_RANGE)
         elif request.first < self._store.begin_index:
@@ -398,7 +389,9 @@ class Repairs:
         elif self._serving < MAX_SERVING:
             self._serving += 1
             size = min(max(request.max_bytes, 0), self._group.push_batch_bytes)
-            future = self._driver.on_reader(self._store.read, request.first, size, Index(last + 1))
+            future = self._ready_loop.on_reader(
+                self._store.read, request.first, size, Index(last + 1)
+            )
             future.add_done_callback(lambda done: self._read(request, done))
 
     def _read(self, request: RepairRequest, done: asyncio.Future[list[Entry]]) -> None:
@@ -415,12 +408,12 @@ class Repairs:
             self._reply(request, Code.CORRUPT_ENTRY)
             self.met(error)
         else:
-            self._driver.fail(error)
+            self._ready_loop.fail(error)
 
     def _reply(self, request: RepairRequest, code: Code, entries: tuple[Entry, ...] = ()) -> None:
         self._send(
             RepairResponse(
-                group=self._driver.raft.tag,
+                group=self._ready_loop.raft.tag,
                 local_id=self._node_id,
                 remote_id=request.local_id,
                 first=request.first,

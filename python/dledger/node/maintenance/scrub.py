@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Any, Final
 
-from dledger.config import NodeConfig
-from dledger.node.loop.ready_loop import ReadyLoop
-from dledger.storage.api import Fault, LogStore, Scrubbed
+from dledger.node.context import NodeContext
+from dledger.node.maintenance.repair import Repairs
+from dledger.storage.api import Scrubbed
 
 logger = logging.getLogger(__name__)
 
@@ -24,19 +23,14 @@ processor at most."""
 class Scrubber:
     """Reads slice by slice on a reader's thread, within ``scrub_bytes_per_s``."""
 
-    def __init__(
-        self,
-        node: NodeConfig,
-        driver: ReadyLoop,
-        store: LogStore,
-        on_faults: Callable[[tuple[Fault, ...]], None],
-    ) -> None:
-        self._node = node
-        self._driver = driver
-        self._store = store
-        self._on_faults = on_faults
+    def __init__(self, context: NodeContext, repairs: Repairs) -> None:
+        self._node = context.node
+        self._ready_loop = context.ready_loop
+        self._store = context.store
+        self._repairs = repairs
         self._loop = asyncio.get_running_loop()
-        self._environment = driver.environment
+        self._environment = context.environment
+        context.status.add(lambda: {"scrub": self.status()})
         self._timer: asyncio.TimerHandle | None = None
         self._began_ms = 0
         self._at = 0
@@ -56,19 +50,21 @@ class Scrubber:
             self._timer.cancel()
 
     def _step(self) -> None:
-        if self._stopped or self._driver.failed:
+        if self._stopped or self._ready_loop.failed:
             return
         self._began_ms = self._environment.now_ms()
         size = max(1, min(SLICE_BYTES, self._node.scrub_bytes_per_s))
-        future = self._driver.on_reader(self._store.scrub, size, self._driver.raft.committed_index)
+        future = self._ready_loop.on_reader(
+            self._store.scrub, size, self._ready_loop.raft.committed_index
+        )
         future.add_done_callback(self._done)
 
     def _done(self, done: asyncio.Future[Scrubbed]) -> None:
-        if self._stopped or done.cancelled() or self._driver.failed:
+        if self._stopped or done.cancelled() or self._ready_loop.failed:
             return
         error = done.exception()
         if error is not None:
-            self._driver.fail(error)
+            self._ready_loop.fail(error)
             return
         step = done.result()
         self._at = step.at
@@ -76,7 +72,7 @@ class Scrubber:
         wait = max(step.size / self._node.scrub_bytes_per_s, REST * took_s)
         self._found += sum(fault.last + 1 - fault.first for fault in step.faults)
         if step.faults:
-            self._on_faults(step.faults)
+            self._repairs.found(step.faults)
         if step.done:
             wait = max(wait, self._node.scrub_pause_ms / 1000)
             self._passes, self._last_ms = self._passes + 1, self._environment.wall_ms()

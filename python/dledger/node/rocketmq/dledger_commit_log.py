@@ -4,11 +4,13 @@ Each message is an entry of its own, so the bytes of the group's data files are 
 in DLedger mode writes: header, message, header, message, padding (-1, size) at a file's end.
 RocketMQ's own blank (size, magic) stands only in files of a plain commit log, never here.
 
-    put       `dledger.node.rocketmq.puts`: physical and queue offsets are settled and written into
-    the message commit    the group's own protocol; a message that is acknowledged is on the disks
-    of a quorum reput     `dledger.node.rocketmq.reput_service`: committed messages go into this
-    node's consume queues and index get       `dledger.node.rocketmq.gets`: by place, queue offset
-    or key; what is committed, nothing else
+- put: `dledger.node.rocketmq.puts` settles physical and queue offsets, and writes them into the
+  message.
+- commit: the group's own protocol. A message that is acknowledged is on the disks of a quorum.
+- reput: `dledger.node.rocketmq.reput_service` puts committed messages into this node's consume
+  queues and index.
+- get: `dledger.node.rocketmq.gets` finds by place, queue offset or key what is committed, and
+  nothing else.
 
 A log that goes on behind an old plain commit log (`dledger.rocketmq.upgrade.old_commit_log`) begins
 with an entry that has the queue offsets of that one, and has its messages in queues and index; a
@@ -21,17 +23,12 @@ dispatches what is committed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from ipaddress import AddressValueError, IPv4Address
 from typing import Any
 
-from dledger.catalog.state_machine import Catalog
-from dledger.config import GroupConfig, NodeConfig
-from dledger.errors import CorruptEntry
 from dledger.node.application import Application, Handler, refusing
+from dledger.node.context import NodeContext
 from dledger.node.handlers.offsets import LinearizableReads
 from dledger.node.loop.proposals import ProposalQueue
-from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.node.rocketmq.gets import Gets
 from dledger.node.rocketmq.puts import Puts
 from dledger.node.rocketmq.reput_service import ReputMessageService
@@ -48,36 +45,22 @@ from dledger.protocol.messages.rocketmq import (
     QueryMessageRequest,
     ViewMessageRequest,
 )
-from dledger.raft.state.ready import Finished
-from dledger.rocketmq.format.hosts import Host
-from dledger.storage.api import LogStore
 from dledger.storage.recovery.open_files import StoreSettings
-from dledger.types import Index, NodeId
+from dledger.types import Index
 
 
 class DLedgerCommitLog(Application):
     """The application of a group with ``commit_log="rocketmq"``."""
 
     def __init__(
-        self,
-        group: GroupConfig,
-        node: NodeConfig,
-        driver: ReadyLoop,
-        catalog: Catalog,
-        store: LogStore,
-        writes: ProposalQueue,
-        linearizable: LinearizableReads,
-        addresses: Callable[[], dict[NodeId, str]],
-        on_damage: Callable[[CorruptEntry], None],
+        self, context: NodeContext, proposals: ProposalQueue, *, linearizable: LinearizableReads
     ) -> None:
-        """``addresses``: the ``host:port`` under which each node is known."""
-        self._catalog = catalog
-        self._settings = StoreSettings.of(group, node)
-        self.puts = Puts(
-            group, driver, catalog, writes, lambda: store_host(addresses()[node.node_id])
-        )
-        self.reput = ReputMessageService(node, driver, store, on_damage)
-        self.gets = Gets(driver, catalog, store, linearizable, self.reput, on_damage)
+        self._catalog = context.catalog
+        self._settings = StoreSettings.of(context.group, context.node)
+        self.puts = Puts(context, proposals)
+        context.status.add(self._status)
+        self.reput = ReputMessageService(context)
+        self.gets = Gets(context, linearizable, reput=self.reput)
 
     def handlers(self) -> dict[type[Any], Handler]:
         """Messages are put and got; there are no topics to create or append to."""
@@ -101,15 +84,6 @@ class DLedgerCommitLog(Application):
     def start(self, committed: Index) -> None:
         self.reput.start(committed)
 
-    def on_committed(self, index: Index) -> None:
-        self.reput.committed(index)
-
-    def on_pass(self) -> None:
-        self.puts.applied()
-
-    def on_finished(self, finished: Finished) -> None:
-        self.puts.finished(finished)
-
     def fail_all(self, code: Code) -> None:
         self.puts.fail_all(code)
 
@@ -119,39 +93,15 @@ class DLedgerCommitLog(Application):
     async def stop(self, *, clean: bool) -> None:
         await self.reput.stop(clean=clean)
 
-    def status(self) -> dict[str, Any]:
-        values = {
-            "pending_puts": self.puts.waiting,
-            "message_queues": len(self._catalog.queues.next),
-        }
-        return {**values, **self.reput.status()}
+    def _status(self) -> dict[str, Any]:
+        queues = self._catalog.queues.next
+        return {"pending_puts": self.puts.waiting, "message_queues": len(queues)}
 
 
 def application_of(
-    group: GroupConfig,
-    node: NodeConfig,
-    driver: ReadyLoop,
-    catalog: Catalog,
-    store: LogStore,
-    writes: ProposalQueue,
-    linearizable: LinearizableReads,
-    addresses: Callable[[], dict[NodeId, str]],
-    on_damage: Callable[[CorruptEntry], None],
+    context: NodeContext, proposals: ProposalQueue, *, linearizable: LinearizableReads
 ) -> Application:
     """What the log of a group is for."""
-    if group.commit_log == "topics":
+    if context.group.commit_log == "topics":
         return Application()
-    return DLedgerCommitLog(
-        group, node, driver, catalog, store, writes, linearizable, addresses, on_damage
-    )
-
-
-def store_host(address: str) -> Host:
-    """What messages carry as their store host: where this node is known to serve, with IP 0.0.0.0
-    where that is not an IPv4 address but a name or an IPv6 one, for which a message need not have
-    room."""
-    host, _, port = address.rpartition(":")
-    try:
-        return Host(IPv4Address(host).packed, int(port))
-    except AddressValueError:
-        return Host(bytes(4), int(port))
+    return DLedgerCommitLog(context, proposals, linearizable=linearizable)

@@ -19,11 +19,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from dledger.catalog.state_machine import Catalog
 from dledger.errors import CorruptEntry, FormatError, OffsetOutOfRange
 from dledger.net import Connection
+from dledger.node.context import NodeContext
 from dledger.node.handlers.offsets import LinearizableReads
-from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.node.rocketmq.reput_service import ReputMessageService
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER_SIZE
@@ -40,7 +39,6 @@ from dledger.rocketmq.format.append_hook import read_stored
 from dledger.rocketmq.format.message import decode_message
 from dledger.rocketmq.format.properties import keys_of
 from dledger.rocketmq.store.consume_queues import ConsumeQueue
-from dledger.storage.api import LogStore
 from dledger.types import NO_INDEX, Buffer, Index, NodeId
 
 MAX_MESSAGES: Final = 4096
@@ -85,22 +83,15 @@ class Gets:
     """Answers questions for messages. Files are read on threads."""
 
     def __init__(
-        self,
-        driver: ReadyLoop,
-        catalog: Catalog,
-        store: LogStore,
-        linearizable: LinearizableReads,
-        reput: ReputMessageService,
-        on_damage: Callable[[CorruptEntry], None],
+        self, context: NodeContext, linearizable: LinearizableReads, *, reput: ReputMessageService
     ) -> None:
-        """``on_damage`` is told of an entry that cannot be read: other nodes may have it."""
-        self._driver = driver
-        self._catalog = catalog
-        self._store = store
+        self._ready_loop = context.ready_loop
+        self._catalog = catalog = context.catalog
+        self._store = context.store
         self._linearizable = linearizable
         self._reput = reput
-        self._on_damage = on_damage
-        is_ahead = catalog.applied_index > driver.raft.committed_index
+        self._damage = context.events.damage
+        is_ahead = catalog.applied_index > context.raft.committed_index
         self._needs = catalog.applied_index if is_ahead else NO_INDEX
         """The catalog is that of another node, and of entries up to this one that are still on
         their way here."""
@@ -138,7 +129,7 @@ class Gets:
     # --- when it may be shown ---------------------------------------------------------------------
 
     def _ask(self, asked: Asked) -> None:
-        raft = self._driver.raft
+        raft = self._ready_loop.raft
         if self._needs > min(raft.committed_index, raft.durable_index):
             asked.fail(
                 Code.BEHIND, f"this node's log is on its way to entry {self._needs}; ask again"
@@ -151,7 +142,7 @@ class Gets:
 
     def _proved(self, asked: Asked, code: Code) -> None:
         if code is not Code.SUCCESS:
-            leader = self._driver.raft.leader_id or ""
+            leader = self._ready_loop.raft.leader_id or ""
             text = (
                 f"this node cannot tell whether it still leads ({code.name}); ask "
                 f"{leader or 'again'}"
@@ -182,7 +173,7 @@ class Gets:
 
     def _find(self, asked: Asked) -> None:
         request = asked.request
-        if self._driver.failed:
+        if self._ready_loop.failed:
             return
         asked.size = min(max(getattr(request, "max_bytes", MAX_BYTES), 0), MAX_BYTES)
         asked.connection.outflow.begin(asked.size)
@@ -190,7 +181,7 @@ class Gets:
             isinstance(request, ViewMessageRequest)
             and request.physical_offset >= self._store.begin.end_pos
         ):
-            finding = self._driver.on_reader(asked.find, asked)
+            finding = self._ready_loop.on_reader(asked.find, asked)
         else:
             finding = self._reput.run(asked.find, asked)
         finding.add_done_callback(lambda done: self._found(asked, done))
@@ -204,14 +195,14 @@ class Gets:
             answer, payload = done.result()
             asked.connection.send(answer, asked.request_id, payload)
         elif isinstance(error, CorruptEntry):
-            self._on_damage(error)
+            self._damage(error)
             asked.fail(Code.CORRUPT_ENTRY, str(error))
         elif isinstance(error, FormatError):
             asked.fail(Code.CORRUPT_ENTRY, str(error))
         elif isinstance(error, Behind):
             asked.fail(Code.BEHIND, "this node is behind what is committed; ask again")
         else:
-            self._driver.fail(error)
+            self._ready_loop.fail(error)
 
     # --- on a thread ------------------------------------------------------------------------------
 
@@ -241,7 +232,7 @@ class Gets:
         applied = self._catalog.applied_index
         index = store.index_at(pos)
         if index is None or index > applied:
-            end_pos = self._driver.raft.end.end_pos  # -1 while it is being cut
+            end_pos = self._ready_loop.raft.end.end_pos  # -1 while it is being cut
             is_on_its_way = store.end.end_pos <= pos and not 0 <= end_pos <= pos
             if is_on_its_way or (is_known and pos >= store.begin.end_pos):
                 raise Behind

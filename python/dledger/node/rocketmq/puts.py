@@ -15,15 +15,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
-from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.queues import Settled
-from dledger.config import GroupConfig
 from dledger.errors import CorruptStore, FormatError
 from dledger.net import Connection
+from dledger.node.context import NodeContext
 from dledger.node.loop.proposals import CHUNK_BYTES, MESSAGES, ProposalQueue
-from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER_SIZE, Entry, place
 from dledger.protocol.messages.rocketmq import (
@@ -37,6 +36,17 @@ from dledger.rocketmq.format.hosts import Host
 from dledger.types import NO_TERM, Index, NodeId, Role, Term
 
 SWEEP_S: Final = 0.1
+
+
+def store_host(address: str) -> Host:
+    """What messages carry as their store host: where this node is known to serve, with IP 0.0.0.0
+    where that is not an IPv4 address but a name or an IPv6 one, for which a message need not have
+    room."""
+    host, _, port = address.rpartition(":")
+    try:
+        return Host(IPv4Address(host).packed, int(port))
+    except AddressValueError:
+        return Host(bytes(4), int(port))
 
 
 @dataclass(slots=True, eq=False)
@@ -62,22 +72,16 @@ class Puts:
     """Gathers the puts of one pass of the loop into one proposal, and answers each when its last
     entry is applied."""
 
-    def __init__(
-        self,
-        group: GroupConfig,
-        driver: ReadyLoop,
-        catalog: Catalog,
-        writes: ProposalQueue,
-        store_host: Callable[[], Host],
-    ) -> None:
-        """``store_host``: where this node is known to serve, which goes into every message."""
-        self._segment_bytes = group.segment_bytes
-        self._max_body_bytes = group.max_body_bytes
-        self._driver = driver
-        self._environment = driver.environment
-        self._catalog = catalog
-        self._writes = writes
-        self._store_host = store_host
+    def __init__(self, context: NodeContext, proposals: ProposalQueue) -> None:
+        self._context = context
+        self._segment_bytes = context.group.segment_bytes
+        self._max_body_bytes = context.group.max_body_bytes
+        self._ready_loop = context.ready_loop
+        self._environment = context.environment
+        self._catalog = context.catalog
+        self._proposals = proposals
+        context.events.applied.subscribe(self.applied)
+        context.events.finished.subscribe(self.finished)
         self._loop = asyncio.get_running_loop()
         self._gathered: list[Put] = []
         self._gathered_bytes = 0
@@ -115,7 +119,7 @@ class Puts:
             return
         self._gathered.append(put)
         self._gathered_bytes += put.size
-        self._writes.hold(put.size)
+        self._proposals.hold(put.size)
         if len(self._gathered) == 1:
             self._loop.call_soon(self._propose)
         elif self._gathered_bytes >= CHUNK_BYTES:
@@ -125,35 +129,40 @@ class Puts:
         """One proposal for what has gathered and the core takes; the rest is answered."""
         gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
         # Queue offsets are settled when everything that earlier leaders committed is applied.
-        accepted = self._writes.accepted(gathered, self._answer, is_ready=self._writes.caught_up)
+        accepted = self._proposals.accepted(
+            gathered, self._answer, is_ready=self._proposals.caught_up
+        )
         if not accepted:
             return
         settled = self._settle()
         store_ms = settled.store_ms = max(settled.store_ms, self._environment.wall_ms())
-        host, end_pos = self._store_host(), self._driver.raft.end.end_pos
+        host, end_pos = (
+            store_host(self._context.addresses()[self._context.node_id]),
+            self._ready_loop.raft.end.end_pos,
+        )
         encoded, shown = host.encode(), str(host)
         for put in accepted:
             put.store_ms, put.store_host = store_ms, shown
             end_pos = self._place(put, settled, end_pos, encoded)
         bodies = [put.view[m.at : m.at + m.size] for put in accepted for m in put.messages]
         try:
-            ready = self._driver.propose(bodies)
+            ready = self._ready_loop.propose(bodies)
             self._note(accepted, ready.append)
         except Exception as error:
-            self._driver.fail(error)
+            self._ready_loop.fail(error)
             for put in accepted:
                 self._answer(put, Code.DISK_ERROR)
             return
         self._waiting.extend(accepted)
         if self._timer is None:
             self._timer = self._loop.call_later(SWEEP_S, self._sweep)
-        self._driver.carry_out(ready)
+        self._ready_loop.carry_out(ready)
 
     def _settle(self) -> Settled:
         """The queue offsets as of the log's end. What is applied now is all that the log had when
         this term's first entry came, so it is where this leader begins; from then on it knows what
         it puts there itself."""
-        term = self._driver.raft.term
+        term = self._ready_loop.raft.term
         if self._settled is None or self._settled_term != term:
             self._settled, self._settled_term = Settled(self._catalog.queues), term
         return self._settled
@@ -195,7 +204,7 @@ class Puts:
         waiting, applied = self._waiting, self._catalog.applied_index
         while waiting and waiting[0].last <= applied:
             put = waiting.popleft()
-            if self._driver.raft.term_at(put.last) != put.term:
+            if self._ready_loop.raft.term_at(put.last) != put.term:
                 self._answer(put, Code.TERM_CHANGED)
             else:
                 self._answer(put, Code.SUCCESS)
@@ -212,7 +221,7 @@ class Puts:
         self._timer = None
         now = self._environment.now_ms()
         self._drop(lambda put: put.deadline_ms <= now, Code.WAIT_QUORUM_ACK_TIMEOUT)
-        if self._waiting and not self._driver.failed:
+        if self._waiting and not self._ready_loop.failed:
             self._timer = self._loop.call_later(SWEEP_S, self._sweep)
 
     def _drop(self, wanted: Callable[[Put], bool], code: Code) -> None:
@@ -234,7 +243,7 @@ class Puts:
             self._answer(put, code)
 
     def _answer(self, put: Put, code: Code) -> None:
-        self._writes.hold(-put.size)
+        self._proposals.hold(-put.size)
         self._reply(put, code)
 
     def _reply(self, put: Put, code: Code, message: str = "") -> None:
@@ -247,7 +256,7 @@ class Puts:
                 store_host=put.store_host,
             )
         else:
-            raft = self._driver.raft
+            raft = self._ready_loop.raft
             leader = raft.leader_id or NodeId("")
             message = message or MESSAGES.get(code, code.name).format(
                 leader=leader or "another node"

@@ -17,13 +17,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
-from dledger.config import NodeConfig
 from dledger.errors import CorruptEntry, CorruptStore, DiskFull, OffsetOutOfRange, StorageError
-from dledger.node.loop.ready_loop import ReadyLoop
+from dledger.node.context import NodeContext
 from dledger.node.rocketmq.dispatched import Dispatched
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
-from dledger.storage.api import LogStore
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.types import NO_INDEX, Index
 
@@ -52,19 +50,14 @@ class Waiter:
 class ReputMessageService:
     """Keeps one node's queues and index up with the commit. Runs on the node's loop."""
 
-    def __init__(
-        self,
-        node: NodeConfig,
-        driver: ReadyLoop,
-        store: LogStore,
-        on_damage: Callable[[CorruptEntry], None],
-    ) -> None:
-        """``on_damage`` is told of an entry that cannot be read: other nodes may have it."""
-        self._node = node
-        self._driver = driver
-        self._store = store
-        self._on_damage = on_damage
-        self.files = Dispatched(node.directory, driver.environment.wall_ms)
+    def __init__(self, context: NodeContext) -> None:
+        self._node = context.node
+        self._ready_loop = context.ready_loop
+        self._store = context.store
+        self._damage = context.events.damage
+        context.events.committed.subscribe(self.committed)
+        context.status.add(self.status)
+        self.files = Dispatched(context.node.directory, context.environment.wall_ms)
         """Belongs to the thread while that is busy; see `run`."""
         self.dispatched_index = NO_INDEX
         """Everything up to this entry is in queues and index."""
@@ -94,13 +87,13 @@ class ReputMessageService:
     def _next(self) -> None:
         self._timer = None
         begin, end = self.dispatched_index + 1, self._committed + 1
-        if self._busy or self._stopped or self._driver.failed:
+        if self._busy or self._stopped or self._ready_loop.failed:
             return
         has_moved = self._store.begin_index > self._begin_index
         if begin >= end and not has_moved and not self.files.is_behind:
             return
         end = min(end, begin + CHUNK_ENTRIES)
-        entries = self._driver.raft.cached(Index(begin), Index(end)) if begin < end else ()
+        entries = self._ready_loop.raft.cached(Index(begin), Index(end)) if begin < end else ()
         self._work(self._turn, Index(begin), entries, Index(end))
 
     def _work(self, function: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
@@ -111,7 +104,7 @@ class ReputMessageService:
 
     def _unless_failed(self, function: Callable[[], None]) -> None:
         """On the thread. What waits for it when the node fails is not done any more (D2)."""
-        if not self._driver.failed:
+        if not self._ready_loop.failed:
             function()
 
     def _turn(self, begin: Index, entries: tuple[Entry, ...] | None, end: Index) -> None:
@@ -135,7 +128,7 @@ class ReputMessageService:
 
     def _turned(self, done: asyncio.Future[None]) -> None:
         self._busy = False
-        if self._stopped or self._driver.failed or done.cancelled():
+        if self._stopped or self._ready_loop.failed or done.cancelled():
             return
         error = done.exception()
         if error is None:
@@ -150,19 +143,19 @@ class ReputMessageService:
             self._work(self.files.start_anew, self._store, str(error))
         elif isinstance(error, CorruptEntry | DiskFull):
             if isinstance(error, CorruptEntry):
-                self._on_damage(error)
+                self._damage(error)
             else:
                 logger.warning("consume queues and index wait: %s", error)
             self._timer = self._timer or self._loop.call_later(PAUSE_S, self._next)
         else:
-            self._driver.fail(error)
+            self._ready_loop.fail(error)
 
     async def retain_old(self, settings: StoreSettings, now_ms: int) -> bool:
         """Let what is expired of an old commit log go; whether some of it is left."""
         try:
             return await self.run(self.files.retain_old, self._store, settings, now_ms)
         except StorageError as error:
-            self._driver.fail(error)
+            self._ready_loop.fail(error)
             return True
 
     async def stop(self, *, clean: bool) -> None:

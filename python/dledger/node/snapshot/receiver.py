@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dledger.checksum import crc32
-from dledger.config import GroupConfig
 from dledger.errors import CorruptEntry, CorruptStore, DiskFull, StorageError
-from dledger.node.loop.ready_loop import ReadyLoop
+from dledger.node.context import NodeContext
+from dledger.node.handlers.peers import Peers
 from dledger.node.snapshot.image import Head, Unpacker
 from dledger.node.snapshot.sender import PIECE_BYTES, SnapshotSender
 from dledger.protocol.messages.codes import Code
@@ -55,28 +55,26 @@ class SnapshotReceiver:
 
     def __init__(
         self,
-        group: GroupConfig,
-        node_id: NodeId,
-        driver: ReadyLoop,
-        images: SnapshotSender,
-        stage: Callable[[], Staging],
-        send: Callable[[InstallMessage], None],
+        context: NodeContext,
+        peers: Peers,
+        *,
+        sender: SnapshotSender,
         is_enough: Callable[[Head], bool],
         on_fetched: Callable[[Unpacker], None],
     ) -> None:
         """``is_enough`` says whether nothing but the head of a state is needed. ``on_fetched`` is
         told when what is needed is there and sound; `given_up` is the answer if it is of no use any
         more."""
-        self._group = group
-        self._node_id = node_id
-        self._driver = driver
-        self._images = images
-        self._stage = stage
-        self._send = send
+        self._context = context
+        self._group = context.group
+        self._node_id = context.node_id
+        self._ready_loop = context.ready_loop
+        self._sender = sender
+        self._peers = peers
         self._is_enough = is_enough
         self._on_fetched = on_fetched
         self._loop = asyncio.get_running_loop()
-        self._now_ms = driver.environment.now_ms
+        self._now_ms = context.environment.now_ms
         self._fetch: Fetch | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
@@ -92,7 +90,7 @@ class SnapshotReceiver:
     def wanted(self, leader: NodeId) -> None:
         """``leader`` has no more what this node needs: fetch its state, if that is not under
         way."""
-        if self._stopped or self._driver.failed:
+        if self._stopped or self._ready_loop.failed:
             return
         if self._fetch is not None:
             if self._fetch.leader == leader or self._fetch.busy:
@@ -113,10 +111,14 @@ class SnapshotReceiver:
         if self._timer is None:
             self._timer = self._loop.call_later(TICK_S, self._tick)
 
+    def _stage(self) -> Staging:
+        context = self._context
+        return Staging(context.node.directory, context.disk, context.group.segment_bytes)
+
     def _tick(self) -> None:
         self._timer = None
         fetch = self._fetch
-        if self._stopped or self._driver.failed or fetch is None:
+        if self._stopped or self._ready_loop.failed or fetch is None:
             return
         self._timer = self._loop.call_later(TICK_S, self._tick)
         if not fetch.busy and self._now_ms() >= fetch.deadline_ms:
@@ -128,9 +130,9 @@ class SnapshotReceiver:
     def _ask(self, fetch: Fetch) -> None:
         fetch.asked += 1
         fetch.deadline_ms = self._now_ms() + ASK_MS
-        self._send(
+        self._peers.send(
             SnapshotRequest(
-                group=self._driver.raft.tag,
+                group=self._ready_loop.raft.tag,
                 local_id=self._node_id,
                 remote_id=fetch.leader,
                 last_included_index=fetch.index,
@@ -141,11 +143,11 @@ class SnapshotReceiver:
 
     def on_message(self, message: InstallMessage) -> None:
         """Take a peer's question or answer."""
-        is_ours = message.group == self._driver.raft.tag and message.remote_id == self._node_id
+        is_ours = message.group == self._ready_loop.raft.tag and message.remote_id == self._node_id
         if not is_ours or message.local_id not in self._group.members or self._stopped:
             return
         if isinstance(message, SnapshotRequest):
-            self._images.serve(message)
+            self._sender.serve(message)
         else:
             self._answered(message)
 
@@ -169,7 +171,7 @@ class SnapshotReceiver:
             return
         fetch.index, fetch.size, fetch.busy = answer.last_included_index, answer.size, True
         fetch.offset += len(answer.data)
-        future = self._driver.on_reader(self._take, fetch, answer.data)
+        future = self._ready_loop.on_reader(self._take, fetch, answer.data)
         future.add_done_callback(lambda done: self._taken(fetch, done))
 
     @staticmethod
@@ -180,7 +182,7 @@ class SnapshotReceiver:
             fetch.unpacker.check()
 
     def _taken(self, fetch: Fetch, done: asyncio.Future[None]) -> None:
-        if done.cancelled() or self._stopped or self._driver.failed:
+        if done.cancelled() or self._stopped or self._ready_loop.failed:
             return
         fetch.busy, fetch.asked = False, 0
         error, head = done.exception(), fetch.unpacker.head
@@ -188,7 +190,7 @@ class SnapshotReceiver:
             self._failed(error)
         elif fetch.offset >= fetch.size or (head is not None and self._is_enough(head)):
             self._on_fetched(fetch.unpacker)
-        elif not self._driver.failed:
+        elif not self._ready_loop.failed:
             self._ask(fetch)
 
     def given_up(self, why: str) -> None:
@@ -201,13 +203,13 @@ class SnapshotReceiver:
         try:
             fetch.unpacker.staging.drop()
         except StorageError as error:
-            self._driver.fail(error)
+            self._ready_loop.fail(error)
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, CorruptStore | CorruptEntry | DiskFull):
             self.given_up(str(error))
         else:
-            self._driver.fail(error)
+            self._ready_loop.fail(error)
 
     def status(self) -> dict[str, Any] | None:
         """For the node's status; None when nothing is fetched."""

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from dledger.catalog.state_machine import Catalog
 from dledger.checksum import crc32
-from dledger.config import GroupConfig
 from dledger.errors import CatalogLost, CorruptEntry, CorruptStore, OffsetOutOfRange, StorageError
-from dledger.node.loop.ready_loop import ReadyLoop
+from dledger.node.context import NodeContext
+from dledger.node.handlers.peers import Peers
 from dledger.node.snapshot.image import Image
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
 from dledger.protocol.messages.snapshot import SnapshotRequest, SnapshotResponse
-from dledger.storage.api import LogStore
 from dledger.types import NO_INDEX, Index, NodeId, Role
 
 logger = logging.getLogger(__name__)
@@ -43,24 +40,14 @@ class SnapshotSender:
     of it needs, it cannot before that one has the state. What it has applied is committed; a member
     that knows more refuses it."""
 
-    def __init__(
-        self,
-        group: GroupConfig,
-        node_id: NodeId,
-        driver: ReadyLoop,
-        store: LogStore,
-        catalog: Catalog,
-        send: Callable[[SnapshotResponse], None],
-        on_damage: Callable[[CorruptEntry], None],
-    ) -> None:
-        self._group = group
-        self._node_id = node_id
-        self._driver = driver
-        self._store = store
-        self._catalog = catalog
-        self._send = send
-        self._on_damage = on_damage
-        self._now_ms = driver.environment.now_ms
+    def __init__(self, context: NodeContext, peers: Peers) -> None:
+        self._node_id = context.node_id
+        self._ready_loop = context.ready_loop
+        self._store = context.store
+        self._catalog = context.catalog
+        self._peers = peers
+        self._damage = context.events.damage
+        self._now_ms = context.environment.now_ms
         self._given: dict[NodeId, Given] = {}
         self._beginning: dict[NodeId, None] = {}
 
@@ -85,26 +72,26 @@ class SnapshotSender:
 
     def _begin(self, request: SnapshotRequest) -> None:
         begin = self._store.begin_index
-        if self._driver.raft.role is not Role.LEADER:
+        if self._ready_loop.raft.role is not Role.LEADER:
             self._reply(request, Code.NOT_LEADER)
         elif begin > self._catalog.applied_index:
             self._reply(request, Code.LEADER_NOT_READY)
         elif request.local_id not in self._beginning:
             self._beginning[request.local_id] = None
-            future = self._driver.on_reader(self._store.read, begin, 1, Index(begin + 1))
+            future = self._ready_loop.on_reader(self._store.read, begin, 1, Index(begin + 1))
             future.add_done_callback(lambda done: self._begun(request, begin, done))
 
     def _begun(
         self, request: SnapshotRequest, begin: Index, done: asyncio.Future[list[Entry]]
     ) -> None:
         self._beginning.pop(request.local_id, None)
-        if done.cancelled() or self._driver.failed:
+        if done.cancelled() or self._ready_loop.failed:
             return
         error = done.exception()
         if isinstance(error, CorruptEntry):
-            self._on_damage(error)
+            self._damage(error)
         elif error is not None and not isinstance(error, OffsetOutOfRange):
-            self._driver.fail(error)
+            self._ready_loop.fail(error)
         elif error is None and begin == self._store.begin_index:
             image = Image(self._catalog, self._store.begin, done.result()[0])
             logger.warning(
@@ -123,22 +110,22 @@ class SnapshotSender:
         try:
             data = given.image.read(request.offset, size)
         except CatalogLost as error:
-            self._driver.fail(error)
+            self._ready_loop.fail(error)
         except CorruptStore as error:
             logger.info("%s has to begin with another state: %s", request.local_id, error)
             del self._given[request.local_id]
             self._reply(request, Code.INDEX_LESS_THAN_LOCAL_BEGIN)
         except StorageError as error:
-            self._driver.fail(error)
+            self._ready_loop.fail(error)
         else:
             self._reply(request, Code.SUCCESS, given.image, data)
 
     def _reply(
         self, request: SnapshotRequest, code: Code, image: Image | None = None, data: bytes = b""
     ) -> None:
-        self._send(
+        self._peers.send(
             SnapshotResponse(
-                group=self._driver.raft.tag,
+                group=self._ready_loop.raft.tag,
                 local_id=self._node_id,
                 remote_id=request.local_id,
                 code=code,

@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from dledger.catalog.state_machine import Catalog
-from dledger.config import GroupConfig, NodeConfig
-from dledger.errors import CorruptEntry
+from dledger.node.context import NodeContext
 from dledger.node.handlers.peers import Peers
-from dledger.node.loop.ready_loop import ReadyLoop
-from dledger.node.snapshot.checkpoint import Checkpoints
+from dledger.node.snapshot.checkpointer import Checkpointer
 from dledger.node.snapshot.image import Head, Unpacker
 from dledger.node.snapshot.receiver import SnapshotReceiver
 from dledger.node.snapshot.sender import SnapshotSender
@@ -22,8 +20,6 @@ from dledger.raft.roles.snapshot_install import InstallMode
 from dledger.raft.state.log import LogSummary
 from dledger.raft.state.ready import Install, SafetyViolation
 from dledger.storage.api import Fault, LogStore
-from dledger.storage.disk.disk import Disk
-from dledger.storage.recovery.snapshot_install import Staging
 from dledger.types import Index, NodeId
 
 logger = logging.getLogger(__name__)
@@ -36,82 +32,59 @@ class Snapshots:
     """Decides what a fetched state is good for, with the core
     (`dledger.raft.roles.snapshot_install`), and has it taken over."""
 
-    def __init__(
-        self,
-        group: GroupConfig,
-        node: NodeConfig,
-        driver: ReadyLoop,
-        store: LogStore,
-        catalog: Catalog,
-        checkpoints: Checkpoints,
-        peers: Peers,
-        disk: Disk,
-        on_damage: Callable[[CorruptEntry], None],
-        save: Callable[[], object],
-        restart: Callable[[Callable[[], None]], None],
-        *,
-        catalog_lost: bool,
-    ) -> None:
-        """``save`` has the catalog saved. ``restart`` stops the node, calls what it is given, and
-        starts it again. ``catalog_lost``: ``catalog`` is none, and a leader's is fetched as soon as
-        there is a leader."""
-        self._node_id = node.node_id
-        self._driver = driver
-        self._raft = driver.raft
-        self._store = store
-        self._catalog = catalog
-        self._checkpoints = checkpoints
-        self._save = save
-        self._restart = restart
-        self._catalog_lost = catalog_lost
-        self.images = SnapshotSender(
-            group, node.node_id, driver, store, catalog, peers.send, on_damage
+    def __init__(self, context: NodeContext, peers: Peers, *, checkpointer: Checkpointer) -> None:
+        self._node_id = context.node_id
+        self._ready_loop = context.ready_loop
+        self._raft = context.raft
+        self._store = context.store
+        self._catalog = context.catalog
+        self._checkpoints = context.checkpoints
+        self._checkpointer = checkpointer
+        self._restart = context.events.restart
+        self._catalog_lost = context.catalog_lost
+        self.sender = SnapshotSender(context, peers)
+        self.receiver = SnapshotReceiver(
+            context,
+            peers,
+            sender=self.sender,
+            is_enough=self._is_front_only,
+            on_fetched=self._fetched,
         )
-        self.installer = SnapshotReceiver(
-            group,
-            node.node_id,
-            driver,
-            self.images,
-            lambda: Staging(node.directory, disk, group.segment_bytes),
-            peers.send,
-            self._is_front_only,
-            self._fetched,
-        )
+        context.events.install.subscribe(self.wanted)
+        context.events.no_copy.subscribe(self.no_copy)
+        context.status.add(lambda: {"install": self.receiver.status()})
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Ask whoever leads for its state, again and again, if the catalog is lost."""
-        if self._catalog_lost and not self._driver.failed:
+        if self._catalog_lost and not self._ready_loop.failed:
             self._timer = asyncio.get_running_loop().call_later(SEEK_S, self.start)
             if self._raft.leader_id is not None:
-                self.installer.wanted(self._raft.leader_id)
+                self.receiver.wanted(self._raft.leader_id)
 
     @property
     def floor(self) -> Index | None:
         """The first entry that must stay for a member that fetches this node's state; None: nobody
         does."""
-        return self.images.floor
+        return self.sender.floor
 
     def wanted(self, install: Install) -> None:
         """The leader's log begins behind the end of this one."""
-        self.installer.wanted(install.leader_id)
+        self.receiver.wanted(install.leader_id)
 
     def no_copy(self, refused: dict[NodeId, str]) -> None:
         """Nobody can mend what is damaged here, for these reasons: if the leader's is retention,
         its state helps."""
         leader = self._raft.leader_id
         if leader is not None and refused.get(leader) == Code.INDEX_LESS_THAN_LOCAL_BEGIN.name:
-            self._save()  # damaged entries that are applied can go once that is on the disk
-            self.installer.wanted(leader)
+            # damaged entries that are applied can go once the catalog is on the disk
+            self._checkpointer.save()
+            self.receiver.wanted(leader)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self.installer.stop()
-
-    def status(self) -> dict[str, Any] | None:
-        """For the node's status; None when no state is fetched."""
-        return self.installer.status()
+        self.receiver.stop()
 
     def _mode(self, head: Head) -> InstallMode | None:
         if self._catalog_lost and head.first.index <= self._store.begin_index:
@@ -119,7 +92,7 @@ class Snapshots:
         try:
             return self._raft.install_mode(head.first)
         except SafetyViolation as error:
-            self._driver.fail(error)
+            self._ready_loop.fail(error)
             return None
 
     def _is_front_only(self, head: Head) -> bool:
@@ -133,13 +106,13 @@ class Snapshots:
         head = fetched.head
         assert head is not None
         mode, front_only = self._mode(head), self._is_front_only(head)
-        if self._driver.failed:
+        if self._ready_loop.failed:
             return
         known = max(self._catalog.applied_index, self._store.begin_index - 1)
         if mode is None or (not front_only and (fetched.first is None or head.index <= known)):
-            self.installer.given_up("this node has got further meanwhile")
+            self.receiver.given_up("this node has got further meanwhile")
         elif front_only and self._checkpoints.index < head.first.index - 1:
-            self.installer.given_up("this node's own catalog has to be saved before")
+            self.receiver.given_up("this node's own catalog has to be saved before")
         else:
             begin = head.begin if head.first.index > self._store.begin_index else self._store.begin
             logger.warning(
@@ -149,7 +122,7 @@ class Snapshots:
                 begin.position.index + 1,
             )
             # nothing more is taken in, nor acknowledged, by what this node is now
-            self._driver.failed = True
+            self._ready_loop.failed = True
             first = fetched.first if mode is InstallMode.REPLACE else None
             self._restart(
                 lambda: fetched.staging.commit(head.index, begin, first, catalog=not front_only)

@@ -60,22 +60,19 @@ class Node:
         self._asked: list[int] = []
         """Cuts that were asked for and are not told done."""
         loop = Loop(run.scheduler, [partial(call, self) for call in calls])
-        self.flusher = LogWriter(
+        self.log_writer = LogWriter(
             self.life.store,
-            loop,
-            self._durable,
-            self._truncated,
-            self._failed,  # type: ignore[arg-type]
-            on_cut_waits=self._cut_waits,
+            loop,  # type: ignore[arg-type]
+            listener=self,
             environment=SwitchedEnvironment(run.scheduler),
         )
-        self.flusher.start()
+        self.log_writer.start()
         run.at_end.append(self._all_told)
 
-    def _durable(self, position: Position) -> None:
+    def on_durable(self, position: Position) -> None:
         self.life.told(position.index)
 
-    def _failed(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         raise error
 
     def _all_told(self) -> None:
@@ -88,7 +85,7 @@ class Node:
             f"entry {last} was handed in, and only {promise.durable} was told durable",
         )
 
-    def _cut_waits(self, error: CorruptEntry) -> None:
+    def on_cut_waits(self, error: CorruptEntry) -> None:
         """A damaged entry is to be the last one: it is fetched and repaired by a reader's
         thread."""
         index = error.index
@@ -108,7 +105,7 @@ class Node:
             entries.append(stamp(end, self._term, 1, body, life.settings.segment_bytes))
             end = LogEnd.after(entries[-1])
         life.promise = replace(life.promise, logs=((*log, *entries), *life.promise.logs[1:]))
-        self.flusher.append(tuple(entries))
+        self.log_writer.append(tuple(entries))
 
     def truncate(self, after: int) -> None:
         """Cut, in the place of this call among the appends, as another leader has it, so in another
@@ -117,9 +114,9 @@ class Node:
             self.save()
             self._asked.append(after)
             self.life.begin_cut(after)
-            self.flusher.truncate(Index(after))
+            self.log_writer.truncate(Index(after))
 
-    def _truncated(self, end: LogEnd) -> None:
+    def on_truncated(self, end: LogEnd) -> None:
         self._asked.pop(0)
         if not self._asked:
             self.life.all_cut()
@@ -130,7 +127,7 @@ class Node:
         self._term = Term(self._term + 1)
         vote = (self._term, NodeId("n2"))
         life.promise = replace(life.promise, votes=(*life.promise.votes, vote))
-        self.flusher.save(HardState(*vote, life.committed))
+        self.log_writer.save(HardState(*vote, life.committed))
         life.promise = replace(life.promise, votes=(vote,))
 
     def commit(self) -> None:

@@ -27,17 +27,22 @@ def attach(watch: Watch, node_id: NodeId, server: NodeServer) -> None:
 
 
 def _attach_core(watch: Watch, view: WatchedNode, server: NodeServer) -> None:
-    driver, raft = server.driver, server.raft
-    carry_out, send, tick, read_index = driver.carry_out, driver._send, raft.tick, raft.read_index
-    on_applied = server.applier._on_applied
+    parts, raft = server.parts, server.raft
+    ready_loop, proposals, links = parts.ready_loop, parts.proposals, parts.ready_loop.links
+    carry_out, tick, read_index = ready_loop.carry_out, raft.tick, raft.read_index
+    on_applied = proposals.applied
 
     def watched_carry_out(ready: Ready) -> None:
         watch.ready(view, ready)
         carry_out(ready)
 
-    def watched_send(message: PeerMessage) -> None:
-        watch.sent(NodeId(view.name), message.remote_id, message)
-        send(message)
+    class WatchedLinks:
+        def send(self, message: PeerMessage) -> None:
+            watch.sent(NodeId(view.name), message.remote_id, message)
+            links.send(message)
+
+        def flush(self) -> None:
+            links.flush()
 
     def watched_tick(now_ms: int) -> Ready:
         ready = tick(now_ms)
@@ -52,11 +57,11 @@ def _attach_core(watch: Watch, view: WatchedNode, server: NodeServer) -> None:
         watch.applied(view, entry, result)
         on_applied(entry, result)
 
-    driver.carry_out = watched_carry_out  # type: ignore[method-assign]
-    driver._send = watched_send
+    ready_loop.carry_out = watched_carry_out  # type: ignore[method-assign]
+    ready_loop.links = WatchedLinks()
     raft.tick = watched_tick  # type: ignore[method-assign]
     raft.read_index = watched_read_index  # type: ignore[method-assign]
-    server.applier._on_applied = watched_applied
+    proposals.applied = watched_applied  # type: ignore[method-assign]
 
 
 def _attach_store(watch: Watch, view: WatchedNode, server: NodeServer) -> None:
@@ -94,13 +99,14 @@ def _attach_store(watch: Watch, view: WatchedNode, server: NodeServer) -> None:
         watch.saved(view, data, index)
         save(data, index, *rest)
 
-    look = server.house.holds.look
+    holds = server.parts.retention.holds
+    look = holds.look
 
     def watched_look() -> Any:
         watch.looked_for_holds(view)
         return look()
 
-    server.house.holds.look = watched_look  # type: ignore[method-assign]
+    holds.look = watched_look  # type: ignore[method-assign]
     store.read, store.read_bodies, checkpoints.save = (
         watched_read,
         watched_read_bodies,

@@ -136,7 +136,7 @@ BLIND: Final = (
         "B20",
         "node.loop.log_writer",
         "LogWriter._supersede",
-        "            self._cuts_done += sum(isinstance(job, int) for job in self._waiting)\n",
+        "            self._cuts_done += sum(isinstance(job, Truncate) for job in self._waiting)\n",
         "",
         "after a cut behind a damaged entry was superseded, that member never acknowledges "
         "anything again",
@@ -146,10 +146,10 @@ BLIND: Final = (
     Mutant(
         "blind-retention-forgets-older-checkpoint",
         "B22",
-        "node.maintenance.maintenance",
-        "Maintenance._retain",
-        "self._checkpoints.oldest_index,",
-        "self._checkpoints.index,",
+        "node.maintenance.retention",
+        "Retention.retain",
+        "self._context.checkpoints.oldest_index,",
+        "self._context.checkpoints.index,",
         "retention deletes entries that the older checkpoint needs: one damaged snapshot then "
         "loses the catalog",
         "tests/node/test_server_older_checkpoint.py",

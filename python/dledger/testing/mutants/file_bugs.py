@@ -32,8 +32,8 @@ FILES: Final = (
         "D2 B10",
         "node.loop.log_writer",
         "LogWriter._turn",
-        "self._tell(self._on_failure, error)",
-        "self._tell(self._on_durable, self._store.end.position)",
+        "self._tell(self._listener.fail, error)",
+        "self._tell(self._listener.on_durable, self._store.end.position)",
         "after a failed sync the lost pages are called durable",
     ),
     Mutant(
@@ -206,9 +206,10 @@ FILES: Final = (
         "B12",
         "node.loop.log_writer",
         "LogWriter._carry_out",
-        "self._waiting.append(job)\n                    continue\n            elif "
-        "isinstance(job, int):",
-        "continue\n            elif isinstance(job, int):",
+        "                self._waiting.append(job)\n                continue\n",
+        "                if not isinstance(job, Append):\n"
+        "                    self._waiting.append(job)\n"
+        "                continue\n",
         "a write that found no room is forgotten, and its entries are missing from the log",
     ),
     Mutant(
@@ -224,8 +225,8 @@ FILES: Final = (
     Mutant(
         "store-deletes-too-much",
         "B34",
-        "node.maintenance.maintenance",
-        "Maintenance._retain",
+        "node.maintenance.retention",
+        "Retention.retain",
         "limit = min(limit, marks.pop(self._node.node_id))",
         "marks.clear()\n            limit = raft.end_index",
         "retention takes entries that a follower or the catalog still needs",

@@ -111,9 +111,9 @@ IDENTITY: Final = (
         "identity-enforcement-not-at-a-start",
         "D6",
         "node.node",
-        "NodeServer.start",
-        "if self.catalog.secret_enforced:",
-        "if not self.catalog:",
+        "NodeServer._make_parts",
+        "if files.catalog.secret_enforced:",
+        "if not files.catalog:",
         "a member that took over the leader's state, or lost its record, takes members without a "
         "proof",
         MEMBERS_PROVE,

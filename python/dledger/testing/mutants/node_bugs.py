@@ -176,8 +176,8 @@ SERVER: Final = (
         "D5 B13",
         "node.loop.ready_loop",
         "ReadyLoop.carry_out",
-        "                    self.flusher.save(ready.hard_state)",
-        "                    self._loop.call_later(1, self.flusher.save, ready.hard_state)",
+        "                    self.log_writer.save(ready.hard_state)",
+        "                    self._loop.call_later(1, self.log_writer.save, ready.hard_state)",
         "a vote is sent before it is on the disk",
     ),
     Mutant(
@@ -204,7 +204,7 @@ SERVER: Final = (
         "D4",
         "node.loop.log_writer",
         "LogWriter._supersede",
-        "after < first",
+        "after < first.after",
         "after < 0",
         "a cut waits for the repair of an entry that is cut everywhere else, and the follower "
         "stands still",

@@ -286,20 +286,21 @@ def attach(
 
     ``judged`` is given each check and what it is to be told.
     """
-    application, store, name = server.application, server.store, str(server.node.node_id)
+    parts, store, name = server.parts, server.store, str(server.node.node_id)
+    application, proposals = parts.application, parts.proposals
     assert isinstance(application, DLedgerCommitLog)
     opened: Callable[[Dispatched], None] = lambda files: judged(queued.opened, name, files)  # noqa: E731
-    files = SmallDispatched(host.root, server.driver.environment.wall_ms, opened)
+    files = SmallDispatched(host.root, parts.ready_loop.environment.wall_ms, opened)
     host.use(files)
     application.reput.files = files
-    on_applied = server.applier._on_applied
+    on_applied = proposals.applied
 
     def watched_applied(entry: Entry, result: Any) -> None:
         on_applied(entry, result)
         judged(queued.committed, entry)
 
     queued.watch_begin(name, lambda: store.begin_index)
-    server.applier._on_applied = watched_applied
+    proposals.applied = watched_applied  # type: ignore[method-assign]
 
 
 __all__ = ["BrokerFiles", "HostFiles", "SimOs", "SmallDispatched", "attach"]

@@ -9,7 +9,9 @@ from traceback import extract_tb
 from typing import Any, Final
 
 from dledger.errors import ConfigError, CorruptStore, StorageError
+from dledger.node.handlers.handshake import Gate
 from dledger.node.node import NodeServer
+from dledger.node.parts import OpenFiles
 from dledger.testing.disk.memory_disk import ProcessKilled
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.queued import Queued
@@ -44,10 +46,10 @@ class WatchedServer(NodeServer):
             self.counts.bite("state or catalog replaced")
         super()._restart(between)
 
-    def _build(self) -> None:
-        if self._is_lost and self.counts is not None:
+    def _make_parts(self, gate: Gate, files: OpenFiles) -> None:
+        if files.catalog_lost and self.counts is not None:
             self.counts.bite("catalog lost")
-        super()._build()
+        super()._make_parts(gate, files)
         if self.watch is not None:
             # it has taken over another state, if this is not its first life
             self.watch.ended(self.node.node_id)

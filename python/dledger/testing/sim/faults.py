@@ -275,7 +275,7 @@ class Nemesis:
         to, server = self._rng.pick(self.group.nodes), leader.server
         self._counts.bite("transfer")
         self._tell(f"asks {leader.name} to hand over to {to.name}")
-        leader.loop.call_soon(server.driver.transfer, to.name)
+        leader.loop.call_soon(server.parts.ready_loop.transfer, to.name)
 
     def _client_crash(self) -> None:
         client = self._rng.pick(self.workload.clients)

@@ -171,7 +171,8 @@ class Stay:
 def watch_hellos(world: World, node: Node, server: NodeServer) -> None:
     """Each answer to a hello is looked at: what peers say later has the group's id too, so that a
     hello that is taken from another group need not move anything by itself."""
-    server.gate.answer = partial(_answer, world, node, server.gate)  # type: ignore[method-assign]
+    gate = server.parts.gate
+    gate.answer = partial(_answer, world, node, gate)  # type: ignore[method-assign]
 
 
 def _answer(

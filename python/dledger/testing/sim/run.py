@@ -308,7 +308,7 @@ class _Run:
         parts = [
             (server, application)
             for server in servers
-            if isinstance(application := server.application, DLedgerCommitLog)
+            if isinstance(application := server.parts.application, DLedgerCommitLog)
         ]
         if queued is None:
             return

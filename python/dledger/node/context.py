@@ -1,0 +1,65 @@
+"""What every part of a node is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dledger.catalog.state_machine import Catalog
+from dledger.config import GroupConfig, NodeConfig
+from dledger.environment import Environment
+from dledger.node.events import NodeEvents
+from dledger.node.loop.ready_loop import ReadyLoop
+from dledger.node.snapshot.checkpoint import Checkpoints
+from dledger.raft.raft_node import RaftNode
+from dledger.storage.api import LogStore
+from dledger.storage.disk.disk import Disk
+from dledger.types import NodeId
+
+
+class StatusSections:
+    """What the parts of a node add to its status; see docs/operations.md."""
+
+    def __init__(self) -> None:
+        self._sections: list[Callable[[], Mapping[str, Any]]] = []
+
+    def add(self, section: Callable[[], Mapping[str, Any]]) -> None:
+        """``section()`` gives values by name, each time that the status is asked for."""
+        self._sections.append(section)
+
+    def values(self) -> dict[str, Any]:
+        """The values of all sections."""
+        return {name: value for section in self._sections for name, value in section().items()}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeContext:
+    """Settings, state and events that the parts of one node share."""
+
+    group: GroupConfig
+    node: NodeConfig
+    environment: Environment
+    disk: Disk
+    store: LogStore
+    catalog: Catalog
+    catalog_lost: bool
+    """``catalog`` is empty in place of one that was lost: nothing is applied, and no client is
+    answered, before a leader's is there."""
+    addresses: Callable[[], dict[NodeId, str]]
+    """The ``host:port`` under which each member is reached now."""
+    events: NodeEvents
+    ready_loop: ReadyLoop
+    checkpoints: Checkpoints
+    status: StatusSections = field(default_factory=StatusSections)
+
+    @property
+    def raft(self) -> RaftNode:
+        return self.ready_loop.raft
+
+    @property
+    def node_id(self) -> NodeId:
+        return self.node.node_id
+
+
+__all__ = ["NodeContext", "StatusSections"]

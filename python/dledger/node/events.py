@@ -1,0 +1,81 @@
+"""The events of a node: how its parts hear of one another.
+
+A part subscribes when it is made. Subscribers are called on the node's loop, in the order in which
+they subscribed, before the call that tells the event returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, ParamSpec
+
+from dledger.errors import CorruptEntry
+from dledger.raft.state.ready import Fact, Finished, Install, ReadDone, RoleChange, TransferDone
+from dledger.types import Index, NodeId
+
+P = ParamSpec("P")
+
+
+class Event(Generic[P]):
+    """One kind of event; calling it tells its subscribers."""
+
+    __slots__ = ("_subscribers",)
+
+    def __init__(self) -> None:
+        self._subscribers: list[Callable[P, object]] = []
+
+    def subscribe(self, subscriber: Callable[P, object]) -> None:
+        """Call ``subscriber`` at each event from now on."""
+        self._subscribers.append(subscriber)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        for subscriber in self._subscribers:
+            subscriber(*args, **kwargs)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvents:
+    """Everything that parts of a node tell one another."""
+
+    committed: Event[[Index]] = field(default_factory=Event)
+    """All entries up to this one are committed."""
+    applied: Event[[]] = field(default_factory=Event)
+    """The catalog has taken in some entries."""
+    finished: Event[[Finished]] = field(default_factory=Event)
+    """Raft committed a range of proposals, or gave it up."""
+    read_done: Event[[ReadDone]] = field(default_factory=Event)
+    """A read index was confirmed, or cannot be."""
+    role: Event[[RoleChange]] = field(default_factory=Event)
+    transferred: Event[[TransferDone]] = field(default_factory=Event)
+    """An attempt to hand leadership over is at its end."""
+    install: Event[[Install]] = field(default_factory=Event)
+    """The leader's log begins behind the end of this node's."""
+    fact: Event[[Fact]] = field(default_factory=Event)
+    """Raft met something that an operator should read."""
+    damage: Event[[CorruptEntry]] = field(default_factory=Event)
+    """A committed entry cannot be read; other nodes may have it."""
+    cut_waits: Event[[CorruptEntry]] = field(default_factory=Event)
+    """The log is to be cut behind a damaged entry, which has to be repaired before."""
+    cut: Event[[Index]] = field(default_factory=Event)
+    """The log now ends with this entry."""
+    repaired: Event[[]] = field(default_factory=Event)
+    """Some damaged entries are sound again."""
+    no_copy: Event[[dict[NodeId, str]]] = field(default_factory=Event)
+    """No member can repair some damaged entries, for these reasons."""
+    peer_found: Event[[NodeId]] = field(default_factory=Event)
+    """The link to this member is open anew."""
+    relieved: Event[[]] = field(default_factory=Event)
+    """Requests that were held in memory were answered."""
+    secret_enforced: Event[[]] = field(default_factory=Event)
+    """Members have to prove the group's secret from this entry on."""
+    idle: Event[[]] = field(default_factory=Event)
+    """No client has used the node for ``idle_timeout_ms``."""
+    restart: Event[[Callable[[], None]]] = field(default_factory=Event)
+    """The node has to stop, call this, and start again on the files that are there then."""
+    fatal: Event[[BaseException]] = field(default_factory=Event)
+    """The first error that the node cannot go on with; nothing is sent or acknowledged after it
+    (D2)."""
+
+
+__all__ = ["Event", "NodeEvents"]

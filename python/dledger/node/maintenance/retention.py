@@ -1,0 +1,140 @@
+"""Retention: expired files at the front of the log go."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, Final, NamedTuple
+
+from dledger.errors import StorageError
+from dledger.node.application import Application
+from dledger.node.context import NodeContext
+from dledger.node.loop.applier import Applier
+from dledger.node.loop.clocks import Clocks
+from dledger.node.maintenance.leader_status import LeaderStatus
+from dledger.node.maintenance.retention_holds import Laggards, RetentionHolds
+from dledger.node.snapshot.snapshots import Snapshots
+from dledger.storage.api import Held
+from dledger.types import Index, Role
+
+logger = logging.getLogger(__name__)
+
+RETAIN_MS: Final = 2_000
+
+
+class Waiting(NamedTuple):
+    """For whom expired files are kept."""
+
+    groups: Held | None
+    members: Held | None
+
+
+class Retention:
+    """Decides what may go, and keeps the catalog in step with the front of the log."""
+
+    def __init__(
+        self,
+        context: NodeContext,
+        applier: Applier,
+        *,
+        clocks: Clocks,
+        snapshots: Snapshots,
+        application: Application,
+        leader: LeaderStatus,
+    ) -> None:
+        self._context = context
+        self._node = context.node
+        self._ready_loop = context.ready_loop
+        self._store = context.store
+        self._catalog = context.catalog
+        self._applier = applier
+        self._clocks = clocks
+        self._snapshots = snapshots
+        self._application = application
+        self._leader = leader
+        self._environment = context.environment
+        self._loop = asyncio.get_running_loop()
+        self.holds = RetentionHolds(context.node, context.catalog)
+        """Which consumer groups hold retention back."""
+        self.laggards = Laggards(context.node)
+        """Which members do."""
+        self.due_ms = 0
+        self._trimmed = False
+        context.status.add(self._status)
+
+    def tick(self, now_ms: int) -> Coroutine[Any, Any, None] | None:
+        """See `MaintenanceTask`."""
+        self._trim_catalog()
+        if now_ms < self.due_ms or not (self._node.retention_ms or self._node.retention_bytes):
+            return None
+        self.due_ms = now_ms + RETAIN_MS
+        return self.retain()
+
+    def _status(self) -> dict[str, Any]:
+        now_ms = self._environment.now_ms()
+        return {"retention": self.holds.status() | self.laggards.status(now_ms)}
+
+    def _trim_catalog(self) -> None:
+        """After a restart, once everything known is applied: begin offsets are where the log
+        begins."""
+        if not self._trimmed and self._applier.applied_index >= self._context.raft.committed_index:
+            self._trimmed = True
+            if self._store.begin_index > 0:
+                self._drop_before(self._store.begin_index)
+
+    def _drop_before(self, begin: Index) -> None:
+        try:
+            self._catalog.drop_before(begin)
+        except StorageError as error:
+            self._ready_loop.fail(error)
+
+    async def retain(self) -> None:
+        """Let expired files go. Only the leader knows what every member has, so only the leader
+        decides, and waits for those that are behind as long as the settings allow; the others keep
+        what it keeps. What is in front of the log goes first; each node has its own of that."""
+        if await self._application.retain_old(self._clocks.wall_ms()):
+            return
+        raft = self._context.raft
+        limit = min(
+            # the first entry that stays is committed: no cut goes back into what is gone
+            raft.committed_index - 1,
+            self._applier.applied_index,
+            self._context.checkpoints.oldest_index,
+            self._catalog.retention_floor() - 1,
+        )
+        wanted, held = self._snapshots.floor, Waiting(None, None)
+        if wanted is not None:
+            limit = min(limit, wanted - 1)
+        if raft.role is Role.LEADER:
+            marks = raft.watermarks
+            limit = min(limit, marks.pop(self._node.node_id))
+            held = Waiting(self.holds.look(), self.laggards.look(marks))
+        else:
+            self.holds.rest()
+            self.laggards.rest()
+            begin = (await self._leader.ask()).get("begin_index")
+            limit = min(limit, begin - 1 if isinstance(begin, int) else -1)
+        if limit >= self._store.begin_index and not self._ready_loop.failed:
+            now_ms = self._clocks.wall_ms()
+            self._ready_loop.log_writer.run(lambda: self._delete(Index(limit), now_ms, held))
+
+    def _delete(self, limit: Index, now_ms: int, held: Waiting) -> None:
+        """On the log writer's thread."""
+        before = self._store.begin_index
+        begin = self._store.retain(limit, now_ms, held=[each for each in held if each is not None])
+        self._loop.call_soon_threadsafe(self._deleted, before, begin, held)
+
+    def _deleted(self, before: Index, begin: Index, held: Waiting) -> None:
+        if held.groups is not None:
+            self.holds.tell(held.groups, begin if begin > before else Index(0))
+        if held.members is not None:
+            self.laggards.tell(held.members, begin, self._environment.now_ms())
+        if begin == before:
+            return
+        logger.info("retention: entries %d to %d are gone", before, begin - 1)
+        self._context.raft.forget(begin)
+        self._drop_before(begin)
+
+
+__all__ = ["Retention"]
