@@ -10,7 +10,7 @@ import pytest
 from elections import SLOW_VOTES
 
 from dledger.node.handlers import metadata as answers
-from dledger.node.loop import proposals as appends
+from dledger.node.proposals import proposal_queue as appends
 from dledger.protocol.messages.client import AppendRequest, MetadataRequest, TransferRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.peer import LeadershipTransferRequest

@@ -14,7 +14,7 @@ import pytest
 
 from dledger.checksum import crc32
 from dledger.errors import FormatError
-from dledger.node.loop.proposals import COMMAND_HEADER
+from dledger.node.proposals.proposal_queue import COMMAND_HEADER
 from dledger.node.rocketmq.dispatched import MARK_FILE, ROOT, Dispatched, DispatchMark
 from dledger.protocol.messages.catalog_commands import DeleteTopic
 from dledger.protocol.messages.entry import (

@@ -14,7 +14,7 @@ import pytest
 
 from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import ConfigError
-from dledger.node.handlers.handshake import Gate
+from dledger.node.peers.handshake import Gate
 from dledger.protocol.messages.catalog_commands import Admit
 from dledger.protocol.messages.client import StatusRequest
 from dledger.protocol.messages.codes import Code

@@ -14,8 +14,8 @@ from dledger.config import NodeConfig
 from dledger.errors import ConfigError, StorageError
 from dledger.net import FrameLimits, Handlers, connect
 from dledger.net.secret import Secret, Side, create_secret
-from dledger.node.handlers.membership_secret import with_secret
-from dledger.node.handlers.secret_enforcement import SECRET_FILE
+from dledger.node.peers.membership_secret import with_secret
+from dledger.node.peers.secret_enforcement import SECRET_FILE
 from dledger.protocol.messages.catalog_commands import EnforceSecret
 from dledger.protocol.messages.client import ExecuteRequest, StatusRequest
 from dledger.protocol.messages.codes import Code

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from dledger.client import AsyncClient
-from dledger.node.loop.clocks import DOUBT_MS, SESSION_SPARE_MS, Clocks
-from dledger.node.loop.proposals import COMMAND_HEADER
 from dledger.node.node import NodeServer
+from dledger.node.proposals.clocks import DOUBT_MS, SESSION_SPARE_MS, Clocks
+from dledger.node.proposals.proposal_queue import COMMAND_HEADER
 from dledger.protocol.messages.catalog_commands import OpenStage
 from dledger.protocol.messages.client import ExecuteRequest
 from dledger.protocol.messages.codes import Code
@@ -297,7 +297,7 @@ def test_a_jump_of_the_wall_clock_deletes_nothing_within_an_hour() -> None:
 def test_a_wall_clock_that_is_far_off_is_in_status_and_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, "dledger.node.loop.clocks")
+    caplog.set_level(logging.INFO, "dledger.node.proposals.clocks")
     with Scene() as scene:
         leader = scene.leader()
         follower = next(node for node in scene.group.nodes if node is not leader)

@@ -8,7 +8,7 @@ import pytest
 
 from dledger.errors import ConfigError, CorruptStore, StorageError
 from dledger.net.connections import handshake
-from dledger.node.handlers import handshake as gate
+from dledger.node.peers import handshake as gate
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.raft.state import group
 from dledger.raft.state import raft_state as core

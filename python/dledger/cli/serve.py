@@ -100,7 +100,7 @@ def serve(
             "secret_file": str(secret_file.absolute()) if secret_file is not None else "",
         },
     )
-    from dledger.node.handlers.membership_secret import with_secret
+    from dledger.node.peers.membership_secret import with_secret
     from dledger.node.process import run_node
 
     allow_all_files()

@@ -27,8 +27,8 @@ from dledger.embedded.settings import IDLE_TIMEOUT_MS, group_config, node_config
 from dledger.errors import ConfigError, DLedgerError, PathError, Unavailable
 from dledger.net import run
 from dledger.net.user_directory import forget_group
-from dledger.node.handlers.membership_secret import with_secret
 from dledger.node.node import NodeServer
+from dledger.node.peers.membership_secret import with_secret
 from dledger.node.process import tune_interpreter
 from dledger.types import NodeId
 

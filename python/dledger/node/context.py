@@ -9,9 +9,9 @@ from typing import Any
 from dledger.catalog.state_machine import Catalog
 from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import Environment
+from dledger.node.checkpoints import Checkpoints
 from dledger.node.events import NodeEvents
 from dledger.node.loop.ready_loop import ReadyLoop
-from dledger.node.snapshot.checkpoint import Checkpoints
 from dledger.raft.raft_node import RaftNode
 from dledger.storage.api import LogStore
 from dledger.storage.disk.disk import Disk

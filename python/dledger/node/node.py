@@ -20,10 +20,10 @@ from dledger.errors import (
     DLedgerError,
     StorageError,
 )
+from dledger.node.checkpoints import Checkpoints
 from dledger.node.handlers.admission import put_on_record
-from dledger.node.handlers.handshake import Gate
 from dledger.node.parts import NodeParts, OpenFiles
-from dledger.node.snapshot.checkpoint import Checkpoints
+from dledger.node.peers.handshake import Gate
 from dledger.protocol.messages.codes import Code
 from dledger.raft.state.ready import RoleChange
 from dledger.storage.api import LogStore

@@ -10,19 +10,16 @@ from dledger.catalog.state_machine import Catalog
 from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import Environment
 from dledger.node.application import Application
+from dledger.node.checkpoints import Checkpoints
 from dledger.node.context import NodeContext
 from dledger.node.events import NodeEvents
 from dledger.node.handlers.admission import Admissions, change_of
 from dledger.node.handlers.fetches import Reads
-from dledger.node.handlers.handshake import Gate
 from dledger.node.handlers.listings import Listings
 from dledger.node.handlers.metadata import MetadataHandler
 from dledger.node.handlers.offsets import LinearizableReads, Offsets
 from dledger.node.handlers.parked_requests import LongPolls
-from dledger.node.handlers.peers import Peers
 from dledger.node.handlers.request_router import RequestHandlers, RequestRouter
-from dledger.node.loop.applier import Applier
-from dledger.node.loop.proposals import ProposalQueue
 from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.node.maintenance.clock_check import ClockCheck
 from dledger.node.maintenance.disk_watch import DiskWatch
@@ -30,12 +27,15 @@ from dledger.node.maintenance.expiry import Expiry
 from dledger.node.maintenance.idle_timeout import IdleTimeout
 from dledger.node.maintenance.leader_status import LeaderStatus
 from dledger.node.maintenance.maintenance import Maintenance
-from dledger.node.maintenance.repair import Repairs
 from dledger.node.maintenance.retention import Retention
-from dledger.node.maintenance.scrub import Scrubber
+from dledger.node.peers.handshake import Gate
+from dledger.node.peers.links import Peers
+from dledger.node.proposals.applier import Applier
+from dledger.node.proposals.proposal_queue import ProposalQueue
+from dledger.node.repair.repairs import Repairs
+from dledger.node.repair.scrub import Scrubber
 from dledger.node.rocketmq.dledger_commit_log import application_of
 from dledger.node.rocketmq.foreign_entries import apply_foreign
-from dledger.node.snapshot.checkpoint import Checkpoints
 from dledger.node.snapshot.checkpointer import Checkpointer
 from dledger.node.snapshot.snapshots import Snapshots, summary_of
 from dledger.raft.raft_node import RaftNode

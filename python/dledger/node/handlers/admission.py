@@ -16,7 +16,7 @@ from dledger.catalog.state_machine import Catalog
 from dledger.errors import CorruptEntry, ProtocolError
 from dledger.net import Connection
 from dledger.node.context import NodeContext
-from dledger.node.loop.proposals import ProposalQueue
+from dledger.node.proposals.proposal_queue import ProposalQueue
 from dledger.protocol.messages.catalog_commands import Admit
 from dledger.protocol.messages.client import AdmitRequest, AdmitResponse, ExecuteRequest
 from dledger.protocol.messages.codes import Code

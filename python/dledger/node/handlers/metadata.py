@@ -10,7 +10,7 @@ from dledger.errors import TopicNotFound
 from dledger.net import Connection
 from dledger.node.context import NodeContext
 from dledger.node.handlers.offsets import LinearizableReads
-from dledger.node.loop.proposals import BETWEEN_S
+from dledger.node.proposals.proposal_queue import BETWEEN_S
 from dledger.protocol.messages.client import (
     GroupRequest,
     GroupResponse,

@@ -20,13 +20,13 @@ from dledger.node.application import Handler as PayloadHandler
 from dledger.node.context import NodeContext
 from dledger.node.handlers.admission import Admissions
 from dledger.node.handlers.fetches import Reads
-from dledger.node.handlers.handshake import Gate, Visit
 from dledger.node.handlers.listings import Listings
 from dledger.node.handlers.metadata import MetadataHandler
 from dledger.node.handlers.offsets import Offsets
-from dledger.node.handlers.peers import frame_limits
-from dledger.node.loop.proposals import ProposalQueue
-from dledger.node.maintenance.repair import Repairs
+from dledger.node.peers.handshake import Gate, Visit
+from dledger.node.peers.links import frame_limits
+from dledger.node.proposals.proposal_queue import ProposalQueue
+from dledger.node.repair.repairs import Repairs
 from dledger.node.snapshot.receiver import SnapshotReceiver
 from dledger.protocol.messages.client import (
     AdmitRequest,

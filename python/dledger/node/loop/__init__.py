@@ -1,1 +1,1 @@
-"""The node's loop: raft's effects carried out, proposals, and committed entries applied."""
+"""The ready loop around the raft core, and the thread that writes the log."""

@@ -6,8 +6,8 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from dledger.node.context import NodeContext
-from dledger.node.loop.clocks import Clocks
 from dledger.node.maintenance.leader_status import LeaderStatus
+from dledger.node.proposals.clocks import Clocks
 from dledger.types import Role
 
 FIRST_COMPARE_MS: Final = 5_000

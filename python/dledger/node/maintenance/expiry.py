@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dledger.node.context import NodeContext
-from dledger.node.loop.proposals import ProposalQueue
+from dledger.node.proposals.proposal_queue import ProposalQueue
 from dledger.protocol.messages.catalog_commands import Expire
 from dledger.protocol.messages.client import ExecuteRequest
 from dledger.types import Role

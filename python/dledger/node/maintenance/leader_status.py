@@ -7,7 +7,7 @@ from typing import Any
 
 from dledger.errors import ConfigError, Unavailable
 from dledger.node.context import NodeContext
-from dledger.node.handlers.peers import Peers
+from dledger.node.peers.links import Peers
 
 logger = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple
 from dledger.errors import StorageError
 from dledger.node.application import Application
 from dledger.node.context import NodeContext
-from dledger.node.loop.applier import Applier
-from dledger.node.loop.clocks import Clocks
 from dledger.node.maintenance.leader_status import LeaderStatus
 from dledger.node.maintenance.retention_holds import Laggards, RetentionHolds
+from dledger.node.proposals.applier import Applier
+from dledger.node.proposals.clocks import Clocks
 from dledger.node.snapshot.snapshots import Snapshots
 from dledger.storage.api import Held
 from dledger.types import Index, Role

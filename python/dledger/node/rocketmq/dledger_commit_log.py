@@ -28,7 +28,7 @@ from typing import Any
 from dledger.node.application import Application, Handler, refusing
 from dledger.node.context import NodeContext
 from dledger.node.handlers.offsets import LinearizableReads
-from dledger.node.loop.proposals import ProposalQueue
+from dledger.node.proposals.proposal_queue import ProposalQueue
 from dledger.node.rocketmq.gets import Gets
 from dledger.node.rocketmq.puts import Puts
 from dledger.node.rocketmq.reput_service import ReputMessageService

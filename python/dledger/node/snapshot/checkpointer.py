@@ -8,7 +8,7 @@ from typing import Final
 
 from dledger.errors import DiskFull
 from dledger.node.context import NodeContext
-from dledger.node.loop.applier import Applier
+from dledger.node.proposals.applier import Applier
 from dledger.types import Index
 
 logger = logging.getLogger(__name__)

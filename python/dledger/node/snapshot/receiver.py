@@ -17,7 +17,7 @@ from typing import Any, Final
 from dledger.checksum import crc32
 from dledger.errors import CorruptEntry, CorruptStore, DiskFull, StorageError
 from dledger.node.context import NodeContext
-from dledger.node.handlers.peers import Peers
+from dledger.node.peers.links import Peers
 from dledger.node.snapshot.image import Head, Unpacker
 from dledger.node.snapshot.sender import PIECE_BYTES, SnapshotSender
 from dledger.protocol.messages.codes import Code

@@ -10,7 +10,7 @@ from typing import Final
 from dledger.checksum import crc32
 from dledger.errors import CatalogLost, CorruptEntry, CorruptStore, OffsetOutOfRange, StorageError
 from dledger.node.context import NodeContext
-from dledger.node.handlers.peers import Peers
+from dledger.node.peers.links import Peers
 from dledger.node.snapshot.image import Image
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry

@@ -10,7 +10,7 @@ from typing import Final
 
 from dledger.catalog.state_machine import Catalog
 from dledger.node.context import NodeContext
-from dledger.node.handlers.peers import Peers
+from dledger.node.peers.links import Peers
 from dledger.node.snapshot.checkpointer import Checkpointer
 from dledger.node.snapshot.image import Head, Unpacker
 from dledger.node.snapshot.receiver import SnapshotReceiver

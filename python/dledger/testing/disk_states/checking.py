@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dledger.errors import DLedgerError
-from dledger.node.snapshot.checkpoint import Checkpoints
+from dledger.node.checkpoints import Checkpoints
 from dledger.protocol.messages.entry import Entry, HardState, LogEnd, stamp
 from dledger.storage.background import BackgroundState
 from dledger.storage.file_store import FileStore, open_settings

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger.errors import CorruptEntry, CorruptStore
-from dledger.node.snapshot.checkpoint import Checkpoints
+from dledger.node.checkpoints import Checkpoints
 from dledger.protocol.messages.entry import Entry
 from dledger.storage.background import BackgroundState
 from dledger.storage.file_store import FileStore, open_settings

@@ -8,7 +8,7 @@ from typing import Final
 
 from dledger.catalog.state_machine import Catalog
 from dledger.errors import DiskFull
-from dledger.node.snapshot.checkpoint import Checkpoints
+from dledger.node.checkpoints import Checkpoints
 from dledger.node.snapshot.image import Unpacker
 from dledger.protocol.messages.entry import (
     MAGIC_NOOP,

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from dledger.catalog.state_machine import Catalog
 from dledger.errors import CorruptEntry, OffsetOutOfRange
-from dledger.node.snapshot.checkpoint import Checkpoints
+from dledger.node.checkpoints import Checkpoints
 from dledger.protocol.messages.entry import Entry, HardState
 from dledger.storage.background import BackgroundState
 from dledger.storage.file_store import FileStore

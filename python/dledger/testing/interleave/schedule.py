@@ -10,7 +10,7 @@ from functools import cache
 from typing import Final
 
 from dledger.errors import DLedgerError
-from dledger.node.snapshot.checkpoint import Checkpoints
+from dledger.node.checkpoints import Checkpoints
 from dledger.storage import file_store
 from dledger.storage.background import BackgroundState
 from dledger.storage.file_store import open_settings

@@ -3,7 +3,7 @@ limits hold."""
 
 from __future__ import annotations
 
-from dledger.node.loop.proposals import CHUNK_ENTRIES
+from dledger.node.proposals.proposal_queue import CHUNK_ENTRIES
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER_SIZE, HardState
 from dledger.protocol.messages.peer import (

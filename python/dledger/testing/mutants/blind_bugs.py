@@ -158,7 +158,7 @@ BLIND: Final = (
     Mutant(
         "blind-enforce-shuts-out-member",
         "P11",
-        "node.handlers.handshake",
+        "node.peers.handshake",
         "Gate.shut_out",
         "if member in reached and (member not in proved or member in self.unproved)",
         "if member in reached and (member not in proved and member in self.unproved)",

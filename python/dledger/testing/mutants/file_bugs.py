@@ -234,7 +234,7 @@ FILES: Final = (
     Mutant(
         "store-checkpoint-ahead",
         "B22 B24",
-        "node.snapshot.checkpoint",
+        "node.checkpoints",
         "Checkpoints.save",
         "if store.durable.index < index:",
         "if store.durable.index < -1:",

@@ -15,7 +15,7 @@ IDENTITY: Final = (
     Mutant(
         "identity-proof-not-compared",
         "D6",
-        "node.handlers.handshake",
+        "node.peers.handshake",
         "Gate.proved",
         "if self._secret.is_proof(message.proof, Side.OPENS, hello, answer):",
         "if message.proof:",
@@ -45,7 +45,7 @@ IDENTITY: Final = (
     Mutant(
         "identity-old-proof",
         "D6",
-        "node.handlers.handshake",
+        "node.peers.handshake",
         "Gate.answer",
         "nonce = bytes.fromhex(self._environment.unique())",
         "nonce = bytes(16)",
@@ -65,7 +65,7 @@ IDENTITY: Final = (
     Mutant(
         "identity-uri-not-checked",
         "D6",
-        "node.handlers.handshake",
+        "node.peers.handshake",
         "Gate.answer",
         "if (\n"
         "            code is Code.SUCCESS\n"
@@ -90,7 +90,7 @@ IDENTITY: Final = (
     Mutant(
         "identity-enforcement-forgotten",
         "D6",
-        "node.handlers.secret_enforcement",
+        "node.peers.secret_enforcement",
         "Enforcement.enforce",
         "self._slots.write_both(_REQUIRED)",
         "self._slots.payload = _REQUIRED",
@@ -100,7 +100,7 @@ IDENTITY: Final = (
     Mutant(
         "identity-new-store-takes-all",
         "D6",
-        "node.handlers.secret_enforcement",
+        "node.peers.secret_enforcement",
         "Enforcement.__init__",
         "_OPTIONAL if came_before else _REQUIRED",
         "_OPTIONAL",
@@ -121,7 +121,7 @@ IDENTITY: Final = (
     Mutant(
         "identity-enforcement-not-applied",
         "D6",
-        "node.loop.applier",
+        "node.proposals.applier",
         "Applier._apply_one",
         "if isinstance(command, EnforceSecret):",
         "if not command:",
@@ -131,7 +131,7 @@ IDENTITY: Final = (
     Mutant(
         "identity-enforcement-not-kept-is-answered",
         "D6 D2",
-        "node.handlers.handshake",
+        "node.peers.handshake",
         "Gate.enforce",
         'raise StorageError(f"{self._node.directory}: {error.strerror}") from None',
         "del error",
@@ -141,7 +141,7 @@ IDENTITY: Final = (
     Mutant(
         "identity-leader-shuts-out-who-is-away",
         "D6",
-        "node.handlers.handshake",
+        "node.peers.handshake",
         "Gate.shut_out",
         "for member in others if member not in reached]",
         "for member in others if not member]",
@@ -152,7 +152,7 @@ IDENTITY: Final = (
     Mutant(
         "identity-leader-shuts-out-who-proves-nothing",
         "D6",
-        "node.handlers.handshake",
+        "node.peers.handshake",
         "Gate.shut_out",
         "if member in reached and (member not in proved or member in self.unproved)",
         "if member in reached and not member",

@@ -297,7 +297,7 @@ LIMITS: Final = (
     Mutant(
         "timed-for-ever",
         "D10",
-        "node.loop.proposals",
+        "node.proposals.proposal_queue",
         "ProposalQueue._count",
         "self._timed += by * isinstance(command, TIMED)",
         "self._timed += max(by, 0) * isinstance(command, TIMED)",
@@ -307,7 +307,7 @@ LIMITS: Final = (
     Mutant(
         "timed-while-waited-for",
         "D10",
-        "node.loop.proposals",
+        "node.proposals.proposal_queue",
         "ProposalQueue._nothing_timed_waits",
         "is_applied = self._catalog.applied_index >= self._last_timed",
         "is_applied = True",
@@ -317,7 +317,7 @@ LIMITS: Final = (
     Mutant(
         "poison-is-taken",
         "B35",
-        "node.loop.proposals",
+        "node.proposals.proposal_queue",
         "ProposalQueue.append",
         "if header.codec:",
         "if header.count < 0:",
@@ -387,7 +387,7 @@ LIMITS: Final = (
     Mutant(
         "flood-slips-through",
         "B35",
-        "node.loop.quotas",
+        "node.proposals.quotas",
         "Quotas._over",
         "group, taken, claim = self._catalog, self._group, self._sum, self._claim(command)",
         "group, taken, claim = self._catalog, self._group, Claim(), self._claim(command)",
@@ -397,7 +397,7 @@ LIMITS: Final = (
     Mutant(
         "refused-is-written",
         "B35",
-        "node.loop.proposals",
+        "node.proposals.proposal_queue",
         "ProposalQueue._is_refused",
         "if refusal is not None:",
         "if refusal is not None and self.waiting < 0:",
@@ -407,7 +407,7 @@ LIMITS: Final = (
     Mutant(
         "refused-too-early",
         "B35",
-        "node.loop.quotas",
+        "node.proposals.quotas",
         "Quotas.refusal",
         "if not self.in_flight:",
         "if True:",
@@ -541,7 +541,7 @@ LIMITS: Final = (
     Mutant(
         "commands-under-way-without-end",
         "B35",
-        "node.loop.proposals",
+        "node.proposals.proposal_queue",
         "ProposalQueue._count",
         "self.commands += by * (waiter.connection is not None)",
         "self.commands += 0",

@@ -86,7 +86,7 @@ RACES: Final = (
     Mutant(
         "race-checkpoint-before-its-log",
         "B22 B24",
-        "node.snapshot.checkpoint",
+        "node.checkpoints",
         "Checkpoints.save",
         "if durable.index < index:",
         "if durable.index < -1:",

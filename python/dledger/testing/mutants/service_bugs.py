@@ -97,7 +97,7 @@ SERVICE: Final = (
     Mutant(
         "server-applies-uncommitted",
         "D8 B2",
-        "node.loop.applier",
+        "node.proposals.applier",
         "Applier._next",
         "end = Index(min(self._committed + 1, begin + CHUNK_ENTRIES))",
         "end = Index(min(self._raft.end_index + 1, begin + CHUNK_ENTRIES))",
@@ -125,7 +125,7 @@ SERVICE: Final = (
     Mutant(
         "server-answers-another",
         "D9 B17",
-        "node.loop.proposals",
+        "node.proposals.proposal_queue",
         "ProposalQueue.applied",
         "if waiter.term != entry.term or result is None:",
         "if result is None:",
@@ -136,7 +136,7 @@ SERVICE: Final = (
     Mutant(
         "server-open-end-is-definite",
         "D9 B23",
-        "node.loop.proposals",
+        "node.proposals.proposal_queue",
         "ProposalQueue.finished",
         "code = Code.TERM_CHANGED if finished.code is Code.EXPIRED_TERM else finished.code",
         "code = Code.NOT_LEADER",
@@ -154,7 +154,7 @@ SERVICE: Final = (
     Mutant(
         "server-stale-duplicate",
         "B23",
-        "node.loop.proposals",
+        "node.proposals.proposal_queue",
         "ProposalQueue.caught_up",
         "self._catalog.applied_index >= self._ready_loop.raft.noop_index",
         "self._catalog.applied_index >= -1",
@@ -164,7 +164,7 @@ SERVICE: Final = (
     Mutant(
         "server-foreign-peer",
         "B35",
-        "node.handlers.handshake",
+        "node.peers.handshake",
         "",
         "if hello.group != own and (hello.group or hello.node_id):",
         'if hello.group == "" and hello.node_id:',

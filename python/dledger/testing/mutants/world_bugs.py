@@ -49,7 +49,7 @@ WORLD: Final = (
     Mutant(
         "stage-by-wall-clock",
         "D10 B3",
-        "node.loop.timestamps",
+        "node.proposals.timestamps",
         "stamp_time",
         "clocks.now_ms() if isinstance(command, TIMED) else clocks.label_ms()",
         "clocks._environment.wall_ms()",
@@ -58,7 +58,7 @@ WORLD: Final = (
     Mutant(
         "step-ends-stage",
         "D10 B3",
-        "node.loop.clocks",
+        "node.proposals.clocks",
         "Clocks._may_step_to",
         "self._catalog.transactions.stages or ",
         "",
@@ -68,7 +68,7 @@ WORLD: Final = (
     Mutant(
         "lagging-stamp-ends-stage",
         "D10 B3",
-        "node.loop.clocks",
+        "node.proposals.clocks",
         "Clocks.now_ms",
         " or term != self._led_in",
         "",
@@ -79,7 +79,7 @@ WORLD: Final = (
     Mutant(
         "early-stamp-ends-stage",
         "D10 B3",
-        "node.loop.proposals",
+        "node.proposals.proposal_queue",
         "ProposalQueue._is_stamped_too_soon",
         "if (\n"
         "            waiter.command is None\n"
@@ -95,7 +95,7 @@ WORLD: Final = (
     Mutant(
         "unheard-stamp-ends-stage",
         "D10 B3",
-        "node.loop.clocks",
+        "node.proposals.clocks",
         "Clocks.now_ms",
         "self._time, self._at = heard + 1, now",
         "self._time, self._at = heard, now",
@@ -106,7 +106,7 @@ WORLD: Final = (
     Mutant(
         "step-ends-session",
         "D10 B3",
-        "node.loop.clocks",
+        "node.proposals.clocks",
         "Clocks._may_step_to",
         "wall if session_ends is None else min(wall, session_ends - SESSION_SPARE_MS)",
         "wall",
@@ -125,7 +125,7 @@ WORLD: Final = (
     Mutant(
         "retention-believes-jump",
         "D10 B34",
-        "node.loop.clocks",
+        "node.proposals.clocks",
         "SteadyWall.now_ms",
         "now - self._since_ms >= DOUBT_MS",
         "True",

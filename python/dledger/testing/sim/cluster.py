@@ -9,9 +9,9 @@ from traceback import extract_tb
 from typing import Any, Final
 
 from dledger.errors import ConfigError, CorruptStore, StorageError
-from dledger.node.handlers.handshake import Gate
 from dledger.node.node import NodeServer
 from dledger.node.parts import OpenFiles
+from dledger.node.peers.handshake import Gate
 from dledger.testing.disk.memory_disk import ProcessKilled
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.queued import Queued

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from dledger.node.handlers.handshake import Gate
+from dledger.node.peers.handshake import Gate
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import MAGIC_NOOP, HardState, stamp_all
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse

@@ -13,7 +13,7 @@ from dledger.net.connections.blocking import Lost
 from dledger.net.connections.rpc import Rpc
 from dledger.net.connections.tls import client_context
 from dledger.node.events import NodeEvents
-from dledger.node.handlers.handshake import Gate
+from dledger.node.peers.handshake import Gate
 from dledger.protocol.messages.client import StatusRequest, StatusResponse
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.protocol.messages.repair import RepairMessage

@@ -14,7 +14,7 @@ from dledger.errors import ConfigError, StorageError
 from dledger.net.connections.handshake import Greeting, Introduction, other_group, other_protocol
 from dledger.net.connections.tls import check_own_certificate
 from dledger.net.secret import Secret, Side, read_secret
-from dledger.node.handlers.secret_enforcement import Enforcement, is_enforced
+from dledger.node.peers.secret_enforcement import Enforcement, is_enforced
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
 from dledger.protocol.messages.membership import Membership

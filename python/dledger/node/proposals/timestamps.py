@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from dledger.node.loop.clocks import Clocks
+from dledger.node.proposals.clocks import Clocks
 from dledger.protocol.messages.catalog_commands import Command, Expire, InitProducer, OpenStage
 
 TIMED: Final = (OpenStage, InitProducer, Expire)

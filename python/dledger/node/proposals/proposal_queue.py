@@ -14,10 +14,10 @@ from dledger.catalog.state_machine import CommandResult, DataResult
 from dledger.errors import ProtocolError
 from dledger.net import Connection
 from dledger.node.context import NodeContext
-from dledger.node.handlers.peers import Peers
-from dledger.node.loop.clocks import Clocks
-from dledger.node.loop.quotas import Quotas
-from dledger.node.loop.timestamps import TIMED, has_time, stamp_time
+from dledger.node.peers.links import Peers
+from dledger.node.proposals.clocks import Clocks
+from dledger.node.proposals.quotas import Quotas
+from dledger.node.proposals.timestamps import TIMED, has_time, stamp_time
 from dledger.protocol.messages.catalog_commands import Admit, Command, EnforceSecret
 from dledger.protocol.messages.client import (
     AppendRequest,

@@ -1,4 +1,4 @@
-"""One run of damaged entries while it is being repaired; see `dledger.node.maintenance.repair`."""
+"""One run of damaged entries while it is being repaired; see `dledger.node.repair.repairs`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dledger.storage.api import Fault, LogStore
 from dledger.types import Index, NodeId
 
 AGAIN_MS: Final = 1_000
-"""Pause after nobody had a copy; doubled up to `dledger.node.maintenance.repair.AGAIN_MOST_MS`."""
+"""Pause after nobody had a copy; doubled up to `dledger.node.repair.repairs.AGAIN_MOST_MS`."""
 
 
 @dataclass(slots=True)

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from dledger.errors import CorruptEntry, DiskFull, OffsetOutOfRange, StorageError
 from dledger.node.context import NodeContext
-from dledger.node.handlers.peers import Peers
-from dledger.node.maintenance.repair_run import AGAIN_MS, Repair, is_readable
+from dledger.node.peers.links import Peers
+from dledger.node.repair.repair_run import AGAIN_MS, Repair, is_readable
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
 from dledger.protocol.messages.repair import RepairMessage, RepairRequest, RepairResponse

@@ -11,7 +11,7 @@ from typing import Final
 from dledger.catalog.state_machine import Catalog, CommandResult, DataResult
 from dledger.errors import CorruptEntry, ProtocolError
 from dledger.node.context import NodeContext
-from dledger.node.loop.proposals import ProposalQueue
+from dledger.node.proposals.proposal_queue import ProposalQueue
 from dledger.protocol.messages.catalog_commands import EnforceSecret
 from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry
 from dledger.protocol.wire import decode_command

@@ -8,7 +8,7 @@ import logging
 from typing import Any, Final
 
 from dledger.node.context import NodeContext
-from dledger.node.maintenance.repair import Repairs
+from dledger.node.repair.repairs import Repairs
 from dledger.storage.api import Scrubbed
 
 logger = logging.getLogger(__name__)

@@ -1,0 +1,1 @@
+"""Damaged entries: found by the scrub or a read, fetched from other members, written back."""
