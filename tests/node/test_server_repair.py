@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -363,7 +364,7 @@ def test_damage_that_retention_takes_is_damage_no_more(play: Callable[..., None]
         topic = await fill(group, 20)
         node = await group.leader()
         for other in group.nodes.values():
-            other.parts.repairs._send = lambda message: None
+            other.parts.repairs._server._peers = SimpleNamespace(send=lambda message: None)
         damage(node.node.directory, 1, 2, 3)
         node.parts.repairs.found((Fault(Index(3), Index(5), 0, "a file", "rot"),))
         assert faulty(node)

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from dledger.catalog.state_machine import CommandResult, DataResult
@@ -16,6 +14,7 @@ from dledger.net import Connection
 from dledger.node.context import NodeContext
 from dledger.node.peers.links import Peers
 from dledger.node.proposals.clocks import Clocks
+from dledger.node.proposals.proposal import WAITER_BYTES, Proposal, answer_to, check_append
 from dledger.node.proposals.quotas import Quotas
 from dledger.node.proposals.timestamps import TIMED, has_time, stamp_time
 from dledger.protocol.messages.catalog_commands import Admit, Command, EnforceSecret
@@ -23,21 +22,17 @@ from dledger.protocol.messages.client import (
     AppendRequest,
     AppendResponse,
     ExecuteRequest,
-    ExecuteResponse,
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
 from dledger.protocol.wire import encode_command
 from dledger.raft.state.ready import Finished
 from dledger.records.body.header import (
-    BODY_HEADER_SIZE,
     BodyHeader,
     BodyKind,
-    decode_header,
     encode_header,
 )
-from dledger.records.body.unpacked_size import check_sizes
-from dledger.types import NO_TERM, Buffer, Index, NodeId, Role, Term
+from dledger.types import Index, Role, Term
 
 logger = logging.getLogger(__name__)
 
@@ -46,27 +41,10 @@ BETWEEN_S: Final = 0.25
 being handed over: mostly that takes some milliseconds, and the answer then names the node to ask at
 once."""
 COMMAND_HEADER: Final = encode_header(BodyHeader(BodyKind.COMMAND))
-WAITER_BYTES: Final = 512
-"""About what a request takes while it waits, beside its body."""
 CHUNK_ENTRIES: Final = 128
 CHUNK_BYTES: Final = 512 << 10
 """So much is proposed at once, although more may have come: followers and disks work on it
 meanwhile."""
-
-MESSAGES: Final = {
-    Code.NOT_LEADER: "this node does not lead; ask {leader}",
-    Code.LEADER_PENDING_FULL: "the leader has as many uncommitted bytes as pending_bytes allows; "
-    "ask again",
-    Code.LEADER_TRANSFERRING: "leadership is being handed over; ask again",
-    Code.LEADER_NOT_READY: "the new leader is still catching up; ask again",
-    Code.DISK_FULL: "the leader's disk is over disk_full_ratio or below disk_reserve_bytes; free "
-    "space there",
-    Code.TERM_CHANGED: "leadership changed before the entry was committed; it may still be",
-    Code.WAIT_QUORUM_ACK_TIMEOUT: "no quorum has acknowledged the entry in time; it may still be "
-    "committed",
-    Code.UNKNOWN_TOPIC: "no such topic or partition",
-    Code.PRODUCER_FENCED: "a newer session of this producer took over",
-}
 
 
 class Sized(Protocol):
@@ -76,28 +54,6 @@ class Sized(Protocol):
 
 
 S = TypeVar("S", bound=Sized)
-
-
-@dataclass(slots=True)
-class Proposal:
-    """Somebody who waits for one entry. ``connection`` is None for the node's own commands."""
-
-    connection: Connection | None
-    request_id: int
-    body: Buffer | None
-    size: int
-    deadline_ms: int
-    header: BodyHeader | None = None
-    """Of an append; None for a command."""
-    command: Command | None = None
-    term: Term = NO_TERM
-    held: bool = False
-    """Counted in ``held_bytes``."""
-    is_claimed: bool = False
-    """A command that the quotas have let pass."""
-    stamped_in: Term | None = None
-    """The term that was led, with all that earlier leaders committed, when a command got its time;
-    None: none was."""
 
 
 class ProposalQueue:
@@ -162,26 +118,13 @@ class ProposalQueue:
         self, connection: Connection, request_id: int, request: AppendRequest, payload: memoryview
     ) -> None:
         """Check one body and put it into this pass's proposal."""
-        size = len(payload)
-        waiter = Proposal(
-            connection, request_id, payload, size, self._now_ms() + request.timeout_ms
-        )
-        try:
-            waiter.header = header = decode_header(payload)
-            if header.codec:  # what no reader could read is not taken either
-                check_sizes(payload[BODY_HEADER_SIZE:], header.codec)
-        except (ValueError, struct.error) as error:
-            self._answer(waiter, Code.MALFORMED, f"append: {error}")
-            return
-        if header.kind is not BodyKind.DATA:
-            self._answer(waiter, Code.MALFORMED, "append: commands go through ExecuteRequest")
-        elif size > self._max_body_bytes:
-            text = (
-                f"a body of {size} bytes is over max_body_bytes {self._max_body_bytes}; send "
-                f"smaller batches"
-            )
-            self._answer(waiter, Code.RECORD_TOO_LARGE, text)
+        size, deadline_ms = len(payload), self._now_ms() + request.timeout_ms
+        waiter = Proposal(connection, request_id, payload, size, deadline_ms)
+        header = check_append(payload, self._max_body_bytes)
+        if isinstance(header, CommandResult):
+            self._answer(waiter, header.code, header.message)
         else:
+            waiter.header = header
             self._gather(waiter)
 
     def execute(
@@ -435,26 +378,9 @@ class ProposalQueue:
         result: CommandResult | None = None,
     ) -> None:
         self._release(waiter)
-        connection = waiter.connection
-        if connection is None:
-            return
-        leader = NodeId("")
-        if code is not Code.SUCCESS:
+        if waiter.connection is not None:
             raft = self._ready_loop.raft
-            leader = raft.leader_id or leader
-            message = message or MESSAGES.get(code, code.name).format(
-                leader=leader or "another node"
+            answer = answer_to(
+                waiter, code, message, raft=raft, base_offset=base_offset, result=result
             )
-            if raft.role is not Role.LEADER and leader == "":
-                message = message.replace("ask another node", "there is no leader now; ask again")
-        if waiter.command is None:
-            response = AppendResponse(
-                code=code, message=message, leader_id=leader, base_offset=base_offset
-            )
-            connection.send(response, waiter.request_id)
-        else:
-            values = result.result if result is not None else {}
-            connection.send(
-                ExecuteResponse(code=code, message=message, leader_id=leader, result=values),
-                waiter.request_id,
-            )
+            waiter.connection.send(answer, waiter.request_id)

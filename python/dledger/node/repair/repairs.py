@@ -20,8 +20,8 @@ from dledger.errors import CorruptEntry, DiskFull, OffsetOutOfRange, StorageErro
 from dledger.node.context import NodeContext
 from dledger.node.peers.links import Peers
 from dledger.node.repair.repair_run import AGAIN_MS, Repair, is_readable
+from dledger.node.repair.repair_server import RepairServer
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import Entry
 from dledger.protocol.messages.repair import RepairMessage, RepairRequest, RepairResponse
 from dledger.storage.api import Fault
 from dledger.types import Index, NodeId
@@ -32,8 +32,6 @@ ASK_MS: Final = 2_000
 """How long a member has to answer before the next one is asked."""
 AGAIN_MOST_MS: Final = 30_000
 TICK_S: Final = 0.2
-MAX_SERVING: Final = 2
-"""Requests of other members that are answered at a time; more are dropped and come again."""
 
 
 class Repairs:
@@ -47,6 +45,7 @@ class Repairs:
         self._store = context.store
         self._catalog = context.catalog
         self._send = peers.send
+        self._server = RepairServer(context, peers)
         self._events = events = context.events
         events.damage.subscribe(self.met)
         events.cut_waits.subscribe(self.cut_waits)
@@ -57,7 +56,6 @@ class Repairs:
         self._now_ms = context.environment.now_ms
         self._open: dict[Index, Repair] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._serving = 0
         self._turn = 0
         self._stopped = False
         self._cut_at: Index | None = None
@@ -72,6 +70,7 @@ class Repairs:
 
     def stop(self) -> None:
         self._stopped = True
+        self._server.stop()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -275,7 +274,7 @@ class Repairs:
         if message.local_id not in self._peers:
             return
         if isinstance(message, RepairRequest):
-            self._serve(message)
+            self._server.serve(message)
         else:
             self._answered(message)
 
@@ -377,51 +376,6 @@ class Repairs:
             self.found(done.result())
         elif not isinstance(error, CorruptEntry | OffsetOutOfRange):
             self._ready_loop.fail(error)
-
-    # --- helping ----------------------------------------------------------------------------------
-
-    def _serve(self, request: RepairRequest) -> None:
-        last = min(request.last, self._ready_loop.raft.end_index)
-        if request.first > last:
-            self._reply(request, Code.INDEX_OUT_OF_RANGE)
-        elif request.first < self._store.begin_index:
-            self._reply(request, Code.INDEX_LESS_THAN_LOCAL_BEGIN)
-        elif self._serving < MAX_SERVING:
-            self._serving += 1
-            size = min(max(request.max_bytes, 0), self._group.push_batch_bytes)
-            future = self._ready_loop.on_reader(
-                self._store.read, request.first, size, Index(last + 1)
-            )
-            future.add_done_callback(lambda done: self._read(request, done))
-
-    def _read(self, request: RepairRequest, done: asyncio.Future[list[Entry]]) -> None:
-        self._serving -= 1
-        if done.cancelled() or self._stopped:
-            return
-        error = done.exception()
-        if error is None:
-            entries = tuple(done.result())
-            self._reply(request, Code.SUCCESS if entries else Code.INDEX_OUT_OF_RANGE, entries)
-        elif isinstance(error, OffsetOutOfRange):
-            self._reply(request, Code.INDEX_LESS_THAN_LOCAL_BEGIN)
-        elif isinstance(error, CorruptEntry):
-            self._reply(request, Code.CORRUPT_ENTRY)
-            self.met(error)
-        else:
-            self._ready_loop.fail(error)
-
-    def _reply(self, request: RepairRequest, code: Code, entries: tuple[Entry, ...] = ()) -> None:
-        self._send(
-            RepairResponse(
-                group=self._ready_loop.raft.tag,
-                local_id=self._node_id,
-                remote_id=request.local_id,
-                first=request.first,
-                last=request.last,
-                code=code,
-                entries=entries,
-            )
-        )
 
     def status(self) -> dict[str, Any]:
         """For the node's status; see docs/operations.md."""

@@ -22,7 +22,8 @@ from dledger.catalog.topics.queues import Settled
 from dledger.errors import CorruptStore, FormatError
 from dledger.net import Connection
 from dledger.node.context import NodeContext
-from dledger.node.proposals.proposal_queue import CHUNK_BYTES, MESSAGES, ProposalQueue
+from dledger.node.proposals.proposal import MESSAGES
+from dledger.node.proposals.proposal_queue import CHUNK_BYTES, ProposalQueue
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER_SIZE, Entry, place
 from dledger.protocol.messages.rocketmq import (

@@ -317,8 +317,8 @@ LIMITS: Final = (
     Mutant(
         "poison-is-taken",
         "B35",
-        "node.proposals.proposal_queue",
-        "ProposalQueue.append",
+        "node.proposals.proposal",
+        "check_append",
         "if header.codec:",
         "if header.count < 0:",
         "a batch that no reader can decompress stops all of them",

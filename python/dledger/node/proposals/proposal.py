@@ -1,0 +1,99 @@
+"""A proposal: a request on its way into the log, and its answer."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from dledger.catalog.results import CommandResult
+from dledger.net import Connection
+from dledger.protocol.messages.catalog_commands import Command
+from dledger.protocol.messages.client import AppendResponse, ExecuteResponse
+from dledger.protocol.messages.codes import Code
+from dledger.raft.raft_node import RaftNode
+from dledger.records.body.header import BODY_HEADER_SIZE, BodyHeader, BodyKind, decode_header
+from dledger.records.body.unpacked_size import check_sizes
+from dledger.types import NO_TERM, Buffer, NodeId, Role, Term
+
+WAITER_BYTES: Final = 512
+"""About what a request takes while it waits, beside its body."""
+
+MESSAGES: Final = {
+    Code.NOT_LEADER: "this node does not lead; ask {leader}",
+    Code.LEADER_PENDING_FULL: "the leader has as many uncommitted bytes as pending_bytes allows; "
+    "ask again",
+    Code.LEADER_TRANSFERRING: "leadership is being handed over; ask again",
+    Code.LEADER_NOT_READY: "the new leader is still catching up; ask again",
+    Code.DISK_FULL: "the leader's disk is over disk_full_ratio or below disk_reserve_bytes; free "
+    "space there",
+    Code.TERM_CHANGED: "leadership changed before the entry was committed; it may still be",
+    Code.WAIT_QUORUM_ACK_TIMEOUT: "no quorum has acknowledged the entry in time; it may still be "
+    "committed",
+    Code.UNKNOWN_TOPIC: "no such topic or partition",
+    Code.PRODUCER_FENCED: "a newer session of this producer took over",
+}
+
+
+@dataclass(slots=True)
+class Proposal:
+    """Somebody who waits for one entry. ``connection`` is None for the node's own commands."""
+
+    connection: Connection | None
+    request_id: int
+    body: Buffer | None
+    size: int
+    deadline_ms: int
+    header: BodyHeader | None = None
+    """Of an append; None for a command."""
+    command: Command | None = None
+    term: Term = NO_TERM
+    held: bool = False
+    """Counted in ``held_bytes``."""
+    is_claimed: bool = False
+    """A command that the quotas have let pass."""
+    stamped_in: Term | None = None
+    """The term that was led, with all that earlier leaders committed, when a command got its time;
+    None: none was."""
+
+
+def check_append(payload: memoryview, max_body_bytes: int) -> BodyHeader | CommandResult:
+    """The header of a body that may be appended, or why it may not."""
+    try:
+        header = decode_header(payload)
+        if header.codec:  # what no reader could read is not taken either
+            check_sizes(payload[BODY_HEADER_SIZE:], header.codec)
+    except (ValueError, struct.error) as error:
+        return CommandResult(Code.MALFORMED, f"append: {error}")
+    if header.kind is not BodyKind.DATA:
+        return CommandResult(Code.MALFORMED, "append: commands go through ExecuteRequest")
+    if len(payload) > max_body_bytes:
+        text = f"a body of {len(payload)} bytes is over max_body_bytes {max_body_bytes}"
+        return CommandResult(Code.RECORD_TOO_LARGE, f"{text}; send smaller batches")
+    return header
+
+
+def answer_to(
+    proposal: Proposal,
+    code: Code,
+    message: str,
+    *,
+    raft: RaftNode,
+    base_offset: int,
+    result: CommandResult | None,
+) -> AppendResponse | ExecuteResponse:
+    """The answer for the client that waits; one that is no success names the leader, as far as this
+    node knows it."""
+    leader = NodeId("")
+    if code is not Code.SUCCESS:
+        leader = raft.leader_id or leader
+        message = message or MESSAGES.get(code, code.name).format(leader=leader or "another node")
+        if raft.role is not Role.LEADER and leader == "":
+            message = message.replace("ask another node", "there is no leader now; ask again")
+    if proposal.command is None:
+        return AppendResponse(code=code, message=message, leader_id=leader, base_offset=base_offset)
+    values = result.result if result is not None else {}
+    return ExecuteResponse(code=code, message=message, leader_id=leader, result=values)
+
+
+__all__ = ["MESSAGES", "WAITER_BYTES", "Proposal", "answer_to", "check_append"]

@@ -1,0 +1,80 @@
+"""Entries for members that have damaged ones."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from dledger.errors import CorruptEntry, OffsetOutOfRange
+from dledger.node.context import NodeContext
+from dledger.node.peers.links import Peers
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import Entry
+from dledger.protocol.messages.repair import RepairRequest, RepairResponse
+from dledger.types import Index
+
+MAX_SERVING: Final = 2
+"""Requests that are answered at a time; more are dropped and come again."""
+
+
+class RepairServer:
+    """Answers `RepairRequest` with stored entries, whatever this node's role is."""
+
+    def __init__(self, context: NodeContext, peers: Peers) -> None:
+        self._context = context
+        self._store = context.store
+        self._peers = peers
+        self._serving = 0
+        self._stopped = False
+
+    def stop(self) -> None:
+        """No more answers."""
+        self._stopped = True
+
+    def serve(self, request: RepairRequest) -> None:
+        """Answer with the entries that are asked for, or say why there are none."""
+        context = self._context
+        last = min(request.last, context.raft.end_index)
+        if request.first > last:
+            self._reply(request, Code.INDEX_OUT_OF_RANGE)
+        elif request.first < self._store.begin_index:
+            self._reply(request, Code.INDEX_LESS_THAN_LOCAL_BEGIN)
+        elif self._serving < MAX_SERVING:
+            self._serving += 1
+            size = min(max(request.max_bytes, 0), context.group.push_batch_bytes)
+            future = context.ready_loop.on_reader(
+                self._store.read, request.first, size, Index(last + 1)
+            )
+            future.add_done_callback(lambda done: self._read(request, done))
+
+    def _read(self, request: RepairRequest, done: asyncio.Future[list[Entry]]) -> None:
+        self._serving -= 1
+        if done.cancelled() or self._stopped:
+            return
+        error = done.exception()
+        if error is None:
+            entries = tuple(done.result())
+            self._reply(request, Code.SUCCESS if entries else Code.INDEX_OUT_OF_RANGE, entries)
+        elif isinstance(error, OffsetOutOfRange):
+            self._reply(request, Code.INDEX_LESS_THAN_LOCAL_BEGIN)
+        elif isinstance(error, CorruptEntry):
+            self._reply(request, Code.CORRUPT_ENTRY)
+            self._context.events.damage(error)
+        else:
+            self._context.ready_loop.fail(error)
+
+    def _reply(self, request: RepairRequest, code: Code, entries: tuple[Entry, ...] = ()) -> None:
+        self._peers.send(
+            RepairResponse(
+                group=self._context.raft.tag,
+                local_id=self._context.node_id,
+                remote_id=request.local_id,
+                first=request.first,
+                last=request.last,
+                code=code,
+                entries=entries,
+            )
+        )
+
+
+__all__ = ["RepairServer"]
