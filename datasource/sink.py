@@ -35,24 +35,23 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from dledger.catalog.clients.writers import JOB
 from dledger.client import Client, Committed
 from dledger.client.blocking.staging import Stage
 from dledger.datasource import replays
-from dledger.datasource.claims import Claim, check_claim, claim
+from dledger.datasource.claims import check_claim, claim
 from dledger.datasource.direct import Appends
 from dledger.datasource.log import Address, Log, find_group
 from dledger.datasource.options import Options, need_group
 from dledger.datasource.records import Coalescer, Router, TypedRouter
 from dledger.datasource.schema import WriteColumns, check_partitioner, check_write_schema
+from dledger.datasource.sink_task import Staged, Task, Transaction
 from dledger.datasource.sql import WRITE_HINT
 from dledger.datasource.typed import (
     TypedTopic,
@@ -64,67 +63,11 @@ from dledger.datasource.typed import (
     open_topic,
 )
 from dledger.errors import ConfigError, DLedgerError, ReplayMismatch, TopicExists, TopicNotFound
-from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.protocol.messages.client import TopicInfo
 from dledger.records.digest import RowsSum, sum_rows
 
 BY_COLUMN: Final = "*"
 """Stands for the topic of a write whose rows name theirs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What Spark tells a task about itself."""
-
-    partition: int
-    attempt: int
-    query_id: str | None
-    """Of the streaming query, from its checkpoint; None outside of one."""
-    run_id: str
-    """Of this run of the query; another one after each start."""
-    batch_id: int
-
-    @staticmethod
-    def current() -> Task:
-        """The task that this code runs in."""
-        context = TaskContext.get()
-        if context is None:
-            return Task(0, 0, None, "", 0)
-        batch = context.getLocalProperty("streaming.sql.batchId")
-        query = context.getLocalProperty("sql.streaming.queryId") if batch is not None else None
-        run = context.getLocalProperty("spark.jobGroup.id") or ""
-        return Task(context.partitionId(), context.attemptNumber(), query, run, int(batch or 0))
-
-    @property
-    def label(self) -> str:
-        """Who writes a stage, for people."""
-        return f"partition {self.partition} attempt {self.attempt}"
-
-
-@dataclass(frozen=True, slots=True)
-class Transaction:
-    """Which transaction a write is, and what its commit is held to."""
-
-    writer_id: str
-    sequence: int
-    formerly: str = ""
-    """The writer's name in release 0.1."""
-    claim: Claim | None = None
-
-    @property
-    def may_be_repeated(self) -> bool:
-        """Whether Spark or the user can run it again under this name."""
-        return not self.writer_id.startswith(JOB)
-
-
-@dataclass
-class Staged(WriterCommitMessage):
-    """What a task tells the driver: which transaction it wrote for, which rows, and its stage if it
-    sent any."""
-
-    transaction: Transaction
-    stage: StageSum | None = None
-    rows: RowsSum = field(default_factory=RowsSum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,4 +346,4 @@ def refuse_overwrite(overwrite: bool, what: str) -> None:
         )
 
 
-__all__ = ["BY_COLUMN", "Sink", "Staged", "Task", "Transaction", "refuse_overwrite"]
+__all__ = ["BY_COLUMN", "Sink", "refuse_overwrite"]

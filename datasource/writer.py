@@ -14,7 +14,8 @@ from dledger.datasource.claims import Claim
 from dledger.datasource.nameless import warn_of_repeats
 from dledger.datasource.option_table import WRITE
 from dledger.datasource.options import parse_options
-from dledger.datasource.sink import BY_COLUMN, Sink, Staged, Task, Transaction, refuse_overwrite
+from dledger.datasource.sink import BY_COLUMN, Sink, refuse_overwrite
+from dledger.datasource.sink_task import Staged, Task, Transaction
 from dledger.datasource.worker import settle
 from dledger.errors import ConfigError
 

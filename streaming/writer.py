@@ -10,7 +10,8 @@ from pyspark.sql.types import StructType
 
 from dledger.datasource.option_table import WRITE
 from dledger.datasource.options import parse_options
-from dledger.datasource.sink import BY_COLUMN, Sink, Task, Transaction, refuse_overwrite
+from dledger.datasource.sink import BY_COLUMN, Sink, refuse_overwrite
+from dledger.datasource.sink_task import Task, Transaction
 from dledger.datasource.worker import settle
 from dledger.errors import ConfigError
 

@@ -20,7 +20,7 @@ import pytest
 
 from dledger import forks
 from dledger.client import AsyncClient, Client, Stage
-from dledger.client.aio.producer import AsyncStage
+from dledger.client.aio.staging import AsyncStage
 from dledger.client.blocking import background_loop as background
 from dledger.client.blocking import pool
 from dledger.client.protocol.seen_end_offsets import SeenEndOffsets

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from dledger.client.blocking.reading import Replicas
 from dledger.client.protocol.client_state import ClientState
+from dledger.client.protocol.reading import Replicas
 from dledger.environment import Environment, host_is_here
 
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from dledger.datasource import nameless
-from dledger.datasource.sink import Task
+from dledger.datasource.sink_task import Task
 from dledger.datasource.writer import BatchWriter
 from dledger.errors import ConfigError, ReplayMismatch, TopicNotFound, TransactionError, Unavailable
 from dledger.streaming.writer import LogStreamWriter

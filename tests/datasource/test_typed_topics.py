@@ -13,7 +13,7 @@ from pyspark.sql.types import ArrayType, DecimalType, MapType, StringType, Struc
 from dledger.datasource.reader import LogReader
 from dledger.datasource.reading import schema_of_table
 from dledger.datasource.schema import read_schema
-from dledger.datasource.sink import Task
+from dledger.datasource.sink_task import Task
 from dledger.datasource.typed import columns_of, spark_schema
 from dledger.datasource.writer import BatchWriter
 from dledger.errors import ConfigError, SchemaMismatch, TopicNotFound

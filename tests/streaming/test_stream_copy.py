@@ -27,7 +27,7 @@ from hypothesis.stateful import (
 
 from dledger.datasource.offsets import StreamOffset, batch_start
 from dledger.datasource.schema import read_schema
-from dledger.datasource.sink import Task
+from dledger.datasource.sink_task import Task
 from dledger.streaming.reader import LogStreamReader
 from dledger.streaming.writer import LogStreamWriter
 

@@ -2,7 +2,8 @@
 not."""
 
 from dledger.client.aio.client import AsyncClient
-from dledger.client.aio.producer import AsyncProducer, AsyncStage, AsyncTransaction
+from dledger.client.aio.producer import AsyncProducer
+from dledger.client.aio.staging import AsyncStage, AsyncTransaction
 from dledger.client.blocking.client import Client
 from dledger.client.blocking.producer import Producer
 from dledger.client.blocking.staging import Stage, Transaction

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from dledger.client.aio.transport import AsyncTransport
-from dledger.client.blocking.transport import LIMITS
 from dledger.client.protocol.appending import APPEND
 from dledger.client.protocol.client_state import ATTEMPT_MS, ClientState
+from dledger.client.protocol.frame_limits import LIMITS
 from dledger.client.protocol.in_flight_window import Item, Window
 from dledger.client.protocol.session import ProducerSession
 from dledger.errors import AccessDenied, ConfigError, DLedgerError, Unavailable, WrongGroup

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from dledger.client.aio.transport import AsyncTransport
-from dledger.client.blocking.reading import Replicas, find_nodes, preferred_address, take
 from dledger.client.protocol.client_state import ATTEMPT_MS, ClientState
 from dledger.client.protocol.fetching import WAIT_MS, Fetcher
+from dledger.client.protocol.reading import Replicas, find_nodes, preferred_address, take
 from dledger.errors import DLedgerError, ProtocolError, Unavailable
 from dledger.net.connections.blocking import Lost
 from dledger.protocol.messages.client import FetchedBatch, FetchResponse

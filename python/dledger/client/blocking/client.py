@@ -14,9 +14,18 @@ from dledger import forks
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.blocking.admin import Admin
 from dledger.client.blocking.background_loop import background
+from dledger.client.blocking.messages import Messages
 from dledger.client.blocking.producer import Producer
-from dledger.client.blocking.reading import (
-    BlockingReader,
+from dledger.client.blocking.reading import BlockingReader
+from dledger.client.blocking.staging import Stage, Transaction
+from dledger.client.blocking.transport import BlockingTransport
+from dledger.client.protocol import requests as operations
+from dledger.client.protocol import transaction_requests as transactions
+from dledger.client.protocol.appending import append
+from dledger.client.protocol.arguments import checked
+from dledger.client.protocol.client_state import ClientState, Operation, T
+from dledger.client.protocol.fetching import Fetcher
+from dledger.client.protocol.reading import (
     Replicas,
     check_partition,
     find_nodes,
@@ -25,14 +34,6 @@ from dledger.client.blocking.reading import (
     reader,
     records,
 )
-from dledger.client.blocking.staging import Stage, Transaction
-from dledger.client.blocking.transport import BlockingTransport
-from dledger.client.protocol import requests as operations
-from dledger.client.protocol.appending import append
-from dledger.client.protocol.arguments import checked
-from dledger.client.protocol.client_state import ClientState, Operation, T
-from dledger.client.protocol.fetching import Fetcher
-from dledger.client.protocol.messages import Messages
 from dledger.client.protocol.results import Appended, Committed, Lineage
 from dledger.client.protocol.resuming import Resuming, behind_body, behind_records
 from dledger.client.protocol.schemas import of_body
@@ -210,7 +211,7 @@ class Client(Admin, Messages):
         """
         info = self.topic(topic)
         name = name or self.core.environment.unique()
-        session = self._run(operations.init_producer(self.core, name))
+        session = self._run(transactions.init_producer(self.core, name))
         return Producer(self.core, self._channel(), info, partition, name, session)
 
     def transaction(
@@ -232,7 +233,7 @@ class Client(Admin, Messages):
     ) -> Stage | Committed:
         """A stage of the transaction (writer_id, sequence), for one of several who write it;
         `commit_transaction` commits them all. The result, when it is committed already."""
-        opened = self._run(operations.open_stage(writer_id, sequence, label, timeout_ms))
+        opened = self._run(transactions.open_stage(writer_id, sequence, label, timeout_ms))
         if isinstance(opened, Committed):
             return opened
         what = f"stage {opened} of ({writer_id!r}, {sequence})"
@@ -262,14 +263,16 @@ class Client(Admin, Messages):
                 one.
             OutcomeUnknown: ask again with the same arguments.
         """
-        return self._run(operations.commit_transaction(writer_id, sequence, stages, rows, formerly))
+        return self._run(
+            transactions.commit_transaction(writer_id, sequence, stages, rows, formerly)
+        )
 
     def abort_transaction(
         self, writer_id: str, sequence: int, stage_ids: Sequence[int] = ()
     ) -> None:
         """Drop these stages, or without ids all of the transaction's. A commit that happened
         stands."""
-        self._run(operations.abort_transaction(writer_id, sequence, stage_ids))
+        self._run(transactions.abort_transaction(writer_id, sequence, stage_ids))
 
     # reading
 

@@ -17,9 +17,9 @@ from dledger.client.blocking.waiting import Answer
 from dledger.client.protocol.client_state import ClientState
 from dledger.client.protocol.in_flight_window import Window
 from dledger.client.protocol.record_accumulator import RecordAccumulator
-from dledger.client.protocol.requests import init_producer
 from dledger.client.protocol.results import Appended
 from dledger.client.protocol.session import ProducerSession
+from dledger.client.protocol.transaction_requests import init_producer
 from dledger.errors import ConfigError
 from dledger.protocol.messages.client import TopicInfo
 from dledger.records.body.build import Headers, Times, Values

@@ -3,72 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-
-import pyarrow as pa
+from collections.abc import Iterator
 
 from dledger.client.blocking.transport import BlockingTransport
-from dledger.client.protocol.client_state import ATTEMPT_MS, ClientState, Request
-from dledger.client.protocol.fetching import WAIT_MS, Fetcher, elsewhere
-from dledger.client.protocol.routing import CallPolicy
-from dledger.errors import DLedgerError, OffsetOutOfRange, ProtocolError, Unavailable
-from dledger.net.address import split_address
+from dledger.client.protocol.client_state import ClientState
+from dledger.client.protocol.fetching import Fetcher
+from dledger.client.protocol.reading import Replicas, _soon, take
+from dledger.errors import DLedgerError, ProtocolError, Unavailable
 from dledger.net.connections.blocking import BlockingConnection, Lost
-from dledger.protocol.messages.client import FetchedBatch, FetchResponse, MetadataRequest, TopicInfo
-from dledger.records.body.records import decode_batch, with_offsets
-from dledger.records.columns.types import Columns
-
-
-class Replicas:
-    """Whom a reader asks: one replica as long as it answers well, then the next one.
-
-    Those on the reader's own machine come first, among these and among the others any: readers
-    spread.
-    """
-
-    def __init__(self, core: ClientState, preferred: str) -> None:
-        near: list[str] = []
-        far: list[str] = []
-        for address in core.routes.addresses():
-            (near if core.environment.is_here(split_address(address)[0]) else far).append(address)
-        self._order = _turned(near, core) + _turned(far, core)
-        if preferred in self._order:
-            self._order.remove(preferred)
-            self._order.insert(0, preferred)
-        self._at = 0
-        self._pause_ms = 0.0
-        self._config = core.config
-
-    @property
-    def address(self) -> str:
-        return self._order[self._at % len(self._order)]
-
-    def worked(self) -> None:
-        self._pause_ms = 0.0
-
-    def failed(self) -> float:
-        """Go on to the next one; seconds to wait before, 0 until each one was tried."""
-        self._at += 1
-        if self._at % len(self._order):
-            return 0.0
-        self._pause_ms = min(
-            max(2 * self._pause_ms, self._config.retry_min_ms), self._config.retry_max_ms
-        )
-        return self._pause_ms / 1000
-
-
-def _turned(addresses: list[str], core: ClientState) -> list[str]:
-    """The same round, begun anywhere."""
-    start = core.environment.below(len(addresses)) if addresses else 0
-    return addresses[start:] + addresses[:start]
-
-
-def preferred_address(core: ClientState, replica: str | None, follow: bool) -> str:
-    """The named node's address; for a reader that follows the leader's, which knows of each commit
-    first; else any."""
-    if replica is not None:
-        return core.routes.peers.get(replica, "")
-    return core.routes.leader or "" if follow else ""
+from dledger.protocol.messages.client import FetchedBatch, FetchResponse
 
 
 class BlockingReader:
@@ -139,83 +82,3 @@ class BlockingReader:
             self._lane.keep(self._connection)
             self._connection = None
         self._drop()
-
-
-def reader(
-    core: ClientState,
-    topic: TopicInfo | int,
-    partition: int,
-    start: int,
-    end: int | None,
-    max_bytes: int,
-) -> Fetcher:
-    """Of a topic that is described, or of an id alone: then what it reads does not bind later
-    answers."""
-    if isinstance(topic, int):
-        return Fetcher(
-            topic, partition, start, end, max_bytes, f"read '#{topic}' partition {partition}"
-        )
-    what, seen = f"read {topic.name!r} partition {partition}", core.ends.reading(topic, partition)
-    return Fetcher(topic.topic_id, partition, start, end, max_bytes, what, seen)
-
-
-def take(
-    fetcher: Fetcher, answer: FetchResponse, payload: memoryview
-) -> list[tuple[FetchedBatch, memoryview]]:
-    """`Fetcher.take`; an error carries ``elsewhere``: whether another replica may know better."""
-    try:
-        return fetcher.take(answer, payload)
-    except DLedgerError as error:
-        refused = answer.code is not answer.code.SUCCESS
-        error.elsewhere = elsewhere(answer.code) if refused else True  # type: ignore[attr-defined]
-        raise
-
-
-def _soon() -> float:
-    return time.monotonic() + (ATTEMPT_MS + WAIT_MS) / 1000
-
-
-def records(
-    batch: FetchedBatch,
-    body: memoryview,
-    start: int,
-    end: int | None,
-    columns: Columns | None = None,
-) -> pa.RecordBatch:
-    """The records of a fetched body within [start, end), in the READ_SCHEMA; a typed topic's, which
-    has ``columns``, as keys and JSON."""
-    if columns is None:
-        _, decoded = decode_batch(body)
-    else:
-        from dledger.records.body.json_rows import as_records  # loads what no other reader needs
-
-        decoded = as_records(body, lambda version: columns)
-    if decoded.num_rows != batch.count:
-        raise ProtocolError(
-            f"a body of {decoded.num_rows} records where {batch.count} were announced"
-        )
-    return with_offsets(decoded, batch.base_offset, start, end)
-
-
-def find_nodes(core: ClientState) -> Request:
-    """The question whose answer fills the routes, for a reader that was given all ids and asked
-    nothing yet."""
-    return Request(MetadataRequest(), CallPolicy(what="find the group's nodes"))
-
-
-def check_partition(topic: str, partition: int, known: Mapping[int, int]) -> None:
-    if partition not in known:
-        raise OffsetOutOfRange(
-            f"topic {topic!r} has partitions 0 to {len(known) - 1}, not {partition}"
-        )
-
-
-def out_of_range(
-    topic: str, partition: int, start: int, end: int | None, begin: int, last: int
-) -> OffsetOutOfRange:
-    wanted = f"[{start}, {'end' if end is None else end})"
-    return OffsetOutOfRange(
-        f"topic {topic!r} partition {partition} has the offsets [{begin}, {last}), not {wanted}",
-        begin,
-        last,
-    )

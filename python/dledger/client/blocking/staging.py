@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from _thread import RLock
 from collections import deque
-from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,73 +17,19 @@ from dledger.client.protocol.appending import partitions_of, place
 from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.batching import Outgoing
 from dledger.client.protocol.client_state import ClientState
-from dledger.client.protocol.in_flight_window import Done, Window
-from dledger.client.protocol.record_accumulator import make_item, max_body
+from dledger.client.protocol.in_flight_window import Window
+from dledger.client.protocol.record_accumulator import make_item
 from dledger.client.protocol.results import Committed
 from dledger.client.protocol.session import ProducerSession
+from dledger.client.protocol.staging import Batches, Tally, cut
 from dledger.errors import DLedgerError, TransactionError
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.protocol.messages.client import TopicInfo
 from dledger.records.body.build import Headers, Times, Values
 from dledger.records.body.records import make_records
-from dledger.records.body.sizer import split_batch
 
 if TYPE_CHECKING:
     from dledger.client.blocking.client import Client
-
-
-class Tally:
-    """The batches of a stage: how many are there, and whether that is all of them.
-
-    Attributes:
-        under_way: calls that have handed over some of their batches, and not all. One that was
-            ended half way stays.
-        sum: what a commit must name, from `close` on.
-    """
-
-    def __init__(self, stage_id: int, what: str) -> None:
-        self.under_way: set[object] = set()
-        self.sum: StageSum | None = None
-        self.failed: DLedgerError | None = None
-        self._stage_id = stage_id
-        self._what = what
-        self._batches = 0
-        self._records = 0
-
-    def counting(self, records: int) -> Done:
-        """What takes the answer of a batch of ``records``."""
-
-        def answered(result: int | DLedgerError) -> None:
-            if isinstance(result, DLedgerError):
-                self.failed = self.failed or result
-            else:
-                self._batches += 1
-                self._records += records
-
-        return answered
-
-    def check_open(self) -> None:
-        """Raises `TransactionError` behind `close`."""
-        if self.sum is not None:
-            raise TransactionError(f"{self._what}: the stage is closed")
-
-    def check_ended(self) -> None:
-        """Raises `TransactionError` where a part of an append may be missing."""
-        if self.under_way:
-            raise TransactionError(
-                f"{self._what}: a call that stages records was interrupted or has not ended, so "
-                f"that a part of them "
-                "may be missing: abort, and do all of it again; the same writer id and sequence "
-                "are safe"
-            )
-
-    def close(self) -> StageSum:
-        """Everything is answered: no batch is taken any more. Asked for again it is the same."""
-        if self.sum is None:
-            self.sum = StageSum(
-                stage_id=self._stage_id, batches=self._batches, records=self._records
-            )
-        return self.sum
 
 
 @checked
@@ -178,25 +123,6 @@ class Stage:
         """Stop sending. What is staged is dropped when the transaction is aborted or the stage
         times out."""
         self._flow.cancel()
-
-
-Batches = Sequence[tuple[TopicInfo, int, pa.RecordBatch]]
-"""Batches and the partitions of topics that they are for."""
-
-
-def cut(core: ClientState, batches: Batches) -> Batches:
-    """Batches that a group takes, in order.
-
-    Raises:
-        ConfigError, RecordTooLarge: one of them cannot be stored.
-    """
-    for info, partition, batch in batches:
-        place(core, info, partition, batch)
-    return [
-        (info, partition, piece)
-        for info, partition, batch in batches
-        for piece in split_batch(batch, max_body(core))
-    ]
 
 
 @checked

@@ -9,17 +9,13 @@ from typing import Any
 
 from dledger import forks
 from dledger.client.protocol.client_state import ClientState, Operation, Request, T
+from dledger.client.protocol.frame_limits import LIMITS
 from dledger.client.protocol.routing import Call, Probe, Wait
 from dledger.client.protocol.session import ProducerSession
 from dledger.errors import DLedgerError, Unavailable, WrongGroup
 from dledger.net.connections.blocking import BlockingConnection, Lost
 from dledger.net.connections.tls import CertificateRefused
 from dledger.protocol.messages.client import MetadataRequest
-from dledger.protocol.wire import FrameLimits
-
-LIMITS = FrameLimits(payload_bytes=1 << 30)
-"""An answer is as large as the largest stored body, whatever the group's limit was when it was
-written."""
 
 
 class BlockingTransport:

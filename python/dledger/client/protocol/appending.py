@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dledger.client.protocol import requests as operations
+from dledger.client.protocol import transaction_requests as transactions
 from dledger.client.protocol.arguments import whole
 from dledger.client.protocol.client_state import SERVER_MS, ClientState, Operation, Request
 from dledger.client.protocol.results import Appended
@@ -61,7 +62,7 @@ def append(
             if core.config.idempotent:
                 session = holder.session
                 if session is None:
-                    session = holder.session = yield from operations.init_producer(core)
+                    session = holder.session = yield from transactions.init_producer(core)
                     sessions += 1
                 header = session.stamp(header, info.topic_id, at)
             base_offset = yield from send(core, name, header, payload)

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from dledger.client.blocking.reading import check_partition
 from dledger.client.protocol.arguments import Time, microseconds
 from dledger.client.protocol.client_state import ClientState, Operation, Request
 from dledger.client.protocol.fetching import Fetcher
+from dledger.client.protocol.reading import check_partition
 from dledger.client.protocol.requests import known_topic, offsets, topic
 from dledger.client.protocol.routing import CallPolicy
 from dledger.client.protocol.schemas import of_body

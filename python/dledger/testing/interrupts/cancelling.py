@@ -13,7 +13,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dledger.client import AsyncClient
-from dledger.client.aio.producer import AsyncProducer, AsyncStage
+from dledger.client.aio.producer import AsyncProducer
+from dledger.client.aio.staging import AsyncStage
 from dledger.errors import DLedgerError, TransactionError
 from dledger.testing.interrupts.blocking import PARTITIONS, Servers
 from dledger.testing.interrupts.book import OPEN, TAKEN, Attempt, Book, Unit

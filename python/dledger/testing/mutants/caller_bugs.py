@@ -164,7 +164,7 @@ CALLERS: Final = (
     Mutant(
         "stage-failure-forgotten",
         "P5",
-        "client.blocking.staging",
+        "client.protocol.staging",
         "Tally.counting",
         "                self.failed = self.failed or result\n",
         "                pass\n",
@@ -175,7 +175,7 @@ CALLERS: Final = (
     Mutant(
         "stage-sum-one-batch-less",
         "P12",
-        "client.blocking.staging",
+        "client.protocol.staging",
         "Tally.counting",
         "                self._batches += 1\n",
         "                self._batches += not self._batches\n",

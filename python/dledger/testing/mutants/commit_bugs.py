@@ -108,7 +108,7 @@ COMMITS: Final = (
     Mutant(
         "query-by-its-run",
         "P12",
-        "datasource.sink",
+        "datasource.sink_task",
         "Task.current",
         'context.getLocalProperty("sql.streaming.queryId")',
         'context.getLocalProperty("spark.jobGroup.id")',
@@ -119,7 +119,7 @@ COMMITS: Final = (
     Mutant(
         "every-batch-is-the-first",
         "P12",
-        "datasource.sink",
+        "datasource.sink_task",
         "Task.current",
         "int(batch or 0)",
         "0",

@@ -74,7 +74,7 @@ FORKS: Final = (
     Mutant(
         "fork-asyncio-abort-reaches-the-parents",
         "P12",
-        "client.aio.producer",
+        "client.aio.staging",
         "AsyncTransaction.abort",
         " or self._stage.forked:",
         ":",

@@ -139,7 +139,7 @@ INTERRUPTS: Final = (
     Mutant(
         "interrupt-asyncio-half-an-append-commits",
         "P12",
-        "client.aio.producer",
+        "client.aio.staging",
         "AsyncStage.append_all",
         ")\n"
         "            # and there it stays if anything ends this call half way\n"

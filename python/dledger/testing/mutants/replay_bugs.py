@@ -32,7 +32,7 @@ REPLAYS: Final = (
     Mutant(
         "every-write-may-be-repeated",
         "P12",
-        "datasource.sink",
+        "datasource.sink_task",
         "Transaction.may_be_repeated",
         "return not self.writer_id.startswith(JOB)",
         "return True",

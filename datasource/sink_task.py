@@ -1,0 +1,71 @@
+"""What a write of Spark is made of: tasks, their transaction, and what they have staged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+
+from dledger.catalog.clients.writers import JOB
+from dledger.datasource.claims import Claim
+from dledger.protocol.messages.catalog_commands import StageSum
+from dledger.records.digest import RowsSum
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What Spark tells a task about itself."""
+
+    partition: int
+    attempt: int
+    query_id: str | None
+    """Of the streaming query, from its checkpoint; None outside of one."""
+    run_id: str
+    """Of this run of the query; another one after each start."""
+    batch_id: int
+
+    @staticmethod
+    def current() -> Task:
+        """The task that this code runs in."""
+        context = TaskContext.get()
+        if context is None:
+            return Task(0, 0, None, "", 0)
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        query = context.getLocalProperty("sql.streaming.queryId") if batch is not None else None
+        run = context.getLocalProperty("spark.jobGroup.id") or ""
+        return Task(context.partitionId(), context.attemptNumber(), query, run, int(batch or 0))
+
+    @property
+    def label(self) -> str:
+        """Who writes a stage, for people."""
+        return f"partition {self.partition} attempt {self.attempt}"
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """Which transaction a write is, and what its commit is held to."""
+
+    writer_id: str
+    sequence: int
+    formerly: str = ""
+    """The writer's name in release 0.1."""
+    claim: Claim | None = None
+
+    @property
+    def may_be_repeated(self) -> bool:
+        """Whether Spark or the user can run it again under this name."""
+        return not self.writer_id.startswith(JOB)
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What a task tells the driver: which transaction it wrote for, which rows, and its stage if it
+    sent any."""
+
+    transaction: Transaction
+    stage: StageSum | None = None
+    rows: RowsSum = field(default_factory=RowsSum)
+
+
+__all__ = ["Staged", "Task", "Transaction"]

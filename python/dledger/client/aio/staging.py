@@ -1,0 +1,202 @@
+"""Stages and transactions for asyncio."""
+
+from __future__ import annotations
+
+from collections import deque
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+
+from dledger.client.aio.outflow import AsyncFlow
+from dledger.client.aio.pipeline import Pipeline
+from dledger.client.aio.transport import AsyncTransport
+from dledger.client.protocol.appending import partitions_of, place
+from dledger.client.protocol.arguments import checked
+from dledger.client.protocol.batching import Outgoing
+from dledger.client.protocol.client_state import ClientState
+from dledger.client.protocol.in_flight_window import Window
+from dledger.client.protocol.record_accumulator import make_item
+from dledger.client.protocol.results import Committed
+from dledger.client.protocol.session import ProducerSession
+from dledger.client.protocol.staging import Batches, Tally, cut
+from dledger.errors import DLedgerError, TransactionError
+from dledger.protocol.messages.catalog_commands import StageSum
+from dledger.records.body.build import Headers, Times, Values
+from dledger.records.body.records import make_records
+
+if TYPE_CHECKING:
+    from dledger.client.aio.client import AsyncClient
+
+
+@checked
+class AsyncStage:
+    """`dledger.client.Stage` under asyncio."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        core: ClientState,
+        channel: AsyncTransport,
+        stage_id: int,
+        what: str,
+    ) -> None:
+        self.stage_id = stage_id
+        self._client = client
+        self._core = core
+        self._tally = Tally(stage_id, what)
+
+        async def no_session() -> ProducerSession:
+            raise TransactionError(f"{what}: the stage is gone")
+
+        pipeline = Pipeline(core, channel, Window(what, ProducerSession(stage_id, 0)), no_session)
+        self._flow = AsyncFlow(core, what, pipeline, deque())
+
+    async def append_batch(self, topic: str, partition: int, batch: pa.RecordBatch) -> None:
+        """Stage a batch of record columns; see `Stage.append_batch`."""
+        info = await self._client.known_topic(topic, partition)
+        await self.append_all([(info, partition, batch)])
+
+    async def append_all(self, batches: Batches) -> None:
+        """Stage all of these batches; see `Stage.append_all`."""
+        call = object()
+        for info, partition, piece in cut(self._core, batches):
+            await self._flow.room()
+            self._tally.check_open()
+            self._check_failed()
+            item = make_item(
+                self._core,
+                info,
+                partition,
+                piece,
+                self._tally.counting(piece.num_rows),
+                staged=True,
+            )
+            # and there it stays if anything ends this call half way
+            self._tally.under_way.add(call)
+            self._flow.ready.append(Outgoing((item,)))
+            self._flow.take()
+        self._tally.under_way.discard(call)
+
+    def _check_failed(self) -> None:
+        if self._tally.failed:
+            self.cancel()
+            raise self._tally.failed
+
+    async def close(self) -> StageSum:
+        """Wait until everything is staged; see `Stage.close`."""
+        if self._tally.sum is None:
+            self._tally.check_ended()
+            await self._flow.empty()
+            self._check_failed()
+            self._tally.check_ended()
+        total = self._tally.close()
+        await self._flow.close()
+        return total
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child of the process that the stage belongs to."""
+        return self._flow.forked
+
+    def cancel(self) -> None:
+        """Stop sending; see `Stage.cancel`."""
+        self._flow.pipeline.cancel()
+
+
+@checked
+class AsyncTransaction:
+    """`dledger.client.Transaction` under asyncio."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        core: ClientState,
+        stage: AsyncStage | Committed,
+        writer_id: str,
+        sequence: int,
+    ) -> None:
+        self._client = client
+        self._core = core
+        self._stage = stage
+        self._writer_id = writer_id
+        self._sequence = sequence
+        self._result: Committed | None = stage if isinstance(stage, Committed) else None
+        self._over = False
+
+    async def append(
+        self,
+        topic: str,
+        values: Values,
+        *,
+        keys: Values | None = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamps: Times | None = None,
+    ) -> None:
+        """Stage records; see `Transaction.append`."""
+        batch = make_records(values, keys=keys, headers=headers, timestamps=timestamps)
+        await self.append_batch(topic, partition, batch)
+
+    async def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> None:
+        """Stage a batch of record columns; see `Transaction.append_batch`."""
+        if self._over:
+            raise TransactionError(f"transaction ({self._writer_id!r}, {self._sequence}) is over")
+        if isinstance(self._stage, Committed):
+            return
+        info = await self._client.known_topic(topic, partition)
+        spread = (
+            partitions_of(batch, info.partitions)
+            if partition is None and info.partitions > 1
+            else None
+        )
+        if spread is None:
+            await self._stage.append_all([(info, place(self._core, info, partition, batch), batch)])
+        else:
+            await self._stage.append_all(
+                [(info, at, batch.take(rows)) for at, rows in sorted(spread.items())]
+            )
+
+    async def commit(self) -> Committed:
+        """Give everything its offsets at once; see `Transaction.commit`."""
+        if self._result is None:
+            if self._over or isinstance(self._stage, Committed):
+                raise TransactionError(
+                    f"transaction ({self._writer_id!r}, {self._sequence}) was aborted"
+                )
+            total = await self._stage.close()
+            self._result = await self._client.commit_transaction(
+                self._writer_id, self._sequence, (total,)
+            )
+        self._over = True
+        return self._result
+
+    async def abort(self) -> None:
+        """Drop what was staged. In a forked child it is the parent's, and stays."""
+        if self._over or isinstance(self._stage, Committed) or self._stage.forked:
+            return
+        self._stage.cancel()
+        await self._client.abort_transaction(
+            self._writer_id, self._sequence, (self._stage.stage_id,)
+        )
+        self._over = True
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            await self.commit()
+            return
+        try:
+            await self.abort()
+        except DLedgerError:
+            return  # it times out by itself; the error under way is the one to tell
+
+
+__all__ = ["AsyncStage", "AsyncTransaction"]

@@ -1,0 +1,96 @@
+"""Stages, as far as they need neither socket nor thread: sums, and batches of the right size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from dledger.client.protocol.appending import place
+from dledger.client.protocol.client_state import ClientState
+from dledger.client.protocol.in_flight_window import Done
+from dledger.client.protocol.record_accumulator import max_body
+from dledger.errors import DLedgerError, TransactionError
+from dledger.protocol.messages.catalog_commands import StageSum
+from dledger.protocol.messages.client import TopicInfo
+from dledger.records.body.sizer import split_batch
+
+if TYPE_CHECKING:
+    pass
+
+
+class Tally:
+    """The batches of a stage: how many are there, and whether that is all of them.
+
+    Attributes:
+        under_way: calls that have handed over some of their batches, and not all. One that was
+            ended half way stays.
+        sum: what a commit must name, from `close` on.
+    """
+
+    def __init__(self, stage_id: int, what: str) -> None:
+        self.under_way: set[object] = set()
+        self.sum: StageSum | None = None
+        self.failed: DLedgerError | None = None
+        self._stage_id = stage_id
+        self._what = what
+        self._batches = 0
+        self._records = 0
+
+    def counting(self, records: int) -> Done:
+        """What takes the answer of a batch of ``records``."""
+
+        def answered(result: int | DLedgerError) -> None:
+            if isinstance(result, DLedgerError):
+                self.failed = self.failed or result
+            else:
+                self._batches += 1
+                self._records += records
+
+        return answered
+
+    def check_open(self) -> None:
+        """Raises `TransactionError` behind `close`."""
+        if self.sum is not None:
+            raise TransactionError(f"{self._what}: the stage is closed")
+
+    def check_ended(self) -> None:
+        """Raises `TransactionError` where a part of an append may be missing."""
+        if self.under_way:
+            raise TransactionError(
+                f"{self._what}: a call that stages records was interrupted or has not ended, so "
+                f"that a part of them "
+                "may be missing: abort, and do all of it again; the same writer id and sequence "
+                "are safe"
+            )
+
+    def close(self) -> StageSum:
+        """Everything is answered: no batch is taken any more. Asked for again it is the same."""
+        if self.sum is None:
+            self.sum = StageSum(
+                stage_id=self._stage_id, batches=self._batches, records=self._records
+            )
+        return self.sum
+
+
+Batches = Sequence[tuple[TopicInfo, int, pa.RecordBatch]]
+"""Batches and the partitions of topics that they are for."""
+
+
+def cut(core: ClientState, batches: Batches) -> Batches:
+    """Batches that a group takes, in order.
+
+    Raises:
+        ConfigError, RecordTooLarge: one of them cannot be stored.
+    """
+    for info, partition, batch in batches:
+        place(core, info, partition, batch)
+    return [
+        (info, partition, piece)
+        for info, partition, batch in batches
+        for piece in split_batch(batch, max_body(core))
+    ]
+
+
+__all__ = ["Batches", "Tally", "cut"]

@@ -1,0 +1,91 @@
+"""Requests of writers: sessions of producers, stages and transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dledger.client.protocol.client_state import ClientState, Operation
+from dledger.client.protocol.results import Committed
+from dledger.client.protocol.session import ProducerSession
+from dledger.config import check_name
+from dledger.protocol.messages.catalog_commands import (
+    AbortTransaction,
+    Command,
+    CommitTransaction,
+    CommitWrite,
+    InitProducer,
+    OpenStage,
+    StageSum,
+)
+
+if TYPE_CHECKING:
+    from dledger.records.digest import RowsSum
+from dledger.client.protocol.requests import execute
+
+
+def init_producer(core: ClientState, name: str | None = None) -> Operation[ProducerSession]:
+    """A new session; with a name that is in use the former holder is fenced."""
+    if name is not None:
+        check_name("producer", name)
+    command = InitProducer(producer_name=name or core.environment.unique())
+    result = yield from execute(command, "open a producer session")
+    return ProducerSession(result["producer_id"], result["epoch"])
+
+
+def open_stage(
+    writer_id: str, sequence: int, label: str, timeout_ms: int
+) -> Operation[int | Committed]:
+    """The new stage's id, or the result when its transaction is committed already."""
+    command = OpenStage(writer_id=writer_id, sequence=sequence, label=label, timeout_ms=timeout_ms)
+    result = yield from execute(command, f"open a stage of ({writer_id!r}, {sequence})")
+    if result.get("committed"):
+        return committed({"repeated": True, **result})
+    stage_id: int = result["stage_id"]
+    return stage_id
+
+
+def commit_transaction(
+    writer_id: str,
+    sequence: int,
+    stages: Sequence[StageSum],
+    rows: RowsSum | None = None,
+    formerly: str = "",
+) -> Operation[Committed]:
+    """See `dledger.client.Client.commit_transaction`."""
+    command: Command = CommitTransaction(
+        writer_id=writer_id, sequence=sequence, stages=tuple(stages)
+    )
+    if rows is not None:
+        command = CommitWrite(
+            writer_id=writer_id,
+            sequence=sequence,
+            stages=tuple(stages),
+            records=rows.count,
+            digest=f"{rows.digest:016x}",
+            formerly=formerly,
+        )
+    return committed((yield from execute(command, f"commit ({writer_id!r}, {sequence})")))
+
+
+def abort_transaction(writer_id: str, sequence: int, stage_ids: Sequence[int]) -> Operation[None]:
+    command = AbortTransaction(writer_id=writer_id, sequence=sequence, stage_ids=tuple(stage_ids))
+    yield from execute(command, f"abort ({writer_id!r}, {sequence})")
+
+
+def committed(result: Mapping[str, Any]) -> Committed:
+    """A commit's result dict as a value."""
+    spans = {
+        name: {p: (s[0], s[1]) for p, s in found.items()}
+        for name, found in result.get("offsets", {}).items()
+    }
+    return Committed(
+        bool(result.get("repeated")),
+        spans,
+        result.get("records", 0),
+        result.get("committed_ms", 0),
+        result.get("checked", True),
+    )
+
+
+__all__ = ["abort_transaction", "commit_transaction", "committed", "init_producer", "open_stage"]
