@@ -9,10 +9,9 @@ commands mean what they meant.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dledger.catalog.clients.transactions import malformed_commit, malformed_stage
 from dledger.catalog.results import CommandResult
+from dledger.catalog.state import CatalogState
 from dledger.catalog.topics.topics import malformed_topic
 from dledger.config import check_name
 from dledger.errors import ConfigError
@@ -30,9 +29,6 @@ from dledger.protocol.messages.catalog_commands import (
     OpenStage,
 )
 from dledger.protocol.messages.codes import Code
-
-if TYPE_CHECKING:
-    from dledger.catalog.state_machine import Catalog
 
 
 def malformed(command: Command) -> CommandResult | None:
@@ -60,7 +56,7 @@ def _wrong_name(what: str, name: str) -> str:
     return ""
 
 
-def refused(catalog: Catalog, command: Command) -> CommandResult | None:
+def refused(catalog: CatalogState, command: Command) -> CommandResult | None:
     """Why the present state cannot take this command, or None."""
     match command:
         case CreateTopic():

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, Final
 
 from dledger.catalog.clients.writers import Offsets
-from dledger.catalog.state_machine import Catalog
+from dledger.catalog.state import CatalogState
 from dledger.catalog.topics.partition import NO_TIME, Partition
 
 COMMIT_ENTRIES: Final = 20_000
@@ -20,7 +20,7 @@ Page = tuple[list[dict[str, Any]], int]
 """Rows, and where to go on (-1: that was all)."""
 
 
-def list_partitions(catalog: Catalog, start: int, limit: int) -> Page:
+def list_partitions(catalog: CatalogState, start: int, limit: int) -> Page:
     """Every partition, in the order in which their topics were created."""
     keys, following = _page(catalog.partitions.keys_from(start), start, limit)
     rows = []
@@ -33,7 +33,7 @@ def list_partitions(catalog: Catalog, start: int, limit: int) -> Page:
     return rows, following
 
 
-def list_progress(catalog: Catalog, name: str, start: int, limit: int) -> Page:
+def list_progress(catalog: CatalogState, name: str, start: int, limit: int) -> Page:
     """How far a consumer group has got; no rows when there is none of that name."""
     group = catalog.consumer_groups.by_name.get(name)
     if group is None:
@@ -74,7 +74,7 @@ def _place(part: Partition, key: int) -> dict[str, Any]:
     }
 
 
-def list_commits(catalog: Catalog, start: int, limit: int) -> tuple[dict[int, Offsets], int]:
+def list_commits(catalog: CatalogState, start: int, limit: int) -> tuple[dict[int, Offsets], int]:
     """By the entry that committed it, what each transaction has put where, and where to go on."""
     last = min(start + COMMIT_ENTRIES - 1, catalog.applied_index)
     found: dict[int, Offsets] = {}
@@ -98,7 +98,7 @@ def list_commits(catalog: Catalog, start: int, limit: int) -> tuple[dict[int, Of
     return page, following
 
 
-def first_offsets(catalog: Catalog, first: int, last: int) -> dict[int, int]:
+def first_offsets(catalog: CatalogState, first: int, last: int) -> dict[int, int]:
     """Of the batches in the entries ``first`` to ``last`` that have offsets: entry -> first
     offset."""
     found: dict[int, int] = {}

@@ -3,8 +3,9 @@ their contents."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from dledger.catalog.state import CatalogState
 from dledger.protocol.messages.catalog_commands import (
     AddPartitions,
     Command,
@@ -18,9 +19,6 @@ from dledger.protocol.messages.catalog_commands import (
     InitProducer,
     OpenStage,
 )
-
-if TYPE_CHECKING:
-    from dledger.catalog.state_machine import Catalog
 
 TOPIC: Final = 1200
 PARTITION: Final = 600
@@ -38,7 +36,7 @@ SPAN: Final = 300
 RETIRED: Final = 200
 
 
-def weigh(catalog: Catalog) -> int:
+def weigh(catalog: CatalogState) -> int:
     """Bytes of the whole catalog, about."""
     topics, producers = catalog.topics_state, catalog.producers
     total = (
@@ -61,7 +59,7 @@ def weigh(catalog: Catalog) -> int:
     return total
 
 
-def growth(catalog: Catalog, command: Command) -> int:
+def growth(catalog: CatalogState, command: Command) -> int:
     """How much the catalog grows at most when this command is applied to it as it is, in the same
     bytes."""
     topics, groups = catalog.topics_state.by_name, catalog.consumer_groups.by_name

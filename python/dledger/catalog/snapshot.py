@@ -17,12 +17,13 @@ import json
 import struct
 import sys
 from array import array
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from dledger.catalog.clients.consumer_groups import Group, Groups
 from dledger.catalog.clients.producers import WINDOW, Producers, ProducerState, Window
 from dledger.catalog.clients.transactions import STAGED_ROW, Stage, Transactions
 from dledger.catalog.clients.writers import Trace, Writer, Writers
+from dledger.catalog.state import CatalogState
 from dledger.catalog.topics.partition import NO_TIME, Partition, table_name
 from dledger.catalog.topics.queues import Queues
 from dledger.catalog.topics.table import TableFactory
@@ -30,9 +31,6 @@ from dledger.checksum import crc32
 from dledger.errors import CorruptStore
 from dledger.protocol.messages.client import TopicInfo
 from dledger.types import Index
-
-if TYPE_CHECKING:
-    from dledger.catalog.state_machine import Catalog
 
 MAGIC: Final = b"DLCATLG1"
 PREFIX: Final = struct.Struct("<8sIQ")
@@ -42,7 +40,7 @@ UNUSED: Final = NUMBERS.pack(0, 0, 0, NO_TIME, 0, 0)
 CRC: Final = struct.Struct("<I")
 
 
-def encode(catalog: Catalog) -> bytes:
+def encode(catalog: CatalogState) -> bytes:
     """The bytes of a catalog's state."""
     packed: list[bytes] = []
     topics = sorted(catalog.topics_state.by_id.values(), key=lambda info: info.topic_id)
@@ -198,7 +196,7 @@ class _Packed:
         return piece
 
 
-def decode(data: bytes, catalog: Catalog, tables: TableFactory) -> None:
+def decode(data: bytes, catalog: CatalogState, tables: TableFactory) -> None:
     """Fill an empty catalog, and cut its tables to what the snapshot knows of them.
 
     Raises:
@@ -237,7 +235,7 @@ def decode(data: bytes, catalog: Catalog, tables: TableFactory) -> None:
 
 
 def _decode_topics(
-    meta: dict[str, Any], packed: _Packed, catalog: Catalog, tables: TableFactory
+    meta: dict[str, Any], packed: _Packed, catalog: CatalogState, tables: TableFactory
 ) -> None:
     catalog.topics_state.next_id = meta["next_topic"]
     catalog.topics_state.retired = dict.fromkeys(meta["retired"])

@@ -8,21 +8,15 @@ differs, and is not in the snapshot.
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Final
 
 from dledger.catalog import snapshot
-from dledger.catalog.clients.consumer_groups import Groups
-from dledger.catalog.clients.producers import Producers
-from dledger.catalog.clients.transactions import Transactions
-from dledger.catalog.clients.writers import MAX_WRITERS
 from dledger.catalog.results import STAGED, BatchRef, CommandResult, DataResult
+from dledger.catalog.state import CatalogState
 from dledger.catalog.topics.partition import Partition
-from dledger.catalog.topics.partitions import Partitions
-from dledger.catalog.topics.queues import Queues
-from dledger.catalog.topics.schemas import Schemas, refuse
+from dledger.catalog.topics.schemas import refuse
 from dledger.catalog.topics.table import TableFactory
-from dledger.catalog.topics.topics import Topics
-from dledger.errors import ConfigError, CorruptStore, TopicNotFound
+from dledger.errors import CorruptStore
 from dledger.protocol.messages.catalog_commands import (
     AbortTransaction,
     AddPartitions,
@@ -43,56 +37,18 @@ from dledger.protocol.messages.catalog_commands import (
     InitProducer,
     OpenStage,
 )
-from dledger.protocol.messages.client import TopicInfo
 from dledger.protocol.messages.codes import Code
 from dledger.records.body.header import BodyHeader, BodyKind
-from dledger.types import NO_INDEX, Index
+from dledger.types import Index
 
 _SUCCESS: Final = Code.SUCCESS
 _flag = int.__and__  # the operator of IntFlag is ten times slower
 _STAGED_FLAG: Final = 1
 
 
-class Catalog:
-    """What the committed log means, up to and including `applied_index`.
-
-    Apply entries in order, each with the method of its kind. Results are for the node that answers
-    the client; the others ignore them.
-    """
-
-    most_writers: ClassVar = MAX_WRITERS
-    """Writers of transactions that are remembered by name. Nodes that differ in it have different
-    catalogs."""
-
-    def __init__(self, tables: TableFactory) -> None:
-        """An empty catalog. Tables that are there belong to a life before; they are removed."""
-        for name in tables.names():
-            tables.remove(name)
-        self._setup(tables)
-
-    def _setup(self, tables: TableFactory) -> None:
-        self._tables = tables
-        self.applied_index: Index = NO_INDEX
-        self.clock_ms = 0
-        self.topics_state = Topics()
-        self.partitions = Partitions(
-            tables, self.topics_state, lambda topic_id: self.schemas.newest(topic_id)
-        )
-        self._used = self.partitions.used
-        self.schemas = Schemas(self.topics_state, self._used)
-        self.producers = Producers()
-        self.transactions = Transactions(
-            self.partitions.get, self.partitions.grown, self.most_writers
-        )
-        self.members: dict[str, int] = {}
-        """The incarnation of each member that counts, by the entry `members_index`; empty before
-        the first `Admit`."""
-        self.members_index: Index = NO_INDEX
-        self.secret_enforced = False
-        """Whether the group has said that every member must prove its secret."""
-        self.consumer_groups = Groups(self.topics_state, self._at)
-        self.queues = Queues()
-        self._dropped: list[tuple[int, str]] = []
+class Catalog(CatalogState):
+    """Takes in entries in order, each with the method of its kind. Results are for the node that
+    answers the client; the others ignore them."""
 
     # ---- applying
 
@@ -208,12 +164,6 @@ class Catalog:
             Code.MALFORMED, -1, f"a batch has at least one record, not {header.count}"
         )
 
-    def _no_partition(self, topic_id: int, number: int) -> str:
-        info = self.topics_state.by_id.get(topic_id)
-        if info is None:
-            return f"there is no topic with id {topic_id}; it was deleted, or never created"
-        return f"topic {info.name!r} has partitions 0 to {info.partitions - 1}, not {number}"
-
     def apply_command(self, index: int, command: Command) -> CommandResult:
         """A command is committed: carry it out, or tell why it cannot be."""
         self._advance(index)
@@ -280,104 +230,6 @@ class Catalog:
         self.members, self.members_index = dict(command.members), self.applied_index
         return CommandResult(_SUCCESS)
 
-    # ---- asking
-
-    def topics(self) -> list[TopicInfo]:
-        """All topics by name."""
-        return sorted(self.topics_state.by_name.values(), key=lambda info: info.name)
-
-    def topic(self, name: str) -> TopicInfo:
-        """Raises: TopicNotFound."""
-        info = self.topics_state.by_name.get(name)
-        if info is None:
-            raise TopicNotFound(f"there is no topic {name!r}")
-        return info
-
-    def topic_by_id(self, topic_id: int) -> TopicInfo:
-        """Raises: TopicNotFound."""
-        info = self.topics_state.by_id.get(topic_id)
-        if info is None:
-            raise TopicNotFound(self._no_partition(topic_id, 0))
-        return info
-
-    def _at(self, topic_id: int, number: int) -> Partition:
-        key = topic_id << 32 | number
-        if number >> 32 or key not in self.partitions:
-            raise TopicNotFound(self._no_partition(topic_id, number))
-        return self.partitions.look(key)
-
-    def begin_offset(self, topic_id: int, partition: int) -> int:
-        """First offset that this node has kept. Raises: TopicNotFound."""
-        return self._at(topic_id, partition).begin_offset
-
-    def end_offset(self, topic_id: int, partition: int) -> int:
-        """The offset that the next record gets. Raises: TopicNotFound."""
-        return self._at(topic_id, partition).next_offset
-
-    def find(
-        self, topic_id: int, partition: int, offset: int, end_offset: int, max_bytes: int
-    ) -> list[BatchRef]:
-        """The batches that hold [offset, end_offset), consecutive, up to ``max_bytes`` but at least
-        one.
-
-        ``end_offset`` -1 is the end. Nothing when ``offset`` is not there yet.
-
-        Raises:
-            TopicNotFound: no such topic or partition.
-            OffsetOutOfRange: ``offset`` is below what is kept.
-        """
-        return self._at(topic_id, partition).find(offset, end_offset, max_bytes)
-
-    def offset_for_time(self, topic_id: int, partition: int, timestamp_us: int) -> int:
-        """The base offset of the first batch with a record of that time or later, -1 when there is
-        none: every kept record before it is older. Lower than need be where times fall back and the
-        newest records were deleted.
-        """
-        return self._at(topic_id, partition).offset_for_time(timestamp_us)
-
-    def split(
-        self,
-        topic_id: int,
-        partition: int,
-        start: int,
-        end: int,
-        target_bytes: int,
-        max_pieces: int = 10_000,
-    ) -> list[tuple[int, int]]:
-        """Cut [start, end) at batch borders into (end offset, stored bytes) of about
-        ``target_bytes`` each.
-
-        The last end is the asked one unless ``max_pieces`` came first.
-
-        Raises:
-            TopicNotFound: no such topic or partition.
-            OffsetOutOfRange: the range is not all there.
-        """
-        if target_bytes < 1 or max_pieces < 1:
-            raise ConfigError(
-                f"target_bytes {target_bytes} and max_pieces {max_pieces} must be 1 or more"
-            )
-        return self._at(topic_id, partition).split(start, end, target_bytes, max_pieces)
-
-    def records_of(self, first: int, last: int) -> list[tuple[str, int, int, int]]:
-        """The applied records in the entries ``first`` to ``last``: (topic, partition, first
-        offset, count)."""
-        return [
-            (info.name, number, base, count)
-            for info in self.topics()
-            for number in range(info.partitions)
-            if (partition := self._used.get(info.topic_id << 32 | number)) is not None
-            for base, count in partition.batches_of(first, last)
-        ]
-
-    def group(self, name: str) -> dict[str, dict[int, int]]:
-        """A consumer group's offsets, topic -> partition -> offset; empty when it has none."""
-        return self.consumer_groups.offsets(name)
-
-    def groups(self) -> tuple[str, ...]:
-        """All consumer groups by name."""
-        return tuple(sorted(self.consumer_groups.by_name))
-
     # ---- retention, time, checkpoints
 
     def drop_before(self, index: int) -> None:
@@ -386,22 +238,6 @@ class Catalog:
         1."""
         for partition in self._used.values():
             partition.drop_before(index)
-
-    def retention_floor(self) -> Index:
-        """Entries from here on must be kept, because an open stage needs them or they are not
-        applied."""
-        first = self.transactions.first_index()
-        return Index(self.applied_index + 1 if first is None else first)
-
-    def next_expiry_ms(self) -> int | None:
-        """When an `Expire` has something to do, in the clock of the commands' ``time_ms``; None:
-        nothing waits."""
-        times = [
-            at
-            for at in (self.transactions.next_expiry_ms(), self.producers.next_expiry_ms)
-            if at is not None
-        ]
-        return min(times, default=None)
 
     def snapshot(self) -> bytes:
         """The state but for the tables' rows, whose numbers it holds: equal bytes on all nodes with
@@ -434,7 +270,7 @@ class Catalog:
                 catalog and apply all.
         """
         catalog = cls.__new__(cls)
-        catalog._setup(tables)
+        CatalogState.__init__(catalog, tables)
         snapshot.decode(data, catalog, tables)
         return catalog
 

@@ -1,110 +1,21 @@
-"""Settings, in two kinds: what must be equal on every node of a group, and what each node has for
-itself.
+"""The settings of groups, nodes and clients.
 
 Every field gives its unit, its default and the reason for it. Settings are checked once, here.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from dledger.config.names import check_name, check_secret_file, nearest
+from dledger.config.tls import Tls, tls_files
 from dledger.errors import ConfigError, UnknownOption
 from dledger.types import NodeId
 
 T = TypeVar("T")
 MIB: Final = 1 << 20
-NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,127}")
-
-
-def check_name(what: str, name: str) -> str:
-    """Names of topics, groups and nodes go into messages and sometimes file names, so they are
-    plain.
-
-    Raises:
-        ConfigError: the name is empty, too long, ``.``, ``..``, or has other characters.
-    """
-    if not NAME.fullmatch(name) or name in {".", ".."}:
-        shown = name if len(name) <= 200 else name[:40] + f"... of {len(name)} characters"
-        raise ConfigError(f"{what} {shown!r}: use 1 to 127 of the characters A-Z a-z 0-9 . _ -")
-    return name
-
-
-def check_secret_file(path: str) -> str:
-    """Raises `ConfigError` for a relative path: other processes read the file, from other
-    directories."""
-    if path and not Path(path).is_absolute():
-        raise ConfigError(
-            f"secret_file {path!r}: give an absolute path; programs read it from other directories"
-        )
-    return path
-
-
-def nearest(name: str, known: list[str]) -> str:
-    """`` (did you mean X?)``, or nothing when no known name is like it."""
-    close = get_close_matches(name, known, n=1, cutoff=0.6)
-    return f" (did you mean {close[0]!r}?)" if close else ""
-
-
-def parse_peers(text: str) -> dict[NodeId, str]:
-    """``n0-host:port;n1-host:port`` as node -> ``host:port``, DLedger's way to name a group.
-
-    Raises:
-        ConfigError: a part is not of that form, or a name stands twice.
-    """
-    peers: dict[NodeId, str] = {}
-    for part in filter(None, (p.strip() for p in text.split(";"))):
-        node, dash, address = part.partition("-")
-        host, colon, port = address.rpartition(":")
-        if not (dash and colon and host and port.isdecimal() and 0 < int(port) < 65536):
-            raise ConfigError(f"peer {part!r}: write n0-host:port;n1-host:port")
-        if node in peers:
-            raise ConfigError(f"peers: node {node!r} stands twice in {text!r}")
-        peers[NodeId(check_name("node id", node))] = address
-    if not peers:
-        raise ConfigError("peers: no node is named; write n0-host:port;n1-host:port")
-    return peers
-
-
-def format_peers(peers: dict[NodeId, str]) -> str:
-    """The inverse of `parse_peers`."""
-    return ";".join(f"{node}-{address}" for node, address in peers.items())
-
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """PEM files by which both ends of a connection prove who they are; absolute paths."""
-
-    ca: str
-    """Whom to trust: certificates of the authority that signed those of all nodes and clients."""
-    certificate: str
-    key: str
-
-
-def tls_files(ca: str, certificate: str, key: str) -> Tls | None:
-    """All three, or None where none is given.
-
-    Raises:
-        ConfigError: some are missing, or a path is relative.
-    """
-    files = {"tls_ca": ca, "tls_certificate": certificate, "tls_key": key}
-    given = [name for name, path in files.items() if path]
-    if not given:
-        return None
-    if missing := [name for name in files if name not in given]:
-        raise ConfigError(
-            f"{' and '.join(given)} without {' and '.join(missing)}: TLS here needs all three"
-        )
-    for name, path in files.items():
-        if not Path(path).is_absolute():
-            raise ConfigError(
-                f"{name} {path!r}: give an absolute path; other processes read it from other "
-                f"directories"
-            )
-    return Tls(ca, certificate, key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -408,17 +319,4 @@ def from_settings(cls: type[T], settings: dict[str, Any]) -> T:
 EMBEDDED_DEFAULTS: Final[dict[str, Any]] = {"segment_bytes": 256 * MIB, "index_file_bytes": 4 * MIB}
 """A laptop's group: smaller files, so that a first log costs little disk."""
 
-__all__ = [
-    "EMBEDDED_DEFAULTS",
-    "MIB",
-    "ClientConfig",
-    "GroupConfig",
-    "NodeConfig",
-    "Tls",
-    "check_name",
-    "format_peers",
-    "from_settings",
-    "nearest",
-    "parse_peers",
-    "tls_files",
-]
+__all__ = ["EMBEDDED_DEFAULTS", "MIB", "ClientConfig", "GroupConfig", "NodeConfig", "from_settings"]

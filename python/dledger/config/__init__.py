@@ -1,0 +1,32 @@
+"""Settings, in two kinds: what must be equal on every node of a group, and what each node has for
+itself."""
+
+from dledger.config.names import check_name, check_secret_file, nearest
+from dledger.config.peers import format_peers, parse_peers
+from dledger.config.settings import (
+    EMBEDDED_DEFAULTS,
+    MIB,
+    NOTHING_ACCEPTED,
+    ClientConfig,
+    GroupConfig,
+    NodeConfig,
+    from_settings,
+)
+from dledger.config.tls import Tls, tls_files
+
+__all__ = [
+    "EMBEDDED_DEFAULTS",
+    "MIB",
+    "NOTHING_ACCEPTED",
+    "ClientConfig",
+    "GroupConfig",
+    "NodeConfig",
+    "Tls",
+    "check_name",
+    "check_secret_file",
+    "format_peers",
+    "from_settings",
+    "nearest",
+    "parse_peers",
+    "tls_files",
+]

@@ -1,0 +1,44 @@
+"""Names of groups, nodes and files, and the nearest known one to a wrong one."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
+
+from dledger.errors import ConfigError
+
+NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,127}")
+
+
+def check_name(what: str, name: str) -> str:
+    """Names of topics, groups and nodes go into messages and sometimes file names, so they are
+    plain.
+
+    Raises:
+        ConfigError: the name is empty, too long, ``.``, ``..``, or has other characters.
+    """
+    if not NAME.fullmatch(name) or name in {".", ".."}:
+        shown = name if len(name) <= 200 else name[:40] + f"... of {len(name)} characters"
+        raise ConfigError(f"{what} {shown!r}: use 1 to 127 of the characters A-Z a-z 0-9 . _ -")
+    return name
+
+
+def check_secret_file(path: str) -> str:
+    """Raises `ConfigError` for a relative path: other processes read the file, from other
+    directories."""
+    if path and not Path(path).is_absolute():
+        raise ConfigError(
+            f"secret_file {path!r}: give an absolute path; programs read it from other directories"
+        )
+    return path
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """`` (did you mean X?)``, or nothing when no known name is like it."""
+    close = get_close_matches(name, known, n=1, cutoff=0.6)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+__all__ = ["NAME", "check_name", "check_secret_file", "nearest"]

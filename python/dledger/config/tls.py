@@ -1,0 +1,44 @@
+"""The files of TLS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dledger.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """PEM files by which both ends of a connection prove who they are; absolute paths."""
+
+    ca: str
+    """Whom to trust: certificates of the authority that signed those of all nodes and clients."""
+    certificate: str
+    key: str
+
+
+def tls_files(ca: str, certificate: str, key: str) -> Tls | None:
+    """All three, or None where none is given.
+
+    Raises:
+        ConfigError: some are missing, or a path is relative.
+    """
+    files = {"tls_ca": ca, "tls_certificate": certificate, "tls_key": key}
+    given = [name for name, path in files.items() if path]
+    if not given:
+        return None
+    if missing := [name for name in files if name not in given]:
+        raise ConfigError(
+            f"{' and '.join(given)} without {' and '.join(missing)}: TLS here needs all three"
+        )
+    for name, path in files.items():
+        if not Path(path).is_absolute():
+            raise ConfigError(
+                f"{name} {path!r}: give an absolute path; other processes read it from other "
+                f"directories"
+            )
+    return Tls(ca, certificate, key)
+
+
+__all__ = ["Tls", "tls_files"]
