@@ -4,6 +4,11 @@ pyproject.toml."""
 from setuptools import Extension, find_packages, setup
 
 ROOTS = {"": "python", "dledger.datasource": "datasource", "dledger.streaming": "streaming"}
+BESIDE = [
+    ".".join(["dledger", folder, *inside.split(".")]) if inside else f"dledger.{folder}"
+    for folder in ("datasource", "streaming")
+    for inside in ["", *find_packages(folder)]
+]
 
 # One build serves each Python from 3.11 on. Without a compiler the package is installed without it,
 # and NumPy does its work.
@@ -15,7 +20,7 @@ LIMITED = {
 
 setup(
     package_dir=ROOTS,
-    packages=[*find_packages("python"), "dledger.datasource", "dledger.streaming"],
+    packages=[*find_packages("python"), *BESIDE],
     package_data={"": ["py.typed", "*.pyi"]},
     exclude_package_data={"": ["*.c"]},
     ext_modules=[

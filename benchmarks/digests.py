@@ -28,8 +28,8 @@ from benchmarks.report import Report
 from benchmarks.spark import new_session, rows_frame
 from benchmarks.typed import FLAT_COLUMNS
 from dledger import Client, EmbeddedGroup
-from dledger.datasource import sink
-from dledger.datasource.writer import BatchWriter
+from dledger.datasource.write import sink
+from dledger.datasource.write.writer import BatchWriter
 from dledger.records.digest import RowsSum
 from pyspark_dledger import DefaultSource
 

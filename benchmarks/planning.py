@@ -16,7 +16,7 @@ from benchmarks.groups import group
 from benchmarks.report import Report
 from benchmarks.spark import new_session
 from dledger import Client, EmbeddedGroup
-from dledger.datasource.schema import read_schema
+from dledger.datasource.table.schema import read_schema
 from dledger.streaming.reader import LogStreamReader
 
 PLANNING = "plan of a micro-batch over 1,000 partitions of 50 topics, all with new records"

@@ -16,9 +16,10 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from dledger.client.protocol.results import Span
-from dledger.datasource.offsets import Positions
-from dledger.datasource.options import RateLimits
-from dledger.datasource.planning import ReadRange, Slice, Split, measured, ranges
+from dledger.datasource.options.offsets import Positions
+from dledger.datasource.options.rate_limits import RateLimits
+from dledger.datasource.read.planning import Slice, Split, measured, ranges
+from dledger.datasource.table.read_range import ReadRange
 from dledger.errors import ConfigError
 
 STEPS: Final = 8

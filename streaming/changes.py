@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Final
 
 from dledger.client.protocol.results import Lineage
-from dledger.datasource.log import GroupView
-from dledger.datasource.loss import deleted, recreated
-from dledger.datasource.offsets import Positions, StreamOffset
-from dledger.datasource.options import Options
+from dledger.datasource.options.offsets import Positions, StreamOffset
+from dledger.datasource.options.options import Options
+from dledger.datasource.read.loss import deleted, recreated
+from dledger.datasource.table.log import GroupView
 from dledger.errors import WrongGroup
 from dledger.protocol.messages.client import TopicInfo
 

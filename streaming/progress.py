@@ -6,9 +6,9 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from dledger.datasource.log import Log
-from dledger.datasource.offsets import Positions, StreamOffset
-from dledger.datasource.options import Options
+from dledger.datasource.options.offsets import Positions, StreamOffset
+from dledger.datasource.options.options import Options
+from dledger.datasource.table.log import Log
 from dledger.errors import DLedgerError, TopicNotFound
 
 LOGGER: Final = logging.getLogger("dledger.spark")

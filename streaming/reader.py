@@ -23,16 +23,17 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from dledger.datasource.bounds import Bound, BoundKind
-from dledger.datasource.log import LOOKS, GroupView, Log
-from dledger.datasource.loss import check_order, keep_or_fail
-from dledger.datasource.offsets import Positions, StreamOffset, batch_start
-from dledger.datasource.option_table import STREAM
-from dledger.datasource.options import RateLimits, need_group, need_topics, parse_options
-from dledger.datasource.reader import plan_slices, read_slice
-from dledger.datasource.reading import columns_to_read
-from dledger.datasource.resolving import Edges, resolve
-from dledger.datasource.sql import HINT, remade
+from dledger.datasource.options.bounds import Bound, BoundKind
+from dledger.datasource.options.offsets import Positions, StreamOffset, batch_start
+from dledger.datasource.options.option_table import STREAM
+from dledger.datasource.options.options import need_group, need_topics, parse_options
+from dledger.datasource.options.rate_limits import RateLimits
+from dledger.datasource.options.sql import HINT, remade
+from dledger.datasource.read.loss import check_order, keep_or_fail
+from dledger.datasource.read.reader import plan_slices, read_slice
+from dledger.datasource.read.reading import columns_to_read
+from dledger.datasource.read.resolving import Edges, resolve
+from dledger.datasource.table.log import LOOKS, GroupView, Log
 from dledger.errors import OffsetOutOfRange, TopicNotFound, TopicRecreated
 from dledger.protocol.messages.client import TopicInfo
 from dledger.streaming.admission import Pace, admit, limits_for

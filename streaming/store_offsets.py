@@ -5,9 +5,9 @@
     {"v": 1, "store": {"commitlog": 1048576, "dledger": 2097152}}
 
 The numbers are places in the log, at the border between two messages; an upgraded store has two
-logs, and everything below each number is read. As with topics (`dledger.datasource.offsets`), a
-first offset has ``"init": true``, and the end of the first batch says in ``"from"`` where that
-batch starts.
+logs, and everything below each number is read. As with topics
+(`dledger.datasource.options.offsets`), a first offset has ``"init": true``, and the end of the
+first batch says in ``"from"`` where that batch starts.
 """
 
 from __future__ import annotations

@@ -21,11 +21,11 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from dledger.datasource.loss import LOGGER
-from dledger.datasource.option_table import STREAM
-from dledger.datasource.store_options import EARLIEST, LATEST, parse_store_options
-from dledger.datasource.store_schema import columns_to_read
-from dledger.datasource.stores import Damage, read_store_slice, store_slices
+from dledger.datasource.options.option_table import STREAM
+from dledger.datasource.options.store_options import EARLIEST, LATEST, parse_store_options
+from dledger.datasource.read.loss import LOGGER
+from dledger.datasource.stores.store_schema import columns_to_read
+from dledger.datasource.stores.stores import Damage, read_store_slice, store_slices
 from dledger.errors import ConfigError, OffsetOutOfRange
 from dledger.rocketmq.files.layout import COMMITLOG, Store, open_store
 from dledger.rocketmq.files.tail import (

@@ -8,11 +8,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from dledger.datasource.option_table import WRITE
-from dledger.datasource.options import parse_options
-from dledger.datasource.sink import BY_COLUMN, Sink, refuse_overwrite
-from dledger.datasource.sink_task import Task, Transaction
+from dledger.datasource.options.option_table import WRITE
+from dledger.datasource.options.options import parse_options
 from dledger.datasource.worker import settle
+from dledger.datasource.write.sink import BY_COLUMN, Sink, refuse_overwrite
+from dledger.datasource.write.sink_task import Task, Transaction
 from dledger.errors import ConfigError
 
 

@@ -95,7 +95,8 @@ def make_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Call
     """Makes in-memory groups; their ``address`` is what goes into dledger.bootstrap.servers."""
     fakes = load_fakes()
     monkeypatch.setattr(
-        "dledger.datasource.log.shared_client", lambda servers, **settings: fakes.GROUPS[servers]
+        "dledger.datasource.table.log.shared_client",
+        lambda servers, **settings: fakes.GROUPS[servers],
     )
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)

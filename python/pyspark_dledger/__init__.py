@@ -30,27 +30,27 @@ class DefaultSource(DataSource):
         return "dledger"
 
     def schema(self) -> StructType:
-        from dledger.datasource.option_table import has_layout
+        from dledger.datasource.options.option_table import has_layout
 
         if has_layout(self.options):
-            from dledger.datasource.store_schema import store_schema
+            from dledger.datasource.stores.store_schema import store_schema
 
             return store_schema(self.options)
-        from dledger.datasource.reading import schema_of_table
+        from dledger.datasource.read.reading import schema_of_table
         from dledger.datasource.worker import settle
 
         settle()
         return schema_of_table(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from dledger.datasource.metadata import MetadataReader
-        from dledger.datasource.option_table import BATCH, has_layout
-        from dledger.datasource.reader import LogReader
-        from dledger.datasource.sql import for_read
+        from dledger.datasource.options.option_table import BATCH, has_layout
+        from dledger.datasource.options.sql import for_read
+        from dledger.datasource.read.metadata import MetadataReader
+        from dledger.datasource.read.reader import LogReader
 
         options = for_read(self.options, schema, BATCH)
         if has_layout(options):
-            from dledger.datasource.stores import StoreReader
+            from dledger.datasource.stores.stores import StoreReader
 
             return StoreReader(options, schema)
         return (
@@ -58,13 +58,13 @@ class DefaultSource(DataSource):
         )
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from dledger.datasource.writer import BatchWriter
+        from dledger.datasource.write.writer import BatchWriter
 
         return BatchWriter(self.options, schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from dledger.datasource.option_table import STREAM, has_layout
-        from dledger.datasource.sql import for_read
+        from dledger.datasource.options.option_table import STREAM, has_layout
+        from dledger.datasource.options.sql import for_read
 
         options = for_read(self.options, schema, STREAM)
         if has_layout(options):

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 from dledger.client import AsyncClient, Client, Stage
-from dledger.client.aio import producer as asynchronous
 from dledger.client.aio.pipeline import Pipeline
+from dledger.client.aio.staging import AsyncStage
 from dledger.client.blocking import staging
 from dledger.client.blocking.transport import BlockingTransport
 from dledger.errors import ConfigError, TransactionError
@@ -489,7 +489,7 @@ def test_asyncio_transaction_whose_append_was_cancelled_is_not_committed(
 def test_asyncio_stage_that_two_tasks_close_has_one_sum(group: Any, fast: dict[str, Any]) -> None:
     async def work(client: AsyncClient) -> list[int]:
         stage = await client.stage("w", 0)
-        assert isinstance(stage, asynchronous.AsyncStage)
+        assert isinstance(stage, AsyncStage)
         await stage.append_batch("t", 0, batch(b"a", b"b"))
         return [total.records for total in await asyncio.gather(stage.close(), stage.close())]
 
@@ -501,7 +501,7 @@ def test_asyncio_stage_that_was_cancelled_before_it_began_fails_what_comes(
 ) -> None:
     async def work(client: AsyncClient) -> None:
         stage = await client.stage("w", 0)
-        assert isinstance(stage, asynchronous.AsyncStage)
+        assert isinstance(stage, AsyncStage)
         stage.cancel()
         await stage.append_batch("t", 0, batch(b"x"))
         with pytest.raises(Exception, match="closed before"):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dledger import Client
-from dledger.datasource.metadata import parse_writer
+from dledger.datasource.read.metadata import parse_writer
 
 REFUSED = "onReplayMismatch"
 """Stands in the error of a batch that is made again with other rows."""

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql.datasource import InputPartition
 
-from dledger.datasource.reader import LogReader
-from dledger.datasource.schema import read_schema
+from dledger.datasource.read.reader import LogReader
+from dledger.datasource.table.schema import read_schema
 from dledger.errors import ConfigError, OffsetOutOfRange, TopicNotFound
 
 
@@ -68,7 +68,7 @@ def test_a_read_is_cut_into_as_many_tasks_as_asked_for(log: Any) -> None:
 def test_many_partitions_with_little_to_read_share_tasks_and_arrow_batches(
     log: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dledger.datasource.planning.MANY_TASKS", 2)
+    monkeypatch.setattr("dledger.datasource.read.planning.MANY_TASKS", 2)
     log.create_topic("many", 7)
     for partition in range(7):
         log.append("many", partition, [f"{partition} {number}".encode() for number in range(3)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.datasource.bounds import Bound, BoundKind, parse_bound, parse_offsets, time_us
+from dledger.datasource.options.bounds import Bound, BoundKind, parse_bound, parse_offsets, time_us
 from dledger.errors import ConfigError
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger.datasource.claims import KEPT_S, Claim, check_claim, claim
+from dledger.datasource.write.write_fence import KEPT_S, Claim, check_claim, claim
 from dledger.errors import ConfigError, PathError
 
 FIRST = Claim("run", 5, "host:1", "name", "t", "job-1")

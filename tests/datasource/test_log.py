@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-from dledger.datasource.log import Address, Log, find_group
-from dledger.datasource.options import parse_options
-from dledger.datasource.sink import Sink
+from dledger.datasource.options.options import parse_options
+from dledger.datasource.table.log import Address, Log, find_group
+from dledger.datasource.write.sink import Sink
 from dledger.errors import ConfigError, PathError, Unavailable, WrongGroup
 
 
@@ -69,7 +69,9 @@ def test_a_group_whose_nodes_all_came_back_elsewhere_is_found_again(
         lambda: (_ for _ in ()).throw(Unavailable("nobody")),
         lambda: "yes",
     ]
-    monkeypatch.setattr("dledger.datasource.log.shared_client", lambda *_, **__: answers.pop(0))
+    monkeypatch.setattr(
+        "dledger.datasource.table.log.shared_client", lambda *_, **__: answers.pop(0)
+    )
     assert Log(parse_options({"path": "/data/log"})).ask(lambda client: client()) == "yes"
     assert len(local) == 2
 
@@ -83,7 +85,9 @@ def test_a_group_that_took_the_place_of_the_one_that_this_process_met_is_asked(
         lambda: (_ for _ in ()).throw(WrongGroup("another")),
         lambda: "yes",
     ]
-    monkeypatch.setattr("dledger.datasource.log.shared_client", lambda *_, **__: answers.pop(0))
+    monkeypatch.setattr(
+        "dledger.datasource.table.log.shared_client", lambda *_, **__: answers.pop(0)
+    )
     assert (
         Log(parse_options({"dledger.bootstrap.servers": "a:1"})).ask(lambda client: client())
         == "yes"
@@ -95,7 +99,7 @@ def test_a_task_asks_only_the_group_for_which_it_was_planned(
 ) -> None:
     asked: list[tuple[str, dict[str, Any]]] = []
     monkeypatch.setattr(
-        "dledger.datasource.log.shared_client",
+        "dledger.datasource.table.log.shared_client",
         lambda servers, **more: asked.append((servers, more)),
     )
     pickle.loads(pickle.dumps(Address("a:1", {"request_timeout_ms": 7}, group_id="A"))).client()
@@ -108,7 +112,7 @@ def test_a_running_group_that_cannot_be_reached_is_an_error_at_once(
     def nobody(*_: Any, **__: Any) -> Any:
         raise Unavailable("nobody")
 
-    monkeypatch.setattr("dledger.datasource.log.shared_client", nobody)
+    monkeypatch.setattr("dledger.datasource.table.log.shared_client", nobody)
     with pytest.raises(Unavailable):
         Log(parse_options({"dledger.bootstrap.servers": "a:1"})).ask(lambda client: client)
 

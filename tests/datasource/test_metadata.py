@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from dledger import Client, EmbeddedGroup
-from dledger.datasource.metadata import SCHEMAS, MetadataReader, metadata_schema, parse_writer
-from dledger.datasource.option_table import BATCH, STREAM, TABLES, WRITE
-from dledger.datasource.options import parse_options
-from dledger.datasource.reader import LogReader
-from dledger.datasource.schema import read_schema, table_schema
+from dledger.datasource.options.option_table import BATCH, STREAM, TABLES, WRITE
+from dledger.datasource.options.options import parse_options
+from dledger.datasource.read.metadata import MetadataReader, parse_writer
+from dledger.datasource.read.reader import LogReader
+from dledger.datasource.table.metadata_schema import SCHEMAS, metadata_schema
+from dledger.datasource.table.schema import read_schema, table_schema
 from dledger.errors import ConfigError, UnknownOption
 from dledger.records.columns.types import Atom, Columns, Field
 from pyspark_dledger import DefaultSource

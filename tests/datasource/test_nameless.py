@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger.datasource import nameless
+from dledger.datasource.write import nameless
 
 Processes = Callable[..., Path]
 QUERY = "stream executio"

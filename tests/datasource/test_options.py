@@ -8,8 +8,9 @@ from collections.abc import Mapping
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
-from dledger.datasource.option_table import MEANT, OPTIONS, Option
-from dledger.datasource.options import OF_STORES, RateLimits, need_group, need_topics, parse_options
+from dledger.datasource.options.option_table import MEANT, OPTIONS, Option
+from dledger.datasource.options.options import OF_STORES, need_group, need_topics, parse_options
+from dledger.datasource.options.rate_limits import RateLimits
 from dledger.errors import ConfigError, UnknownOption
 
 SERVERS = {"dledger.bootstrap.servers": "a:1"}

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dledger import EmbeddedGroup, EmbeddedNode
-from dledger.datasource.log import find_group
-from dledger.datasource.options import parse_options
+from dledger.datasource.options.options import parse_options
+from dledger.datasource.table.log import find_group
 from dledger.embedded.ports import free_ports
 
 
@@ -32,7 +32,7 @@ def test_options_with_peers_run_this_applications_node(tmp_path: Path) -> None:
 
 ELSEWHERE = """
 import sys
-from dledger.datasource.log import Address
+from dledger.datasource.table.log import Address
 address = Address(sys.argv[1], {"secret_file": sys.argv[2]} if sys.argv[2] else {})
 try:
     print([info.name for info in address.client().topics()])

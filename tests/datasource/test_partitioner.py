@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.datasource.partitioner import FEW, murmur2, partitions_for
+from dledger.datasource.write.partitioner import FEW, murmur2, partitions_for
 
 
 def one_by_one(data: bytes) -> int:

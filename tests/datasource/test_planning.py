@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.client import Span
-from dledger.datasource import planning
-from dledger.datasource.planning import ReadRange, Shape, Slice, plan, together
+from dledger.datasource.read import planning
+from dledger.datasource.read.planning import Shape, Slice, plan, together
+from dledger.datasource.table.read_range import ReadRange
 
 MIB = 1 << 20
 Layout = dict[tuple[str, int], list[tuple[int, int]]]

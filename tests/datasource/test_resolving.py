@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dledger.datasource.log import Log
-from dledger.datasource.options import parse_options
-from dledger.datasource.resolving import Edges, resolve
+from dledger.datasource.options.options import parse_options
+from dledger.datasource.read.resolving import Edges, resolve
+from dledger.datasource.table.log import Log
 from dledger.errors import ConfigError, OffsetOutOfRange, TopicRecreated
 
 UTC_MICROS = pa.timestamp("us", tz="UTC")

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from dledger.datasource.records import Coalescer, Router, cut
-from dledger.datasource.rows import SCHEMAS, Body, lengths, table_rows
-from dledger.datasource.schema import WriteColumns, read_schema
+from dledger.datasource.read.rows import SCHEMAS, lengths, table_rows
+from dledger.datasource.table.arrays import Body
+from dledger.datasource.table.schema import WriteColumns, read_schema
+from dledger.datasource.write.records import Coalescer, Router, cut
 from dledger.errors import ConfigError
 from dledger.records.body.records import RECORD_SCHEMA, encode_batch
 
@@ -257,9 +258,10 @@ import sys
 import pyarrow as pa
 for name in ("pandas", "pandas.core"):
     sys.modules.pop(name, None)
-from dledger.datasource.records import Coalescer, Router
-from dledger.datasource.rows import Constants, number_column
-from dledger.datasource.schema import WriteColumns
+from dledger.datasource.write.records import Coalescer, Router
+from dledger.datasource.read.rows import Constants
+from dledger.datasource.table.arrays import number_column
+from dledger.datasource.table.schema import WriteColumns
 import numpy as np
 before = "pandas" in sys.modules
 Constants("t", 0).of(5)

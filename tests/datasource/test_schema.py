@@ -15,7 +15,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from dledger.datasource.schema import (
+from dledger.datasource.table.schema import (
     COLUMNS,
     check_read_schema,
     check_write_schema,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.datasource.patterns import java_pattern, matches
-from dledger.datasource.selection import Selection, parse_selection
+from dledger.datasource.options.patterns import java_pattern, matches
+from dledger.datasource.options.selection import Selection, parse_selection
 from dledger.errors import ConfigError, OffsetOutOfRange
 
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from dledger.datasource import nameless
-from dledger.datasource.sink_task import Task
-from dledger.datasource.writer import BatchWriter
+from dledger.datasource.write import nameless
+from dledger.datasource.write.sink_task import Task
+from dledger.datasource.write.writer import BatchWriter
 from dledger.errors import ConfigError, ReplayMismatch, TopicNotFound, TransactionError, Unavailable
 from dledger.streaming.writer import LogStreamWriter
 

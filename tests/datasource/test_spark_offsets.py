@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dledger.datasource.loss import check_order, keep_or_fail
-from dledger.datasource.offsets import StreamOffset, batch_start
+from dledger.datasource.options.offsets import StreamOffset, batch_start
+from dledger.datasource.read.loss import check_order, keep_or_fail
 from dledger.errors import ConfigError, OffsetOutOfRange
 
 

@@ -15,11 +15,18 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from dledger.datasource.option_table import BATCH, STREAM
-from dledger.datasource.reader import LogReader
-from dledger.datasource.schema import check_read_schema, read_schema, table_schema
-from dledger.datasource.sql import KEY, TABLE, for_read, of_create_table, remade, with_options
-from dledger.datasource.typed import columns_of, unseen
+from dledger.datasource.options.option_table import BATCH, STREAM
+from dledger.datasource.options.sql import (
+    KEY,
+    TABLE,
+    for_read,
+    of_create_table,
+    remade,
+    with_options,
+)
+from dledger.datasource.read.reader import LogReader
+from dledger.datasource.table.schema import check_read_schema, read_schema, table_schema
+from dledger.datasource.table.typed import columns_of, unseen
 from dledger.errors import ConfigError
 
 CREATE = {

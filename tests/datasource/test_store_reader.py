@@ -15,9 +15,9 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
-from dledger.datasource.store_options import USED, parse_store_options
-from dledger.datasource.store_schema import store_schema
-from dledger.datasource.stores import StoreReader
+from dledger.datasource.options.store_options import USED, parse_store_options
+from dledger.datasource.stores.store_schema import store_schema
+from dledger.datasource.stores.stores import StoreReader
 from dledger.errors import ConfigError, CorruptEntry, PathError, UnknownOption
 from pyspark_dledger import DefaultSource
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from pyspark import TaskContext
 
-from dledger.datasource.sink_task import Task
+from dledger.datasource.write.sink_task import Task
 
 QUERY, RUN = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import ArrayType, DecimalType, MapType, StringType, StructField, StructType
 
-from dledger.datasource.reader import LogReader
-from dledger.datasource.reading import schema_of_table
-from dledger.datasource.schema import read_schema
-from dledger.datasource.sink_task import Task
-from dledger.datasource.typed import columns_of, spark_schema
-from dledger.datasource.writer import BatchWriter
+from dledger.datasource.read.reader import LogReader
+from dledger.datasource.read.reading import schema_of_table
+from dledger.datasource.table.schema import read_schema
+from dledger.datasource.table.typed import columns_of, spark_schema
+from dledger.datasource.write.sink_task import Task
+from dledger.datasource.write.writer import BatchWriter
 from dledger.errors import ConfigError, SchemaMismatch, TopicNotFound
 from dledger.records.body.typed import arrow_schema
 from dledger.records.columns.types import Columns
@@ -317,7 +317,7 @@ def test_partitions_that_share_a_task_are_read_under_the_columns_of_the_read(
     )
     schema = read_schema(False) if "valueFormat" in options else None
     rows = topic.read(schema, **options)
-    monkeypatch.setattr("dledger.datasource.planning.MANY_TASKS", 1)
+    monkeypatch.setattr("dledger.datasource.read.planning.MANY_TASKS", 1)
     assert len(LogReader(topic.reading(), schema_of_table(topic.reading())).partitions()) == 1
     assert topic.read(schema, **options) == rows
     assert len(rows) == 60

@@ -15,9 +15,9 @@ import dledger
 import dledger.testing.invariants
 from dledger.cli.main import main
 from dledger.config import ClientConfig, GroupConfig, NodeConfig
-from dledger.datasource.option_table import MEANT, OPTIONS
-from dledger.datasource.options import parse_options
-from dledger.datasource.settings import spark_name
+from dledger.datasource.options.option_table import MEANT, OPTIONS
+from dledger.datasource.options.options import parse_options
+from dledger.datasource.options.settings import spark_name
 from dledger.errors import UnknownOption
 from dledger.testing.mutants.registry import MUTANTS
 

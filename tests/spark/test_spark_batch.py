@@ -16,7 +16,7 @@ from pyspark.sql.functions import udf
 from pyspark.sql.types import StructType
 
 from dledger import Client
-from dledger.datasource.schema import read_schema
+from dledger.datasource.table.schema import read_schema
 from pyspark_dledger import DefaultSource
 
 pytestmark = pytest.mark.spark

@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from dledger import Client
-from dledger.datasource.option_table import TABLES
+from dledger.datasource.options.option_table import TABLES
 
 pytestmark = pytest.mark.spark
 

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from dledger import Client, EmbeddedGroup
-from dledger.datasource.offsets import StreamOffset
+from dledger.datasource.options.offsets import StreamOffset
 from dledger.streaming.reader import LogStreamReader
 from pyspark_dledger import DefaultSource
 

@@ -6,8 +6,8 @@ import json
 import pickle
 from typing import Any
 
-from dledger.datasource.offsets import StreamOffset, batch_start
-from dledger.datasource.schema import read_schema
+from dledger.datasource.options.offsets import StreamOffset, batch_start
+from dledger.datasource.table.schema import read_schema
 from dledger.streaming.reader import LogStreamReader
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.client import Span
-from dledger.datasource.planning import ReadRange
+from dledger.datasource.table.read_range import ReadRange
 from dledger.streaming.admission import admit, shares
 
 layouts = st.lists(

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-from dledger.datasource.store_schema import store_schema
+from dledger.datasource.stores.store_schema import store_schema
 from dledger.errors import ConfigError, CorruptEntry, OffsetOutOfRange
 from dledger.rocketmq.format.message import encode_message
 from dledger.streaming.stores import StoreStreamReader

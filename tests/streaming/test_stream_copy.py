@@ -25,9 +25,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from dledger.datasource.offsets import StreamOffset, batch_start
-from dledger.datasource.schema import read_schema
-from dledger.datasource.sink_task import Task
+from dledger.datasource.options.offsets import StreamOffset, batch_start
+from dledger.datasource.table.schema import read_schema
+from dledger.datasource.write.sink_task import Task
 from dledger.streaming.reader import LogStreamReader
 from dledger.streaming.writer import LogStreamWriter
 

@@ -9,8 +9,8 @@ import pytest
 from dledger_stream_engine import Query, numbers
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from dledger.datasource.reader import LogReader
-from dledger.datasource.schema import read_schema
+from dledger.datasource.read.reader import LogReader
+from dledger.datasource.table.schema import read_schema
 from dledger.errors import TopicNotFound, TopicRecreated
 from dledger.streaming.reader import LogStreamReader
 

@@ -9,7 +9,7 @@ import pytest
 from dledger_stream_engine import Crash, Query, numbers
 
 from dledger.client.protocol.results import Lineage
-from dledger.datasource.offsets import StreamOffset
+from dledger.datasource.options.offsets import StreamOffset
 from dledger.errors import WrongGroup
 
 BOTH = (

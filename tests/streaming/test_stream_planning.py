@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from dledger_stream_engine import Query, numbers
 
-from dledger.datasource.offsets import StreamOffset
+from dledger.datasource.options.offsets import StreamOffset
 
 
 def fill(group: Any, topics: int, partitions: int, value: int) -> None:

@@ -12,7 +12,7 @@ from dledger_stream_engine import Crash, Query, numbers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dledger.datasource.offsets import StreamOffset
+from dledger.datasource.options.offsets import StreamOffset
 from dledger.errors import Unavailable
 
 CRASHES = [

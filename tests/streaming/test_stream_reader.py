@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
 )
 
-from dledger.datasource.offsets import StreamOffset
+from dledger.datasource.options.offsets import StreamOffset
 from dledger.errors import ConfigError, OffsetOutOfRange, TopicNotFound, TopicRecreated
 
 CRASHES = [

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from dledger_stream_engine import Crash, Query, numbers
 
-from dledger.datasource.offsets import StreamOffset
+from dledger.datasource.options.offsets import StreamOffset
 from dledger.errors import OffsetOutOfRange, TopicNotFound, TopicRecreated
 
 

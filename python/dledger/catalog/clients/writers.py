@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 MAX_WRITERS: Final = 100_000
 JOB: Final = "job/"
-"""Names of writers that commit once, see `dledger.datasource.sink`, begin with this."""
+"""Names of writers that commit once, see `dledger.datasource.write.sink`, begin with this."""
 
 Offsets = dict[str, dict[int, list[int]]]
 """topic -> partition -> [start, end)"""

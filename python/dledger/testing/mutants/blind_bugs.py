@@ -268,7 +268,7 @@ BLIND: Final = (
     Mutant(
         "blind-recreated-topic-from-old-offset",
         "P12",
-        "datasource.offsets",
+        "datasource.options.offsets",
         "batch_start",
         "known = start.logs.get(topic, {}) if same and not start.init else {}",
         "known = start.logs.get(topic, {}) if not start.init else {}",

@@ -17,7 +17,7 @@ COMMITS: Final = (
     Mutant(
         "replay-sums-staged-tasks-only",
         "P12",
-        "datasource.sink",
+        "datasource.write.sink",
         "Sink._commit",
         "(one.rows for one in staged)",
         "(one.rows for one in staged if one.stage is not None)",
@@ -28,7 +28,7 @@ COMMITS: Final = (
     Mutant(
         "sum-of-the-last-batch",
         "P12",
-        "datasource.sink",
+        "datasource.write.sink",
         "Sink._summed",
         "staged.rows += sum_rows(batch, columns)",
         "staged.rows = sum_rows(batch, columns)",
@@ -39,7 +39,7 @@ COMMITS: Final = (
     Mutant(
         "kept-replay-leaves-its-stages",
         "P12",
-        "datasource.sink",
+        "datasource.write.sink",
         "Sink._commit",
         "            self.abort(staged)\n",
         "",
@@ -51,7 +51,7 @@ COMMITS: Final = (
     Mutant(
         "abort-of-one-stage",
         "P12",
-        "datasource.sink",
+        "datasource.write.sink",
         "Sink.abort",
         "ids = tuple(m.stage.stage_id for m in staged if m.stage is not None)",
         "ids = tuple(m.stage.stage_id for m in staged[:1] if m.stage is not None)",
@@ -62,7 +62,7 @@ COMMITS: Final = (
     Mutant(
         "write-claims-no-name",
         "P12",
-        "datasource.sink",
+        "datasource.write.sink",
         "Sink.commit",
         "            claim(transaction.claim)\n",
         "            pass\n",
@@ -74,7 +74,7 @@ COMMITS: Final = (
     Mutant(
         "claim-of-any-write",
         "P12",
-        "datasource.claims",
+        "datasource.write.write_fence",
         "check_claim",
         "file.read_text() != claim.job",
         "not file.read_text()",
@@ -86,7 +86,7 @@ COMMITS: Final = (
     Mutant(
         "txn-id-forgets-its-former-name",
         "P12",
-        "datasource.writer",
+        "datasource.write.writer",
         "BatchWriter._transaction",
         ', formerly=f"txn/{self.txn_id}")',
         ")",
@@ -97,7 +97,7 @@ COMMITS: Final = (
     Mutant(
         "warns-of-named-writes",
         "P12",
-        "datasource.writer",
+        "datasource.write.writer",
         "BatchWriter.commit",
         "not staged[0].transaction.may_be_repeated",
         "staged[0].transaction.may_be_repeated",
@@ -108,7 +108,7 @@ COMMITS: Final = (
     Mutant(
         "query-by-its-run",
         "P12",
-        "datasource.sink_task",
+        "datasource.write.sink_task",
         "Task.current",
         'context.getLocalProperty("sql.streaming.queryId")',
         'context.getLocalProperty("spark.jobGroup.id")',
@@ -119,7 +119,7 @@ COMMITS: Final = (
     Mutant(
         "every-batch-is-the-first",
         "P12",
-        "datasource.sink_task",
+        "datasource.write.sink_task",
         "Task.current",
         "int(batch or 0)",
         "0",
@@ -130,7 +130,7 @@ COMMITS: Final = (
     Mutant(
         "replay-error-of-another-cause",
         "P12",
-        "datasource.replays",
+        "datasource.write.replays",
         "explain",
         'if writer_id.startswith("txn/"):',
         'if not writer_id.startswith("txn/"):',
@@ -141,7 +141,7 @@ COMMITS: Final = (
     Mutant(
         "repeat-unheld-unsaid",
         "P12",
-        "datasource.replays",
+        "datasource.write.replays",
         "tell_repeated",
         "    if not done.checked:\n",
         "    if done.checked and not done.records:\n",
@@ -152,7 +152,7 @@ COMMITS: Final = (
     Mutant(
         "first-offset-asked-anew",
         "P12",
-        "datasource.offsets",
+        "datasource.options.offsets",
         "batch_start",
         "if same and not start.init else {}",
         "if same else {}",

@@ -54,7 +54,7 @@ QUERIES: Final = (
     Mutant(
         "first-offset-of-a-gone-topic",
         "P12",
-        "datasource.log",
+        "datasource.table.log",
         "Log.settled",
         "                if infos == self.select():\n",
         "                if infos != self.select():\n",
@@ -64,7 +64,7 @@ QUERIES: Final = (
     Mutant(
         "task-takes-deleted-for-recreated",
         "P12",
-        "datasource.reader",
+        "datasource.read.reader",
         "_check_gone",
         "        again = False\n",
         "        again = True\n",
@@ -74,7 +74,7 @@ QUERIES: Final = (
     Mutant(
         "task-takes-recreated-for-deleted",
         "P12",
-        "datasource.reader",
+        "datasource.read.reader",
         "_check_gone",
         ".log_id != given.log_id",
         ".log_id == given.log_id",
@@ -84,7 +84,7 @@ QUERIES: Final = (
     Mutant(
         "task-forgets-the-users-word",
         "P12",
-        "datasource.reader",
+        "datasource.read.reader",
         "_input",
         "not options.restart_recreated",
         "True",
@@ -94,7 +94,7 @@ QUERIES: Final = (
     Mutant(
         "gone-records-not-told",
         "P12",
-        "datasource.loss",
+        "datasource.read.loss",
         "deleted",
         "    if fail:\n",
         "    if not fail:\n",
@@ -104,7 +104,7 @@ QUERIES: Final = (
     Mutant(
         "statement-without-escapes",
         "P12",
-        "datasource.sql",
+        "datasource.options.sql",
         "_quoted",
         "    escaped = text.replace(",
         "    escaped = text or text.replace(",
@@ -114,7 +114,7 @@ QUERIES: Final = (
     Mutant(
         "wider-columns-unsaid",
         "P12",
-        "datasource.typed",
+        "datasource.table.typed",
         "unseen",
         " or wanted.fields[at].type != one.type",
         "",
@@ -124,7 +124,7 @@ QUERIES: Final = (
     Mutant(
         "altered-table-told-to-load",
         "P12",
-        "datasource.schema",
+        "datasource.table.schema",
         "check_read_schema",
         "if way := remade(schema):",
         'if way := "":',

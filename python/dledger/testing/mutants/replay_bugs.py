@@ -11,7 +11,7 @@ REPLAYS: Final = (
     Mutant(
         "replay-without-stages-unheld",
         "P12",
-        "datasource.sink",
+        "datasource.write.sink",
         "Sink._commit",
         "        if not stages and not rows.count:\n",
         "        if not stages:\n",
@@ -22,7 +22,7 @@ REPLAYS: Final = (
     Mutant(
         "digest-of-the-first-task",
         "P12",
-        "datasource.sink",
+        "datasource.write.sink",
         "Sink._commit",
         "rows = sum((one.rows for one in staged), RowsSum())",
         "rows = staged[0].rows",
@@ -32,7 +32,7 @@ REPLAYS: Final = (
     Mutant(
         "every-write-may-be-repeated",
         "P12",
-        "datasource.sink_task",
+        "datasource.write.sink_task",
         "Transaction.may_be_repeated",
         "return not self.writer_id.startswith(JOB)",
         "return True",
@@ -43,7 +43,7 @@ REPLAYS: Final = (
     Mutant(
         "txn-id-outside-the-name",
         "P12",
-        "datasource.writer",
+        "datasource.write.writer",
         "BatchWriter._transaction",
         'name = f"spark/{task.query_id}/{topic}/{self.txn_id}"',
         'name = f"spark/{task.query_id}/{topic}/"',
@@ -53,7 +53,7 @@ REPLAYS: Final = (
     Mutant(
         "kept-places-not-in-the-checkpoint",
         "P12",
-        "datasource.offsets",
+        "datasource.options.offsets",
         "StreamOffset.as_json",
         "        if self.unread:\n",
         "        if self.unread and self.init:\n",
@@ -63,7 +63,7 @@ REPLAYS: Final = (
     Mutant(
         "kept-places-not-read-back",
         "P12",
-        "datasource.offsets",
+        "datasource.options.offsets",
         "StreamOffset.from_json",
         '_places(data.get("unread", {}))',
         "_places({})",
@@ -83,7 +83,7 @@ REPLAYS: Final = (
     Mutant(
         "mark-of-nameless-writes",
         "P12",
-        "datasource.metadata",
+        "datasource.read.metadata",
         "parse_writer",
         '"nothing" if kind == "txn" else "again"',
         '"nothing"',

@@ -10,7 +10,7 @@ DATASOURCE: Final = (
     Mutant(
         "path-secret-is-the-nodes",
         "D6",
-        "datasource.log",
+        "datasource.table.log",
         "find_group",
         "of_nodes = {\n"
         "        name: value for name, value in options.settings.group.items() if name != "
@@ -23,7 +23,7 @@ DATASOURCE: Final = (
     Mutant(
         "claim-later-batch",
         "P12",
-        "datasource.claims",
+        "datasource.write.write_fence",
         "check_claim",
         "if batch_id > claim.batch_id:",
         "if batch_id > claim.batch_id + 1:",
@@ -34,7 +34,7 @@ DATASOURCE: Final = (
     Mutant(
         "claim-of-another-log",
         "P12",
-        "datasource.claims",
+        "datasource.write.write_fence",
         "_key",
         'f"{claim.group}\\0{claim.name}"',
         'f"{claim.name}"',
@@ -45,7 +45,7 @@ DATASOURCE: Final = (
     Mutant(
         "claim-forgets-this-batch",
         "P12",
-        "datasource.claims",
+        "datasource.write.write_fence",
         "claim",
         "if batch_id < claim.batch_id:",
         "if batch_id <= claim.batch_id:",
@@ -56,7 +56,7 @@ DATASOURCE: Final = (
     Mutant(
         "offsets-recreated-topic",
         "P12",
-        "datasource.offsets",
+        "datasource.options.offsets",
         "batch_start",
         "same = start.ids.get(topic) == end.ids[topic]",
         "same = topic in start.ids",
@@ -67,7 +67,7 @@ DATASOURCE: Final = (
     Mutant(
         "task-reads-any-group",
         "P12",
-        "datasource.log",
+        "datasource.table.log",
         "Address.client",
         "group_id=self.group_id, ",
         "",
@@ -77,7 +77,7 @@ DATASOURCE: Final = (
     Mutant(
         "plan-empty-partition",
         "P3",
-        "datasource.planning",
+        "datasource.read.planning",
         "ranges",
         "if end > starts[topic][partition]",
         "if end > starts[topic][partition] + 1",
@@ -88,7 +88,7 @@ DATASOURCE: Final = (
     Mutant(
         "plan-merge-across-partitions",
         "P3",
-        "datasource.planning",
+        "datasource.read.planning",
         "_merge",
         "same = (nxt.topic, nxt.partition) == (current.topic, current.partition)",
         "same = nxt.topic == current.topic",
@@ -99,7 +99,7 @@ DATASOURCE: Final = (
     Mutant(
         "plan-rows-lost-at-the-cut",
         "P3",
-        "datasource.planning",
+        "datasource.read.planning",
         "_by_rows",
         "cuts = [one.start + one.rows * i // parts for i in range(parts + 1)]",
         "cuts = [one.start + one.rows // parts * i for i in range(parts + 1)]",
@@ -110,7 +110,7 @@ DATASOURCE: Final = (
     Mutant(
         "sink-first-batch-only",
         "P1",
-        "datasource.sink",
+        "datasource.write.sink",
         "Sink.stage",
         "self._send(client, itertools.chain((first,), filled), task, stage)",
         "self._send(client, itertools.chain(filled), task, stage)",
@@ -141,7 +141,7 @@ DATASOURCE: Final = (
     Mutant(
         "txn-id-without-topic",
         "P12",
-        "datasource.writer",
+        "datasource.write.writer",
         "BatchWriter._transaction",
         'f"txn/{self.txn_id}/{topic}"',
         'f"txn/{self.txn_id}"',
@@ -151,7 +151,7 @@ DATASOURCE: Final = (
     Mutant(
         "digest-of-sent-batches-only",
         "P12",
-        "datasource.sink",
+        "datasource.write.sink",
         "Sink.stage",
         "for _ in filled:",
         "for _ in batches:",
@@ -161,7 +161,7 @@ DATASOURCE: Final = (
     Mutant(
         "digest-of-ignored-columns",
         "P12",
-        "datasource.sink",
+        "datasource.write.sink",
         "Sink._summed",
         "[at for at in astuple(self.columns) if at >= 0]",
         "None",
@@ -171,7 +171,7 @@ DATASOURCE: Final = (
     Mutant(
         "replay-kept-in-silence",
         "P12",
-        "datasource.sink",
+        "datasource.write.sink",
         "Sink._commit",
         "            if not self.keeps_committed:\n",
         "            if self.keeps_committed is None:\n",
@@ -283,7 +283,7 @@ DATASOURCE: Final = (
     Mutant(
         "sink-aborts-everything",
         "P12",
-        "datasource.sink",
+        "datasource.write.sink",
         "Sink.abort",
         "        if not staged:\n"
         "            return  # no stage ids would mean all stages, also those of a run that goes "

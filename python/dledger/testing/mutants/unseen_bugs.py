@@ -219,7 +219,7 @@ UNSEEN_SPARK: Final = (
     Mutant(
         "loss-of-everything-unsaid",
         "P3",
-        "datasource.loss",
+        "datasource.read.loss",
         "keep_or_fail",
         "if start < begin and start < end:",
         "if start < begin < end:",
@@ -230,7 +230,7 @@ UNSEEN_SPARK: Final = (
     Mutant(
         "write-drops-keys",
         "P1",
-        "datasource.records",
+        "datasource.write.records",
         "Router.records",
         "column.null_count == len(column)",
         "column.null_count",
@@ -241,7 +241,7 @@ UNSEEN_SPARK: Final = (
     Mutant(
         "plan-first-answer-only",
         "P3",
-        "datasource.planning",
+        "datasource.read.planning",
         "_cut",
         "open_wholes = [whole for whole in open_wholes if parts[whole][-1].end < whole.end]",
         "open_wholes = []",

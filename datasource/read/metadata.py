@@ -11,80 +11,20 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    DataType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
     StructType,
-    TimestampType,
 )
 
 from dledger.client import Client
-from dledger.datasource.log import Address, Log
-from dledger.datasource.option_table import BATCH
-from dledger.datasource.options import need_group, parse_options
-from dledger.datasource.sql import HINT
+from dledger.datasource.options.option_table import BATCH
+from dledger.datasource.options.options import need_group, parse_options
+from dledger.datasource.options.sql import HINT
+from dledger.datasource.table.log import Address, Log
+from dledger.datasource.table.metadata_schema import metadata_schema
 from dledger.errors import ConfigError, TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
 
 Row = dict[str, Any]
 CHUNK_ROWS: Final = 10_000
-
-_OFFSETS: Final = "topic string, partition int, beginOffset bigint, endOffset bigint"
-SCHEMAS: Final = {
-    "topics": "topic string, topicId bigint, logId string, partitions int, records bigint, bytes "
-    "bigint, "
-    "newest timestamp, settings map<string,string>, type string, schemaVersion int, schema string",
-    "partitions": f"{_OFFSETS}, records bigint, bytes bigint, newest timestamp",
-    "groups": "groupId string, topic string, partition int, offset bigint, beginOffset bigint, "
-    "endOffset bigint, "
-    "lag bigint, lagBytes bigint, lagSeconds double, committed timestamp, holdsRetention boolean",
-    "commits": "entryIndex bigint, committed timestamp, writer string, source string, query "
-    "string, batch bigint, "
-    "txnId string, topics array<string>, rows bigint, "
-    "ranges array<struct<topic:string,partition:int,startOffset:bigint,endOffset:bigint>>, repeat "
-    "string",
-    "nodes": "node string, address string, role string, term bigint, beginIndex bigint, endIndex "
-    "bigint, "
-    "durableIndex bigint, committedIndex bigint, appliedIndex bigint, bytesUsed bigint, diskLevel "
-    "string, error string",
-    "entries": "entryIndex bigint, term bigint, position bigint, size bigint, kind string, topic "
-    "string, "
-    "partition int, offset bigint, records bigint, command string, fields string",
-}
-"""Each table's columns; docs/options.md says what they are."""
-
-
-_RANGE: Final = StructType(
-    [
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("startOffset", LongType()),
-        StructField("endOffset", LongType()),
-    ]
-)
-_SIMPLE: Final = (
-    StringType(),
-    IntegerType(),
-    LongType(),
-    DoubleType(),
-    BooleanType(),
-    TimestampType(),
-)
-_NESTED: Final = (MapType(StringType(), StringType()), ArrayType(StringType()), ArrayType(_RANGE))
-_TYPES: Final[dict[str, DataType]] = {kind.simpleString(): kind for kind in (*_SIMPLE, *_NESTED)}
-
-
-def metadata_schema(table: str) -> StructType:
-    """The columns of a table of option ``metadata``. Spark's own parser of such texts needs its
-    JVM."""
-    columns = [column.split(" ") for column in SCHEMAS[table].split(", ")]
-    return StructType([StructField(name, _TYPES[kind]) for name, kind in columns])
 
 
 @dataclass
@@ -220,7 +160,7 @@ def _commits(client: Client, start: int) -> list[Row]:
 
 
 def parse_writer(writer_id: str, sequence: int) -> Row:
-    """Which write it was that committed under this name; see `dledger.datasource.sink`."""
+    """Which write it was that committed under this name; see `dledger.datasource.write.sink`."""
     row: Row = {"source": "client", "query": None, "batch": None, "txnId": None, "repeat": None}
     kind, _, rest = writer_id.partition("/")
     if kind == "spark" and rest:
@@ -301,4 +241,4 @@ _TABLES: Final[dict[str, Callable[[Client, int], list[Row]]]] = {
     "entries": _entries,
 }
 
-__all__ = ["SCHEMAS", "MetadataReader", "MetadataSlice", "metadata_schema", "parse_writer"]
+__all__ = ["MetadataReader", "MetadataSlice", "parse_writer"]

@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, Final
 
-from dledger.datasource.offsets import EARLIEST, Positions
-from dledger.datasource.settings import duration_ms
+from dledger.datasource.options.offsets import EARLIEST, Positions
+from dledger.datasource.options.settings import duration_ms
 from dledger.errors import ConfigError
 
 OFFSETS_EXAMPLE: Final = '{"orders": {"0": 23, "1": -2}}'

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from dledger.client.protocol.results import Span
 from dledger.config import MIB
-from dledger.datasource.offsets import Positions
+from dledger.datasource.options.offsets import Positions
+from dledger.datasource.table.read_range import ReadRange
 
 LEAST_BYTES: Final = 16 * MIB
 """Stored bytes that a task is worth: reading them takes some ten times as long as starting it."""
@@ -30,13 +31,6 @@ LITTLE_BYTES: Final = MIB
 """Stored bytes of what is put together, at most."""
 MOST_TASKS: Final = 2000
 """Above this, tasks grow; a driver that plans more is busy with that alone."""
-
-
-class ReadRange(NamedTuple):
-    """Part of a range: up to ``end``, of ``bytes`` stored bytes."""
-
-    end: int
-    bytes: int
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -213,7 +207,6 @@ def _by_rows(one: Slice, parts: int) -> Iterable[Slice]:
 __all__ = [
     "MOST_TASKS",
     "WHOLE",
-    "ReadRange",
     "Shape",
     "Slice",
     "Split",

@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 from dledger.client import Client, Span
 from dledger.client.blocking.pool import shared_client
 from dledger.client.protocol.results import Lineage
-from dledger.datasource.offsets import Positions
-from dledger.datasource.options import Options, need_group
-from dledger.datasource.planning import ReadRange
-from dledger.datasource.rows import Body
+from dledger.datasource.options.offsets import Positions
+from dledger.datasource.options.options import Options, need_group
+from dledger.datasource.table.arrays import Body
+from dledger.datasource.table.read_range import ReadRange
 from dledger.errors import ConfigError, TopicNotFound, TopicRecreated, Unavailable, WrongGroup
 from dledger.protocol.messages.client import OffsetKind, TopicInfo
 

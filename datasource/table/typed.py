@@ -12,8 +12,8 @@ from typing import Final
 from pyspark.sql.types import StructType
 
 from dledger.client import Client
-from dledger.datasource.options import Options
-from dledger.datasource.schema import FROM_A_READ, WRITABLE
+from dledger.datasource.options.options import Options
+from dledger.datasource.table.schema import FROM_A_READ, WRITABLE
 from dledger.errors import ConfigError, ProtocolError, SchemaMismatch, TopicExists, TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
 from dledger.records.columns.evolution import holds, merge, side_by_side
@@ -23,7 +23,7 @@ TRIES: Final = 100
 """So many other writers may change the columns while one tries to."""
 KEPT_METADATA: Final = "__COLLATIONS"
 """Spark's own notes on a column begin with ``spark.`` or ``__`` and are of the query that made it;
-those of `dledger.datasource.sql` with ``dledger.``, and are of a table. Only this one says
+those of `dledger.datasource.options.sql` with ``dledger.``, and are of a table. Only this one says
 something of the column's type."""
 
 

@@ -27,7 +27,7 @@ A plain batch write is never run again under its name, and needs none.
 
 Two writes of one batch to the same topic cannot be told apart from the same write run twice,
 whatever their order or content, so the second one is refused until it has an option ``txnId`` of
-its own (``dledger.datasource.claims``).
+its own (``dledger.datasource.write.write_fence``).
 """
 
 from __future__ import annotations
@@ -44,16 +44,11 @@ from pyspark.sql.types import StructType
 
 from dledger.client import Client, Committed
 from dledger.client.blocking.staging import Stage
-from dledger.datasource import replays
-from dledger.datasource.claims import check_claim, claim
-from dledger.datasource.direct import Appends
-from dledger.datasource.log import Address, Log, find_group
-from dledger.datasource.options import Options, need_group
-from dledger.datasource.records import Coalescer, Router, TypedRouter
-from dledger.datasource.schema import WriteColumns, check_partitioner, check_write_schema
-from dledger.datasource.sink_task import Staged, Task, Transaction
-from dledger.datasource.sql import WRITE_HINT
-from dledger.datasource.typed import (
+from dledger.datasource.options.options import Options, need_group
+from dledger.datasource.options.sql import WRITE_HINT
+from dledger.datasource.table.log import Address, Log, find_group
+from dledger.datasource.table.schema import WriteColumns, check_partitioner, check_write_schema
+from dledger.datasource.table.typed import (
     TypedTopic,
     agree,
     columns_of,
@@ -62,6 +57,11 @@ from dledger.datasource.typed import (
     is_typed_write,
     open_topic,
 )
+from dledger.datasource.write import replays
+from dledger.datasource.write.direct import Appends
+from dledger.datasource.write.records import Coalescer, Router, TypedRouter
+from dledger.datasource.write.sink_task import Staged, Task, Transaction
+from dledger.datasource.write.write_fence import check_claim, claim
 from dledger.errors import ConfigError, DLedgerError, ReplayMismatch, TopicExists, TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
 from dledger.records.digest import RowsSum, sum_rows

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from dledger.datasource.bounds import Bound, BoundKind
-from dledger.datasource.log import Log
-from dledger.datasource.offsets import EARLIEST, LATEST, Positions
+from dledger.datasource.options.bounds import Bound, BoundKind
+from dledger.datasource.options.offsets import EARLIEST, LATEST, Positions
+from dledger.datasource.table.log import Log
 from dledger.errors import ConfigError, OffsetOutOfRange
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dledger.config import check_name
-from dledger.datasource.patterns import java_pattern, matches
+from dledger.datasource.options.patterns import java_pattern, matches
 from dledger.errors import ConfigError, OffsetOutOfRange
 
 EXAMPLE: Final = '{"orders": [0, 1], "payments": [0]}'
@@ -22,7 +22,7 @@ class Selection:
     names: tuple[str, ...] = ()
     """Of ``subscribe`` and ``assign``."""
     pattern: str = ""
-    """Of ``subscribePattern``, for `dledger.datasource.patterns.matches`."""
+    """Of ``subscribePattern``, for `dledger.datasource.options.patterns.matches`."""
     assigned: dict[str, frozenset[int]] = field(default_factory=dict)
     """Of ``assign``: the partitions of each topic; without it, all."""
 

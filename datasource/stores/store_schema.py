@@ -19,8 +19,8 @@ from pyspark.sql.types import (
 )
 
 from dledger.config import nearest
-from dledger.datasource.sql import is_create_table, of_create_table, with_options
-from dledger.datasource.store_options import StoreOptions, parse_store_options
+from dledger.datasource.options.sql import is_create_table, of_create_table, with_options
+from dledger.datasource.options.store_options import StoreOptions, parse_store_options
 from dledger.errors import ConfigError
 from dledger.rocketmq.columns.commit_log import SCHEMA
 from dledger.rocketmq.columns.entries import ENTRY_SCHEMA

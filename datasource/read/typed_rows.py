@@ -14,15 +14,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from dledger.datasource.rows import (
-    UTC_MICROS,
-    Body,
-    Constants,
-    decoded,
-    gather,
-    number_column,
-    places,
-)
+from dledger.datasource.read.rows import UTC_MICROS, Constants, decoded, gather, places
+from dledger.datasource.table.arrays import Body, number_column
 from dledger.errors import SchemaMismatch
 from dledger.records.body.typed import Schemas, arrow_schema, convert, decode_typed, record_times
 from dledger.records.columns.types import Columns
@@ -53,7 +46,7 @@ def typed_rows(
     remade: str = "",
 ) -> Iterator[pa.RecordBatch]:
     """Rows [start, end) under the ``wanted`` columns, in batches of some 1 to 4 MiB; see
-    `dledger.datasource.rows`.
+    `dledger.datasource.read.rows`.
 
     Args:
         record: add the column ``_record``.
@@ -83,26 +76,31 @@ def typed_rows(
             raise SchemaMismatch(text) from error
         return rows.append_column(TIMES, record_times(header, columns, batch)) if record else rows
 
-    constants = Constants(topic, partition)
-    offset = start
+    constants, offset = Constants(topic, partition), start
     for gathered in gather(decoded(bodies, decode, f"{topic}/{partition}", start, end)):
         parts = [part.records for part in gathered]
         rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
         if record:
             name, number, _ = constants.of(rows.num_rows)
-            offsets = number_column(
-                pa.int64(), np.arange(offset, offset + rows.num_rows, dtype=np.int64)
-            )
-            times = rows.column(rows.num_columns - 1)
-            known = pa.StructArray.from_arrays(
-                [name, number, offsets, times, *places(gathered)], fields=RECORD_FIELDS
-            )
-            arrays = [*rows.columns[:-1], known]
-            rows = pa.RecordBatch.from_arrays(
-                arrays, schema=schema.append(pa.field("_record", known.type))
-            )
+            rows = _with_record(rows, schema, [name, number], offset, places(gathered))
         yield rows
         offset += rows.num_rows
+
+
+def _with_record(
+    rows: pa.RecordBatch,
+    schema: pa.Schema,
+    names: list[pa.Array],
+    offset: int,
+    entries: Iterable[pa.Array],
+) -> pa.RecordBatch:
+    """Rows with the column ``_record`` in place of their times, which are the last column."""
+    count = rows.num_rows
+    offsets = number_column(pa.int64(), np.arange(offset, offset + count, dtype=np.int64))
+    times = rows.column(rows.num_columns - 1)
+    known = pa.StructArray.from_arrays([*names, offsets, times, *entries], fields=RECORD_FIELDS)
+    whole = schema.append(pa.field("_record", known.type))
+    return pa.RecordBatch.from_arrays([*rows.columns[:-1], known], schema=whole)
 
 
 __all__ = ["RECORD_FIELDS", "typed_rows"]

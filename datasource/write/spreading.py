@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dledger.datasource.partitioner import partitions_for
-from dledger.datasource.rows import number_column
+from dledger.datasource.table.arrays import number_column
+from dledger.datasource.write.partitioner import partitions_for
 from dledger.errors import ConfigError
 
 

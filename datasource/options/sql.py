@@ -15,9 +15,9 @@ from typing import Final
 
 from pyspark.sql.types import StructField, StructType
 
-from dledger.datasource.option_table import OPTIONS
-from dledger.datasource.selection import WAYS
-from dledger.datasource.settings import PREFIX
+from dledger.datasource.options.option_table import OPTIONS
+from dledger.datasource.options.selection import WAYS
+from dledger.datasource.options.settings import PREFIX
 
 KEY: Final = "dledger.options"
 """In the metadata of a table's first column."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from dledger.datasource.offsets import Positions
+from dledger.datasource.options.offsets import Positions
 from dledger.errors import OffsetOutOfRange, TopicNotFound, TopicRecreated
 
 LOGGER: Final = logging.getLogger("dledger.spark")

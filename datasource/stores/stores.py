@@ -14,10 +14,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from dledger.datasource.option_table import BATCH
-from dledger.datasource.planning import LEAST_BYTES, MOST_BYTES, MOST_TASKS, TASKS_PER_CORE
-from dledger.datasource.store_options import LATEST, StoreOptions, parse_store_options
-from dledger.datasource.store_schema import columns_to_read
+from dledger.datasource.options.option_table import BATCH
+from dledger.datasource.options.store_options import LATEST, StoreOptions, parse_store_options
+from dledger.datasource.read.planning import LEAST_BYTES, MOST_BYTES, MOST_TASKS, TASKS_PER_CORE
+from dledger.datasource.stores.store_schema import columns_to_read
 from dledger.datasource.worker import settle
 from dledger.errors import CorruptEntry, PathError
 from dledger.rocketmq.columns.commit_log import ColumnBatch, Wanted

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dledger.config import MIB, check_name, nearest, parse_peers
-from dledger.datasource.bounds import Bound, BoundKind, parse_bound
-from dledger.datasource.option_table import BATCH, MEANT, OPTIONS, TABLES
-from dledger.datasource.selection import Selection, parse_selection
-from dledger.datasource.settings import (
+from dledger.config import check_name, nearest
+from dledger.datasource.options.addresses import check_group, group_servers, local_path
+from dledger.datasource.options.bounds import Bound, BoundKind, parse_bound
+from dledger.datasource.options.option_table import BATCH, MEANT, OPTIONS, TABLES
+from dledger.datasource.options.option_values import flag, size_or_number, word
+from dledger.datasource.options.rate_limits import RateLimits, rate_limits
+from dledger.datasource.options.selection import Selection, parse_selection
+from dledger.datasource.options.settings import (
     PREFIX,
     Settings,
     duration_ms,
     parse_settings,
-    whole_number,
-    yes_or_no,
 )
 from dledger.errors import ConfigError, UnknownOption
 
@@ -31,24 +31,9 @@ _ADDED_BY_SPARK: Final = {
     "outputmode",
     "is_managed_location",
 }
-_SIZE: Final = {"k": 1 << 10, "m": MIB, "g": MIB << 10, "b": 1}
 CREATE: Final = "createTopic."
 OF_STORES: Final = ("onDamage", "storageOptions")
 OF_TRANSACTIONS: Final = ("txnId", "txnTimeout", "onReplayMismatch")
-DEFAULT_BYTES: Final = MIB << 10
-"""Of a micro-batch that nothing else limits: a query that starts far behind must not read all of it
-at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class RateLimits:
-    """Of one micro-batch."""
-
-    rows: int | None = None
-    bytes: int | None = DEFAULT_BYTES
-    least_rows: int = 0
-    delay_ms: int = 900_000
-    """How long ``least_rows`` are waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +109,13 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
     """
     values, loose = sort_options(given)
     check_use(values, use)
-    for name in OF_STORES:
-        if name in values:
-            raise ConfigError(
-                f"option {name!r} is for the files of a store: give the option 'layout' too"
-            )
-    servers, settings = _servers(values), parse_settings(loose)
-    _check_group(values, servers, settings)
+    _refuse_of_stores(values)
+    servers, settings = group_servers(values), parse_settings(loose)
+    check_group(values, servers, settings)
     topic = check_name("topic", values["topic"].strip()) if values.get("topic", "").strip() else ""
     starting, ending = parse_bound(values, "starting"), parse_bound(values, "ending")
     return Options(
-        path=_local_path(values.get("path", "")),
+        path=local_path(values.get("path", "")),
         replicas=size_or_number(values, "replicas"),
         bootstrap_servers=servers,
         peers=values.get("dledger.peers", ""),
@@ -146,7 +127,7 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
         ending=ending,
         group_id=_group_id(values, use, starting, ending),
         hold_retention=flag(values, "holdRetention", False) if "holdRetention" in values else None,
-        limits=_limits(values),
+        limits=rate_limits(values),
         min_partitions=size_or_number(values, "minPartitions") or 0,
         max_task_records=size_or_number(values, "maxRecordsPerPartition"),
         max_task_bytes=size_or_number(values, "maxBytesPerPartition"),
@@ -159,9 +140,7 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
         starting_entry=_starting_entry(values),
         create_topic=_creates(values, not servers),
         create_partitions=size_or_number(values, "createTopic.partitions"),
-        create_settings={
-            name: values[CREATE + name] for name in ("description",) if CREATE + name in values
-        },
+        create_settings=_topic_settings(values),
         topic_type=word(values, "topicType", ("", "raw", "typed")),
         evolves=word(values, "schemaEvolution", ("none", "add")) == "add",
         key_column=values.get("keyColumn", "").strip(),
@@ -175,6 +154,14 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
         txn_timeout_ms=duration_ms("txnTimeout", values.get("txnTimeout", "1h")),
         keeps_committed=word(values, "onReplayMismatch", ("fail", "keep")) == "keep",
     )
+
+
+def _refuse_of_stores(values: Mapping[str, str]) -> None:
+    for name in OF_STORES:
+        if name in values:
+            raise ConfigError(
+                f"option {name!r} is for the files of a store: give the option 'layout' too"
+            )
 
 
 def need_group(options: Options, hint: str = "") -> None:
@@ -251,54 +238,6 @@ def sort_options(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, st
     return values, loose
 
 
-def _servers(values: dict[str, str]) -> str:
-    first, second = values.get("dledger.bootstrap.servers", ""), values.get("bootstrap.servers", "")
-    if first and second and first != second:
-        raise ConfigError(
-            f"'dledger.bootstrap.servers' is {first!r} but 'bootstrap.servers' is {second!r}: "
-            f"give one"
-        )
-    servers = ",".join(filter(None, (part.strip() for part in (first or second).split(","))))
-    for server in filter(None, servers.split(",")):
-        host, colon, port = server.rpartition(":")
-        if not (host and colon and port.isdecimal() and 0 < int(port) < 65536):
-            raise ConfigError(
-                f"option 'dledger.bootstrap.servers' has {server!r}: write host:port,host:port"
-            )
-    return servers
-
-
-def _check_group(values: Mapping[str, str], servers: str, settings: Settings) -> None:
-    """Refuse ways to a group, and settings for it, that do not go together."""
-    peers, self_id = values.get("dledger.peers", ""), values.get("dledger.selfId", "")
-    if bool(peers) != bool(self_id):
-        raise ConfigError(
-            "options 'dledger.peers' and 'dledger.selfId' go together: all nodes, and the one run "
-            "here"
-        )
-    if peers and self_id not in parse_peers(peers):
-        raise ConfigError(
-            f"option 'dledger.selfId' is {self_id!r}, which is none of the peers {peers!r}"
-        )
-    of_the_group = [name for name in settings.group if name not in settings.client]
-    if of_the_group and servers:
-        raise ConfigError(
-            f"option {PREFIX + of_the_group[0]!r} is for a group that belongs to a path; "
-            f"the group at {servers} has its settings already"
-        )
-
-
-def _local_path(path: str) -> str:
-    scheme, separator, rest = path.partition(":")
-    if separator and scheme.lower() == "file":
-        path = "/" + rest.lstrip("/")
-    elif separator and rest.startswith("//"):
-        raise ConfigError(
-            f"the path {path!r} is on {scheme!r}; a log's path is a directory on a local disk"
-        )
-    return os.path.abspath(path) if path else ""  # noqa: PTH100 - text in, text out; nothing is looked up
-
-
 def _group_id(values: Mapping[str, str], use: str, *bounds: Bound | None) -> str:
     group = values.get("groupId", "").strip()
     committed = [
@@ -360,47 +299,8 @@ def _starting_entry(values: Mapping[str, str]) -> int:
     return int(text)
 
 
-def _limits(values: Mapping[str, str]) -> RateLimits:
-    rows, least = (
-        size_or_number(values, "maxOffsetsPerTrigger"),
-        size_or_number(values, "minOffsetsPerTrigger"),
-    )
-    if rows is not None and least is not None and least > rows:
-        raise ConfigError(
-            f"'minOffsetsPerTrigger' is {least}, above 'maxOffsetsPerTrigger', {rows}: no batch "
-            f"could be both"
-        )
-    if "maxTriggerDelay" in values and least is None:
-        raise ConfigError(
-            "'maxTriggerDelay' bounds the wait for 'minOffsetsPerTrigger': give that too"
-        )
-    size = None if rows is not None else DEFAULT_BYTES
-    if "maxBytesPerTrigger" in values:
-        unlimited = values["maxBytesPerTrigger"].strip().lower() == "none"
-        size = None if unlimited else size_or_number(values, "maxBytesPerTrigger")
-    return RateLimits(
-        rows, size, least or 0, duration_ms("maxTriggerDelay", values.get("maxTriggerDelay", "15m"))
-    )
-
-
-def size_or_number(values: Mapping[str, str], name: str) -> int | None:
-    """Such an option's value; ``64m`` where it counts bytes.
-
-    Raises:
-        ConfigError: it is no number.
-    """
-    text = values.get(name)
-    if text is None:
-        return None
-    unit = text.strip().lower()[-1:]
-    if "Bytes" in name and unit in _SIZE:
-        return whole_number(name, text.strip()[:-1]) * _SIZE[unit]
-    return whole_number(name, text)
-
-
-def flag(values: Mapping[str, str], name: str, default: bool) -> bool:
-    """Such an option's value."""
-    return yes_or_no(name, values[name]) if name in values else default
+def _topic_settings(values: Mapping[str, str]) -> dict[str, str]:
+    return {name: values[CREATE + name] for name in ("description",) if CREATE + name in values}
 
 
 def _creates(values: Mapping[str, str], default: bool) -> bool:
@@ -434,28 +334,12 @@ def _as_json(values: Mapping[str, str]) -> bool:
     return as_json
 
 
-def word(values: Mapping[str, str], name: str, words: Sequence[str]) -> str:
-    """One of ``words``, in any case; without the option the first."""
-    given = values.get(name, words[0]).strip().lower()
-    for known in words:
-        if given == known.lower():
-            return known
-    said = [known for known in words if known]
-    choice = " or ".join(filter(None, (", ".join(said[:-1]), said[-1])))
-    raise ConfigError(f"option {name!r} is {values[name]!r}: write {choice}")
-
-
 __all__ = [
-    "DEFAULT_BYTES",
     "OF_STORES",
     "Options",
-    "RateLimits",
     "check_use",
-    "flag",
     "need_group",
     "need_topics",
     "parse_options",
-    "size_or_number",
     "sort_options",
-    "word",
 ]

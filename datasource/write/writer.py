@@ -10,13 +10,13 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from dledger.catalog.clients.writers import JOB
-from dledger.datasource.claims import Claim
-from dledger.datasource.nameless import warn_of_repeats
-from dledger.datasource.option_table import WRITE
-from dledger.datasource.options import parse_options
-from dledger.datasource.sink import BY_COLUMN, Sink, refuse_overwrite
-from dledger.datasource.sink_task import Staged, Task, Transaction
+from dledger.datasource.options.option_table import WRITE
+from dledger.datasource.options.options import parse_options
 from dledger.datasource.worker import settle
+from dledger.datasource.write.nameless import warn_of_repeats
+from dledger.datasource.write.sink import BY_COLUMN, Sink, refuse_overwrite
+from dledger.datasource.write.sink_task import Staged, Task, Transaction
+from dledger.datasource.write.write_fence import Claim
 from dledger.errors import ConfigError
 
 

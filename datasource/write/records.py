@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from dledger.config import MIB
-from dledger.datasource.partitioner import binary_parts
-from dledger.datasource.schema import WriteColumns
-from dledger.datasource.spreading import Spread, groups
-from dledger.datasource.typed import TypedTopic
+from dledger.datasource.table.arrays import binary_parts
+from dledger.datasource.table.schema import WriteColumns
+from dledger.datasource.table.typed import TypedTopic
+from dledger.datasource.write.spreading import Spread, groups
 from dledger.errors import ConfigError
 from dledger.records.body.records import RECORD_SCHEMA
 from dledger.records.body.typed import convert, key_bytes, stamped
@@ -31,7 +31,8 @@ Routed = tuple[str, int, pa.RecordBatch]
 
 
 class Router:
-    """Sends each row of a frame to its topic and partition (see `dledger.datasource.spreading`)."""
+    """Sends each row of a frame to its topic and partition; see
+    `dledger.datasource.write.spreading`."""
 
     def __init__(
         self,

@@ -13,22 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dledger.datasource.table.arrays import binary_parts
+
 SEED: Final = np.uint32(0x9747B28C)
 MULTIPLIER: Final = np.uint32(0x5BD1E995)
 FEW: Final = 8
 """So many long keys, or fewer, are hashed one by one: a step over all keys costs as much as some
 ten words of one."""
-
-
-def binary_parts(column: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-    """Offsets (rows + 1) and bytes of a binary column, without a copy."""
-    _, offsets, data = column.buffers()
-    places = (
-        np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4)
-        if offsets
-        else np.zeros(1, np.int32)
-    )
-    return places, np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8)
 
 
 def murmur2(column: pa.Array) -> npt.NDArray[np.uint32]:
@@ -77,4 +68,4 @@ def partitions_for(keys: pa.Array, partitions: int) -> npt.NDArray[np.int64]:
     return ((murmur2(keys) & np.uint32(0x7FFFFFFF)) % np.uint32(partitions)).astype(np.int64)
 
 
-__all__ = ["binary_parts", "murmur2", "partitions_for"]
+__all__ = ["murmur2", "partitions_for"]

@@ -16,12 +16,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from dledger.datasource.log import Log
-from dledger.datasource.options import Options, parse_options
-from dledger.datasource.schema import check_read_schema, same_columns, table_schema
-from dledger.datasource.schema import read_schema as record_schema
-from dledger.datasource.sql import is_create_table, of_create_table, remade, with_options
-from dledger.datasource.typed import (
+from dledger.datasource.options.options import Options, parse_options
+from dledger.datasource.options.sql import is_create_table, of_create_table, remade, with_options
+from dledger.datasource.table.log import Log
+from dledger.datasource.table.schema import check_read_schema, same_columns, table_schema
+from dledger.datasource.table.schema import read_schema as record_schema
+from dledger.datasource.table.typed import (
     check_readable,
     columns_of,
     one_schema,

@@ -12,18 +12,19 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from dledger.datasource.bounds import Bound, BoundKind
-from dledger.datasource.log import Address, Log, fetch
-from dledger.datasource.loss import check_order, deleted, keep_or_fail, recreated, report
-from dledger.datasource.offsets import Positions
-from dledger.datasource.option_table import BATCH
-from dledger.datasource.options import Options, need_group, need_topics, parse_options
-from dledger.datasource.planning import Shape, Slice, plan, together
-from dledger.datasource.reading import check_kind, columns_to_read
-from dledger.datasource.resolving import Edges, resolve
-from dledger.datasource.rows import Body, joined, table_rows
-from dledger.datasource.sql import HINT, remade
-from dledger.datasource.typed_rows import typed_rows
+from dledger.datasource.options.bounds import Bound, BoundKind
+from dledger.datasource.options.offsets import Positions
+from dledger.datasource.options.option_table import BATCH
+from dledger.datasource.options.options import Options, need_group, need_topics, parse_options
+from dledger.datasource.options.sql import HINT, remade
+from dledger.datasource.read.loss import check_order, deleted, keep_or_fail, recreated, report
+from dledger.datasource.read.planning import Shape, Slice, plan, together
+from dledger.datasource.read.reading import check_kind, columns_to_read
+from dledger.datasource.read.resolving import Edges, resolve
+from dledger.datasource.read.rows import joined, table_rows
+from dledger.datasource.read.typed_rows import typed_rows
+from dledger.datasource.table.arrays import Body
+from dledger.datasource.table.log import Address, Log, fetch
 from dledger.datasource.worker import settle
 from dledger.errors import ConfigError, OffsetOutOfRange, TopicNotFound
 from dledger.protocol.messages.client import TopicInfo

@@ -8,7 +8,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from dledger.catalog.clients.writers import JOB
-from dledger.datasource.claims import Claim
+from dledger.datasource.write.write_fence import Claim
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.records.digest import RowsSum
 

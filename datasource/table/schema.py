@@ -21,8 +21,8 @@ from pyspark.sql.types import (
 )
 
 from dledger.config import nearest
-from dledger.datasource.options import parse_options
-from dledger.datasource.sql import is_create_table, of_create_table, remade, with_options
+from dledger.datasource.options.options import parse_options
+from dledger.datasource.options.sql import is_create_table, of_create_table, remade, with_options
 from dledger.errors import ConfigError
 
 HEADERS: Final = ArrayType(
@@ -69,7 +69,7 @@ def table_schema(options: Mapping[str, str]) -> StructType:
     schema = read_schema(checked.include_headers, checked.include_metadata)
     if checked.metadata:
         # needs much that no other schema does
-        from dledger.datasource.metadata import metadata_schema
+        from dledger.datasource.table.metadata_schema import metadata_schema
 
         schema = metadata_schema(checked.metadata)
     return with_options(schema, said) if is_create_table(options) else schema

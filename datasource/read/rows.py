@@ -8,14 +8,14 @@ were received.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from dledger.config import MIB
-from dledger.datasource.partitioner import binary_parts
+from dledger.datasource.table.arrays import Body, binary_parts, number_column
 from dledger.errors import ProtocolError
 from dledger.records.body.records import decode_batch
 from dledger.types import Buffer
@@ -57,18 +57,6 @@ SCHEMAS: Final = {
 """By (with headers, with metadata)."""
 
 
-class Body(NamedTuple):
-    """A stored body and where it lies."""
-
-    base: int
-    """Offset of its first record."""
-    rows: int
-    data: Buffer
-    entry: int = -1
-    """Index of its entry in the log."""
-    term: int = -1
-
-
 Decode = Callable[[Buffer], pa.RecordBatch]
 """A body's rows."""
 
@@ -84,12 +72,6 @@ class Part(NamedTuple):
     records: pa.RecordBatch
     entry: int
     term: int
-
-
-def number_column(kind: pa.DataType, values: npt.NDArray[Any]) -> pa.Array:
-    """A column over numpy's own memory. Not by ``pa.array``: its first call imports pandas, half a
-    second of every worker's start."""
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 def text_column(text: bytes, rows: int) -> pa.Array:
@@ -248,6 +230,14 @@ def lengths(column: pa.Array) -> npt.NDArray[np.int32]:
 
 
 __all__ = [
-    "SCHEMAS", "Body", "Constants", "Decode", "Part", "decoded", "gather", "joined", "lengths",
-    "places", "table_rows",
-]  # fmt: skip
+    "SCHEMAS",
+    "Constants",
+    "Decode",
+    "Part",
+    "decoded",
+    "gather",
+    "joined",
+    "lengths",
+    "places",
+    "table_rows",
+]

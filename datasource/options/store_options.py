@@ -9,19 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dledger.config import nearest
-from dledger.datasource.bounds import time_us
-from dledger.datasource.option_table import BATCH, STORE_TABLES, STREAM
-from dledger.datasource.options import (
-    DEFAULT_BYTES,
-    check_use,
-    flag,
-    size_or_number,
-    sort_options,
-    word,
-)
-from dledger.datasource.patterns import java_pattern
-from dledger.datasource.selection import Selection
-from dledger.datasource.settings import duration_ms
+from dledger.datasource.options.bounds import time_us
+from dledger.datasource.options.option_table import BATCH, STORE_TABLES, STREAM
+from dledger.datasource.options.option_values import flag, size_or_number, word
+from dledger.datasource.options.options import check_use, sort_options
+from dledger.datasource.options.patterns import java_pattern
+from dledger.datasource.options.rate_limits import DEFAULT_BYTES
+from dledger.datasource.options.selection import Selection
+from dledger.datasource.options.settings import duration_ms
 from dledger.errors import ConfigError
 from dledger.rocketmq.columns.commit_log import Wanted
 from dledger.rocketmq.files.layout import DLEDGER, LAYOUTS

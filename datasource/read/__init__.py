@@ -1,0 +1,1 @@
+"""Batch reads: which records, in which tasks, as which rows."""

@@ -1,0 +1,1 @@
+"""The log as Spark's table: its columns, typed topics, and what the edge asks the log."""
