@@ -15,8 +15,8 @@ from dledger.embedded.home import Home, PidFile
 from dledger.errors import PathError
 from dledger.forks import check_lock, let_go, open_for_lock
 from dledger.storage.disk.disk import RealDisk, RealLock
-from dledger.storage.file_store import open_settings
 from dledger.storage.offline.inspect import inspect_store
+from dledger.storage.opening import open_settings
 from dledger.storage.recovery.open_files import StoreSettings, take_lock
 from dledger.types import NodeId
 

@@ -40,7 +40,7 @@ from dledger.rocketmq.store.store_lock import StoreLock
 from dledger.rocketmq.upgrade.adoption import copy_store
 from dledger.rocketmq.upgrade.examine import examine
 from dledger.rocketmq.upgrade.old_commit_log import ADOPTED_FILE, Adopted
-from dledger.storage.file_store import open_store as open_log
+from dledger.storage.opening import open_store as open_log
 from dledger.types import Index, NodeId
 
 Play = Callable[..., None]

@@ -25,8 +25,8 @@ from dledger.rocketmq.upgrade.adoption import copy_store
 from dledger.rocketmq.upgrade.examine import examine
 from dledger.rocketmq.upgrade.old_commit_log import Adopted
 from dledger.storage.disk.disk import RealDisk
-from dledger.storage.file_store import open_settings
 from dledger.storage.offline.verify import verify_store
+from dledger.storage.opening import open_settings
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.types import NodeId
 

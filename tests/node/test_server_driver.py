@@ -16,7 +16,8 @@ from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.protocol.messages.entry import Entry, HardState, LogEnd, stamp
 from dledger.protocol.messages.peer import HeartBeatRequest
 from dledger.raft.state.ready import Ready
-from dledger.storage.file_store import FileStore, open_store
+from dledger.storage.file_store import FileStore
+from dledger.storage.opening import open_store
 from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.types import Index, NodeId, Term
 

@@ -24,7 +24,7 @@ from dledger.protocol.messages.membership import Change
 from dledger.protocol.wire import encode_command
 from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 from dledger.storage.disk.disk import RealDisk
-from dledger.storage.file_store import open_store
+from dledger.storage.opening import open_store
 from dledger.types import NO_INDEX, Index, NodeId
 
 Play = Callable[..., None]

@@ -17,8 +17,8 @@ from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, LogEnd, s
 from dledger.protocol.messages.repair import RepairResponse
 from dledger.records.body.header import BODY_HEADER_SIZE, BodyHeader, BodyKind, encode_header
 from dledger.storage.api import Fault
-from dledger.storage.file_store import open_store
 from dledger.storage.offline.verify import verify_store
+from dledger.storage.opening import open_store
 from dledger.types import Index, Role
 
 KIB = 1 << 10

@@ -12,7 +12,8 @@ from dledger.protocol.messages.entry import Entry, HardState, LogEnd, stamp
 from dledger.storage.api import LogStore
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.disk import Disk
-from dledger.storage.file_store import FileStore, open_settings
+from dledger.storage.file_store import FileStore
+from dledger.storage.opening import open_settings
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.types import Index, NodeId, Term

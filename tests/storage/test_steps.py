@@ -16,8 +16,9 @@ from dledger.storage.api import DiskLevel
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.allocation_steps import FIRST_STEP, LARGEST_STEP, Step, step_of
 from dledger.storage.disk.disk import DiskFile, RealDisk
+from dledger.storage.disk.file_names import file_name
 from dledger.storage.log.repairs import FileCopy
-from dledger.storage.log.segments import SegmentFiles, file_name
+from dledger.storage.log.segments import SegmentFiles
 from dledger.testing.disk.memory_disk import MemoryDisk, MemoryFile
 from dledger.types import Index
 

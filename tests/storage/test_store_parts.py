@@ -16,9 +16,10 @@ from dledger.protocol.messages.entry import LogEnd, parse, stamp, stamp_all
 from dledger.storage.api_rules import check_append
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.disk import RealDisk
-from dledger.storage.log.segments import SegmentFiles, first_nonzero
+from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.log.term_index import TermTable, find_terms
 from dledger.storage.log.walker import Bad, Finish, Good, Padding, Walker
+from dledger.storage.log.zeros import first_nonzero
 from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.testing.disk.memory_inode import SECTOR
 from dledger.types import Index, Term

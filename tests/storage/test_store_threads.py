@@ -19,8 +19,9 @@ from dledger.errors import CorruptEntry, CorruptStore
 from dledger.protocol.messages.entry import Entry, LogEnd
 from dledger.storage import file_store
 from dledger.storage.background import BackgroundState
+from dledger.storage.disk.file_names import file_name
 from dledger.storage.disk.lock_checks import is_held
-from dledger.storage.log.segments import SegmentFiles, file_name
+from dledger.storage.log.segments import SegmentFiles
 from dledger.testing.disk.memory_disk import Failure
 from dledger.testing.disk_states.promise import entry_bytes
 from dledger.types import Index

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from dledger.config import GroupConfig, NodeConfig
 from dledger.protocol.messages.entry import HardState, LogEnd, stamp
-from dledger.storage.file_store import open_store
 from dledger.storage.offline.dump import dump_store
 from dledger.storage.offline.verify import verify_store
+from dledger.storage.opening import open_store
 from dledger.testing.chaos.ending import compare_stores
 from dledger.testing.chaos.faults.damage import entries_of, flip
 from dledger.types import Index, NodeId, Term

@@ -15,7 +15,7 @@ from dledger.net import run
 from dledger.protocol.messages.entry import MAGIC_NORMAL, HardState, LogEnd, stamp
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.disk import DiskFile, Lock
-from dledger.storage.file_store import open_store
+from dledger.storage.opening import open_store
 from dledger.testing.chaos.faults.power import what_is_missing
 from dledger.testing.chaos.panel import Panel
 from dledger.testing.chaos.power.disk import PoweredDisk

@@ -13,7 +13,8 @@ from dledger.errors import ConfigError
 from dledger.protocol.messages.entry import HardState, LogEnd, stamp
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.disk import RealFile
-from dledger.storage.file_store import FileStore, open_settings
+from dledger.storage.file_store import FileStore
+from dledger.storage.opening import open_settings
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.testing.counted import campaign
 from dledger.testing.counted.__main__ import main

@@ -28,7 +28,7 @@ from dledger.protocol.messages.codes import Code
 from dledger.raft.state.ready import RoleChange
 from dledger.storage.api import LogStore
 from dledger.storage.disk.disk import Disk, RealDisk
-from dledger.storage.file_store import open_store
+from dledger.storage.opening import open_store
 from dledger.types import NodeId, Role
 
 logger = logging.getLogger(__name__)

@@ -17,9 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
-from dledger.errors import CorruptEntry, PathError, StorageError
+from dledger.errors import CorruptEntry, StorageError
 from dledger.protocol.messages.entry import Entry, HardState, LogEnd
 from dledger.protocol.messages.membership import Membership
 from dledger.storage.api import DiskLevel, Fault, Held, Identity, RecoveryReport, Scrubbed
@@ -30,67 +29,25 @@ from dledger.storage.api_rules import (
     older_than_its_log,
 )
 from dledger.storage.background import BackgroundState, BackgroundTasks
-from dledger.storage.disk.disk import Disk, RealDisk, StoreFatal, Where, storage_error
+from dledger.storage.disk.disk import StoreFatal, Where, storage_error
 from dledger.storage.disk.lock_checks import is_held
 from dledger.storage.log.entry_writer import write_entries
 from dledger.storage.log.index import UNIT_SIZE
 from dledger.storage.log.preallocation import Room
 from dledger.storage.log.reader import LogView, Reader
 from dledger.storage.log.repairs import repair
-from dledger.storage.log.retention import drop_front, level_of, without_expired
 from dledger.storage.log.term_index import Pairs, TermTable, find_terms
 from dledger.storage.log.tolerant_reader import Scrub, examine
-from dledger.storage.meta.recovery_point import RecoveryPoints, vouch_for
 from dledger.storage.recovery.lost_entries import forget_beyond, known_commit, own_up
-from dledger.storage.recovery.open_files import Parts, StoreSettings, open_parts
+from dledger.storage.recovery.open_files import Parts
 from dledger.storage.recovery.recovery import mark_of, no_commit_beyond, recover
+from dledger.storage.recovery.recovery_point import RecoveryPoints, vouch_for
+from dledger.storage.retention import drop_front, level_of, without_expired
 from dledger.types import NOWHERE, Buffer, Index, Position, Term
 
 INDEXED_EVERY: Final = 16 << 20
 """The index is synced after so many bytes of log, so that recovery reads no more than that (and the
 unsynced tail)."""
-
-
-def open_store(
-    config: GroupConfig,
-    node: NodeConfig,
-    disk: Disk | None = None,
-    keeping: BackgroundState = BackgroundState.THREAD,
-    environment: Environment = REAL,
-) -> FileStore:
-    """Open this node's store, creating it in an empty directory; recovers by itself, see
-    `FileStore.recovery`.
-
-    Raises:
-        PathError: the directory is a file, may not be written, or is in use by another process.
-        WrongGroup: it belongs to another group or node.
-        ConfigError: it was created with other file sizes.
-        CorruptStore: the files contradict one another in a way that no crash explains.
-        StorageError: the disk failed.
-    """
-    return open_settings(StoreSettings.of(config, node), disk or RealDisk(), keeping, environment)
-
-
-def open_settings(
-    settings: StoreSettings,
-    disk: Disk,
-    keeping: BackgroundState = BackgroundState.THREAD,
-    environment: Environment = REAL,
-) -> FileStore:
-    """`open_store` for given settings."""
-    try:
-        parts = open_parts(settings, disk, environment)
-    except PathError:
-        raise
-    except OSError as error:
-        raise storage_error("open", settings.directory, error) from error
-    try:
-        return FileStore(parts, keeping, environment)
-    except BaseException as error:
-        parts.lock.release()
-        if isinstance(error, OSError):
-            raise storage_error("recover", settings.directory, error) from error
-        raise
 
 
 class FileStore:

@@ -32,8 +32,8 @@ from dledger.rocketmq.store.index_service import now_ms
 from dledger.rocketmq.upgrade.adoption import STAGED, Adoption, close_last_file
 from dledger.rocketmq.upgrade.old_commit_log import Adopted
 from dledger.storage.disk.disk import RealDisk
-from dledger.storage.file_store import open_settings
 from dledger.storage.offline.inspect import inspect_store
+from dledger.storage.opening import open_settings
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.types import Index, NodeId, Term
 

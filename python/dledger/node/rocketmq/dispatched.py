@@ -40,8 +40,8 @@ from dledger.rocketmq.store.index_service import IndexService
 from dledger.rocketmq.store.store_lock import AbortFile
 from dledger.rocketmq.upgrade.old_commit_log import OldCommitLog
 from dledger.storage.api import LogStore
-from dledger.storage.log.retention import FileAge, expired
 from dledger.storage.recovery.open_files import StoreSettings
+from dledger.storage.retention import FileAge, expired
 from dledger.types import NO_INDEX, Index, slots_dataclass
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from dledger.protocol.messages.entry import Entry
-from dledger.storage.log.segments import SegmentFiles, first_nonzero
+from dledger.storage.log.segments import SegmentFiles
+from dledger.storage.log.zeros import first_nonzero
 from dledger.types import Index, Term, slots_dataclass
 
 UNIT: Final = struct.Struct(">iqiqq")

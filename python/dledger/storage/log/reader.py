@@ -21,10 +21,10 @@ from dledger.protocol.messages.entry import (
 )
 from dledger.storage.api import Fault
 from dledger.storage.log.index import LogIndex, Unit
+from dledger.storage.log.index_rebuild import rebuild_index
 from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.log.walker import Chain
 from dledger.storage.meta.hard_state import EMPTY_LOG, FIRST
-from dledger.storage.recovery.recovery import rebuild_index
 from dledger.types import NO_TERM, Buffer, Index, Position, Term, slots_dataclass
 
 MAX_PREAD: Final = 8 << 20

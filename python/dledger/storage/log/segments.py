@@ -21,21 +21,13 @@ from dledger.errors import ConfigError, CorruptStore
 from dledger.storage.disk.allocated_blocks import Blocks, make_room
 from dledger.storage.disk.allocation_steps import Step, step_of
 from dledger.storage.disk.disk import Disk, DiskFile
+from dledger.storage.disk.file_names import NEW_SUFFIX, file_name
 from dledger.storage.disk.lock_checks import is_held
+from dledger.storage.log.zeros import first_nonzero
 from dledger.types import Buffer
 
-NEW_SUFFIX: Final = ".new"
-"""A file that is not ready; removed when the store is opened."""
 MAX_HANDLES: Final = 256
-CHUNK: Final = 1 << 20
 """Bytes read at a time when much is."""
-LOOK_BYTES: Final = 64 << 10
-"""Steps in which a file is searched for holes."""
-
-
-def file_name(start: int) -> str:
-    """The name of the file whose first byte has the given offset in the log."""
-    return f"{start:020d}"
 
 
 class SegmentFiles:
@@ -398,35 +390,3 @@ class SegmentFiles:
         """Let go of all files; readers that hold one may finish."""
         with self._lock:
             self._handles.clear()
-
-
-def first_nonzero(data: SegmentFiles, pos: int, end: int | None = None) -> int | None:
-    """The first byte from ``pos`` to ``end``, or to the end of all files, that is not zero. Holes
-    are not read."""
-    while data.has(pos) and (end is None or pos < end):
-        stop = pos - pos % data.file_size + data.file_size
-        stop = stop if end is None else min(stop, end)
-        for at, size in _places_to_look(data, pos, stop):
-            block = data.pread(at, size)
-            if block.count(0) != len(block):
-                return at + len(block) - len(block.lstrip(b"\0"))
-        pos = stop
-    return None
-
-
-def _places_to_look(data: SegmentFiles, pos: int, stop: int) -> list[tuple[int, int]]:
-    """Where there may be something but zeros, as (offset, size). All are found before any is read:
-    what the system reads ahead lies in its cache and from then on looks like data, so a whole file
-    of nothing would be read."""
-    places: list[tuple[int, int]] = []
-    while pos < stop:
-        found = data.next_data(pos)
-        if found is None or found >= stop:
-            break
-        size = min(LOOK_BYTES, stop - found)
-        if places and sum(places[-1]) == found and places[-1][1] + size <= CHUNK:
-            places[-1] = (places[-1][0], places[-1][1] + size)
-        else:
-            places.append((found, size))
-        pos = found + size
-    return places

@@ -20,7 +20,8 @@ from dledger.protocol.messages.entry import (
     body_is_sound,
     parse,
 )
-from dledger.storage.log.segments import CHUNK, SegmentFiles, first_nonzero
+from dledger.storage.log.segments import SegmentFiles
+from dledger.storage.log.zeros import CHUNK, first_nonzero
 from dledger.types import Buffer, Index, Position, slots_dataclass
 
 MAX_MAGIC: Final = 3

@@ -18,7 +18,7 @@ from typing import Final
 
 from dledger.checksum import crc32
 from dledger.storage.disk.disk import Disk, DiskFile
-from dledger.storage.log.segments import NEW_SUFFIX
+from dledger.storage.disk.file_names import NEW_SUFFIX
 
 SLOT_SIZE: Final = 4096
 SLOT_VERSION: Final = 1

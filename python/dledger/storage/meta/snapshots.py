@@ -16,7 +16,7 @@ from typing import Final
 
 from dledger.checksum import crc32
 from dledger.storage.disk.disk import Disk, RealDisk, fatal, fatal_unless_full
-from dledger.storage.log.segments import NEW_SUFFIX, file_name
+from dledger.storage.disk.file_names import NEW_SUFFIX, file_name
 from dledger.types import Index
 
 _HEADER: Final = struct.Struct(">4sHHqQI")

@@ -23,7 +23,7 @@ from typing import Final
 from dledger.checksum import crc32
 from dledger.errors import CatalogLost, CorruptStore, DiskFull
 from dledger.storage.disk.disk import Disk, DiskFile, RealDisk, fatal, fatal_unless_full
-from dledger.storage.log.segments import NEW_SUFFIX, file_name
+from dledger.storage.disk.file_names import NEW_SUFFIX, file_name
 from dledger.types import Buffer
 
 _HEADER: Final = struct.Struct(">4sHHIQI")

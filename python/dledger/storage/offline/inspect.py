@@ -11,6 +11,7 @@ from dledger.errors import PathError
 from dledger.protocol.messages.entry import LogEnd
 from dledger.storage.disk.disk import Disk, RealDisk
 from dledger.storage.log.index import UNIT_SIZE, LogIndex
+from dledger.storage.log.index_rebuild import first_index
 from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.log.walker import Walker
 from dledger.storage.meta.hard_state import (
@@ -24,7 +25,6 @@ from dledger.storage.meta.hard_state import (
 from dledger.storage.meta.members import MEMBERS_FILE, MEMBERS_MAGIC
 from dledger.storage.meta.slots import SLOT_SIZE, unpack_slot
 from dledger.storage.recovery.open_files import LOCK_FILE
-from dledger.storage.recovery.recovery import first_index
 from dledger.storage.recovery.snapshot_install import (
     DONE,
     INSTALL_FILE,

@@ -15,9 +15,10 @@ from dledger.protocol.messages.entry import (
     parse,
 )
 from dledger.storage.disk.disk import Disk, DiskFile
+from dledger.storage.disk.file_names import NEW_SUFFIX
 from dledger.storage.log.index import UNIT_SIZE, unit_of
-from dledger.storage.log.segments import CHUNK, NEW_SUFFIX, first_nonzero
 from dledger.storage.log.walker import Bad, Finish, Good, Padding, Walker
+from dledger.storage.log.zeros import CHUNK, first_nonzero
 from dledger.storage.meta.snapshots import SNAPSHOTS, unpack_snapshot
 from dledger.storage.meta.tables import TABLES, verify_table_file
 from dledger.storage.offline.inspect import Inspection, inspect_store

@@ -15,8 +15,9 @@ from dledger.errors import ConfigError, CorruptStore, PathError, WrongGroup
 from dledger.protocol.messages.entry import HardState
 from dledger.storage.api import Identity
 from dledger.storage.disk.disk import Disk, Lock
+from dledger.storage.disk.file_names import NEW_SUFFIX
 from dledger.storage.log.index import LogIndex
-from dledger.storage.log.segments import NEW_SUFFIX, SegmentFiles
+from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.meta.hard_state import (
     MARK_FILE,
     MARK_MAGIC,

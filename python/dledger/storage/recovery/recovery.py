@@ -18,22 +18,16 @@ The rules (numbers as in docs on durability):
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dledger.errors import CorruptStore
-from dledger.protocol.messages.entry import HEADER, HEADER_SIZE, MIN_BLANK_SIZE, Entry, LogEnd
+from dledger.protocol.messages.entry import HEADER, HEADER_SIZE, Entry, LogEnd
 from dledger.storage.api import Fault, RecoveryReport
-from dledger.storage.log.index import LogIndex, Unit
-from dledger.storage.log.segments import SegmentFiles
-from dledger.storage.log.walker import Bad, Finish, Good, Padding, Walker, blank
+from dledger.storage.log.index_rebuild import Begin, first_index, index_damaged, rebuild_index
+from dledger.storage.log.walker import Bad, Finish, Good, Walker
 from dledger.storage.meta.hard_state import RecoveryPoint
 from dledger.storage.recovery.open_files import Parts
-from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Index, Position, Term
-
-Begin = tuple[Index, int, int]
-"""Where a log begins: index and pos of the first kept entry, and the chainCrc in front of it, -1
-when unknown."""
+from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Index, Position
 
 
 @dataclass(slots=True)
@@ -191,82 +185,6 @@ def _check_index(parts: Parts, stop: LogEnd, begin: Begin, found: _Findings) -> 
     return rebuilt
 
 
-def first_index(data: SegmentFiles, start: int) -> Index | None:
-    """The index of the entry that a data file starts with, if its header can be believed."""
-    head = data.pread(start, HEADER_SIZE)
-    if len(head) < HEADER_SIZE:
-        return None
-    magic, _, index, _, pos, *_ = HEADER.unpack(head)
-    return Index(index) if 1 <= magic <= 3 and pos == start and index >= 0 else None
-
-
-def rebuild_index(
-    data: SegmentFiles,
-    index: LogIndex,
-    start: int,
-    stop: LogEnd,
-    begin: Begin,
-    until: int = NO_INDEX,
-    on_damage: Callable[[Bad], None] | None = None,
-) -> tuple[int, Unit | None]:
-    """Write the units of one data file's entries again wherever they differ; returns how many did,
-    and the one of the entry ``until``, should that be sound.
-
-    Args:
-        stop: where the log is known to end.
-        begin: index, pos, and the chainCrc in front of the first kept entry.
-        until: go on at least to this entry, in whatever file it is.
-        on_damage: told what cannot be believed on the way.
-    """
-    low, first, seed = start, begin[0], None if begin[2] < 0 else begin[2]
-    while low > begin[1]:
-        found = _vouched_first(data, index, low)
-        if found is not None:
-            first, seed = found
-            break
-        low -= data.file_size
-    before = LogEnd(Position(NO_TERM, Index(first - 1)), low, 0)
-    rebuilt, wanted, walker = 0, None, Walker(data, before, seed, stop)
-    for event in walker.walk():
-        if isinstance(event, Padding):
-            continue
-        if isinstance(event, Finish):
-            break
-        pos = event.entry.pos if isinstance(event, Good) else event.pos
-        if pos >= stop.end_pos or (
-            pos >= start + data.file_size and walker.end.position.index > until
-        ):
-            break
-        if isinstance(event, Good):
-            rebuilt += index.put_again(event.entry)
-            if event.entry.index == until:
-                wanted = Unit.of(event.entry)
-        else:
-            if on_damage is not None:
-                on_damage(event)
-            if event.first == event.last:
-                _index_damaged(data, index, event, walker)
-    return rebuilt, wanted
-
-
-def _vouched_first(data: SegmentFiles, index: LogIndex, start: int) -> tuple[Index, int] | None:
-    """The index that a file begins with, and the chain in front of it. Nothing but the entry before
-    vouches for what the file's first header says, so None unless that one is found, with the
-    padding to the end of its file."""
-    first = first_index(data, start)
-    unit = None if first is None else index.get(first - 1)
-    if first is None or unit is None or not data.has(unit.pos):
-        return None
-    head = data.pread(unit.pos, HEADER_SIZE)
-    fields = HEADER.unpack(head) if len(head) == HEADER_SIZE else (0,) * 9
-    known, end = (unit.magic, unit.size, unit.index, unit.term, unit.pos), unit.pos + unit.size
-    if fields[:5] != known or not start - data.file_size < end < start:
-        return None
-    return (
-        (first, int(fields[6])) if data.pread(end, MIN_BLANK_SIZE) == blank(start - end) else None
-    )
-
-
 def _walk(parts: Parts, walker: Walker, known: LogEnd, commit_hint: Index, found: _Findings) -> str:
     """Pass over the log; returns what is wrong behind its end, "" when nothing is there."""
     end, unsure = walker.end, False
@@ -315,37 +233,12 @@ def _keep_faulty(parts: Parts, event: Bad, walker: Walker, found: _Findings) -> 
         return
     _note_faulty(parts, event, found)
     if event.first == event.last:
-        _index_damaged(parts.data, parts.index, event, walker)
+        index_damaged(parts.data, parts.index, event, walker)
 
 
 def _note_faulty(parts: Parts, event: Bad, found: _Findings) -> None:
     file = str(parts.data.path(event.pos))
     found.faulty.append(Fault(event.first, event.last, event.pos, file, event.reason))
-
-
-def _index_damaged(data: SegmentFiles, index: LogIndex, event: Bad, walker: Walker) -> None:
-    """Keep a damaged entry findable, so that it can be named and repaired: its place is known, its
-    size mostly. What the index says already is better than what a damaged header does."""
-    known, room = index.get(event.first), event.resume - event.pos
-    if known is None or known.pos != event.pos or not HEADER_SIZE <= known.size <= room:
-        index.put(event.first, [damaged_unit(data, event, walker).pack()])
-
-
-def damaged_unit(data: SegmentFiles, event: Bad, walker: Walker) -> Unit:
-    """The index unit of one damaged entry, as far as its header can be believed; its term is one
-    that can be between those of its neighbours."""
-    room = event.resume - event.pos
-    head = data.pread(event.pos, HEADER_SIZE)
-    fields = HEADER.unpack(head) if len(head) == HEADER_SIZE else (0,) * 9
-    sizes = [size for size in (fields[1], fields[8] + HEADER_SIZE) if HEADER_SIZE <= size <= room]
-    size = room if room in sizes or not sizes else sizes[0]
-    before, behind = (
-        walker.end.position.term,
-        walker.entry_at(event.resume) if data.has(event.resume) else "",
-    )
-    top = behind.term if isinstance(behind, Entry) else before
-    term = fields[3] if before <= fields[3] <= top else before if before >= 0 else max(top, 0)
-    return Unit(max(fields[0], 1), event.pos, size, event.first, Term(term))
 
 
 def _tail(walker: Walker, event: Finish, commit_hint: Index) -> str:

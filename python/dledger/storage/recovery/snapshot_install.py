@@ -21,8 +21,8 @@ from dledger.errors import CorruptStore, DiskFull
 from dledger.protocol.messages.entry import Entry, LogEnd
 from dledger.storage.disk.allocated_blocks import make_room
 from dledger.storage.disk.disk import Disk, is_full, storage_error
+from dledger.storage.disk.file_names import file_name
 from dledger.storage.log.index import UNIT_SIZE
-from dledger.storage.log.segments import file_name
 from dledger.storage.meta.hard_state import MARK_FILE, MARK_MAGIC, RecoveryPoint
 from dledger.storage.meta.slots import SlotFile, create_slots
 from dledger.storage.meta.snapshots import SNAPSHOTS, pack_snapshot

@@ -8,8 +8,9 @@ from dledger.errors import DLedgerError
 from dledger.node.checkpoints import Checkpoints
 from dledger.protocol.messages.entry import Entry, HardState, LogEnd, stamp
 from dledger.storage.background import BackgroundState
-from dledger.storage.file_store import FileStore, open_settings
+from dledger.storage.file_store import FileStore
 from dledger.storage.offline.verify import verify_store
+from dledger.storage.opening import open_settings
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.storage.recovery.snapshot_install import INSTALL_SUFFIX
 from dledger.testing.disk.memory_disk import MemoryDisk

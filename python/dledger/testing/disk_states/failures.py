@@ -21,8 +21,8 @@ from dledger.errors import DiskFull, DLedgerError, StorageError
 from dledger.node.snapshot.image import Unpacker
 from dledger.protocol.messages.entry import Entry, HardState, stamp
 from dledger.storage.api import DiskLevel
+from dledger.storage.disk.file_names import NEW_SUFFIX
 from dledger.storage.file_store import FileStore
-from dledger.storage.log.segments import NEW_SUFFIX
 from dledger.storage.meta.snapshots import SNAPSHOTS
 from dledger.storage.meta.tables import TABLES
 from dledger.storage.recovery.snapshot_install import INSTALL_FILE, INSTALL_SUFFIX

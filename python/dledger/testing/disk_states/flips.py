@@ -17,10 +17,11 @@ from dledger.errors import CorruptEntry, CorruptStore
 from dledger.node.checkpoints import Checkpoints
 from dledger.protocol.messages.entry import Entry
 from dledger.storage.background import BackgroundState
-from dledger.storage.file_store import FileStore, open_settings
+from dledger.storage.file_store import FileStore
 from dledger.storage.log.index import UNIT_SIZE
 from dledger.storage.meta.snapshots import SNAPSHOTS, SnapshotFiles
 from dledger.storage.offline.verify import verify_store
+from dledger.storage.opening import open_settings
 from dledger.storage.recovery.snapshot_install import INSTALL_SUFFIX
 from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.testing.disk_states.checking import check_started, repair_all

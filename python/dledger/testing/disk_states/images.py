@@ -11,8 +11,8 @@ from dledger.protocol.messages.catalog_commands import CreateTopic
 from dledger.protocol.messages.entry import HEADER_SIZE, MIN_BLANK_SIZE
 from dledger.protocol.messages.membership import Membership
 from dledger.raft.roles.snapshot_install import InstallMode
+from dledger.storage.disk.file_names import file_name
 from dledger.storage.log.index import UNIT_SIZE
-from dledger.storage.log.segments import file_name
 from dledger.storage.meta.hard_state import MARK_FILE, STATE_FILE
 from dledger.storage.meta.members import MEMBERS_FILE
 from dledger.storage.offline.verify import verify_store

@@ -21,8 +21,9 @@ from dledger.protocol.messages.entry import (
 from dledger.raft.roles.snapshot_install import InstallMode
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.disk import Disk
-from dledger.storage.file_store import FileStore, open_settings
-from dledger.storage.log.segments import file_name
+from dledger.storage.disk.file_names import file_name
+from dledger.storage.file_store import FileStore
+from dledger.storage.opening import open_settings
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.storage.recovery.snapshot_install import Staging
 from dledger.testing.disk_states.checking import check_started

@@ -11,9 +11,9 @@ from dledger.errors import CorruptEntry, OffsetOutOfRange
 from dledger.node.checkpoints import Checkpoints
 from dledger.protocol.messages.entry import Entry, HardState
 from dledger.storage.background import BackgroundState
+from dledger.storage.disk.file_names import file_name
 from dledger.storage.file_store import FileStore
 from dledger.storage.log.index import UNIT_SIZE
-from dledger.storage.log.segments import file_name
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.testing.disk_states.life import StoreLife
 from dledger.testing.disk_states.promise import BrokenPromise, Promise, entry_bytes, require

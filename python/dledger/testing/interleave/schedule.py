@@ -13,9 +13,9 @@ from dledger.errors import DLedgerError
 from dledger.node.checkpoints import Checkpoints
 from dledger.storage import file_store
 from dledger.storage.background import BackgroundState
-from dledger.storage.file_store import open_settings
 from dledger.storage.log import segments
 from dledger.storage.meta import tables
+from dledger.storage.opening import open_settings
 from dledger.testing.disk.coverage import FOUND
 from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.testing.disk_states.checking import check_start, check_started

@@ -13,7 +13,7 @@ from typing import Any
 
 from dledger.errors import CorruptEntry
 from dledger.protocol.messages.entry import MIN_BLANK_SIZE, body_is_sound, chain_is_sound, parse
-from dledger.storage.log.segments import file_name
+from dledger.storage.disk.file_names import file_name
 from dledger.storage.log.walker import blank
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.truth import Truth, Written

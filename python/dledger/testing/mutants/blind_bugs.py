@@ -61,7 +61,7 @@ BLIND: Final = (
     Mutant(
         "blind-held-last-entry",
         "P8",
-        "storage.log.retention",
+        "storage.retention",
         "hold_back",
         "if file.next_index > held.first), len(files))",
         "if file.next_index - 1 > held.first), len(files))",
@@ -73,7 +73,7 @@ BLIND: Final = (
     Mutant(
         "blind-mark-keeps-indexed",
         "D15 B20",
-        "storage.meta.recovery_point",
+        "storage.recovery.recovery_point",
         "RecoveryPoints.lower_to",
         "mark = self._change(replace(self.mark, durable=durable, indexed=indexed))",
         "mark = self._change(replace(self.mark, durable=durable))",

@@ -215,7 +215,7 @@ FILES: Final = (
     Mutant(
         "store-full-disk-deletes",
         "D12 B12",
-        "storage.log.retention",
+        "storage.retention",
         "expired",
         "if file.next_index - 1 > limit or not (old or large):",
         "if file.next_index - 1 > limit or not (old or large or level is not DiskLevel.OK):",

@@ -86,7 +86,7 @@ STORE: Final = (
     Mutant(
         "retention-takes-uncommitted",
         "B34 D12",
-        "storage.log.retention",
+        "storage.retention",
         "expired",
         "file.next_index - 1 > limit or ",
         "",

@@ -65,7 +65,7 @@ RACES: Final = (
     Mutant(
         "race-mark-outlives-a-cut",
         "B20 B21",
-        "storage.meta.recovery_point",
+        "storage.recovery.recovery_point",
         "RecoveryPoints.settle",
         " and cuts == self.cuts",
         "",

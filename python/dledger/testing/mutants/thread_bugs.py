@@ -33,7 +33,7 @@ THREADS: Final = (
     Mutant(
         "threads-mark-settled-over-a-cut",
         "D15 B20",
-        "storage.meta.recovery_point",
+        "storage.recovery.recovery_point",
         "RecoveryPoints.settle",
         " and cuts == self.cuts",
         "",

@@ -20,7 +20,7 @@ from dledger.protocol.messages.entry import MAGIC_NOOP, HardState, stamp_all
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 from dledger.protocol.messages.membership import Membership
 from dledger.storage.background import BackgroundState
-from dledger.storage.file_store import open_store
+from dledger.storage.opening import open_store
 from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.testing.disk.memory_inode import Inode
 from dledger.testing.invariants.members import OTHER_ID, OTHER_TERM

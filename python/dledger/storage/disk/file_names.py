@@ -1,0 +1,16 @@
+"""Names of files: by the position of their first byte, and while they are made."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NEW_SUFFIX: Final = ".new"
+"""A file that is not ready; removed when the store is opened."""
+
+
+def file_name(start: int) -> str:
+    """The name of the file whose first byte has the given offset in the log."""
+    return f"{start:020d}"
+
+
+__all__ = ["NEW_SUFFIX", "file_name"]
