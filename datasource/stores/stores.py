@@ -24,7 +24,7 @@ from dledger.rocketmq.columns.commit_log import ColumnBatch, Wanted
 from dledger.rocketmq.files.layout import open_store
 from dledger.rocketmq.files.ranges import FileRange, cut, plan_store, read_range
 from dledger.rocketmq.files.storage import Storage
-from dledger.rocketmq.format.scan import ScannedPiece
+from dledger.rocketmq.format.scanned_piece import ScannedPiece
 
 LOGGER: Final = logging.getLogger("dledger.spark")
 WAY_OUT: Final = (

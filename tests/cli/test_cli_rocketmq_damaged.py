@@ -22,7 +22,8 @@ from dledger.errors import DLedgerError
 from dledger.rocketmq.dispatch.reput import Reput
 from dledger.rocketmq.format.checkpoint import StoreCheckpoint
 from dledger.rocketmq.format.message import Message
-from dledger.rocketmq.format.scan import PieceKind, scan
+from dledger.rocketmq.format.scan import scan
+from dledger.rocketmq.format.scanned_piece import PieceKind
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
 from dledger.rocketmq.store.message_store import MessageStore

@@ -26,7 +26,8 @@ from dledger.node.rocketmq.dispatched import ROOT
 from dledger.protocol.messages.rocketmq import GetMessageStatus
 from dledger.rocketmq.format.message import Message, decode_message
 from dledger.rocketmq.format.properties import keys_of, tags_code
-from dledger.rocketmq.format.scan import PieceKind, scan
+from dledger.rocketmq.format.scan import scan
+from dledger.rocketmq.format.scanned_piece import PieceKind
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
 

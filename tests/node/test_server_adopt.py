@@ -21,7 +21,8 @@ from dledger.cli.main import main
 from dledger.errors import ConfigError, PathError
 from dledger.node.rocketmq import reput_service as reput
 from dledger.node.rocketmq.adoption import adopt, plan_adoption
-from dledger.node.rocketmq.dispatched import MARK_FILE, ROOT
+from dledger.node.rocketmq.dispatch_mark import MARK_FILE
+from dledger.node.rocketmq.dispatched import ROOT
 from dledger.protocol.messages.client import AdmitRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.rocketmq import (

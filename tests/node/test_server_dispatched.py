@@ -15,7 +15,8 @@ import pytest
 from dledger.checksum import crc32
 from dledger.errors import FormatError
 from dledger.node.proposals.proposal_queue import COMMAND_HEADER
-from dledger.node.rocketmq.dispatched import MARK_FILE, ROOT, Dispatched, DispatchMark
+from dledger.node.rocketmq.dispatch_mark import MARK_FILE, DispatchMark
+from dledger.node.rocketmq.dispatched import ROOT, Dispatched
 from dledger.protocol.messages.catalog_commands import DeleteTopic
 from dledger.protocol.messages.entry import (
     HEADER_SIZE,

@@ -16,7 +16,8 @@ from trimming import SMALL, equal, trimmed
 
 from dledger.client import AsyncClient
 from dledger.errors import CorruptEntry, StorageError
-from dledger.node.rocketmq.dispatched import MARK_FILE, ROOT, DispatchMark
+from dledger.node.rocketmq.dispatch_mark import MARK_FILE, DispatchMark
+from dledger.node.rocketmq.dispatched import ROOT
 from dledger.protocol.messages.client import AdmitRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import MAGIC_NORMAL

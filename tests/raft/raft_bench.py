@@ -22,6 +22,7 @@ from dledger.protocol.messages.peer import (
     VoteResult,
 )
 from dledger.raft import LogSummary, RaftNode, Ready
+from dledger.raft.state.saved_state import RaftOptions, SavedState
 from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Index, NodeId, Position, Role, Term
 
 N0, N1, N2, N3, N4 = (NodeId(f"n{i}") for i in range(5))
@@ -70,7 +71,12 @@ def node_with(
     hard_state = HardState(now, voted_for, Index(committed))
     log = summary_of(log_of(*terms), committed)
     return RaftNode(
-        group or config(), me, hard_state, log, lambda n: min(dice, n - 1), 0, cache_bytes
+        group or config(),
+        me,
+        saved=SavedState(hard_state, log),
+        dice=lambda n: min(dice, n - 1),
+        now_ms=0,
+        options=RaftOptions(cache_bytes=cache_bytes),
     )
 
 

@@ -39,6 +39,7 @@ from dledger.protocol.messages.peer import (
     VoteResult,
 )
 from dledger.raft import LogSummary, RaftNode, Ready
+from dledger.raft.state.saved_state import RaftOptions, SavedState
 from dledger.types import NO_INDEX, Index, NodeId, Role, Term
 
 
@@ -178,13 +179,10 @@ class World:
         state.node = RaftNode(
             self.config,
             member,
-            state.disk.hard_state,
-            state.disk.summary(),
-            self.random.randrange,
-            self.now_ms,
-            self.cache_bytes,
-            state.disk.membership,
-            change_of,
+            saved=SavedState(state.disk.hard_state, state.disk.summary(), state.disk.membership),
+            dice=self.random.randrange,
+            now_ms=self.now_ms,
+            options=RaftOptions(cache_bytes=self.cache_bytes, change_of=change_of),
         )
         self._wake(member)
         for other in self.config.members:

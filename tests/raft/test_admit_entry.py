@@ -41,6 +41,7 @@ from dledger.protocol.messages.peer import (
 )
 from dledger.raft import RaftNode
 from dledger.raft.state.ready import ReadDone
+from dledger.raft.state.saved_state import RaftOptions, SavedState
 from dledger.types import NO_INDEX, Index, NodeId, Position, Role, Term
 
 GROUP = {"group_id": "A", "members": (N0, N1, N2)}
@@ -196,13 +197,14 @@ def follower(
     return RaftNode(
         config(),
         N0,
-        HardState(term, None, Index(committed)),
-        log,
-        lambda n: 0,
-        0,
-        1 << 20,
-        Membership(100, NO_INDEX, FOUNDED, changes, **GROUP),
-        change_of,
+        saved=SavedState(
+            HardState(term, None, Index(committed)),
+            log,
+            Membership(100, NO_INDEX, FOUNDED, changes, **GROUP),
+        ),
+        dice=lambda n: 0,
+        now_ms=0,
+        options=RaftOptions(cache_bytes=1 << 20, change_of=change_of),
     )
 
 
@@ -314,13 +316,12 @@ def test_a_node_that_the_change_replaces_is_not_admitted_any_more():
     node = RaftNode(
         config(),
         N2,
-        HardState(Term(1)),
-        log,
-        lambda n: 0,
-        0,
-        1 << 20,
-        Membership(102, NO_INDEX, FOUNDED, (CHANGE,), **GROUP),
-        change_of,
+        saved=SavedState(
+            HardState(Term(1)), log, Membership(102, NO_INDEX, FOUNDED, (CHANGE,), **GROUP)
+        ),
+        dice=lambda n: 0,
+        now_ms=0,
+        options=RaftOptions(cache_bytes=1 << 20, change_of=change_of),
     )
     assert not node.is_admitted
 
@@ -389,13 +390,10 @@ def test_who_is_told_of_its_admission_takes_the_term_of_the_teller():
     node = RaftNode(
         config(),
         N2,
-        HardState(Term(2)),
-        summary_of(log_of(1)),
-        lambda n: 0,
-        0,
-        1 << 20,
-        Membership(NEW),
-        change_of,
+        saved=SavedState(HardState(Term(2)), summary_of(log_of(1)), Membership(NEW)),
+        dice=lambda n: 0,
+        now_ms=0,
+        options=RaftOptions(cache_bytes=1 << 20, change_of=change_of),
     )
     request = only(node.tick(0), MemberRequest, N0)
     answer = MemberResponse(
@@ -431,12 +429,10 @@ def leader_of_five() -> tuple[RaftNode, int]:
     node = RaftNode(
         config(5),
         N0,
-        HardState(Term(0)),
-        summary_of(log_of(0)),
-        lambda n: 0,
-        0,
-        1 << 20,
-        change_of=change_of,
+        saved=SavedState(HardState(Term(0)), summary_of(log_of(0))),
+        dice=lambda n: 0,
+        now_ms=0,
+        options=RaftOptions(cache_bytes=1 << 20, change_of=change_of),
     )
     _, requests, now_ms = asked(node)
     for _ in range(2):

@@ -14,6 +14,7 @@ from dledger.protocol.messages.entry import HardState
 from dledger.protocol.messages.membership import Membership
 from dledger.protocol.messages.peer import MemberRequest, MemberResponse, PushType, group_tag
 from dledger.raft import RaftNode
+from dledger.raft.state.saved_state import RaftOptions, SavedState
 from dledger.types import NO_INDEX, Index, NodeId, Role, Term
 
 FOUNDED = ((N0, 100), (N1, 101), (N2, 102))
@@ -25,12 +26,10 @@ def node_of(membership: Membership, *, me: NodeId = N1, group: str = "default") 
     return RaftNode(
         config(group=group),
         me,
-        HardState(Term(0)),
-        summary_of(log_of(0)),
-        lambda n: 5 % n,
-        0,
-        1 << 20,
-        membership,
+        saved=SavedState(HardState(Term(0)), summary_of(log_of(0)), membership),
+        dice=lambda n: 5 % n,
+        now_ms=0,
+        options=RaftOptions(cache_bytes=1 << 20),
     )
 
 
@@ -301,7 +300,14 @@ def answer_to(
 
 def test_a_first_start_with_a_wrong_list_records_nothing_and_the_right_one_is_taken_after_it():
     empty = Membership(555)
-    wrong = RaftNode(config(2), N1, HardState(), summary_of([]), lambda n: 5 % n, 0, 1 << 20, empty)
+    wrong = RaftNode(
+        config(2),
+        N1,
+        saved=SavedState(HardState(), summary_of([]), empty),
+        dice=lambda n: 5 % n,
+        now_ms=0,
+        options=RaftOptions(cache_bytes=1 << 20),
+    )
     question = only(wrong.tick(0), MemberRequest, N0)
     ready = wrong.step(answer_to(question, MEMBERS), 0)
     assert ready.membership is None
@@ -315,7 +321,12 @@ def test_a_first_start_with_a_wrong_list_records_nothing_and_the_right_one_is_ta
 def test_a_group_is_not_founded_with_a_list_that_a_member_does_not_have():
     """n0 was told two members, n1 three."""
     founder = RaftNode(
-        config(2), N0, HardState(), summary_of([]), lambda n: 5 % n, 0, 1 << 20, Membership(100)
+        config(2),
+        N0,
+        saved=SavedState(HardState(), summary_of([]), Membership(100)),
+        dice=lambda n: 5 % n,
+        now_ms=0,
+        options=RaftOptions(cache_bytes=1 << 20),
     )
     other = node_of(Membership(101))
     question = only(founder.tick(0), MemberRequest, N1)

@@ -19,6 +19,7 @@ from dledger.protocol.messages.peer import (
     VoteRequest,
 )
 from dledger.raft import RaftNode
+from dledger.raft.state.saved_state import RaftOptions, SavedState
 from dledger.types import Index, NodeId, Role, Term
 
 
@@ -282,12 +283,10 @@ def lone(me: NodeId = N1, incarnation: int = 101, *terms: int, bound=()) -> Raft
     return RaftNode(
         config(),
         me,
-        hard_state,
-        summary_of(log_of(*terms)),
-        lambda n: 7 % n,
-        0,
-        1 << 20,
-        membership,
+        saved=SavedState(hard_state, summary_of(log_of(*terms)), membership),
+        dice=lambda n: 7 % n,
+        now_ms=0,
+        options=RaftOptions(cache_bytes=1 << 20),
     )
 
 

@@ -10,6 +10,7 @@ from dledger.protocol.messages.entry import HardState, LogEnd
 from dledger.protocol.messages.peer import PushEntryResponse, PushType, VoteResponse, VoteResult
 from dledger.raft import LogSummary, RaftNode, SafetyViolation
 from dledger.raft.roles.snapshot_install import InstallMode
+from dledger.raft.state.saved_state import SavedState
 from dledger.types import Index, NodeId, Position, Role, Term
 
 INSTALL, APPEND, COMPARE = PushType.INSTALL_SNAPSHOT, PushType.APPEND, PushType.COMPARE
@@ -105,7 +106,13 @@ def installed(*, end: int = 7, committed: int = 7) -> RaftNode:
     log = LogSummary(
         Index(end), LogEnd.after(entries[-1]), ((Term(4), Index(end)),), Index(committed)
     )
-    node = RaftNode(config(), NodeId("n0"), HardState(Term(5)), log, lambda n: 0, 0)
+    node = RaftNode(
+        config(),
+        NodeId("n0"),
+        saved=SavedState(HardState(Term(5)), log),
+        dice=lambda n: 0,
+        now_ms=0,
+    )
     follow(node, 5)
     return node
 

@@ -30,7 +30,8 @@ from dledger.rocketmq.format.message import (
 )
 from dledger.rocketmq.format.producer_batch import BatchItem, decode_batch, encode_batch
 from dledger.rocketmq.format.properties import format_properties, parse_properties
-from dledger.rocketmq.format.scan import PieceKind, Scanner, scan
+from dledger.rocketmq.format.scan import Scanner, scan
+from dledger.rocketmq.format.scanned_piece import PieceKind
 
 START = 1 << 20
 SEEDS = [

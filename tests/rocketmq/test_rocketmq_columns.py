@@ -17,7 +17,8 @@ from dledger.rocketmq.format.compression import compress, compression_flags
 from dledger.rocketmq.format.hosts import Host
 from dledger.rocketmq.format.message import Compression, Message, decode_message, encode_message
 from dledger.rocketmq.format.properties import parse_properties
-from dledger.rocketmq.format.scan import PieceKind, ScannedPiece, Scanner, scan
+from dledger.rocketmq.format.scan import Scanner, scan
+from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
 
 Log = Callable[..., bytes]
 START = 4096

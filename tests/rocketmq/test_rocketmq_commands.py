@@ -10,7 +10,8 @@ from dledger.records.body.header import BodyKind as BodyKind
 from dledger.rocketmq.columns.commit_log import column_batches
 from dledger.rocketmq.columns.entries import entry_batches
 from dledger.rocketmq.format.message import Message, encode_message
-from dledger.rocketmq.format.scan import PieceKind, scan
+from dledger.rocketmq.format.scan import scan
+from dledger.rocketmq.format.scanned_piece import PieceKind
 from dledger.types import Term
 
 SEGMENT = 1 << 16

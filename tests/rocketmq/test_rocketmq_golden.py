@@ -15,7 +15,8 @@ from dledger.rocketmq.format.consume_queue_unit import Unit, decode_units, encod
 from dledger.rocketmq.format.index_file import IndexFile
 from dledger.rocketmq.format.message import Message, decode_message, encode_blank, encode_message
 from dledger.rocketmq.format.properties import keys_of, tags_code
-from dledger.rocketmq.format.scan import PieceKind, scan
+from dledger.rocketmq.format.scan import scan
+from dledger.rocketmq.format.scanned_piece import PieceKind
 
 Golden = Callable[[str], bytes]
 LOGS = [

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from dledger.rocketmq.format.message import Message, decode_message, encode_blank, encode_message
-from dledger.rocketmq.format.scan import PieceKind, ScannedPiece, Scanner, scan
+from dledger.rocketmq.format.scan import Scanner, scan
+from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
 
 Log = Callable[..., bytes]
 START = 4096

@@ -16,7 +16,8 @@ from dledger.rocketmq.columns.commit_log import Wanted, column_batches
 from dledger.rocketmq.columns.entries import EntryScanner, entry_batches
 from dledger.rocketmq.columns.windows import FileReader, LogSpan
 from dledger.rocketmq.format.message import Message, encode_message
-from dledger.rocketmq.format.scan import PieceKind, ScannedPiece, scan
+from dledger.rocketmq.format.scan import scan
+from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
 
 Log = Callable[..., bytes]
 START = 4096

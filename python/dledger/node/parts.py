@@ -39,6 +39,7 @@ from dledger.node.rocketmq.foreign_entries import apply_foreign
 from dledger.node.snapshot.checkpointer import Checkpointer
 from dledger.node.snapshot.snapshots import Snapshots, summary_of
 from dledger.raft.raft_node import RaftNode
+from dledger.raft.state.saved_state import RaftOptions, SavedState
 from dledger.storage.api import Fault, LogStore
 from dledger.storage.disk.disk import Disk
 from dledger.types import NodeId
@@ -117,13 +118,14 @@ class NodeParts:
         raft = RaftNode(
             group,
             node.node_id,
-            files.store.hard_state,
-            summary_of(files.store, files.catalog, files.faults),
-            environment.below,
-            environment.now_ms(),
-            node.cache_bytes,
-            files.store.membership,
-            change_of,
+            saved=SavedState(
+                files.store.hard_state,
+                summary_of(files.store, files.catalog, files.faults),
+                files.store.membership,
+            ),
+            dice=environment.below,
+            now_ms=environment.now_ms(),
+            options=RaftOptions(cache_bytes=node.cache_bytes, change_of=change_of),
         )
         if files.catalog_lost:
             raft.follow_only()

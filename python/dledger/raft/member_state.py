@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from dledger.config import GroupConfig
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import HardState
-from dledger.protocol.messages.membership import Membership
 from dledger.protocol.messages.peer import (
     HeartBeatRequest,
     HeartBeatResponse,
@@ -28,10 +26,9 @@ from dledger.raft.roles.founding import Founding
 from dledger.raft.roles.leader import Leader
 from dledger.raft.roles.leader_elector import Candidate, answer_vote
 from dledger.raft.roles.leadership_transfer import TransferWatch
-from dledger.raft.state.admission import ChangeOf, no_change
-from dledger.raft.state.log import RaftLog
 from dledger.raft.state.raft_state import RaftState
 from dledger.raft.state.ready import Ready, RoleChange
+from dledger.raft.state.saved_state import RaftOptions, SavedState
 from dledger.raft.state.terms import TermWatch
 from dledger.types import NodeId, Role, Term
 
@@ -44,14 +41,13 @@ class Machine(RaftState):
         self,
         config: GroupConfig,
         node_id: NodeId,
-        hard_state: HardState,
-        log: RaftLog,
+        *,
+        saved: SavedState,
         dice: Callable[[int], int],
         now_ms: int,
-        membership: Membership | None = None,
-        change_of: ChangeOf = no_change,
+        options: RaftOptions,
     ) -> None:
-        super().__init__(config, node_id, hard_state, log, dice, membership, change_of)
+        super().__init__(config, node_id, saved=saved, dice=dice, options=options)
         self.transfers = TransferWatch(self)
         self.terms = TermWatch(self)
         # Short, because a pre-vote disturbs nobody; a lone node has nobody to wait for.

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec
 
-from dledger.config import MIB, GroupConfig
+from dledger.config import GroupConfig
 from dledger.errors import NotLeader
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, HardState, LogEnd
@@ -16,10 +16,9 @@ from dledger.raft.member_state import Machine
 from dledger.raft.roles.entry_handler import Follower
 from dledger.raft.roles.leader import Leader
 from dledger.raft.roles.snapshot_install import InstallMode, install_mode
-from dledger.raft.state.admission import ChangeOf, no_change
 from dledger.raft.state.group import Stranger
-from dledger.raft.state.log import LogSummary, RaftLog
 from dledger.raft.state.ready import ReadDone, Ready, SafetyViolation, TransferDone
+from dledger.raft.state.saved_state import DEFAULT_OPTIONS, RaftOptions, SavedState
 from dledger.raft.state.terms import Refused
 from dledger.types import NO_INDEX, NO_TERM, Buffer, Index, NodeId, Position, Role, Term
 
@@ -38,27 +37,22 @@ class RaftNode:
         self,
         config: GroupConfig,
         node_id: NodeId,
-        hard_state: HardState,
-        log: LogSummary,
+        *,
+        saved: SavedState,
         dice: Callable[[int], int],
         now_ms: int,
-        cache_bytes: int = 32 * MIB,
-        membership: Membership | None = None,
-        change_of: ChangeOf = no_change,
+        options: RaftOptions = DEFAULT_OPTIONS,
     ) -> None:
-        """``log`` and ``membership`` tell what is on disk, all of it durable (D15); without a
-        membership all incarnations are 0 and count. ``dice(n)`` is a number from [0, n).
-        ``change_of`` tells from an entry's bytes whether it changes who counts; it is asked of
-        every entry that is written.
+        """``dice(n)`` is a number from [0, n).
 
         Raises:
             ConfigError: ``node_id`` is not a member of the group.
             SafetyViolation: the log ends before what is known to be committed.
         """
-        self._log = RaftLog(log, cache_bytes)
         self._machine = Machine(
-            config, node_id, hard_state, self._log, dice, now_ms, membership, change_of
+            config, node_id, saved=saved, dice=dice, now_ms=now_ms, options=options
         )
+        self._log = self._machine.log
         self._halted: SafetyViolation | None = None
 
     # ---- inputs

@@ -12,7 +12,8 @@ import pytest
 
 from dledger.errors import CorruptStore, PathError
 from dledger.rocketmq.format.message import Message, Transaction, encode_blank
-from dledger.rocketmq.format.scan import PieceKind, scan
+from dledger.rocketmq.format.scan import scan
+from dledger.rocketmq.format.scanned_piece import PieceKind
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.message_store import MessageStore
 from dledger.rocketmq.upgrade.adoption import close_last_file, copy_store

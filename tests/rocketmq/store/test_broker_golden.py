@@ -7,7 +7,8 @@ from pathlib import Path
 
 from dledger.rocketmq.dispatch.reput import Reput
 from dledger.rocketmq.format.message import Message, decode_message, encode_blank
-from dledger.rocketmq.format.scan import PieceKind, scan
+from dledger.rocketmq.format.scan import scan
+from dledger.rocketmq.format.scanned_piece import PieceKind
 from dledger.rocketmq.store.commit_log import CommitLog
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService

@@ -14,7 +14,8 @@ from dledger.errors import CorruptStore, DiskFull, FormatError, OffsetOutOfRange
 from dledger.rocketmq.dispatch.reput import DispatchRequest
 from dledger.rocketmq.format.hosts import Host
 from dledger.rocketmq.format.message import Message, SysFlag, message_size
-from dledger.rocketmq.format.scan import PieceKind, scan
+from dledger.rocketmq.format.scan import scan
+from dledger.rocketmq.format.scanned_piece import PieceKind
 from dledger.rocketmq.store.commit_log import CommitLog
 
 Some = Callable[..., list[Message]]

@@ -16,15 +16,14 @@ Everything here blocks, and belongs to the thread that has opened it.
 from __future__ import annotations
 
 import logging
-import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from dledger.checksum import crc32
 from dledger.errors import CorruptStore, FormatError
+from dledger.node.rocketmq.dispatch_mark import MARK_FILE, UNTOLD, DispatchMark
 from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry
 from dledger.rocketmq.dispatch.reput import Dispatcher, DispatchRequest, Reput
 from dledger.rocketmq.format.message import MAX_TOPIC, MIN_MESSAGE
@@ -42,59 +41,12 @@ from dledger.rocketmq.upgrade.old_commit_log import OldCommitLog
 from dledger.storage.api import LogStore
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.storage.retention import FileAge, expired
-from dledger.types import NO_INDEX, Index, slots_dataclass
+from dledger.types import NO_INDEX, Index
 
 logger = logging.getLogger(__name__)
 
 ROOT: Final = "rocketmq"
 """In the node's directory, because ``index`` is the name of DLedger's own index there."""
-MARK_FILE: Final = "dispatched"
-MARK: Final = struct.Struct(">8sqqqqqqI")
-MARK_MAGIC: Final = b"DLREPUT2"
-FORMER_MARK: Final = struct.Struct(">8sqqqqI")
-FORMER_MAGIC: Final = b"DLREPUT1"
-UNTOLD: Final = -2
-
-
-@slots_dataclass()
-class DispatchMark:
-    """Queues and index are whole and durable up to this entry."""
-
-    index: Index = NO_INDEX
-    end_pos: int = 0
-    """Log position behind the entry."""
-    queues: int = 0
-    """Queues with a message."""
-    units: int = 0
-    """Sum of the queue offsets that their next messages get."""
-    last_key: int = UNTOLD
-    """Place of the last message with a key in the index, -1 for none; `UNTOLD` in a mark of release
-    0.1."""
-    last_keys: int = 0
-    """How many keys of that message the index has."""
-
-    def pack(self) -> bytes:
-        """With a checksum."""
-        data = MARK.pack(
-            MARK_MAGIC,
-            self.index,
-            self.end_pos,
-            self.queues,
-            self.units,
-            self.last_key,
-            self.last_keys,
-            0,
-        )
-        return data[:-4] + struct.pack(">I", crc32(data))
-
-    @staticmethod
-    def unpack(data: bytes) -> DispatchMark | None:
-        """None for anything that `pack` has not made, now or in release 0.1."""
-        for form, magic in ((MARK, MARK_MAGIC), (FORMER_MARK, FORMER_MAGIC)):
-            if len(data) == form.size and data.startswith(magic):
-                *values, crc = form.unpack(data)
-                return DispatchMark(*values[1:]) if crc == crc32(data[:-4] + bytes(4)) else None
-        return None
 
 
 class Dispatched:

@@ -11,11 +11,12 @@ from dledger.errors import ConfigError
 from dledger.protocol.messages.entry import Entry, HardState
 from dledger.protocol.messages.membership import Membership, check_members
 from dledger.protocol.messages.peer import PeerMessage
-from dledger.raft.state.admission import Admission, ChangeOf, no_change
+from dledger.raft.state.admission import Admission
 from dledger.raft.state.group import GroupWatch, drawn_name
 from dledger.raft.state.log import RaftLog
 from dledger.raft.state.quorum_ack_checker import quorum_size
 from dledger.raft.state.ready import Outbox
+from dledger.raft.state.saved_state import RaftOptions, SavedState
 from dledger.types import MAX_TERM, Index, NodeId, Role, Term
 
 
@@ -27,11 +28,10 @@ class RaftState(ABC):
         self,
         config: GroupConfig,
         node_id: NodeId,
-        hard_state: HardState,
-        log: RaftLog,
+        *,
+        saved: SavedState,
         dice: Callable[[int], int],
-        membership: Membership | None = None,
-        change_of: ChangeOf = no_change,
+        options: RaftOptions,
     ) -> None:
         if node_id not in config.members:
             raise ConfigError(
@@ -41,8 +41,9 @@ class RaftState(ABC):
         self.me = node_id
         self.peers = tuple(member for member in config.members if member != node_id)
         self.quorum = quorum_size(len(config.members))
-        self.term = hard_state.term
-        self.voted_for = hard_state.voted_for
+        self.term = saved.hard_state.term
+        self.voted_for = saved.hard_state.voted_for
+        log, membership = RaftLog(saved.log, options.cache_bytes), saved.membership
         if log.end.position.term > self.term:
             # Files of DLedger itself, adopted: nobody knows for whom this node voted then, so that
             # vote is spent.
@@ -51,7 +52,7 @@ class RaftState(ABC):
         known = (
             _with_members(membership, config) if membership else Admission.of_all(config.members)
         )
-        self.admission = Admission(node_id, known, log, change_of)
+        self.admission = Admission(node_id, known, log, options.change_of)
         self.tag = config.group
         """The group, as all messages name it."""
         self.watch = GroupWatch(self, alone=membership is None)

@@ -19,7 +19,8 @@ from dledger.protocol.messages.entry import HEADER_SIZE
 from dledger.rocketmq.columns.borders import Fields, Rows, walk_entries, walk_messages
 from dledger.rocketmq.columns.messages import SCHEMA, MessageColumns
 from dledger.rocketmq.columns.properties import slices
-from dledger.rocketmq.format.scan import PieceKind, ScannedPiece, Scanner
+from dledger.rocketmq.format.scan import Scanner
+from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
 from dledger.types import Buffer
 
 __all__ = [

@@ -23,7 +23,7 @@ from dledger.rocketmq.format.message import (
     Transaction,
 )
 from dledger.rocketmq.format.properties import KEYS, TAGS, UNIQUE_KEY
-from dledger.rocketmq.format.scan import PieceKind, ScannedPiece
+from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
 
 __all__ = ["SCHEMA", "MessageColumns"]
 

@@ -19,7 +19,8 @@ from dledger.protocol.messages.entry import HEADER_SIZE
 from dledger.rocketmq.columns.commit_log import EVERYTHING, ColumnBatch, Wanted, column_batches
 from dledger.rocketmq.columns.entries import EntryScanner, entry_batches
 from dledger.rocketmq.format.message import MAX_BODY, lay_out
-from dledger.rocketmq.format.scan import Incomplete, PieceKind, ScannedPiece, Scanner, Unbounded
+from dledger.rocketmq.format.scan import Scanner
+from dledger.rocketmq.format.scanned_piece import Incomplete, PieceKind, ScannedPiece, Unbounded
 
 __all__ = ["LOOKBACK", "WINDOW", "FileReader", "LogSpan", "Read"]
 

@@ -33,7 +33,8 @@ from dledger.rocketmq.format.message import (
     lay_out,
 )
 from dledger.rocketmq.format.properties import KEYS, TAGS, UNIQUE_KEY, java_hash, parse_properties
-from dledger.rocketmq.format.scan import Incomplete, PieceKind, Scanner, Unbounded
+from dledger.rocketmq.format.scan import Scanner
+from dledger.rocketmq.format.scanned_piece import Incomplete, PieceKind, Unbounded
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue

@@ -18,7 +18,7 @@ from dledger.errors import PathError
 from dledger.rocketmq.columns.windows import LogSpan
 from dledger.rocketmq.files.storage import Listing, Storage
 from dledger.rocketmq.format.message import BLANK_MAGIC, DLEDGER_BLANK_MAGIC, MAGIC_V1, MAGIC_V2
-from dledger.rocketmq.format.scan import PieceKind, ScannedPiece
+from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
 
 __all__ = [
     "COMMITLOG",

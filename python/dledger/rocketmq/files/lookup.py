@@ -20,7 +20,7 @@ from dledger.rocketmq.files.layout import DLEDGER, Store
 from dledger.rocketmq.files.ranges import FileRange, plan_store, read_range
 from dledger.rocketmq.format.hosts import OffsetId
 from dledger.rocketmq.format.index_file import key_hash
-from dledger.rocketmq.format.scan import ScannedPiece
+from dledger.rocketmq.format.scanned_piece import ScannedPiece
 
 __all__ = ["Found", "Search", "message_with_id", "search"]
 

@@ -13,7 +13,7 @@ from dledger.rocketmq.columns.windows import FileReader, LogSpan
 from dledger.rocketmq.files.dledger_end import ledger_end
 from dledger.rocketmq.files.layout import DLEDGER, Form, LogFile, Store
 from dledger.rocketmq.files.storage import Storage
-from dledger.rocketmq.format.scan import Incomplete, ScannedPiece, Unbounded
+from dledger.rocketmq.format.scanned_piece import Incomplete, ScannedPiece, Unbounded
 
 __all__ = ["FileRange", "RangePlan", "cut", "first_stored", "plan_store", "read_range"]
 

@@ -13,7 +13,7 @@ from dledger.rocketmq.files.dledger_end import committed_end, committed_index, l
 from dledger.rocketmq.files.layout import DLEDGER, Form, LogFile, Store
 from dledger.rocketmq.files.ranges import FileRange
 from dledger.rocketmq.files.storage import Storage
-from dledger.rocketmq.format.scan import ScannedPiece
+from dledger.rocketmq.format.scanned_piece import ScannedPiece
 
 __all__ = ["Places", "begins", "bounded", "ends", "faults_between", "place_at", "ranges_between"]
 

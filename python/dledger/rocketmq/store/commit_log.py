@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from dledger.errors import CorruptStore, FormatError, OffsetOutOfRange, RecordTooLarge
 from dledger.rocketmq.dispatch.reput import Dispatcher, DispatchRequest
@@ -28,13 +27,15 @@ from dledger.rocketmq.format.message import (
     encode_message,
     lay_out,
 )
-from dledger.rocketmq.format.scan import Incomplete, PieceKind, Scanner
+from dledger.rocketmq.format.scan import Scanner
+from dledger.rocketmq.format.scanned_piece import Incomplete, PieceKind
 from dledger.rocketmq.store.files import FileHandles
 from dledger.rocketmq.store.index_service import now_ms
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
+from dledger.rocketmq.store.placed import Placed, Recovered
 from dledger.types import Buffer
 
-__all__ = ["COMMIT_LOG_FILE", "CommitLog", "Placed", "Recovered"]
+__all__ = ["COMMIT_LOG_FILE", "CommitLog"]
 
 COMMIT_LOG_FILE: Final = 1 << 30
 """Bytes of a file (mappedFileSizeCommitLog)."""
@@ -52,30 +53,6 @@ PENDING: Final = (int(Transaction.PREPARED), int(Transaction.ROLLBACK))
 CheckEnd = Callable[[int, int], None]
 """``check(end, latest)``: where a log was found to end, and the latest store time in what was
 walked over."""
-
-
-class Placed(NamedTuple):
-    """Where a message was put."""
-
-    physical_offset: int
-    queue_offset: int
-    store_timestamp: int
-    """Milliseconds since 1970."""
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Recovered:
-    """What a walk over the log found."""
-
-    begin: int
-    """Where it began."""
-    end: int
-    """Where the log ends."""
-    store_timestamp: int
-    """Of the last message, 0 without one."""
-    reason: str = ""
-    """What is wrong with the bytes at the end; empty where nothing is there."""
 
 
 class CommitLog:

@@ -6,17 +6,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from dledger.errors import FormatError
+from dledger.errors import FormatError, OffsetOutOfRange
 from dledger.rocketmq.dispatch.reput import IN_QUEUE, ROLLBACK, DispatchRequest, Reput
 from dledger.rocketmq.format.checkpoint import StoreCheckpoint
+from dledger.rocketmq.format.consume_queue_unit import Unit
+from dledger.rocketmq.format.message import message_size
+from dledger.rocketmq.store.commit_log import CommitLog
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 
-__all__ = ["Survey", "lost_end"]
+__all__ = ["WITHOUT_ITS_END", "Survey", "is_in", "lost_end"]
 
 CHUNK: Final = 1 << 12
 """Units that are looked at together."""
+WITHOUT_ITS_END: Final = (
+    "{path}: {lost}. Put the whole file back, or those that are missing. Who can do without what "
+    "is lost opens the store with cut_damage, or removes checkpoint, dispatched, consumequeue and "
+    "index in {root}, which are made again of what is left"
+)
+"""Why a store is not opened, of `lost_end`."""
 
 
 def lost_end(
@@ -47,6 +56,16 @@ def lost_end(
         f"lost its end"
     )
     return text if lost else ""
+
+
+def is_in(log: CommitLog, topic: str, queue_id: int, queue_offset: int, unit: Unit) -> bool:
+    """Whether the message that a unit tells of lies where it says."""
+    try:
+        found = log.message_at(unit.physical_offset)
+    except (FormatError, OffsetOutOfRange):
+        return unit.physical_offset < log.min_offset
+    says = (found.topic, found.queue_id, found.queue_offset, message_size(found))
+    return says == (topic, queue_id, queue_offset, unit.size)
 
 
 class Survey(Reput):
@@ -105,6 +124,11 @@ class Survey(Reput):
     def lacking(self) -> list[tuple[str, int]]:
         """Topic and queue id of the queues without all of their messages."""
         return [key for key, found in self._found.items() if not self._has(key, *found)]
+
+    def parts_lacking(self) -> list[str]:
+        """The same in words, and the index where that lacks something."""
+        names = [f"queue {queue_id} of {topic}" for topic, queue_id in self.lacking()]
+        return names + ["index"] * self.lacks_keys
 
     def _has(self, key: tuple[str, int], first: int, end: int, count: int) -> bool:
         """A recovery that began behind a lost message has put a filler in its place."""

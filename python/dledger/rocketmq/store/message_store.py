@@ -20,36 +20,26 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from dledger.errors import CorruptStore, FormatError, OffsetOutOfRange, PathError
+from dledger.errors import CorruptStore
 from dledger.rocketmq.dispatch.reput import Reput
 from dledger.rocketmq.format.checkpoint import StoreCheckpoint
-from dledger.rocketmq.format.consume_queue_unit import Unit
 from dledger.rocketmq.format.index_file import DEFAULT_SLOTS, DEFAULT_UNITS
-from dledger.rocketmq.format.message import Message, message_size
+from dledger.rocketmq.format.message import Message
 from dledger.rocketmq.format.properties import keys_of
-from dledger.rocketmq.store.commit_log import COMMIT_LOG_FILE, CommitLog, Placed, Recovered
-from dledger.rocketmq.store.completeness import Survey, lost_end
+from dledger.rocketmq.store.commit_log import COMMIT_LOG_FILE, CommitLog
+from dledger.rocketmq.store.completeness import WITHOUT_ITS_END, Survey, is_in, lost_end
 from dledger.rocketmq.store.consume_queues import UNITS_IN_FILE, ConsumeQueues
 from dledger.rocketmq.store.dispatch_checkpoint import StoreMark, StoreMarkFile
-from dledger.rocketmq.store.files import FileHandles, make_directory
+from dledger.rocketmq.store.files import FileHandles
 from dledger.rocketmq.store.index_service import IndexService, now_ms
-from dledger.rocketmq.store.store_lock import AbortFile, CheckpointFile, StoreLock
+from dledger.rocketmq.store.placed import Placed, Recovered
+from dledger.rocketmq.store.store_lock import AbortFile, CheckpointFile, StoreLock, make_root
 from dledger.rocketmq.store.topic_configs import TopicConfigs
 from dledger.types import Buffer
 
 __all__ = ["MessageStore"]
 
 logger = logging.getLogger(__name__)
-
-
-def _make_root(root: Path) -> None:
-    """Make a store's folder where there is none. Raises PathError for one that cannot be a plain
-    store's."""
-    if any(path.is_dir() for path in root.glob("dledger-*")):
-        raise PathError(
-            f"{root} is the store of a broker in DLedger mode: its log is not the plain commit log"
-        )
-    make_directory(root)
 
 
 class MessageStore:
@@ -92,7 +82,7 @@ class MessageStore:
                 made of.
             DiskFull, StorageError: the disk failed.
         """
-        _make_root(root)
+        make_root(root)
         self.root = root
         self.lent_to: int | None = None
         """The only thread that may dispatch, flush, look into queues and index, and delete; None:
@@ -111,20 +101,24 @@ class MessageStore:
             )
             self.topics = TopicConfigs(root / "config", clock)
             self.checkpoint = self._checkpoint_file.read()
-            self._mark_file = StoreMarkFile(root)
-            self._mark = self._mark_file.read()
-            self._is_mark_due = True  # until `_recover` knows that no file has another name now
-            self.reput = reput(self.queues, self.index, 0)
-            self.queues.recover()
-            self._was_clean, self._cut_damage = was_clean, cut_damage
-            self.recovered = self._recover(was_clean, cut_damage)
-            self.queues.correct_min_offset(self.log.min_offset)
-            self.log.next_offsets = (self._mark or StoreMark(0)).next_offsets(
-                self.queues, self.log.max_offset
-            )
+            self._start(reput, was_clean, cut_damage)
         except BaseException:
             self._lock.release()
             raise
+
+    def _start(self, reput: type[Reput], was_clean: bool, cut_damage: bool) -> None:
+        """Recover what the files hold."""
+        self._mark_file = StoreMarkFile(self.root)
+        self._mark = self._mark_file.read()
+        self._is_mark_due = True  # until `_recover` knows that no file has another name now
+        self.reput = reput(self.queues, self.index, 0)
+        self.queues.recover()
+        self._was_clean, self._cut_damage = was_clean, cut_damage
+        self.recovered = self._recover(was_clean, cut_damage)
+        self.queues.correct_min_offset(self.log.min_offset)
+        self.log.next_offsets = (self._mark or StoreMark(0)).next_offsets(
+            self.queues, self.log.max_offset
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -181,9 +175,7 @@ class MessageStore:
         survey = Survey(log.files, self.queues, self.index)
         lacking = survey.lacking()
         if lacking or survey.lacks_keys:
-            what = [f"queue {queue_id} of {topic}" for topic, queue_id in lacking] + [
-                "index"
-            ] * survey.lacks_keys
+            what = survey.parts_lacking()
             lost = f"{self.root}: not whole: {', '.join(what[:5])}{', ...' * (len(what) > 5)}"
             if survey.damage:
                 raise CorruptStore(
@@ -211,15 +203,6 @@ class MessageStore:
         self.dispatch()
         return found
 
-    def _is_in(self, topic: str, queue_id: int, queue_offset: int, unit: Unit) -> bool:
-        """Whether the message that a unit tells of lies where it says."""
-        try:
-            found = self.message_at(unit.physical_offset)
-        except (FormatError, OffsetOutOfRange):
-            return unit.physical_offset < self.log.min_offset
-        says = (found.topic, found.queue_id, found.queue_offset, message_size(found))
-        return says == (topic, queue_id, queue_offset, unit.size)
-
     def _forget(self, end: int) -> None:
         if self.log.files.is_empty:
             self.queues.destroy()
@@ -233,7 +216,7 @@ class MessageStore:
         again = start if self.index is None else self.index.truncate_dirty(start, doubted=True)
         begin = min(start, again)
         for (topic, queue_id), queue in self.queues.items():
-            dropped = queue.drop_torn(partial(self._is_in, topic, queue_id))
+            dropped = queue.drop_torn(partial(is_in, self.log, topic, queue_id))
             if dropped is not None:  # the place may be wrong, and its file is looked through
                 begin = min(begin, dropped - dropped % self.log.file_size)
         begin = max(self.log.min_offset, min(begin, self.queues.max_physical))
@@ -263,13 +246,7 @@ class MessageStore:
         if not self._cut_damage:
             if self._was_clean:  # nothing has been changed: the next start must ask again
                 self._abort.remove()
-            raise CorruptStore(
-                f"{path}: {lost}. Put the whole file back, or those that are missing. Who can do "
-                f"without what is lost "
-                f"opens the store with cut_damage, or removes checkpoint, dispatched, "
-                f"consumequeue and index in "
-                f"{self.root}, which are made again of what is left"
-            )
+            raise CorruptStore(WITHOUT_ITS_END.format(path=path, lost=lost, root=self.root))
         logger.warning("%s: %s", path, lost)
 
     def _check_thread(self) -> None:

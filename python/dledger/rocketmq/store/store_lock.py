@@ -12,7 +12,7 @@ from dledger.errors import PathError
 from dledger.rocketmq.format.checkpoint import CHECKPOINT_SIZE, StoreCheckpoint
 from dledger.rocketmq.store.files import make_directory, storing, sync_directory
 
-__all__ = ["AbortFile", "CheckpointFile", "StoreLock"]
+__all__ = ["AbortFile", "CheckpointFile", "StoreLock", "make_root"]
 
 WORD: Final = b"lock"
 
@@ -133,3 +133,16 @@ class CheckpointFile:
                 os.close(handle)
         if is_new:
             sync_directory(self._path.parent)
+
+
+def make_root(root: Path) -> None:
+    """Make a store's folder where there is none.
+
+    Raises:
+        PathError: it cannot be a plain store's.
+    """
+    if any(path.is_dir() for path in root.glob("dledger-*")):
+        raise PathError(
+            f"{root} is the store of a broker in DLedger mode: its log is not the plain commit log"
+        )
+    make_directory(root)

@@ -18,7 +18,7 @@ from dledger.rocketmq.columns.commit_log import column_batches
 from dledger.rocketmq.format.consume_queue_unit import FILLER, UNIT_SIZE
 from dledger.rocketmq.format.index_file import HEADER as INDEX_HEADER
 from dledger.rocketmq.format.message import BLANK_SIZE, Transaction
-from dledger.rocketmq.format.scan import PieceKind, ScannedPiece
+from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
 from dledger.rocketmq.store.consume_queues import folders
 from dledger.rocketmq.store.files import storing
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue, log_names

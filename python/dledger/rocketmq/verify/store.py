@@ -14,7 +14,8 @@ from dledger.rocketmq.files.dledger_end import ledger_end
 from dledger.rocketmq.files.layout import DLEDGER, Store, open_store
 from dledger.rocketmq.files.storage import Storage
 from dledger.rocketmq.format.index_file import KeyHashes
-from dledger.rocketmq.format.scan import PieceKind, ScannedPiece, scan
+from dledger.rocketmq.format.scan import scan
+from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
 from dledger.rocketmq.store.store_lock import CheckpointFile
 from dledger.rocketmq.store.topic_configs import TopicConfigs
 from dledger.rocketmq.verify.index import IndexAudit

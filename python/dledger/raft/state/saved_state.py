@@ -1,0 +1,38 @@
+"""What a core begins with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from dledger.config import MIB
+from dledger.protocol.messages.entry import HardState
+from dledger.protocol.messages.membership import Membership
+from dledger.raft.state.admission import ChangeOf, no_change
+from dledger.raft.state.log import LogSummary
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """What is on the disk when a node starts, all of it durable (D15)."""
+
+    hard_state: HardState
+    log: LogSummary
+    membership: Membership | None = None
+    """None: all incarnations are 0 and count."""
+
+
+@dataclass(frozen=True, slots=True)
+class RaftOptions:
+    """Settings of one core."""
+
+    cache_bytes: int = 32 * MIB
+    """Entries that are kept in memory."""
+    change_of: ChangeOf = no_change
+    """Tells from an entry's bytes whether it changes who counts; it is asked of every entry that is
+    written."""
+
+
+DEFAULT_OPTIONS: Final = RaftOptions()
+
+__all__ = ["DEFAULT_OPTIONS", "RaftOptions", "SavedState"]

@@ -1,0 +1,33 @@
+"""Where a message was put, and what the recovery of a commit log found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Placed(NamedTuple):
+    """Where a message was put."""
+
+    physical_offset: int
+    queue_offset: int
+    store_timestamp: int
+    """Milliseconds since 1970."""
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a walk over the log found."""
+
+    begin: int
+    """Where it began."""
+    end: int
+    """Where the log ends."""
+    store_timestamp: int
+    """Of the last message, 0 without one."""
+    reason: str = ""
+    """What is wrong with the bytes at the end; empty where nothing is there."""
+
+
+__all__ = ["Placed", "Recovered"]
