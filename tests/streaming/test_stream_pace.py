@@ -79,7 +79,7 @@ def test_a_query_without_limits_takes_a_gibibyte_at_most(log: Any) -> None:
 
 
 def test_a_first_batch_is_bounded_by_default(log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dledger.datasource.options.options.DEFAULT_BYTES", 400)
+    monkeypatch.setattr("dledger.datasource.options.rate_limits.DEFAULT_BYTES", 400)
     for i in range(3, 6):
         log.append("t", 0, numbers(i))
     query = Query(log, startingOffsets="earliest")

@@ -50,6 +50,12 @@ class Catalog(CatalogState):
     """Takes in entries in order, each with the method of its kind. Results are for the node that
     answers the client; the others ignore them."""
 
+    def __init__(self, tables: TableFactory) -> None:
+        """An empty catalog. Tables that are there belong to a life before; they are removed."""
+        for name in tables.names():
+            tables.remove(name)
+        super().__init__(tables)
+
     # ---- applying
 
     def _advance(self, index: int) -> None:
