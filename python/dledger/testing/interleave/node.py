@@ -62,10 +62,10 @@ class Node:
         loop = Loop(run.scheduler, [partial(call, self) for call in calls])
         self.flusher = LogWriter(
             self.life.store,
-            loop,
+            loop,  # type: ignore[arg-type]
             self._durable,
             self._truncated,
-            self._failed,  # type: ignore[arg-type]
+            self._failed,
             on_cut_waits=self._cut_waits,
             environment=SwitchedEnvironment(run.scheduler),
         )
