@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dledger import Client, EmbeddedGroup
-from dledger.cli.export import MARK, staged
 from dledger.cli.main import main
+from dledger.cli.staging import MARK, staged
 from dledger.errors import PathError
 from dledger.rocketmq.files.layout import open_store
 from dledger.rocketmq.files.ranges import plan_store, read_range

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dledger.cli.export import staged
+from dledger.cli.staging import staged
 from dledger.config import GroupConfig, check_name
 from dledger.errors import ConfigError
 from dledger.types import NodeId

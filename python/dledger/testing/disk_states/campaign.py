@@ -67,31 +67,23 @@ def crash_campaign(states: int, jobs: int, out: TextIO, every: int = 1) -> Resul
             "seconds": seconds,
         },
         faults={"crash": len(seen)},
-        table=[
-            [
-                "script",
-                "operations",
-                "points in time",
-                "legal states",
-                "distinct states",
-                "lost",
-                "not started",
-            ],
-            *(
-                [
-                    name,
-                    part["operations"],
-                    part["points"],
-                    part["legal_states"],
-                    part["distinct_states"],
-                    part["lost"],
-                    part["not_started"],
-                ]
-                for name, part in parts.items()
-            ),
-        ],
+        table=_crash_table(parts),
         findings=[finding for part in parts.values() for finding in part["findings"]],
     )
+
+
+def _crash_table(parts: dict[str, Result]) -> list[list[Any]]:
+    """A row for each script, and one with the names of the columns."""
+    columns = {
+        "operations": "operations",
+        "points in time": "points",
+        "legal states": "legal_states",
+        "distinct states": "distinct_states",
+        "lost": "lost",
+        "not started": "not_started",
+    }
+    rows = [[name, *(part[key] for key in columns.values())] for name, part in parts.items()]
+    return [["script", *columns], *rows]
 
 
 def wanted_of(scenario: Scenario, states: int) -> int:

@@ -73,17 +73,8 @@ def run(
             if not forked.total() % 100:
                 say(f"{forked.total()} forks")
         busy.stop()
-        before.transaction.append(TOPIC, b"of the parent")
-        before.transaction.commit()
-        before.producer.close()
-        before.reader.close()
-        book.units.append(Unit("before", 1, [Attempt([b"of the parent"], TAKEN)], "committed"))
-        there = {
-            at: [
-                value for batch in client.read(TOPIC, at, 0) for value in batch["value"].to_pylist()
-            ]
-            for at in range(PARTITIONS)
-        }
+        _end(before, book)
+        there = {at: _values(client, at) for at in range(PARTITIONS)}
     book.check(there)
     problems += busy.problems + book.problems
     return result(
@@ -111,6 +102,21 @@ def _before(group: EmbeddedGroup, folder: Path, client: Client) -> Before:
         client.transaction("before", 1),
         client.read(TOPIC, 0, 0, follow=True),
     )
+
+
+def _end(before: Before, book: Book) -> None:
+    """The parent ends what it had begun before the forks, which no child may have ended."""
+    before.transaction.append(TOPIC, b"of the parent")
+    before.transaction.commit()
+    before.producer.close()
+    before.reader.close()
+    book.units.append(Unit("before", 1, [Attempt([b"of the parent"], TAKEN)], "committed"))
+
+
+def _values(client: Client, partition: int) -> list[bytes]:
+    """All records of the partition."""
+    batches = client.read(TOPIC, partition, 0)
+    return [value for batch in batches for value in batch["value"].to_pylist()]
 
 
 def _note(told: Told, book: Book) -> None:

@@ -14,7 +14,9 @@ from dledger.embedded.group import EmbeddedGroup, connect_path
 from dledger.embedded.home import Home
 from dledger.errors import DLedgerError
 from dledger.testing.disk_states.promise import require
-from dledger.testing.interleave.programs import Directory, Machine, Process, serving
+from dledger.testing.interleave.machine import Machine, Process
+from dledger.testing.interleave.node_processes import NodeProcesses
+from dledger.testing.interleave.programs import Directory, stands_in
 from dledger.testing.interleave.scenarios import LOG, Run, Scenario
 from dledger.testing.interleave.scheduler import Scheduler
 from dledger.testing.interleave.strategies import Replay
@@ -30,6 +32,7 @@ class Programs:
     def __init__(self, run: Run) -> None:
         self._directory = Directory()
         self.machine = Machine(run.scheduler, run.rng.fork("machine"))
+        self._nodes = NodeProcesses(self.machine)
         self.machine.on_terminate = self._no_other_uses_it
         self._replicas = run.rng.pick((1, 3, 3))
         self._group = ""
@@ -40,7 +43,7 @@ class Programs:
         self._busy: set[Process] = set()
         """Programs that have not done yet what they wanted."""
         self._stack = ExitStack()
-        self._stack.enter_context(self.machine.stands_in())
+        self._stack.enter_context(stands_in(self.machine, self._nodes))
         run.life.was_damaged = True  # the store beside it has nothing to do with it
         run.at_end.append(self._look_at_users)
         run.at_start.append(lambda disk: self._after_a_boot())
@@ -116,7 +119,7 @@ class Programs:
         self._group = self._group or file.group
         require(file.group == self._group, "there is another group than before")
         left_alone = set() if holds else {node for node in file.local if where.failed_lately(node)}
-        missing = set(file.local) - serving(self.machine, file) - left_alone
+        missing = set(file.local) - self._nodes.serving(file) - left_alone
         if self.machine.kills == before:
             require(
                 not missing,
@@ -141,7 +144,7 @@ class Programs:
         """So many of those that run."""
         there = [
             node.process
-            for node in self.machine.nodes
+            for node in self._nodes.started
             if node.process.is_there and not node.process.killed
         ]
         self.kill(there[:most])
@@ -152,7 +155,7 @@ class Programs:
         if used.parent.exists():
             used.touch()
             os.utime(used, (0, 0))
-        for node in list(self.machine.nodes):
+        for node in list(self._nodes.started):
             node.look_whether_idle()
 
     def _after_a_boot(self) -> None:
@@ -160,8 +163,9 @@ class Programs:
         self._stack.close()
         scheduler = Scheduler(Replay({}))
         self.machine = machine = Machine(scheduler, Rng(1), boot=1)
+        self._nodes = NodeProcesses(machine)
         self.users.clear()
-        with machine.stands_in():
+        with stands_in(machine, self._nodes):
             self.run("program", self.hold)
             scheduler.run()
             self._look_at_users()

@@ -8,12 +8,14 @@ from dledger.testing.mutants.blind_bugs import BLIND
 from dledger.testing.mutants.broker_bugs import BROKER
 from dledger.testing.mutants.caller_bugs import BATCHES, CALLERS, EMBEDDED
 from dledger.testing.mutants.commit_bugs import COMMITS
+from dledger.testing.mutants.connection_bugs import CONNECTIONS
 from dledger.testing.mutants.core_bugs import CORE
 from dledger.testing.mutants.damage_bugs import DAMAGE
 from dledger.testing.mutants.edge_bugs import EDGES
 from dledger.testing.mutants.file_bugs import FILES
 from dledger.testing.mutants.fork_bugs import FORKS
 from dledger.testing.mutants.identity_bugs import IDENTITY
+from dledger.testing.mutants.install_bugs import INSTALLS
 from dledger.testing.mutants.interrupt_bugs import INTERRUPTS
 from dledger.testing.mutants.limit_bugs import LIMITS
 from dledger.testing.mutants.member_bugs import MEMBERS
@@ -27,7 +29,8 @@ from dledger.testing.mutants.replay_bugs import REPLAYS
 from dledger.testing.mutants.rocketmq_bugs import QUEUES, REPLICATION
 from dledger.testing.mutants.room_bugs import ROOM
 from dledger.testing.mutants.service_bugs import SERVICE
-from dledger.testing.mutants.spark_bugs import DATASOURCE, STREAMING
+from dledger.testing.mutants.spark_bugs import DATASOURCE
+from dledger.testing.mutants.stream_bugs import STREAMING
 from dledger.testing.mutants.thread_bugs import THREADS
 from dledger.testing.mutants.unseen_bugs import (
     UNSEEN_CALLERS,
@@ -42,6 +45,7 @@ MUTANTS: Final = (
     *CORE,
     *STORE,
     *FILES,
+    *INSTALLS,
     *RACES,
     *THREADS,
     *PROGRAMS,
@@ -52,6 +56,7 @@ MUTANTS: Final = (
     *EDGES,
     *WORLD,
     *LIMITS,
+    *CONNECTIONS,
     *IDENTITY,
     *BROKER,
     *MEMBERS,

@@ -93,21 +93,8 @@ def run_seed(
             world.dispose()
     if told is not None:
         told(run.workload.recorder.history())
-    return SeedOutcome(
-        seed=seed,
-        simulated_ms=world.scheduler.now_ns // MS,
-        events=world.scheduler.events,
-        trace_hash=world.story.digest,
-        bites=dict(sorted(world.counts.bites.items())),
-        injected=dict(sorted(world.counts.injected.items())),
-        operations=len(run.workload.recorder.history()),
-        acknowledged=run.workload.acknowledged,
-        records=run.workload.records,
-        elections=run.elections,
-        config=config,
-        violation=violation,
-        story=world.story.text() if violation or verbose else "",
-    )
+    story = world.story.text() if violation or verbose else ""
+    return _outcome(seed, run, config, violation, story)
 
 
 def _plan(
@@ -327,6 +314,28 @@ class _Run:
             self.world.watch.finish(history)
         else:
             check_clients(history)
+
+
+def _outcome(
+    seed: int, run: _Run, config: dict[str, Any], violation: Violation | None, story: str
+) -> SeedOutcome:
+    """What is counted in a run that has ended."""
+    world, workload = run.world, run.workload
+    return SeedOutcome(
+        seed=seed,
+        simulated_ms=world.scheduler.now_ns // MS,
+        events=world.scheduler.events,
+        trace_hash=world.story.digest,
+        bites=dict(sorted(world.counts.bites.items())),
+        injected=dict(sorted(world.counts.injected.items())),
+        operations=len(workload.recorder.history()),
+        acknowledged=workload.acknowledged,
+        records=workload.records,
+        elections=run.elections,
+        config=config,
+        violation=violation,
+        story=story,
+    )
 
 
 __all__ = ["run_seed"]
