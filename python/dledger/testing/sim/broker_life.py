@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from dledger.client.aio.client import AsyncClient
 from dledger.errors import DLedgerError, OffsetOutOfRange
@@ -16,9 +16,7 @@ from dledger.testing.invariants.queued import Queued
 from dledger.testing.sim.cluster import World
 from dledger.testing.sim.life import ClientLife
 from dledger.testing.sim.rng import Rng
-
-if TYPE_CHECKING:
-    from dledger.testing.sim.workload import Topic
+from dledger.testing.sim.shared_history import Topic
 
 KINDS: Final = (Transaction.NONE,) * 8 + (
     Transaction.PREPARED,
@@ -147,8 +145,8 @@ class BrokerLife(ClientLife):
         """A topic is there when a message names it."""
 
     def _message(self, topic: Topic) -> Message:
-        _, body = self.new_value(self._plan.value_bytes)
-        key = f"{self.session}-{self._values}"
+        _, body = self.new_value(self.plan.value_bytes)
+        key = f"{self.session}-{self.values}"
         properties = {UNIQUE_KEY: key, KEYS: f"all {key[-1]}", TAGS: f"tag{self.rng.below(3)}"}
         kind = self.rng.pick(KINDS)
         queue_id = self.rng.below(topic.partitions)
@@ -158,7 +156,7 @@ class BrokerLife(ClientLife):
 
     async def _put(self) -> None:
         topic = self.rng.pick(self.workload.topics)
-        count = self.rng.spread(1, self._plan.most_records)
+        count = self.rng.spread(1, self.plan.most_records)
         await self._put_these([self._message(topic) for _ in range(count)])
 
     async def _put_these(self, messages: list[Message]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dledger.client.protocol.results import Committed
 from dledger.errors import DLedgerError
@@ -18,10 +18,8 @@ from dledger.records.body.records import encode_batch
 from dledger.records.columns.types import Atom, Columns, Field
 from dledger.testing.checkers.history import OperationKind
 from dledger.testing.checkers.values import encode_value
-
-if TYPE_CHECKING:
-    from dledger.testing.sim.life import ClientLife
-    from dledger.testing.sim.workload import Topic
+from dledger.testing.sim.session import ClientSession
+from dledger.testing.sim.shared_history import Topic
 
 STAGE_MS: Final = (1000, 5000, 15_000)
 """Time-outs of stages."""
@@ -35,7 +33,7 @@ FRAME: Final = HEADER_SIZE + len(_head) + len(_payload) - 1024 + MIN_BLANK_SIZE
 class Chores:
     """A client's, in each of its lives."""
 
-    def __init__(self, life: ClientLife) -> None:
+    def __init__(self, life: ClientSession) -> None:
         self._life = life
         self._client = life.client
         self._rng = life.rng

@@ -1,59 +1,49 @@
-"""What one client process does: appends, producers, transactions, reads, offsets, each noted in the
-history."""
+"""What one client process does: appends, producers, reads, offsets, each noted in the history."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from dledger.client.aio.client import AsyncClient
 from dledger.client.aio.producer import AsyncProducer
-from dledger.client.protocol.results import Committed
 from dledger.errors import DLedgerError, OffsetOutOfRange
 from dledger.testing.checkers.history import Call, OperationKind
-from dledger.testing.checkers.values import decode_value, encode_value, value_id
+from dledger.testing.checkers.values import decode_value
 from dledger.testing.sim.chores import Chores
 from dledger.testing.sim.loop import SimLoop
-from dledger.testing.sim.machine import Machine
 from dledger.testing.sim.rng import Rng
-from dledger.testing.sim.settings import PORT
+from dledger.testing.sim.session import ClientSession
+from dledger.testing.sim.shared_history import SharedHistory, Topic
+from dledger.testing.sim.transactions import Transactions
 from dledger.testing.sim.writes import Writes
-
-if TYPE_CHECKING:
-    from dledger.testing.sim.workload import Client, Topic
 
 READ_RECORDS: Final = 100
 """A read asks for no more, so that long logs do not make all others slow."""
 
 
-class ClientLife:
+class ClientLife(ClientSession):
     """What one client process does."""
 
-    def __init__(self, client: Client, loop: SimLoop, rng: Rng, session: str) -> None:
-        self.session = session
-        self.workload = client.workload
-        self._owner = client
-        self._loop = loop
-        self.rng = rng
-        plan = client.workload.world.plan
-        machine = Machine(loop, rng.fork("dice"), 0, lambda: None)
-        addresses = [f"{name}:{PORT}" for name in plan.names]
-        rng.shuffle(addresses)
-        self.client = AsyncClient(",".join(addresses), environment=machine, **plan.client)
+    def __init__(
+        self,
+        workload: SharedHistory,
+        loop: SimLoop,
+        rng: Rng,
+        session: str,
+        on_end: Callable[[], object],
+    ) -> None:
+        """``on_end``: called when it has done all it was asked to."""
+        super().__init__(workload, loop, rng, session)
+        self._on_end = on_end
         self._chores = Chores(self)
+        self._transactions = Transactions(self)
         self._writes = Writes(self)
-        self._plan = plan
-        self._writer = self.workload.new_writer()
-        self._known = self.workload.known
-        self._values = 0
         self._positions: dict[tuple[str, int], int] = {}
         self._producers: dict[str, AsyncProducer] = {}
         self._producer_names: dict[str, str] = {}
         self._sequences: dict[str, int] = {}
-        self._transactions = 0
         self._fenced = 0
-        self._pending: dict[asyncio.Future[Any], None] = {}
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -63,21 +53,21 @@ class ClientLife:
             calls = self._calls()
             while self.workload.working:
                 await calls[self.rng.below(len(calls))]()
-                await asyncio.sleep(self.rng.spread(1, self._plan.think_ms) / 1000)
+                await asyncio.sleep(self.rng.spread(1, self.plan.think_ms) / 1000)
             for producer in self._producers.values():
                 await producer.close()
             await self.client.close()
         except DLedgerError as error:
             text = f"{self.session} met an error that no call explains: {error!r}"
             self.workload.world.breaks("defect", text, error)
-        self._owner.idle = True
+        self._on_end()
 
     def _calls(self) -> list[Callable[[], Awaitable[None]]]:
         """What this client does, the more often the more."""
         weights = (
             (self._append, 3),
             (self._produce, 5),
-            (self._transact, 2),
+            (self._transactions.transact, 2),
             (self._read, 3),
             (self._end, 3),
             (self._stale_end, 1),
@@ -100,72 +90,12 @@ class ClientLife:
                     self.note(f"topic {topic.name}: {error}")
                     await asyncio.sleep(self.rng.between(50, 500) / 1000)
 
-    def note(self, text: str) -> None:
-        self.workload.world.story.tell(self.session, text)
-
-    def place(self) -> tuple[Topic, int]:
-        topic = self.rng.pick(self.workload.topics)
-        return topic, self.rng.below(topic.partitions)
-
-    def new_values(self) -> tuple[tuple[int, ...], list[bytes]]:
-        count = self.rng.spread(1, self._plan.most_records)
-        numbers = tuple(value_id(self._writer, self._values + at) for at in range(count))
-        self._values += count
-        values = [encode_value(number, self._plan.value_bytes) for number in numbers]
-        self._known.update(zip(values, numbers, strict=True))
-        return numbers, values
-
-    def new_value(self, size: int) -> tuple[int, bytes]:
-        """One that is as large as that, and its number."""
-        number = value_id(self._writer, self._values)
-        self._values += 1
-        value = encode_value(number, size)
-        self._known[value] = number
-        return number, value
-
-    def ended(self, call: Call, what: str, error: DLedgerError) -> None:
-        if error.definite:
-            call.failed()
-        else:
-            call.unknown()
-        self.note(f"{what}: {type(error).__name__}: {error}")
-
     # --- writing ----------------------------------------------------------------------------------
 
     async def _append(self) -> None:
         topic, partition = self.place()
         numbers, values = self.new_values()
-        call = self.workload.recorder.begin(
-            OperationKind.APPEND, self.session, topic.name, partition, values=numbers
-        )
-        try:
-            done = await self.client.append(topic.name, values, partition=partition)
-        except DLedgerError as error:
-            self.ended(call, "append", error)
-        else:
-            self._appended(call, topic, partition, done.start, len(values))
-
-    async def append_large(self, topic: Topic, partition: int, size: int) -> None:
-        """One record of that size."""
-        number, value = self.new_value(size)
-        call = self.workload.recorder.begin(
-            OperationKind.APPEND, self.session, topic.name, partition, values=(number,)
-        )
-        try:
-            done = await self.client.append(topic.name, [value], partition=partition)
-        except DLedgerError as error:
-            self.ended(call, "append", error)
-        else:
-            self._appended(call, topic, partition, done.start, 1)
-
-    def _appended(self, call: Call, topic: Topic, partition: int, start: int, count: int) -> None:
-        call.ok(start=start)
-        self._acknowledged(topic, partition, start, start + count, count)
-
-    def _acknowledged(self, topic: Topic, partition: int, start: int, end: int, count: int) -> None:
-        topic.ends[partition] = max(topic.ends[partition], end)
-        self.workload.done(topic.name, partition, start, end, count)
-        self.note(f"appended {count} to {topic.name}/{partition}, {start} to {end}")
+        await self.append(topic, partition, numbers, values)
 
     async def _produce(self) -> None:
         """Several appends at once through a producer, not waiting for any."""
@@ -198,7 +128,7 @@ class ClientLife:
             if error is None:
                 done = future.result()
                 call.ok(start=done.start)
-                self._acknowledged(topic, partition, done.start, done.end, count)
+                self.acknowledged(topic, partition, done.start, done.end, count)
             elif isinstance(error, DLedgerError):
                 self.ended(call, "produce", error)
             else:
@@ -235,81 +165,6 @@ class ClientLife:
             )
         await newer.close()
 
-    async def _transact(self) -> None:
-        """A transaction over one or more partitions, tried until it is known to be done, or given
-        up. Now and then somebody does not know that it is done, and goes through all of it
-        again."""
-        self._transactions += 1
-        name = f"{self.session}-{self._transactions}"
-        places = [self.place() for _ in range(self.rng.between(1, 3))]
-        for attempt in range(self.rng.between(1, 4)):
-            if await self._attempt(name, places, attempt):
-                if self.rng.chance(200_000):
-                    await self._attempt(name, places, attempt + 1)
-                return
-
-    async def _attempt(self, name: str, places: list[tuple[Topic, int]], attempt: int) -> bool:
-        """Whether nothing more is to be done."""
-        calls: dict[tuple[str, int], Call] = {}
-        counts: dict[tuple[str, int], int] = {}
-        try:
-            transaction = await self.client.transaction(name, self._transactions, timeout_ms=5000)
-        except DLedgerError as error:
-            self.note(f"transaction {name}: {error}")
-            return False
-        wanted: dict[tuple[str, int], list[int]] = {}
-        pieces: list[tuple[Topic, int, list[bytes]]] = []
-        for topic, partition in places:
-            numbers, values = self.new_values()
-            wanted.setdefault((topic.name, partition), []).extend(numbers)
-            pieces.append((topic, partition, values))
-        for (topic_name, partition), numbers_there in wanted.items():
-            counts[topic_name, partition] = len(numbers_there)
-            calls[topic_name, partition] = self.workload.recorder.begin(
-                OperationKind.TRANSACTION,
-                self.session,
-                topic_name,
-                partition,
-                values=tuple(numbers_there),
-                transaction=name,
-                attempt=attempt,
-            )
-        try:
-            for topic, partition, values in pieces:
-                await transaction.append(topic.name, values, partition=partition)
-            if self.rng.chance(150_000):
-                await transaction.abort()
-                self._all_failed(calls)
-                return True
-            result = await transaction.commit()
-        except DLedgerError as error:
-            for call in calls.values():
-                self.ended(call, f"transaction {name}", error)
-            return False
-        self._committed(name, attempt, calls, counts, result)
-        return True
-
-    def _all_failed(self, calls: dict[tuple[str, int], Call]) -> None:
-        for call in calls.values():
-            call.failed()
-
-    def _committed(
-        self,
-        name: str,
-        attempt: int,
-        calls: dict[tuple[str, int], Call],
-        counts: dict[tuple[str, int], int],
-        result: Committed,
-    ) -> None:
-        self.note(f"transaction {name}: {result}")
-        for (topic_name, partition), call in calls.items():
-            start, end = result.offsets.get(topic_name, {}).get(partition, (-1, -1))
-            if attempt == 0 and end - start == counts[topic_name, partition]:
-                call.ok(start=start)
-                self.workload.done(topic_name, partition, start, end, end - start)
-            else:  # a repeat may tell of the attempt before
-                call.unknown()
-
     # --- reading ----------------------------------------------------------------------------------
 
     async def _read(self) -> None:
@@ -326,7 +181,7 @@ class ClientLife:
         )
         values: list[int] = []
         offsets: list[int] = []
-        known = self._known
+        known = self.known
         try:
             async for batch in self.client.read(topic.name, partition, start):
                 offsets += batch.column("offset").to_pylist()
@@ -352,18 +207,9 @@ class ClientLife:
         """Append until it works: somebody has to write for a commit to be seen."""
         await self._prepare()
         while True:
-            topic, partition = self.workload.topics[0], 0
             numbers, values = self.new_values()
-            call = self.workload.recorder.begin(
-                OperationKind.APPEND, self.session, topic.name, partition, values=numbers
-            )
-            try:
-                done = await self.client.append(topic.name, values, partition=partition)
-            except DLedgerError as error:
-                self.ended(call, "probe", error)
-                continue
-            self._appended(call, topic, partition, done.start, len(values))
-            return
+            if await self.append(self.workload.topics[0], 0, numbers, values, what="probe"):
+                return
 
     async def read_from_begin(self, topic: Topic, partition: int) -> None:
         """Everything that is kept, in one read, once there is a leader that knows where it
@@ -409,3 +255,6 @@ class ClientLife:
             if kind is OperationKind.END:
                 topic.ends[at] = max(topic.ends[at], answer[at])
         self.note(f"{kind.value} offsets of {topic.name}: {answer}")
+
+
+__all__ = ["ClientLife"]

@@ -7,7 +7,6 @@ import asyncio
 
 from dledger.client.aio.client import AsyncClient
 from dledger.errors import DLedgerError
-from dledger.testing.checkers.history import Recorder
 from dledger.testing.sim.broker_life import BrokerLife
 from dledger.testing.sim.cluster import Node, World
 from dledger.testing.sim.life import ClientLife
@@ -15,59 +14,25 @@ from dledger.testing.sim.loop import US, Clock, SimLoop
 from dledger.testing.sim.machine import Machine
 from dledger.testing.sim.rng import Rng
 from dledger.testing.sim.settings import PORT
+from dledger.testing.sim.shared_history import SharedHistory
 
 
-class Topic:
-    """A topic that the clients use."""
-
-    def __init__(self, name: str, partitions: int) -> None:
-        self.name = name
-        self.partitions = partitions
-        self.ends = [0] * partitions
-        """The highest offset that anybody has heard of."""
-
-
-class Workload:
-    """All clients of a run, and the history."""
+class Workload(SharedHistory):
+    """All clients of a run, and their history."""
 
     def __init__(self, world: World) -> None:
-        self.world = world
-        rng = world.rng.fork("workload")
-        self.topics = [
-            Topic(f"t{number}", rng.between(1, 3)) for number in range(world.plan.topics)
-        ]
-        self.recorder = Recorder(lambda: world.scheduler.now_ns)
+        super().__init__(world)
         self.clients = [Client(self, number) for number in range(world.plan.clients)]
-        self.acknowledged = 0
-        self.records = 0
-        self.working = True
-        self.known: dict[bytes, int] = {}
-        """The bytes of every value that was to be written, and its number."""
-        self._writers = 0
 
     def boot(self) -> None:
         for client in self.clients:
             client.boot()
 
-    def new_writer(self) -> int:
-        """A number that no other producer of values has."""
-        self._writers += 1
-        return self._writers
-
-    def done(self, topic: str, partition: int, start: int, end: int, records: int) -> None:
-        """A write was acknowledged: its records lie in [start, end), perhaps with others between
-        them."""
-        self.acknowledged += 1
-        self.records += records
-        watch = self.world.watch
-        if watch is not None:
-            watch.acknowledged(topic, partition, start, end)
-
 
 class Client:
     """One client process."""
 
-    def __init__(self, workload: Workload, number: int) -> None:
+    def __init__(self, workload: SharedHistory, number: int) -> None:
         self.workload = workload
         self.name = f"c{number}"
         self.lives = 0
@@ -90,6 +55,10 @@ class Client:
         life = new_life(self, loop, rng, f"{self.name}.{self.lives}")
         loop.create_task(life.main())
 
+    def ended(self) -> None:
+        """It has done all it was asked to."""
+        self.idle = True
+
     def crash(self) -> None:
         """SIGKILL; it comes again as another one."""
         loop, world = self.loop, self.workload.world
@@ -102,8 +71,9 @@ class Client:
 
 def new_life(client: Client, loop: SimLoop, rng: Rng, session: str) -> ClientLife:
     """What a process does depends on what the group keeps."""
-    kind = BrokerLife if client.workload.world.plan.is_rocketmq else ClientLife
-    return kind(client, loop, rng, session)
+    history = client.workload
+    kind = BrokerLife if history.world.plan.is_rocketmq else ClientLife
+    return kind(history, loop, rng, session, client.ended)
 
 
 class Operator:
@@ -144,4 +114,4 @@ def final_reader(workload: Workload) -> tuple[ClientLife, SimLoop]:
     return new_life(client, loop, world.rng.fork("last client"), "last"), loop
 
 
-__all__ = ["Client", "Operator", "Topic", "Workload", "final_reader"]
+__all__ = ["Client", "Operator", "Workload", "final_reader"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dledger.client import AsyncStage, Committed
 from dledger.errors import DLedgerError, ReplayMismatch
@@ -19,10 +19,8 @@ from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.records.body.records import make_records
 from dledger.records.digest import RowsSum, sum_rows
 from dledger.testing.checkers.history import Call, OperationKind
-
-if TYPE_CHECKING:
-    from dledger.testing.sim.life import ClientLife
-    from dledger.testing.sim.workload import Topic
+from dledger.testing.sim.session import ClientSession
+from dledger.testing.sim.shared_history import Topic
 
 TRIES: Final = 4
 STAGE_MS: Final = 5000
@@ -51,7 +49,7 @@ class Writes:
     """Writers, one after the other in each life of a client: another one after a write of which
     nobody knows."""
 
-    def __init__(self, life: ClientLife) -> None:
+    def __init__(self, life: ClientSession) -> None:
         self._life = life
         self._client = life.client
         self._rng = life.rng.fork("writes")
