@@ -33,6 +33,7 @@ check: lint types layers length  ## ruff, mypy --strict, the layers, and the len
 
 lint: $(VENV)/.package
 	@$(BIN)/ruff check $(LINTED)
+	@$(BIN)/ruff format --check --quiet $(LINTED)
 
 types: $(VENV)/.package
 	@$(BIN)/mypy

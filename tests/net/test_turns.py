@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from dledger.net.limits.turns import Company, Turns
+from dledger.net.limits.turns import Company, Pace, Turns
 
 
 @dataclass(eq=False)
@@ -38,13 +38,12 @@ class Counter:
         self.now_s = 0.0
         self.timers: list[Callable[[], None]] = []
         self.turns: Turns[FakeConnection] = Turns(
-            2,
-            1.0,
-            partial(self.note, True),
-            partial(self.note, False),
-            self.is_free,
-            lambda _: self.is_alone,
-            self,
+            Pace(2, 1.0),
+            on_wait=partial(self.note, True),
+            on_done=partial(self.note, False),
+            is_free=self.is_free,
+            is_alone=lambda _: self.is_alone,
+            clock=self,
         )
 
     def is_free(self, alone: bool) -> bool:
@@ -212,7 +211,7 @@ def test_company_is_another_connection_that_asked_a_moment_ago() -> None:
 
 def test_nothing_is_carried_out_after_the_end() -> None:
     loop_free: Turns[FakeConnection] = Turns(
-        1, 1.0, lambda _: None, lambda _: None, clock=Counter()
+        Pace(1, 1.0), on_wait=lambda _: None, on_done=lambda _: None, clock=Counter()
     )
     done: list[str] = []
     loop_free.ask(FakeConnection("a"), lambda: done.append("first"))

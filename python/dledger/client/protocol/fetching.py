@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from dledger.checksum import crc32
 from dledger.client.protocol.outcome import AnswerOutcome, answer_outcome, error_for
@@ -14,44 +15,34 @@ WAIT_MS = 1000
 """How long a node holds a request for records that are not there yet."""
 
 
+@dataclass(slots=True)
 class Fetcher:
-    """Where a read is, what it asks next, and whether an answer is what it should be.
+    """Where a read is, what it asks next, and whether an answer is what it should be."""
 
-    Args:
-        start, end: offsets [start, end); an end of None is never reached.
-        on_read: called with the offset behind what was read.
-    """
-
-    def __init__(
-        self,
-        topic_id: int,
-        partition: int,
-        start: int,
-        end: int | None,
-        max_bytes: int,
-        what: str,
-        on_read: Callable[[int], None] | None = None,
-    ) -> None:
-        self.position = start
-        self._topic_id = topic_id
-        self._partition = partition
-        self._end = end
-        self._max_bytes = max_bytes
-        self._what = what
-        self._on_read = on_read
+    topic_id: int
+    partition: int
+    position: int
+    """Offset of the next record."""
+    end: int | None
+    """Offset behind the last one that is wanted; None is never reached."""
+    max_bytes: int
+    what: str
+    """The read, for messages of errors."""
+    on_read: Callable[[int], None] | None = None
+    """Called with the offset behind what was read."""
 
     @property
     def done(self) -> bool:
-        return self._end is not None and self.position >= self._end
+        return self.end is not None and self.position >= self.end
 
     def request(self) -> FetchRequest:
         """The next question."""
         return FetchRequest(
-            topic_id=self._topic_id,
-            partition=self._partition,
+            topic_id=self.topic_id,
+            partition=self.partition,
             start_offset=self.position,
-            end_offset=-1 if self._end is None else self._end,
-            max_bytes=self._max_bytes,
+            end_offset=-1 if self.end is None else self.end,
+            max_bytes=self.max_bytes,
             wait_ms=WAIT_MS,
         )
 
@@ -67,7 +58,7 @@ class Fetcher:
             raise error_for(
                 answer.code,
                 answer.message,
-                self._what,
+                self.what,
                 begin=answer.begin_offset,
                 end=answer.end_offset,
             )
@@ -81,21 +72,21 @@ class Fetcher:
                 or (found and batch.base_offset != position)
             ):
                 raise ProtocolError(
-                    f"{self._what}: offsets [{batch.base_offset}, {last}) where {position} comes "
+                    f"{self.what}: offsets [{batch.base_offset}, {last}) where {position} comes "
                     f"next"
                 )
             body = payload[at : at + batch.size]
             if batch.crc and crc32(body) != batch.crc:
                 raise CorruptEntry(
-                    f"{self._what}: the body of offsets [{batch.base_offset}, {last}) does not "
+                    f"{self.what}: the body of offsets [{batch.base_offset}, {last}) does not "
                     f"match its CRC"
                 )
             found.append((batch, body))
             at += batch.size
             position = last
         self.position = position
-        if found and self._on_read is not None:
-            self._on_read(position)
+        if found and self.on_read is not None:
+            self.on_read(position)
         return found
 
 

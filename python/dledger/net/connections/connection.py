@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import ssl
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from dledger.errors import ProtocolError, Unavailable
@@ -27,6 +28,20 @@ SHUTDOWN_S: Final = 1.0
 may be silent."""
 
 
+@dataclass(frozen=True, slots=True)
+class SharedByPort:
+    """What all connections of a port share."""
+
+    inflow: Inflow | None = None
+    """What frames under way count against."""
+    outflow: Outflow[Connection] | None = None
+    """What answers count against."""
+    turns: FrameTurns | None = None
+    """Whose turn it is to have frames handed out."""
+    seldom: Seldom | None = None
+    """Logs what the other side does wrong."""
+
+
 class Connection(Incoming, asyncio.BufferedProtocol):
     """Frames both ways. Made by `dledger.net.listen` and `connect`.
 
@@ -41,21 +56,19 @@ class Connection(Incoming, asyncio.BufferedProtocol):
         self,
         handlers: Handlers,
         limits: FrameLimits,
+        *,
         accepted: bool,
-        inflow: Inflow | None = None,
-        outflow: Outflow[Connection] | None = None,
-        turns: FrameTurns | None = None,
-        seldom: Seldom | None = None,
+        shared: SharedByPort | None = None,
     ) -> None:
-        """``inflow``: what frames under way count against; ``outflow``: what answers do; ``turns``:
-        whose turn it is to have frames handed out; ``seldom``: who logs what the other side does
-        wrong."""
-        super().__init__(handlers, limits, accepted, inflow, turns)
+        shared = shared or SharedByPort()
+        super().__init__(
+            handlers, limits, accepted=accepted, inflow=shared.inflow, turns=shared.turns
+        )
         self.context: Any = None
         self.peer_name = self.host = "?"
         self.opened_at = self.idle_since = 0.0
-        self._outflow = outflow
-        self._seldom = seldom
+        self._outflow = shared.outflow
+        self._seldom = shared.seldom
         self._seen_asked = 0
         self._closed = self._loop.create_future()
         self._error: Exception | None = None

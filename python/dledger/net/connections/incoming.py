@@ -42,6 +42,7 @@ class Incoming(Outgoing, ABC):
         self,
         handlers: Handlers,
         limits: FrameLimits,
+        *,
         accepted: bool,
         inflow: Inflow | None,
         turns: FrameTurns | None,

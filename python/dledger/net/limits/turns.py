@@ -14,7 +14,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 
 class Asker(Protocol):
@@ -68,12 +68,19 @@ class Company(Generic[A]):
             self.last = None
 
 
+class Pace(NamedTuple):
+    """How much is carried out in one while."""
+
+    each: int
+    while_s: float
+    """Seconds of a while."""
+
+
 class Turns(Generic[A]):
     """The turns of one kind of work, on one loop: an address has one, then the next address.
 
     Args:
-        each: how much is carried out in one while.
-        while_s: seconds of a while.
+        pace: how much is carried out in one while.
         on_wait: called with a connection whose work waits: nothing more is to be taken from it.
         on_done: called when its work has been carried out.
         is_free: whether there is room for more under way, given whether the asker is the only one
@@ -87,16 +94,16 @@ class Turns(Generic[A]):
 
     def __init__(
         self,
-        each: int,
-        while_s: float,
+        pace: Pace,
+        *,
         on_wait: Callable[[A], None],
         on_done: Callable[[A], None],
         is_free: Callable[[bool], bool] = lambda _: True,
         is_alone: Callable[[A], bool] = lambda _: False,
         clock: Clock | None = None,
     ) -> None:
-        self._each = self._left = each
-        self._while_s = while_s
+        self._each = self._left = pace.each
+        self._while_s = pace.while_s
         self._on_wait = on_wait
         self._on_done = on_done
         self._is_free = is_free
@@ -194,4 +201,4 @@ class Turns(Generic[A]):
         self._hosts.clear()
 
 
-__all__ = ["Asker", "Company", "Turns"]
+__all__ = ["Asker", "Company", "Pace", "Turns"]

@@ -136,10 +136,7 @@ class Listener:
             self._handlers,
             self._limits,
             accepted=True,
-            inflow=self.inflow,
-            outflow=self.outflow,
-            turns=self._turns,
-            seldom=self._seldom,
+            shared=SharedByPort(self.inflow, self.outflow, self._turns, self._seldom),
         )
 
     def refuse(self, connection: Connection, reason: str) -> None:

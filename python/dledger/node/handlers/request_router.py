@@ -14,7 +14,7 @@ from dledger.errors import ProtocolError, StorageError
 from dledger.net import Connection, Listener, Patience, listen
 from dledger.net.connections.tls import server_context
 from dledger.net.limits.connection_slots import TooMany
-from dledger.net.limits.turns import Company, Turns
+from dledger.net.limits.turns import Company, Pace, Turns
 from dledger.node.application import Application
 from dledger.node.application import Handler as PayloadHandler
 from dledger.node.context import NodeContext
@@ -132,14 +132,17 @@ class RequestRouter:
         self._paused: dict[Connection, None] = {}
         self._company = Company[Connection](COMPANY_S)
         self._commands = Turns[Connection](
-            COMMANDS,
-            COMMANDS_S,
-            Connection.pause_reading,
-            self._resume,
-            lambda alone: proposals.commands < (COMMANDS_ALONE if alone else COMMANDS_UNDER_WAY),
-            lambda connection: self._company.is_alone(connection, connection.now_s()),
+            Pace(COMMANDS, COMMANDS_S),
+            on_wait=Connection.pause_reading,
+            on_done=self._resume,
+            is_free=lambda alone: (
+                proposals.commands < (COMMANDS_ALONE if alone else COMMANDS_UNDER_WAY)
+            ),
+            is_alone=lambda connection: self._company.is_alone(connection, connection.now_s()),
         )
-        self._hellos = Turns[Connection](HELLOS, HELLOS_S, Connection.pause_reading, self._resume)
+        self._hellos = Turns[Connection](
+            Pace(HELLOS, HELLOS_S), on_wait=Connection.pause_reading, on_done=self._resume
+        )
         self._peers: Counter[NodeId] = Counter()
         self._full_bytes = min(node.max_client_bytes, group.pending_bytes // 2)
         self._closed = False

@@ -116,7 +116,9 @@ def column_batches(
     if len(data) > MAX_BUFFER:
         raise ValueError(f"{len(data):,} bytes at once; hand over at most {MAX_BUFFER:,}")
     scanner = Scanner(data, start, file_end=file_end, data_end=data_end, check=check)
-    yield from _Messages(scanner, data, start, check, names, wanted, batch_bytes).batches(stop)
+    yield from _Messages(
+        scanner, data, start, names=names, wanted=wanted, batch_bytes=batch_bytes
+    ).batches(stop)
 
 
 class Batches:
@@ -163,13 +165,13 @@ class _Messages(Batches):
         scanner: Scanner,
         data: Buffer,
         start: int,
-        check: bool,
+        *,
         names: tuple[str, ...],
         wanted: Wanted,
         batch_bytes: int,
     ) -> None:
         super().__init__(scanner, data, start)
-        self._check = check
+        self._check = scanner.check
         self._names = names
         self._wanted = wanted
         self._batch_bytes = batch_bytes

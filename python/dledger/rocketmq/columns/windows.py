@@ -9,7 +9,7 @@ between them give everything once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -52,34 +52,27 @@ class LogSpan:
     """Where the log goes on, in another file; None for the file that is being written."""
 
 
+@dataclass(eq=False)
 class FileReader:
     """Reads one log file."""
 
-    def __init__(
-        self,
-        read: Read,
-        span: LogSpan,
-        *,
-        entries: bool = False,
-        columns: tuple[str, ...] | None = None,
-        wanted: Wanted = EVERYTHING,
-        check: bool = True,
-        window: int = WINDOW,
-        lookback: int = LOOKBACK,
-        batch_bytes: int = WINDOW // 4,
-    ) -> None:
-        """Args:
-        entries: DLedger's entries with any body, as `entry_batches` gives them; otherwise messages,
-        as
-            `column_batches` does, which says what the other arguments mean.
-        window: bytes that are read at once.
-        lookback: how far before a range its begin is looked for.
-        """
-        self._read = read
-        self._span = span
-        self._entries = entries
-        self._window = window
-        self._lookback = lookback
+    read: Read
+    span: LogSpan
+    _: KW_ONLY
+    entries: bool = False
+    """DLedger's entries with any body, as `entry_batches` gives them; otherwise messages, as
+    `column_batches` does, which says what the other fields mean."""
+    columns: tuple[str, ...] | None = None
+    wanted: Wanted = EVERYTHING
+    check: bool = True
+    window: int = WINDOW
+    """Bytes that are read at once."""
+    lookback: int = LOOKBACK
+    """How far before a range its begin is looked for."""
+    batch_bytes: int = WINDOW // 4
+
+    def __post_init__(self) -> None:
+        span, entries, check = self.span, self.entries, self.check
         self._doubted = -1
         places: dict[str, Any] = {"file_end": span.file_end, "data_end": span.data_end}
         self._scanner: Callable[..., Scanner] = partial(
@@ -89,9 +82,14 @@ class FileReader:
         self._walk: Callable[..., Iterator[ColumnBatch]] = partial(
             batches, columns=(), check=check, **places
         )
-        more: dict[str, Any] = {} if entries else {"wanted": wanted}
+        more: dict[str, Any] = {} if entries else {"wanted": self.wanted}
         self._batches = partial(
-            batches, columns=columns, check=check, batch_bytes=batch_bytes, **places, **more
+            batches,
+            columns=self.columns,
+            check=check,
+            batch_bytes=self.batch_bytes,
+            **places,
+            **more,
         )
 
     def batches(self, begin: int, stop: int, *, exact: bool = False) -> Iterator[ColumnBatch]:
@@ -112,8 +110,8 @@ class FileReader:
         at = begin if exact else self.border(begin, stop)
         if at is None:
             return
-        batches = self._range(at, min(stop, self._span.data_end))
-        yield from batches if self._span.next_start is not None else self._up_to_the_end(batches)
+        batches = self._range(at, min(stop, self.span.data_end))
+        yield from batches if self.span.next_start is not None else self._up_to_the_end(batches)
 
     def _up_to_the_end(self, batches: Iterator[ColumnBatch]) -> Iterator[ColumnBatch]:
         """Of the file that is being written: what is last in the log is known only by what follows
@@ -128,7 +126,7 @@ class FileReader:
                 held.append(batch)
                 continue
             held = [batch]
-        yield from self._last(held) if held and held[-1].end >= self._span.data_end else held
+        yield from self._last(held) if held and held[-1].end >= self.span.data_end else held
 
     def _last(self, held: Sequence[ColumnBatch]) -> Iterator[ColumnBatch]:
         """These batches, as the last ones of the log: damage is no damage, and half a message is
@@ -140,7 +138,7 @@ class FileReader:
             elif (
                 batch.kind is None
                 and batch is held[-1]
-                and not self._entries
+                and not self.entries
                 and not self._is_whole(batch)
             ):
                 tail = ScannedPiece(
@@ -165,23 +163,23 @@ class FileReader:
         with zeros may go on: no checksum covers what stands behind a message's body, but topic and
         properties have no zeros in them.
         """
-        data = self._read(batch.last, batch.end - batch.last)
+        data = self.read(batch.last, batch.end - batch.last)
         if not self._scanner(data, batch.last, data_end=batch.end).is_sound(batch.last):
             return False
-        if self._entries:
+        if self.entries:
             return len(data) == HEADER_SIZE or data[-1] != 0
         parts = lay_out(data, 0, len(data))
         return 0 not in data[parts.topic : parts.topic_end] and 0 not in data[parts.properties :]
 
     def _range(self, at: int, stop: int) -> Iterator[ColumnBatch]:
-        while at < self._span.data_end:
+        while at < self.span.data_end:
             if at >= stop and self._is_sound(at):
                 return
             for batch in self._batches_from(at, max(stop, at + 1), self._batches):
                 yield batch
-                if batch.end >= self._span.data_end:
+                if batch.end >= self.span.data_end:
                     yield from self._unclosed(
-                        at if batch.kind is PieceKind.UNUSED else self._span.data_end, batch.kind
+                        at if batch.kind is PieceKind.UNUSED else self.span.data_end, batch.kind
                     )
                 at = batch.end
 
@@ -193,9 +191,9 @@ class FileReader:
         """
         at, length = border, GLANCE
         last: ColumnBatch | None = None  # what ends at ``at``, if rows do
-        while at < self._span.data_end:
-            data = self._read(at, min(length, self._span.data_end - at))
-            length = self._window
+        while at < self.span.data_end:
+            data = self.read(at, min(length, self.span.data_end - at))
+            length = self.window
             try:
                 for batch in self._walk(data, at):
                     damaged = batch.kind is PieceKind.DAMAGE
@@ -209,21 +207,21 @@ class FileReader:
         return self._whole_end(at, last)
 
     def _goes_on(self, at: int) -> bool:
-        return at < self._span.data_end and self._is_sound(at)
+        return at < self.span.data_end and self._is_sound(at)
 
     def _whole_end(self, at: int, last: ColumnBatch | None) -> int:
         if last is None or self._is_whole(last):
             return at
-        start = last.last - (0 if self._entries else HEADER_SIZE)
-        return start if start >= self._span.start and self._is_sound(start) else last.last
+        start = last.last - (0 if self.entries else HEADER_SIZE)
+        return start if start >= self.span.start and self._is_sound(start) else last.last
 
     def border(self, begin: int, stop: int) -> int | None:
         """Where the first sound piece of the range [begin, stop) begins, or the file, if that is in
         it; or None."""
-        span = self._span
+        span = self.span
         if begin <= span.start:
             return span.start if stop > span.start else None
-        at = max(span.start, begin - self._lookback)
+        at = max(span.start, begin - self.lookback)
         if at > span.start:
             found, _ = self._search(at, stop)
             if found is None:
@@ -240,13 +238,13 @@ class FileReader:
         while True:
             try:
                 return self._scanner(
-                    self._read(at, min(length, self._span.data_end - at)), at
+                    self.read(at, min(length, self.span.data_end - at)), at
                 ).is_sound(at)
             except Incomplete as more:
                 length = more.end - at
 
     def _unclosed(self, offset: int, kind: PieceKind | None) -> Iterator[ColumnBatch]:
-        goes_on = self._span.next_start
+        goes_on = self.span.next_start
         if (
             goes_on is None
             or goes_on <= offset
@@ -257,7 +255,7 @@ class FileReader:
         yield ColumnBatch(
             None,
             [ScannedPiece(PieceKind.DAMAGE, offset, goes_on, reason)],
-            self._span.data_end,
+            self.span.data_end,
             kind=PieceKind.DAMAGE,
         )
 
@@ -265,10 +263,10 @@ class FileReader:
         self, at: int, stop: int, batches: Callable[..., Iterator[ColumnBatch]]
     ) -> Iterator[ColumnBatch]:
         """What begins in [at, stop), where ``at`` is a border."""
-        stop, length = min(stop, self._span.data_end), self._window
+        stop, length = min(stop, self.span.data_end), self.window
         while at < stop:
-            data = self._read(at, min(length, self._span.data_end - at))
-            length = self._window
+            data = self.read(at, min(length, self.span.data_end - at))
+            length = self.window
             try:
                 for batch in batches(data, at, stop=stop):
                     if self._look_again(batch, at):
@@ -287,7 +285,7 @@ class FileReader:
     def _look_again(self, batch: ColumnBatch, at: int) -> bool:
         """Whether this is damage in the file that is being written, seen for the first time."""
         again = (
-            batch.kind is PieceKind.DAMAGE and self._span.next_start is None and self._doubted != at
+            batch.kind is PieceKind.DAMAGE and self.span.next_start is None and self._doubted != at
         )
         if again:
             self._doubted = at
@@ -296,7 +294,7 @@ class FileReader:
     def _rest(self, begun: Unbounded) -> ColumnBatch:
         """Zeros or damage that go on behind a window, with an end."""
         found, written = self._search(begun.offset + 1)
-        end = self._span.data_end if found is None else found.start
+        end = self.span.data_end if found is None else found.start
         reason = begun.reason
         if not reason:
             if found is None and written <= begun.offset:
@@ -314,12 +312,12 @@ class FileReader:
     def _search(self, offset: int, stop: int | None = None) -> tuple[ScannedPiece | None, int]:
         """The first sound piece at or behind an offset and before ``stop``, and where there is none
         the end of what is not zero."""
-        span, at, length, written = self._span, offset, self._window, 0
+        span, at, length, written = self.span, offset, self.window, 0
         stop = span.data_end if stop is None else min(stop, span.data_end)
         while at < stop:
             begin = max(span.start, at - HEADER_SIZE)
-            data = self._read(begin, min(length + HEADER_SIZE, span.data_end - begin))
-            end, length = begin + len(data), self._window
+            data = self.read(begin, min(length + HEADER_SIZE, span.data_end - begin))
+            end, length = begin + len(data), self.window
             if np.frombuffer(data, np.uint8).any():
                 scanner = self._scanner(data, begin)
                 try:

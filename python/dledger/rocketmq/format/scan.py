@@ -98,7 +98,8 @@ class Scanner:
         """
         self._view = memoryview(data)
         self._start = start
-        self._check = check
+        self.check = check
+        """Whether bodies are compared with their CRC."""
         self.end = start + len(self._view)
         """Offset in the log behind the last byte of the buffer."""
         self.data_end = self.end if data_end is None else data_end
@@ -234,7 +235,7 @@ class Scanner:
             return ScannedPiece(PieceKind.NOOP, offset, offset + size)
         self._need(offset, size)
         body = at + HEADER_SIZE
-        if body_crc and self._check and crc32(self._view[body : body + body_size]) != body_crc:
+        if body_crc and self.check and crc32(self._view[body : body + body_size]) != body_crc:
             raise FormatError(f"entry {index}: the body does not match the entry's CRC")
         if self._is_command(body, body_size) and body_crc:
             return ScannedPiece(PieceKind.NOOP, offset, offset + size)
@@ -256,7 +257,7 @@ class Scanner:
     def _message(self, at: int, room: int) -> int:
         """Size of the message at this position of the buffer."""
         layout = self._lay_out(at, room)
-        if self._check:
+        if self.check:
             check_contents(self._view, at, layout)
         return layout.end - at
 

@@ -50,7 +50,7 @@ class Replaced:
         moment = rng.pick(MOMENTS)
         election_ms = self._world.plan.group["election_ms"]
         waits = rng.spread(20, 5000), rng.spread(election_ms, 6 * election_ms)
-        one = Return(self._world, self._group, self._damage, node, behind, moment, waits)
+        one = Return(self._world, self._group, self._damage, node, behind, (moment, waits))
         self._returns.append(one)
         self._world.scheduler.after(rng.between(*LATEST_MS) * MS, one.swap)
         return f"replaces the machine of {node.name}; the former one comes back: {moment}"
@@ -75,18 +75,16 @@ class Return:
         damage: Damage,
         node: Node,
         behind: list[Node],
-        moment: str,
-        waits: tuple[int, int],
+        plan: tuple[str, tuple[int, int]],
     ) -> None:
-        """``behind``: with the former machine a quorum. ``waits``: ms from the parting up to its
-        return, and how long it stays."""
+        """``behind``: with the former machine a quorum. ``plan``: the moment, ms from the parting up
+        to its return, and how long it stays."""
         self._world = world
         self._group = group
         self._damage = damage
         self._node = node
         self._behind = behind
-        self._moment = moment
-        self._waits = waits
+        self._moment, self._waits = plan
         self._cuts: list[tuple[str, str]] = []
         self._is_parted = self._is_back = self._over = False
         damage.in_turns.append(node)
