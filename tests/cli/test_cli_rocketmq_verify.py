@@ -154,10 +154,23 @@ def test_missing_log_files_are_told(plain: Path, tmp_path: Path) -> None:
     for path in (middle, last):
         data = path.read_bytes()
         path.unlink()
-        assert reasons(root)
+        told = reasons(root)
+        assert told
+        assert any("no file has these bytes" in reason for reason in told) == (path == middle)
         path.write_bytes(data)
     first.unlink()
     assert any("retention has taken" in note for note in verify(root)["notes"])
+
+
+def test_a_log_file_that_was_cut_is_told_with_its_size(plain: Path, tmp_path: Path) -> None:
+    shutil.copytree(plain, tmp_path, dirs_exist_ok=True)
+    for path in files(tmp_path, "commitlog"):
+        data = path.read_bytes()
+        os.truncate(path, 300)
+        problems = verify(tmp_path)["problems"]
+        told = [one for one in problems if "the file has 300 bytes" in one["reason"]]
+        assert [(one["file"], one["offset"]) for one in told] == [(str(path), int(path.name) + 300)]
+        path.write_bytes(data)
 
 
 @pytest.mark.parametrize(
@@ -214,6 +227,30 @@ def test_messages_that_a_broker_that_was_not_stopped_had_not_dispatched_are_no_d
     report = verify(tmp_path)
     assert report["ok"], report["problems"]
     assert any("not stopped well" in note for note in report["notes"])
+
+
+def test_an_index_file_that_was_cut_is_told_with_its_size(plain: Path, tmp_path: Path) -> None:
+    shutil.copytree(plain, tmp_path, dirs_exist_ok=True)
+    for path in files(tmp_path, "index"):
+        data = path.read_bytes()
+        os.truncate(path, len(data) - 20)
+        problems = verify(tmp_path)["problems"]
+        assert [one["file"] for one in problems if "other index files" in one["reason"]] == [
+            str(path)
+        ]
+        path.write_bytes(data)
+
+
+@pytest.mark.parametrize("folder", ["consumequeue/orders/0", "index"])
+def test_what_lies_between_dispatched_messages_is_damage_also_where_a_broker_was_not_stopped(
+    plain: Path, tmp_path: Path, folder: str
+) -> None:
+    shutil.copytree(plain, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "abort").touch()
+    assert verify(tmp_path)["ok"]
+    files(tmp_path, folder)[0].unlink()
+    problems = verify(tmp_path)["problems"]
+    assert any("messages of the log are" in one["reason"] for one in problems), problems
 
 
 def test_dledgers_index_and_checkpoint_are_compared_with_the_log(

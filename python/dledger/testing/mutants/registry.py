@@ -38,6 +38,7 @@ from dledger.testing.mutants.unseen_bugs import (
     UNSEEN_FILES,
     UNSEEN_SPARK,
 )
+from dledger.testing.mutants.verify_bugs import VERIFY
 from dledger.testing.mutants.world_bugs import WORLD
 
 MUTANTS: Final = (
@@ -64,6 +65,7 @@ MUTANTS: Final = (
     *QUEUES,
     *REPLICATION,
     *DAMAGE,
+    *VERIFY,
     *CALLERS,
     *BATCHES,
     *EMBEDDED,
