@@ -16,6 +16,7 @@ from dledger.net.connections.connection import (
     OnClose,
     OnConnection,
     OnFrame,
+    SharedByPort,
     ignore,
     log,
 )

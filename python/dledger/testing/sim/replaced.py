@@ -77,8 +77,8 @@ class Return:
         behind: list[Node],
         plan: tuple[str, tuple[int, int]],
     ) -> None:
-        """``behind``: with the former machine a quorum. ``plan``: the moment, ms from the parting up
-        to its return, and how long it stays."""
+        """``behind``: with the former machine a quorum. ``plan``: the moment, ms from the parting
+        up to its return, and how long it stays."""
         self._world = world
         self._group = group
         self._damage = damage
