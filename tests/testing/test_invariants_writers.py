@@ -77,13 +77,13 @@ class Queries:
 
 @pytest.fixture
 def queries(monkeypatch: pytest.MonkeyPatch) -> Iterator[Queries]:
-    build = WatchedServer._build
+    make_parts = WatchedServer._make_parts
 
-    def remembers_few(server: WatchedServer) -> None:
-        build(server)
+    def remembers_few(server: WatchedServer, *given: Any) -> None:
+        make_parts(server, *given)
         server.catalog.transactions.writers.most = MOST
 
-    monkeypatch.setattr(WatchedServer, "_build", remembers_few)
+    monkeypatch.setattr(WatchedServer, "_make_parts", remembers_few)
     with Scene(3, node={"checkpoint_bytes": 1, "flush": "sync"}) as scene:
         yield Queries(scene)
 

@@ -188,7 +188,7 @@ def test_a_leader_stamps_nothing_before_it_knows_what_the_one_before_has_stamped
         scene.until(
             lambda: server_of(first).raft.role is Role.LEADER, 20_000, "the first leader again"
         )
-        assert not server_of(first).writes.caught_up
+        assert not server_of(first).parts.proposals.caught_up
         asked = open_stage(server_of(first), "first")
         scene.until(lambda: bool(asked.answers), 1000, "an answer")
         scene.leader()

@@ -84,7 +84,7 @@ def test_a_full_disk_explains_that_a_node_ends() -> None:
         leader = scene.leader()
         assert leader.server is not None
         leader.disk.hog = 1
-        leader.server.driver.fail(StorageError("no room"))
+        leader.server.parts.ready_loop.fail(StorageError("no room"))
         scene.until(lambda: leader.lives == 2, 5000)
 
 
@@ -93,7 +93,7 @@ def test_a_full_disk_does_not_explain_that_files_are_wrong() -> None:
         leader = scene.leader()
         assert leader.server is not None
         leader.disk.hog = 1
-        leader.server.driver.fail(CorruptStore("entry 9 does not continue the log"))
+        leader.server.parts.ready_loop.fail(CorruptStore("entry 9 does not continue the log"))
         with pytest.raises(Broken, match="does not continue the log"):
             scene.wait(5000)
 
