@@ -43,12 +43,9 @@ class Changes:
         if not self._options.restart_recreated:
             raise WrongGroup(
                 f"{text}: what was there was deleted and made anew, or the address is not the one "
-                f"that this query has "
-                "read from. To read the group that is there, give the query a new "
-                "checkpointLocation, or set "
-                "'onTopicRecreate' to restart; to go on, give it the path, or the "
-                "'dledger.bootstrap.servers', of the "
-                "group of its checkpoint"
+                "that this query has read from. To read the group that is there, give the query "
+                "a new checkpointLocation, or set 'onTopicRecreate' to restart; to go on, give "
+                "it the path, or the 'dledger.bootstrap.servers', of the group of its checkpoint"
             )
         self._tell(
             f"{text}. Going on with its topics as with topics made anew, because "

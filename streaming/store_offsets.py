@@ -58,8 +58,7 @@ class StoreOffset:
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ConfigError(
                 f"the checkpoint holds offsets that are no store's: {json.dumps(data)[:200]}; "
-                f"give this query a "
-                "checkpointLocation of its own"
+                "give this query a checkpointLocation of its own"
             ) from error
         if version != FORMAT:
             raise ConfigError(
@@ -79,8 +78,7 @@ class StoreOffset:
             if at < 0:
                 raise ConfigError(
                     f"the checkpoint does not say where the log {name!r} starts; give this query "
-                    f"a new "
-                    "checkpointLocation"
+                    "a new checkpointLocation"
                 )
         return places
 

@@ -150,10 +150,8 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if starts.get(name, stop) > stop:
                 raise OffsetOutOfRange(
                     f"the query has read {name} of {self.options.storage.url} up to "
-                    f"{starts[name]}, and it ends at "
-                    f"{stop}: this is another store, or a broker has given up what was read. Give "
-                    f"the query a new "
-                    "checkpointLocation",
+                    f"{starts[name]}, and it ends at {stop}: this is another store, or a broker "
+                    "has given up what was read. Give the query a new checkpointLocation",
                     stop,
                     starts[name],
                 )
@@ -184,8 +182,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self.options.fail_on_data_loss:
             raise OffsetOutOfRange(
                 f"{text}. To go on behind them set option 'failOnDataLoss' to false, or give the "
-                f"query a new "
-                "checkpointLocation"
+                "query a new checkpointLocation"
             )
         if text not in self._told:
             self._told.add(text)

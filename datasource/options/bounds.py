@@ -73,8 +73,7 @@ def parse_bound(values: Mapping[str, str], side: str) -> Bound | None:
     if strategy is not None and (not given or given == [names[0]]):
         raise ConfigError(
             "option 'startingOffsetsByTimestampStrategy' says what to do where no record is as "
-            "new as "
-            f"{names[1]!r} or {names[2]!r} asks: give one of these too, or leave it away"
+            f"new as {names[1]!r} or {names[2]!r} asks: give one of these too, or leave it away"
         )
     if not given:
         return None
@@ -128,9 +127,8 @@ def _records(option: str, text: str, count: int) -> int:
     if count <= 2:  # in JSON these are signs for the two ends
         raise ConfigError(
             f"option {option!r} is {text!r}, which could mean "
-            f"{'latest' if count == 1 else 'earliest'} or the last "
-            f"{count} records: write earliest, latest, -3 or more records back, or the offsets as "
-            f"{OFFSETS_EXAMPLE}"
+            f"{'latest' if count == 1 else 'earliest'} or the last {count} records: write "
+            f"earliest, latest, -3 or more records back, or the offsets as {OFFSETS_EXAMPLE}"
         )
     return count
 
@@ -142,8 +140,7 @@ def _hint(example: str) -> str:
         )
     return (
         "write earliest, latest, committed, -100 (records back), -10m (time back), or offsets as "
-        "in "
-        f"{example} (-2 earliest, -1 latest)"
+        f"in {example} (-2 earliest, -1 latest)"
     )
 
 
@@ -193,8 +190,7 @@ def time_us(option: str, value: Any) -> int:
         why = "; the time zone is missing" if time is not None else ""
         raise ConfigError(
             f"option {option!r} has {text!r}{why}: write milliseconds since 1970, as in "
-            f"1700000000000, or a time with "
-            "its zone, as in 2024-03-10T07:30:00Z"
+            "1700000000000, or a time with its zone, as in 2024-03-10T07:30:00Z"
         )
     return (time - _EPOCH) // timedelta(microseconds=1)
 

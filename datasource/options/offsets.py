@@ -87,9 +87,8 @@ class StreamOffset:
             if isinstance(error, ConfigError):
                 raise
             raise ConfigError(
-                f"the checkpoint holds offsets that dledger did not write: "
-                f"{json.dumps(data)[:200]}; "
-                "give this query a checkpointLocation of its own"
+                "the checkpoint holds offsets that dledger did not write: "
+                f"{json.dumps(data)[:200]}; give this query a checkpointLocation of its own"
             ) from error
         group, init = str(data.get("group", "")), bool(data.get("init", False))
         return StreamOffset(logs, ids, init, begin, group, unread, unread_ids)
@@ -132,8 +131,7 @@ def batch_start(start: StreamOffset, end: StreamOffset) -> Positions:
         if missing:
             raise ConfigError(
                 f"the checkpoint does not say where topic {topic!r}, partition {min(missing)} "
-                f"starts; "
-                "give this query a new checkpointLocation"
+                "starts; give this query a new checkpointLocation"
             )
     return begins
 

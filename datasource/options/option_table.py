@@ -150,9 +150,8 @@ OPTIONS: Final = (
         "holdRetention",
         "as the group does",
         STREAM,
-        "true: what the group of `groupId` has not processed is kept "
-        "over its time, up to the nodes' `hold_retention_ms` and `hold_retention_bytes`; false: "
-        "no longer.",
+        "true: what the group of `groupId` has not processed is kept over its time, up to the "
+        "nodes' `hold_retention_ms` and `hold_retention_bytes`; false: no longer.",
     ),
     Option(
         "maxOffsetsPerTrigger",
@@ -178,17 +177,15 @@ OPTIONS: Final = (
         "maxBytesPerTrigger",
         "1g without `maxOffsetsPerTrigger`",
         STREAM,
-        "Most stored bytes of one micro-batch "
-        "(`64m`, `1g`), in whole stored batches; `none`: no limit. The smaller one of the limits "
-        "counts.",
+        "Most stored bytes of one micro-batch (`64m`, `1g`), in whole stored batches; `none`: no "
+        "limit. The smaller one of the limits counts.",
     ),
     Option(
         "minPartitions",
         "one for each partition and 64 MiB",
         READ,
         "Least number of Spark tasks to cut a read into. Of more than 64 tasks those that would "
-        "read little, up to "
-        "1 MiB together, are put together, unless this wants more.",
+        "read little, up to 1 MiB together, are put together, unless this wants more.",
     ),
     Option("maxRecordsPerPartition", "no limit", READ, "Most records of one Spark task."),
     Option(
@@ -223,9 +220,8 @@ OPTIONS: Final = (
         "includeMetadata",
         "false",
         READ,
-        "Add the columns `term`, `entryIndex` and `size`; to a "
-        "typed topic's columns `_record`, a struct of topic, partition, offset, timestamp, term "
-        "and entryIndex.",
+        "Add the columns `term`, `entryIndex` and `size`; to a typed topic's columns `_record`, a "
+        "struct of topic, partition, offset, timestamp, term and entryIndex.",
     ),
     Option(
         "schemaVersion",
@@ -276,18 +272,16 @@ OPTIONS: Final = (
         "topicType",
         "as the topic or the frame is",
         WRITE,
-        "`raw`: keys and values, as in Kafka. `typed`: a "
-        "frame's own columns, as they are. A topic that is there says it itself; a new one is raw "
-        "when the frame "
-        "has a column `value` and no other columns than a record's.",
+        "`raw`: keys and values, as in Kafka. `typed`: a frame's own columns, as they are. A topic "
+        "that is there says it itself; a new one is raw when the frame has a column `value` and no "
+        "other columns than a record's.",
     ),
     Option(
         "schemaEvolution",
         "none",
         WRITE,
-        "What a frame may do to a typed topic's columns: `none`, or `add` new "
-        "nullable ones and wider numbers. Columns that it lacks are null, narrower numbers are "
-        "widened either way.",
+        "What a frame may do to a typed topic's columns: `none`, or `add` new nullable ones and "
+        "wider numbers. Columns that it lacks are null, narrower numbers are widened either way.",
     ),
     Option(
         "keyColumn",
@@ -307,19 +301,17 @@ OPTIONS: Final = (
         "partitioner",
         "murmur2",
         WRITE,
-        "Where rows go that have no value in a column `partition`. `murmur2`: by "
-        "key, to the partition that Kafka's own clients choose; rows without a key one batch "
-        "after the other. "
+        "Where rows go that have no value in a column `partition`. `murmur2`: by key, to the "
+        "partition that Kafka's own clients choose; rows without a key one batch after the other. "
         "`roundRobin`: row by row, whatever the key. `explicit`: nowhere, each row must say it.",
     ),
     Option(
         "deliveryGuarantee",
         "exactly-once",
         WRITE,
-        "`exactly-once`: all rows of a write are seen at once, and "
-        "once, whatever is run again. `at-least-once`: each row is seen as soon as it is stored, "
-        "and again when its "
-        "task or batch is run again; saves a round trip and the wait for the commit.",
+        "`exactly-once`: all rows of a write are seen at once, and once, whatever is run again. "
+        "`at-least-once`: each row is seen as soon as it is stored, and again when its task or "
+        "batch is run again; saves a round trip and the wait for the commit.",
     ),
     Option(
         "compression", "none", WRITE, "`none`, `lz4` or `zstd`: how records are stored and sent."
@@ -335,9 +327,8 @@ OPTIONS: Final = (
         "onReplayMismatch",
         "fail",
         WRITE,
-        "What is done when a batch of a query, or a write with a `txnId`, is run "
-        "again with other rows than those that were committed: `fail`, or `keep` to warn and "
-        "write nothing, because "
+        "What is done when a batch of a query, or a write with a `txnId`, is run again with other "
+        "rows than those that were committed: `fail`, or `keep` to warn and write nothing, because "
         "what was committed stands.",
     ),
     Option(

@@ -193,8 +193,7 @@ def need_topics(options: Options) -> Selection:
     if not options.selection.given:
         raise ConfigError(
             "which topics? Give the option 'subscribe', as in .option('subscribe', "
-            "'orders,payments'), or "
-            "'subscribePattern' or 'assign'"
+            "'orders,payments'), or 'subscribePattern' or 'assign'"
         )
     return options.selection
 
@@ -253,9 +252,8 @@ def _group_id(values: Mapping[str, str], use: str, *bounds: Bound | None) -> str
         )
     if "groupId" in values and not committed and use == BATCH:
         raise ConfigError(
-            "option 'groupId' says whose offsets 'committed' means, and a batch read tells a "
-            "group nothing: set "
-            "'startingOffsets' or 'endingOffsets' to committed, or leave it away"
+            "option 'groupId' says whose offsets 'committed' means, and a batch read tells a group "
+            "nothing: set 'startingOffsets' or 'endingOffsets' to committed, or leave it away"
         )
     return check_name("option 'groupId'", group) if "groupId" in values else ""
 
@@ -268,8 +266,7 @@ def _metadata(values: Mapping[str, str]) -> str:
     if name not in TABLES:
         raise ConfigError(
             f"option 'metadata' is {values['metadata']!r}{nearest(name, list(TABLES))}: write "
-            f"{', '.join(TABLES[:-1])} "
-            f"or {TABLES[-1]}"
+            f"{', '.join(TABLES[:-1])} or {TABLES[-1]}"
         )
     for other in values:
         if other == "topic" or (
@@ -317,8 +314,7 @@ def _exactly_once(values: Mapping[str, str]) -> bool:
     if not once and (of_transactions := [name for name in OF_TRANSACTIONS if name in values]):
         raise ConfigError(
             f"option {of_transactions[0]!r} is for transactions, which 'deliveryGuarantee' "
-            f"at-least-once does without: "
-            "leave one of them away"
+            "at-least-once does without: leave one of them away"
         )
     return once
 
@@ -327,9 +323,8 @@ def _as_json(values: Mapping[str, str]) -> bool:
     as_json = word(values, "valueFormat", ("", "json")) == "json"
     if as_json and "schemaVersion" in values:
         raise ConfigError(
-            "option 'schemaVersion' says nothing to 'valueFormat' json, which shows each row as "
-            "it was written: leave "
-            "one of them away"
+            "option 'schemaVersion' says nothing to 'valueFormat' json, which shows each row as it "
+            "was written: leave one of them away"
         )
     return as_json
 

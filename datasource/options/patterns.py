@@ -38,10 +38,8 @@ def java_pattern(option: str, text: str) -> str:
     except (re.error, ValueError) as error:
         raise ConfigError(
             f"option {option!r} is {text!r}: {error}. Write a regular expression for whole topic "
-            f"names, as in "
-            "'orders-.*' or 'orders|payments'; of Java's syntax, nested classes, && and what "
-            "Python has no twin for "
-            "cannot be used"
+            "names, as in 'orders-.*' or 'orders|payments'; of Java's syntax, nested classes, && "
+            "and what Python has no twin for cannot be used"
         ) from None
     return pattern
 

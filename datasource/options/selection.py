@@ -45,8 +45,7 @@ class Selection:
         if missing := self.assigned[topic] - offsets.keys():
             raise OffsetOutOfRange(
                 f"option 'assign' names partition {min(missing)} of topic {topic!r}, which has "
-                f"partitions 0 to "
-                f"{len(offsets) - 1}"
+                f"partitions 0 to {len(offsets) - 1}"
             )
         return {
             partition: offset

@@ -170,8 +170,7 @@ def _place(values: Mapping[str, str], option: str, use: str) -> int | None:
     if not text.isdecimal():
         raise ConfigError(
             f"option {option!r} is {values[option]!r}: write {' or '.join(words)}, or a place in "
-            f"the log in bytes, as "
-            "in the column physicalOffset"
+            "the log in bytes, as in the column physicalOffset"
         )
     return int(text)
 
@@ -200,8 +199,7 @@ def _table(values: Mapping[str, str]) -> str:
     if name not in STORE_TABLES:
         raise ConfigError(
             f"option 'metadata' is {values['metadata']!r}{nearest(name, list(STORE_TABLES))}: "
-            f"with 'layout' there is "
-            f"{' and '.join(STORE_TABLES)}"
+            f"with 'layout' there is {' and '.join(STORE_TABLES)}"
         )
     for other in (*OF_MESSAGES, "onDamage"):
         if other in values:

@@ -43,8 +43,7 @@ def check_order(starts: Positions, ends: Positions, what: str) -> None:
             if start > end:
                 raise OffsetOutOfRange(
                     f"{what}: topic {topic!r}, partition {partition} would be read from offset "
-                    f"{start} to {end}, which "
-                    "is before it",
+                    f"{start} to {end}, which is before it",
                     end,
                     start,
                 )
@@ -60,9 +59,8 @@ def report(lost: list[str], fail: bool) -> None:
     if fail:
         raise OffsetOutOfRange(
             f"{text}. Retention removed them before they were read; to go on behind them set "
-            f"option 'failOnDataLoss' "
-            "to false, or start behind them: a stream with a new checkpointLocation, a batch read "
-            "by 'startingOffsets'"
+            "option 'failOnDataLoss' to false, or start behind them: a stream with a new "
+            "checkpointLocation, a batch read by 'startingOffsets'"
         )
     LOGGER.warning("%s; going on behind them because 'failOnDataLoss' is false", text)
 
@@ -88,10 +86,9 @@ def recreated(topic: str, what: str, log_id: str, fail: bool) -> str:
     if fail:
         raise TopicRecreated(
             f"topic {topic!r} was deleted and created again since this read began: the offsets of "
-            f"its former life "
-            f"(log id {log_id}) mean nothing in it, and {what} were not read. For a stream: give "
-            f"the query a new "
-            "checkpointLocation, or set option 'onTopicRecreate' to restart"
+            f"its former life (log id {log_id}) mean nothing in it, and {what} were not read. For "
+            "a stream: give the query a new checkpointLocation, or set option 'onTopicRecreate' "
+            "to restart"
         )
     return (
         f"topic {topic!r} was deleted and created again: {what} of its former life (log id "

@@ -46,8 +46,7 @@ class MetadataReader(DataSourceReader):
         if [(f.name, f.dataType) for f in schema] != [(f.name, f.dataType) for f in expected]:
             raise ConfigError(
                 f"the table {self.options.metadata!r} has its own columns, "
-                f"{expected.simpleString()}, not "
-                f"{schema.simpleString()}: leave .schema(...) away"
+                f"{expected.simpleString()}, not {schema.simpleString()}: leave .schema(...) away"
             )
 
     def partitions(self) -> Sequence[InputPartition]:

@@ -91,8 +91,7 @@ class LogReader(DataSourceReader):
         if not infos:
             raise TopicNotFound(
                 f"no topic of {self.options.address} fits option 'subscribePattern', "
-                f"{self.options.selection.pattern!r}"
-                f"; topics there: {log.some_names()}"
+                f"{self.options.selection.pattern!r}; topics there: {log.some_names()}"
             )
         edges = Edges.of(log, {name: info.log_id for name, info in infos.items()})
         starts = resolve(

@@ -165,8 +165,7 @@ def check_kind(info: TopicInfo, columns: Columns | None) -> None:
     if columns is not None and not info.typed:
         raise ConfigError(
             f"topic {info.name!r} is raw, and the query reads columns of typed topics: exclude it "
-            f"by the pattern, or "
-            "set option 'valueFormat' to json"
+            "by the pattern, or set option 'valueFormat' to json"
         )
 
 

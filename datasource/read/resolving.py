@@ -117,8 +117,7 @@ def _by_time(bound: Bound, edges: Edges, log: Log, times: Positions) -> Position
     if none and not bound.latest_if_none:
         raise OffsetOutOfRange(
             f"option {bound.option!r}: no record is that new in {', '.join(none)}; to start at "
-            f"their ends set option "
-            "'startingOffsetsByTimestampStrategy' to latest"
+            "their ends set option 'startingOffsetsByTimestampStrategy' to latest"
         )
     return {
         topic: {

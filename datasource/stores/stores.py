@@ -185,8 +185,7 @@ class Damage:
         if batch.tail is not None:
             LOGGER.warning(
                 "%s: %s at the log's end are no message and are left out: a write that was not "
-                "finished, or one that "
-                "was given up (%s)",
+                "finished, or one that was given up (%s)",
                 self._path,
                 _place(batch.tail),
                 batch.tail.reason,

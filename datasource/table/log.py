@@ -48,12 +48,10 @@ class Address:
         if self.local_to and self.local_to != platform.node():
             raise ConfigError(
                 f"this task runs on host {platform.node()}, but the group at "
-                f"{self.bootstrap_servers} can only be "
-                f"reached on host {self.local_to}: set option 'dledger.advertise.host' to that "
-                f"host's name when the "
-                "group is made, and 'dledger.secret.file' for the executors; or use a group of "
-                "its own machines with "
-                "'dledger.bootstrap.servers'"
+                f"{self.bootstrap_servers} can only be reached on host {self.local_to}: set "
+                "option 'dledger.advertise.host' to that host's name when the group is made, and "
+                "'dledger.secret.file' for the executors; or use a group of its own machines "
+                "with 'dledger.bootstrap.servers'"
             )
         return shared_client(self.bootstrap_servers, group_id=self.group_id, **self.settings)
 
@@ -92,8 +90,7 @@ def _own_node(options: Options) -> str:
     if not options.path:
         raise ConfigError(
             f"node {options.self_id!r} of 'dledger.peers' keeps its files in the path: add "
-            f".load('/data/log') or "
-            ".save('/data/log')"
+            ".load('/data/log') or .save('/data/log')"
         )
     node = EmbeddedNode(
         path=options.path, peers=options.peers, self_id=options.self_id, **options.settings.group
@@ -290,9 +287,8 @@ def check_ids(wanted: Mapping[str, str], found: Mapping[str, str]) -> None:
         if found.get(topic) != log_id:
             raise TopicRecreated(
                 f"topic {topic!r} was deleted and created again since this read began: the "
-                f"offsets of its former life "
-                f"(log id {log_id}) mean nothing in it. For a stream: give the query a new "
-                f"checkpointLocation"
+                f"offsets of its former life (log id {log_id}) mean nothing in it. For a stream: "
+                "give the query a new checkpointLocation"
             )
 
 

@@ -101,9 +101,8 @@ def check_read_schema(
         )
     raise ConfigError(
         f"a log is read with its own columns, {expected.simpleString()}, not with "
-        f"{schema.simpleString()}: leave "
-        ".schema(...) away and unpack the value, as in from_json(CAST(value AS STRING), 'id INT, "
-        "name STRING')"
+        f"{schema.simpleString()}: leave .schema(...) away and unpack the value, as in "
+        "from_json(CAST(value AS STRING), 'id INT, name STRING')"
         + ("" if include_headers else "; headers come with option 'includeHeaders'")
         + ("" if include_metadata else "; term, entryIndex and size with option 'includeMetadata'")
     )
@@ -140,10 +139,9 @@ def check_write_schema(schema: StructType, topic: str) -> WriteColumns:
             raise ConfigError(f"the frame has two columns {column.name!r}: drop or rename one")
         if name not in WRITABLE and name not in FROM_A_READ:
             raise ConfigError(
-                f"column {column.name!r} ({column.dataType.simpleString()}) cannot be written"
-                f"{nearest(name, list(WRITABLE))}: a log has {', '.join(WRITABLE)}. Drop it, or "
-                f"pack the frame: "
-                "df.selectExpr('to_json(struct(*)) AS value')"
+                f"column {column.name!r} ({column.dataType.simpleString()}) cannot be "
+                f"written{nearest(name, list(WRITABLE))}: a log has {', '.join(WRITABLE)}. Drop "
+                "it, or pack the frame: df.selectExpr('to_json(struct(*)) AS value')"
             )
         found[name] = i
         if name in WRITABLE and not _fits(name, column.dataType):
@@ -154,8 +152,7 @@ def check_write_schema(schema: StructType, topic: str) -> WriteColumns:
     if "value" not in found:
         raise ConfigError(
             f"the frame has no column 'value' (it has {', '.join(schema.names) or 'none'}): make "
-            f"one, as in "
-            "df.selectExpr('CAST(id AS STRING) AS key', 'to_json(struct(*)) AS value')"
+            "one, as in df.selectExpr('CAST(id AS STRING) AS key', 'to_json(struct(*)) AS value')"
         )
     if not topic and "topic" not in found:
         raise ConfigError(
@@ -177,14 +174,12 @@ def check_partitioner(columns: WriteColumns, partitioner: str) -> None:
     if partitioner == "explicit" and columns.partition < 0:
         raise ConfigError(
             "option 'partitioner' is explicit, but the frame has no column 'partition': add one "
-            "(an int), or set the "
-            "option to murmur2 or roundRobin"
+            "(an int), or set the option to murmur2 or roundRobin"
         )
     if partitioner == "roundRobin" and columns.partition >= 0:
         raise ConfigError(
             "option 'partitioner' is roundRobin, but the frame's column 'partition' says where "
-            "rows go: drop the "
-            "column, or set the option to explicit"
+            "rows go: drop the column, or set the option to explicit"
         )
 
 

@@ -80,9 +80,8 @@ def is_typed_write(
             has_names_of_records(schema) or "topic" in schema.names
         ):
             raise ConfigError(
-                "which topic? Give the option 'topic', as in .option('topic', 'orders'); only "
-                "rows of keys and values "
-                "can name theirs in a column"
+                "which topic? Give the option 'topic', as in .option('topic', 'orders'); only rows "
+                "of keys and values can name theirs in a column"
             )
         return False
     info = topic()
@@ -91,8 +90,7 @@ def is_typed_write(
         if options.topic_type not in {"", there}:
             raise ConfigError(
                 f"option 'topicType' is {options.topic_type}, but topic {options.topic!r} is "
-                f"{there}: leave the option "
-                "away, or write to a new topic"
+                f"{there}: leave the option away, or write to a new topic"
             )
         return info.typed
     return options.topic_type == "typed" or (
@@ -258,8 +256,7 @@ def refuse_mixture(infos: Mapping[str, TopicInfo]) -> None:
     if raw and typed:
         raise ConfigError(
             f"topic {raw[0]!r} is raw and {typed[0]!r} typed: read them one by one, or set option "
-            f"'valueFormat' to "
-            "json to read all of them as keys and values"
+            "'valueFormat' to json to read all of them as keys and values"
         )
 
 

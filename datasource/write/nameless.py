@@ -42,10 +42,9 @@ def warn_of_repeats(topic: str) -> None:
     if runs_streams():
         LOGGER.warning(
             "a write to topic %r has no query and no 'txnId', while this application runs a "
-            "streaming query. If it was "
-            "made in foreachBatch, by a thread of its own or over Spark Connect, a batch that is "
-            "run again writes its "
-            "rows again: name it after the batch, as in .option('txnId', f'orders-{batch_id}')",
+            "streaming query. If it was made in foreachBatch, by a thread of its own or over Spark "
+            "Connect, a batch that is run again writes its rows again: name it after the batch, as "
+            "in .option('txnId', f'orders-{batch_id}')",
             topic,
         )
 

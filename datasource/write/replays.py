@@ -23,19 +23,14 @@ def explain(writer_id: str, error: ReplayMismatch) -> str:
         txn_id = writer_id.split("/")[1]
         return (
             f"{error}. Option 'txnId' {txn_id!r} names one write to a topic. Give this one a name "
-            f"of its own; or, if "
-            f"it is the same write, {KEEP}"
+            f"of its own; or, if it is the same write, {KEEP}"
         )
     return (
         f"{error}. A batch that is run again must have the rows that it had. Its checkpoint was "
-        f"restored from an older "
-        "copy, or copied for a query that runs beside this one, or the query was changed, or "
-        "gives other rows each "
-        "time. Nothing was written. To go on, put the newest checkpoint back; or give the query a "
-        "new "
-        "checkpointLocation, and say in its source's starting offsets what it has not written "
-        "yet; or "
-        f"{KEEP}"
+        "restored from an older copy, or copied for a query that runs beside this one, or the "
+        "query was changed, or gives other rows each time. Nothing was written. To go on, put "
+        "the newest checkpoint back; or give the query a new checkpointLocation, and say in its "
+        f"source's starting offsets what it has not written yet; or {KEEP}"
     )
 
 
@@ -63,8 +58,7 @@ def tell_repeated(writer_id: str, sequence: int, done: Committed) -> None:
     if not done.checked:
         LOGGER.warning(
             "batch %d of %s was committed already%s by an earlier release, which has left no "
-            "digest of its rows: it is "
-            "taken for the same one",
+            "digest of its rows: it is taken for the same one",
             sequence,
             writer_id,
             when,

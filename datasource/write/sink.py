@@ -292,9 +292,8 @@ def _columns(options: Options, schema: StructType, client: Client) -> WriteColum
         return columns
     if options.partitioner == "explicit":
         raise ConfigError(
-            "option 'partitioner' is explicit, but a typed topic's rows say no partition: leave "
-            "it away, and name the "
-            "column that says it with 'keyColumn'"
+            "option 'partitioner' is explicit, but a typed topic's rows say no partition: leave it "
+            "away, and name the column that says it with 'keyColumn'"
         )
     frame = columns_of(schema, options.key_column, options.time_column)
     return agree(client, open_topic(client, options), frame, options.evolves)
@@ -321,9 +320,8 @@ class Partitions:
             if not self.sink.create_topic:
                 raise TopicNotFound(
                     f"topic {topic!r} does not exist in {self.sink.address.bootstrap_servers}: "
-                    f"create it "
-                    "(dledger topics create, Client.create_topic), or set option 'createTopic' to "
-                    "true"
+                    "create it (dledger topics create, Client.create_topic), or set option "
+                    "'createTopic' to true"
                 ) from error
         with suppress(TopicExists):  # another task was first
             partitions = self.sink.create_partitions or 1

@@ -65,8 +65,7 @@ class Spread:
         if asked.null_count and self._partitioner == "explicit":
             raise ConfigError(
                 "column 'partition' is null in some rows, and option 'partitioner' is explicit: "
-                "fill it, or set the "
-                "option to murmur2 to have these rows spread by key"
+                "fill it, or set the option to murmur2 to have these rows spread by key"
             )
         low, high = pc.min_max(asked).as_py().values()
         if low is not None and (low < 0 or high >= count):

@@ -55,18 +55,14 @@ def check_claim(claim: Claim) -> None:
         if batch_id > claim.batch_id:
             raise ConfigError(
                 f"a write to {claim.target} belongs to batch {claim.batch_id} of its query, which "
-                f"is at batch "
-                f"{batch_id}: it was left running by foreachBatch, and a repeat could not be told "
-                f"from it. Let "
-                "foreachBatch wait for its writes"
+                f"is at batch {batch_id}: it was left running by foreachBatch, and a repeat could "
+                "not be told from it. Let foreachBatch wait for its writes"
             )
         if batch_id == claim.batch_id and file.read_text() != claim.job:
             raise ConfigError(
                 f"batch {claim.batch_id} writes to {claim.target} twice, and a repeat of the "
-                f"batch could not "
-                "tell the two writes apart: give each one its own name, as in .option('txnId', "
-                "'late-orders'), or "
-                "unite the frames and write once"
+                "batch could not tell the two writes apart: give each one its own name, as in "
+                ".option('txnId', 'late-orders'), or unite the frames and write once"
             )
 
 

@@ -55,10 +55,9 @@ class BatchWriter(DataSourceArrowWriter):
                 return None
             raise ConfigError(
                 f"foreachBatch has set a job group of its own ({task.run_id!r}) in place of the "
-                f"query's run id, "
-                f"without which two writes to topic {topic!r} in one batch could not be told "
-                f"apart: give each write "
-                "its own name, as in .option('txnId', 'orders')"
+                f"query's run id, without which two writes to topic {topic!r} in one batch could "
+                "not be told apart: give each write its own name, as in .option('txnId', "
+                "'orders')"
             ) from None
         return Claim(task.run_id, task.batch_id, self.group, name, topic, self.job)
 

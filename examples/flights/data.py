@@ -11,9 +11,8 @@ from pathlib import Path
 
 COLUMNS = (
     "year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int, "
-    "sched_arr_time int, arr_delay int, carrier string, flight int, tailnum string, origin "
-    "string, dest string, "
-    "air_time int, distance int, hour int, minute int, time_hour string"
+    "sched_arr_time int, arr_delay int, carrier string, flight int, tailnum string, origin string, "
+    "dest string, air_time int, distance int, hour int, minute int, time_hour string"
 )
 NAMES = [column.split()[0] for column in COLUMNS.split(", ")]
 CARRIER, FLIGHT = NAMES.index("carrier"), NAMES.index("flight")

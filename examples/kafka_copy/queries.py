@@ -35,8 +35,7 @@ def fill(spark: SparkSession, kafka: str, first: int, last: int) -> None:
         "CASE WHEN id % 10 < 9 THEN CAST(concat('customer-', id % 997) AS BINARY) END AS key",
         "CASE WHEN id % 101 > 0 THEN CAST(concat('order ', id) AS BINARY) END AS value",
         "CASE WHEN id % 5 = 0 THEN array(struct('shop' AS key, CAST(CAST(id % 7 AS STRING) AS "
-        "BINARY) AS value)) END "
-        "AS headers",
+        "BINARY) AS value)) END AS headers",
     )
     orders.write.format("kafka").option("kafka.bootstrap.servers", kafka).option(
         "topic", TOPIC

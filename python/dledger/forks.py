@@ -47,8 +47,7 @@ def check_born_here(born: int, what: str) -> None:
     if born != generation:
         raise ForkedClient(
             f"{what} was made before this process was forked, and belongs to the parent process; "
-            f"make a new Client in "
-            "the child, and from it what the child needs"
+            "make a new Client in the child, and from it what the child needs"
         )
 
 
@@ -101,9 +100,8 @@ def check_lock(path: str | os.PathLike[str]) -> None:
     else:
         raise PathError(
             f"{path}: two can hold the lock of this file at once, so its file system has no "
-            f"working flock, and nothing "
-            "would keep two nodes off one store: name a directory on a local disk, or mount this "
-            "one with locks"
+            "working flock, and nothing would keep two nodes off one store: name a directory on "
+            "a local disk, or mount this one with locks"
         )
     finally:
         let_go(second)

@@ -39,9 +39,8 @@ def in_thread(function: Callable[P, R], spark: SparkSession | None = None) -> Ca
     session = spark or SparkSession.getActiveSession()
     if session is None:
         raise ConfigError(
-            "no Spark session is active in this thread: name it, as in in_thread(write, spark), "
-            "or call in_thread in "
-            "the thread that has made the session"
+            "no Spark session is active in this thread: name it, as in in_thread(write, spark), or "
+            "call in_thread in the thread that has made the session"
         )
     inherited: Callable[P, R] = inheritable_thread_target(session)(function)
     if is_remote():

@@ -62,9 +62,8 @@ def test_what_was_made_before_a_fork_is_refused_in_the_child_alone() -> None:
     born = forks.generation
     forks.check_born_here(born, "the producer of 't'")
     assert in_child(lambda: forks.check_born_here(born, "the producer of 't'")) == (
-        "ForkedClient: the producer of 't' was made before this process was forked, and belongs "
-        "to the parent process; "
-        "make a new Client in the child, and from it what the child needs"
+        "ForkedClient: the producer of 't' was made before this process was forked, and belongs to "
+        "the parent process; make a new Client in the child, and from it what the child needs"
     )
     assert in_child(lambda: forks.check_born_here(forks.generation, "the child's own")) == "None"
     assert in_child(

@@ -351,8 +351,7 @@ class World:
             node = member.node
             lines.append(
                 f"{name} {node.role.name} t{node.term} end {node.end.position} durable "
-                f"{node.durable_index} "
-                f"committed {node.committed_index}"
+                f"{node.durable_index} committed {node.committed_index}"
                 if node
                 else f"{name} down"
             )

@@ -139,8 +139,7 @@ def test_what_sql_cannot_do_is_refused_with_the_way_out(
         )
     spark.sql(
         f"CREATE TABLE {name} (key BINARY, value BINARY, topic STRING, partition INT, offset "
-        f"BIGINT, "
-        f"timestamp TIMESTAMP, timestampType INT) USING dledger {options}"
+        f"BIGINT, timestamp TIMESTAMP, timestampType INT) USING dledger {options}"
     )
     with pytest.raises(PySparkException, match=r"USING dledger OPTIONS .* without columns"):
         spark.table(name).count()

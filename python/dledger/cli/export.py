@@ -163,10 +163,8 @@ def check_self_id(self_id: str, *, only_node: bool) -> None:
     elif not SELF_ID.fullmatch(self_id) or int(self_id[1:]) > MAX_SELF_NUMBER:
         raise ConfigError(
             f"--self-id {self_id}: a broker's dLegerSelfId is one letter and a whole number of at "
-            f"most "
-            f"{MAX_SELF_NUMBER}, as in n0: the broker takes what stands behind the first "
-            f"character for its number, and "
-            "does not start where that is none"
+            f"most {MAX_SELF_NUMBER}, as in n0: the broker takes what stands behind the first "
+            "character for its number, and does not start where that is none"
         )
 
 

@@ -98,9 +98,8 @@ def check_committed(look: Inspection, last: int, left_out: str) -> int:
     if last < known:
         raise CorruptStore(
             f"{look.directory}: the log ends with entry {last}, and {known - last:,} more were on "
-            f"the disk"
-            f"{f' ({left_out})' if left_out else ''}: put the whole last file back, or export "
-            f"another member's log"
+            f"the disk{f' ({left_out})' if left_out else ''}: put the whole last file back, or "
+            "export another member's log"
         )
     return committed
 

@@ -159,8 +159,7 @@ def tell_next(plan: AdoptionPlan, root: Path) -> None:
     texts = " ".join(f"--set {one}" for one in settings)
     click.echo(
         f"when every member is adopted: dledger serve --self-id {plan.node_id} --peers ... "
-        f"--group {plan.group} "
-        f"--dir {root / plan.directory.name} {texts}"
+        f"--group {plan.group} --dir {root / plan.directory.name} {texts}"
     )
 
 

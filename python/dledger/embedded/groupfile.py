@@ -94,8 +94,7 @@ class GroupFile:
                 raise
             raise ConfigError(
                 f"{where} is damaged ({type(error).__name__}: {error}); restore it from a copy: "
-                f"it names the group "
-                "that the stores beside it belong to"
+                "it names the group that the stores beside it belong to"
             ) from error
 
 

@@ -181,8 +181,7 @@ class Home:
                     if time.monotonic() > deadline:
                         raise Unavailable(
                             f"{self.path}: another program has been starting or ending this group "
-                            f"for "
-                            f"{timeout_s:.0f} s; wait for it, or end it"
+                            f"for {timeout_s:.0f} s; wait for it, or end it"
                         ) from None
                     time.sleep(0.01)
                 except OSError:

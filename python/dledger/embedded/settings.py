@@ -118,8 +118,7 @@ def check_join(
     if replicas is not None and replicas != len(file.members):
         raise ConfigError(
             f"{where} holds a group of {len(file.members)} replicas, not {replicas}: leave "
-            f"replicas out to use it, or "
-            "name another directory"
+            "replicas out to use it, or name another directory"
         )
     for name, wanted in settings.items():
         present = file.settings.get(name, default_of(name))
@@ -128,14 +127,12 @@ def check_join(
         if name in _FIXED:
             raise ConfigError(
                 f"{where}: {name} is {present!r} since the group was made and cannot become "
-                f"{wanted!r}: leave it out, "
-                "or name another directory"
+                f"{wanted!r}: leave it out, or name another directory"
             )
         if running:
             raise ConfigError(
                 f"{where}: the group is running with {name}={present!r}, not {wanted!r}: leave it "
-                f"out, or end the "
-                "group first (it ends by itself when nobody uses it)"
+                "out, or end the group first (it ends by itself when nobody uses it)"
             )
 
 

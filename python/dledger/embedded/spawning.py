@@ -58,8 +58,7 @@ def spawn_nodes(home: Home, nodes: list[NodeId]) -> dict[NodeId, DLedgerError | 
     for node, _ in pending.values():
         answers[node] = Unavailable(
             f"node {node} of {home} did not serve within {START_TIMEOUT_S:.0f} s; its log ends "
-            f"with: "
-            f"{home.log_tail(node)}"
+            f"with: {home.log_tail(node)}"
         )
     return answers
 
@@ -80,9 +79,8 @@ def _answer(home: Home, node: NodeId, pid: int, said: bytes) -> DLedgerError | N
         if exit_code(pid, END_TIMEOUT_S) == -signal.SIGKILL:
             return Killed(
                 f"node {node} of {home} was killed (SIGKILL) before it served, twice; start it "
-                f"again when it is known "
-                f"what kills it, as the kernel does where memory is short; its log ends with: "
-                f"{tail}"
+                "again when it is known what kills it, as the kernel does where memory is short; "
+                f"its log ends with: {tail}"
             )
         return StorageError(
             f"node {node} of {home} ended before it served; its log ends with: {tail}"

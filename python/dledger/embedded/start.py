@@ -100,8 +100,7 @@ def _end_old_release(home: Home, file: GroupFile, wish: Wish) -> None:
     if running and others:
         raise errors.ConfigError(
             f"{home}: nodes of dledger 0.1.0 run here, and programs of that release use them: end "
-            f"these first "
-            f"(processes {', '.join(map(str, others))})"
+            f"these first (processes {', '.join(map(str, others))})"
         )
     stop_nodes(home, running)
 
@@ -171,8 +170,7 @@ def _check_free_space(home: Home, settings: dict[str, Any]) -> None:
     if free < reserve:
         raise PathError(
             f"{home}: the disk is full: {free:,} bytes free, {reserve:,} must stay free "
-            f"(disk_reserve_bytes); make "
-            "room or name a directory on another disk",
+            "(disk_reserve_bytes); make room or name a directory on another disk",
         )
 
 
@@ -189,8 +187,7 @@ def _existing_group(home: Home, file: GroupFile, wish: Wish) -> GroupFile:
     ):
         raise errors.ConfigError(
             f"{home} holds {'one node' if file.named else 'a whole group'} "
-            f"({', '.join(file.local)}), which "
-            "is not what is asked for; name another directory"
+            f"({', '.join(file.local)}), which is not what is asked for; name another directory"
         )
     if wish.group and wish.group != file.group:
         raise errors.WrongGroup(
@@ -271,10 +268,9 @@ def _refuse_other_host(home: Home, nodes: Iterable[NodeId]) -> None:
         assert process is not None
         raise PathError(
             f"{home}: host {process.host.name!r} (or a container of that name) runs {node} of "
-            f"this group, process "
-            f"{process.pid}. Use its addresses as dledger.bootstrap.servers (it needs "
-            f"dledger.advertise.host for "
-            "that), or end the programs that use it there: its nodes end by themselves soon after"
+            f"this group, process {process.pid}. Use its addresses as dledger.bootstrap.servers "
+            "(it needs dledger.advertise.host for that), or end the programs that use it there: "
+            "its nodes end by themselves soon after"
         )
 
 

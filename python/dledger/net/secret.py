@@ -115,8 +115,7 @@ def _refuse_strange_link(where: Path, owner: int) -> None:
     if status is not None and stat.S_ISLNK(status.st_mode) and status.st_uid not in (owner, 0):
         raise ConfigError(
             f"secret file {where} is a symbolic link of user {status.st_uid}, who may let it "
-            f"point elsewhere: name the "
-            "file itself"
+            "point elsewhere: name the file itself"
         )
 
 
@@ -126,15 +125,13 @@ def _refuse_strange_file(where: Path, status: os.stat_result, owner: int) -> Non
     if status.st_uid != owner:
         raise ConfigError(
             f"secret file {where} belongs to user {status.st_uid}, not to user {owner}: run this "
-            f"as that user, or "
-            f"'chown {owner} {where}'"
+            f"as that user, or 'chown {owner} {where}'"
         )
     if status.st_mode & 0o077:
         mode = stat.S_IMODE(status.st_mode)
         raise ConfigError(
             f"secret file {where} may be used by others (mode {mode:04o}), so it is no secret: "
-            f"make a new one, or "
-            f"'chmod 600 {where}' if nobody has read it"
+            f"make a new one, or 'chmod 600 {where}' if nobody has read it"
         )
 
 

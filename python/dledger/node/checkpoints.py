@@ -63,8 +63,7 @@ class Checkpoints:
             if store.begin_index > 0:
                 raise CatalogLost(
                     f"{self._directory}: {reason}, and the log begins at entry "
-                    f"{store.begin_index}, so the catalog "
-                    "cannot be built again from it"
+                    f"{store.begin_index}, so the catalog cannot be built again from it"
                 )
             if store.end.position.index >= 0:
                 lost = found is not None or self._snapshots.skipped

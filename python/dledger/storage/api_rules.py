@@ -38,8 +38,7 @@ def check_append(
         if not chain_is_sound(entry, chain) or (chain and not entry.verified):
             raise CorruptStore(
                 f"entry {entry.index}: its chainCrc does not continue that of the entry before "
-                f"it, so it belongs to "
-                "another log; nothing was written"
+                "it, so it belongs to another log; nothing was written"
             )
         index, term, pos, chain = entry.index, entry.term, due + size, entry.chain_crc
 
@@ -53,9 +52,8 @@ def check_truncate(after: Index, commit: Index, begin_index: Index, where: objec
     if after < commit:
         raise CorruptStore(
             f"{where}: asked to cut everything behind entry {after}, but entry {commit} is "
-            f"committed. A committed "
-            "entry is never cut: this node stops, and its log must be compared with the other "
-            "nodes' (dledger verify)"
+            "committed. A committed entry is never cut: this node stops, and its log must be "
+            "compared with the other nodes' (dledger verify)"
         )
     if after < begin_index - 1:
         raise CorruptStore(

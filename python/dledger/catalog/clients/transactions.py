@@ -233,15 +233,13 @@ class Transactions:
                 return CommandResult(
                     Code.TRANSACTION_CONFLICT,
                     f"stage {part.stage_id} is of transaction {stage.sequence} of writer "
-                    f"{stage.writer_id!r}, not of "
-                    f"{command.sequence} of {command.writer_id!r}",
+                    f"{stage.writer_id!r}, not of {command.sequence} of {command.writer_id!r}",
                 )
             if (stage.batches, stage.records) != (part.batches, part.records):
                 return CommandResult(
                     Code.STAGE_INCOMPLETE,
                     f"stage {part.stage_id} ({stage.label}) holds {stage.records} records in "
-                    f"{stage.batches} batches, "
-                    f"the commit wants {part.records} in {part.batches}",
+                    f"{stage.batches} batches, the commit wants {part.records} in {part.batches}",
                 )
             gone = {
                 key

@@ -98,8 +98,7 @@ class Topics:
         if not old.partitions <= command.partitions <= MAX_PARTITIONS:
             message = (
                 f"topic {old.name!r} has {old.partitions} partitions and can have more, up to "
-                f"{MAX_PARTITIONS}, but "
-                f"not {command.partitions}: records stay in their partition"
+                f"{MAX_PARTITIONS}, but not {command.partitions}: records stay in their partition"
             )
             return CommandResult(Code.MALFORMED, message)
         return None

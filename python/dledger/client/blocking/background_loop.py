@@ -52,10 +52,9 @@ class Background:
         if self.here:
             raise ConfigError(
                 "this is a future's callback, which runs on the thread that all answers come "
-                "through, and that would "
-                "wait for itself: hand the call to a thread of your own, as a concurrent.futures "
-                "executor has them "
-                "(Producer.append does not wait here, and may be called)"
+                "through, and that would wait for itself: hand the call to a thread of your own, "
+                "as a concurrent.futures executor has them (Producer.append does not wait here, "
+                "and may be called)"
             )
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:

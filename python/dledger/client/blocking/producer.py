@@ -120,8 +120,7 @@ class Producer:
         if self._lock._is_owned():  # type: ignore[attr-defined]
             raise ConfigError(
                 "a signal handler interrupted a call of this producer, and cannot use it: let the "
-                "handler raise an "
-                "exception or set a flag, and go on behind the call"
+                "handler raise an exception or set a flag, and go on behind the call"
             )
 
     def _check(self) -> None:

@@ -116,8 +116,7 @@ def check_size(core: ClientState, name: str, records: int, payload_size: int) ->
             way = "send fewer at once, or use producer() or transaction(), which cut them"
         raise RecordTooLarge(
             f"append to {name!r}: {records} records of together {size} bytes are over the group's "
-            f"max_body_bytes "
-            f"{limit}; {way}"
+            f"max_body_bytes {limit}; {way}"
         )
 
 
@@ -166,8 +165,7 @@ def _only(info: TopicInfo, spread: dict[int, pa.Array]) -> int:
     if len(spread) > 1:
         raise ConfigError(
             f"the keys of one batch belong to {len(spread)} partitions of topic {info.name!r}: "
-            f"append them one by "
-            "one, name a partition, or use transaction(), which sorts them"
+            "append them one by one, name a partition, or use transaction(), which sorts them"
         )
     only: int = next(iter(spread))
     return only

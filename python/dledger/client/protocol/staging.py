@@ -60,9 +60,8 @@ class Tally:
         if self.under_way:
             raise TransactionError(
                 f"{self._what}: a call that stages records was interrupted or has not ended, so "
-                f"that a part of them "
-                "may be missing: abort, and do all of it again; the same writer id and sequence "
-                "are safe"
+                "that a part of them may be missing: abort, and do all of it again; the same "
+                "writer id and sequence are safe"
             )
 
     def close(self) -> StageSum:

@@ -126,10 +126,8 @@ class Greeting:
             if not self.hello.node_id:
                 raise AccessDenied(
                     f"group {answer.group!r} takes only programs that have its secret. Those of "
-                    f"the Unix user who owns "
-                    "it find it by themselves; others name its file as secret_file "
-                    "(dledger.secret.file in Spark, "
-                    "DLEDGER_SECRET_FILE for commands)"
+                    "the Unix user who owns it find it by themselves; others name its file as "
+                    "secret_file (dledger.secret.file in Spark, DLEDGER_SECRET_FILE for commands)"
                 )
             # a group that came before secrets takes it, until that is changed
             return HelloProof(proof=b"")
@@ -158,10 +156,9 @@ def other_group(own: Introduction, theirs: HelloRequest | HelloResponse) -> str:
     ):
         return (
             f"{theirs.node_id} was told that the group's members are "
-            f"{', '.join(sorted(theirs.members))}, "
-            f"{own.node_id or 'this program'} that they are {', '.join(sorted(own.members))}: a "
-            f"majority of the one "
-            "need not meet a majority of the other. Start all of them with the same list"
+            f"{', '.join(sorted(theirs.members))}, {own.node_id or 'this program'} that they are "
+            f"{', '.join(sorted(own.members))}: a majority of the one need not meet a majority of "
+            "the other. Start all of them with the same list"
         )
     if not own.group_id or not theirs.group_id or own.group_id == theirs.group_id:
         return ""
@@ -169,10 +166,9 @@ def other_group(own: Introduction, theirs: HelloRequest | HelloResponse) -> str:
     if own.group_id not in others and theirs.group_id not in mine:
         return (
             f"{theirs.node_id or 'the program that connects'} belongs to the group "
-            f"{theirs.group_id}, and "
-            f"{own.node_id or 'this program'} to the group {own.group_id}: both are called "
-            f"{own.group or theirs.group!r}, but they were founded apart. Is an address or a "
-            f"directory wrong?"
+            f"{theirs.group_id}, and {own.node_id or 'this program'} to the group {own.group_id}: "
+            f"both are called {own.group or theirs.group!r}, but they were founded apart. Is an "
+            "address or a directory wrong?"
         )
     return ""
 
@@ -187,9 +183,8 @@ def unanswered(tls: bool) -> str:
     )
     return (
         f"before its first answer: {certificates}; if it is a node of release 0.1.0, which does "
-        f"not know what dledger "
-        f"{RELEASE} says first, upgrade all nodes of the group, and then its clients; else, is it "
-        f"a dledger node?"
+        f"not know what dledger {RELEASE} says first, upgrade all nodes of the group, and then "
+        "its clients; else, is it a dledger node?"
     )
 
 
@@ -201,8 +196,7 @@ def other_protocol(hello: HelloRequest) -> str:
     theirs = f"dledger {release}" if release else "another release"
     return (
         f"this node is dledger {RELEASE} and speaks protocol version {PROTOCOL_VERSION}, the "
-        f"program that connects is "
-        f"{theirs} and speaks {hello.version}: upgrade the older one"
+        f"program that connects is {theirs} and speaks {hello.version}: upgrade the older one"
     )
 
 

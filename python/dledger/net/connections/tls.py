@@ -60,11 +60,10 @@ def check_own_certificate(tls: Tls, node_id: str) -> None:
         whose = f"for node {', '.join(sorted(found))}" if found else "a client's"
         raise ConfigError(
             f"tls_certificate {tls.certificate!r} is {whose}, not for node {node_id}: have one "
-            f"signed with the URI "
-            f"{NODE_URI}{node_id}: openssl req -new -key {tls.key} -subj /CN={node_id} -addext "
-            f"'subjectAltName=DNS:HOST,URI:{NODE_URI}{node_id}' (IP:ADDRESS where others use an "
-            f"address), which the "
-            "authority signs by openssl x509 -req -copy_extensions copy"
+            f"signed with the URI {NODE_URI}{node_id}: openssl req -new -key {tls.key} -subj "
+            f"/CN={node_id} -addext 'subjectAltName=DNS:HOST,URI:{NODE_URI}{node_id}' (IP:ADDRESS "
+            "where others use an address), which the authority signs by openssl x509 -req "
+            "-copy_extensions copy"
         )
 
 
@@ -108,10 +107,8 @@ def certificate_refused(
         ca = f" (tls_ca {tls.ca!r}, {_authorities(context)})" if tls else ""
         return CertificateRefused(
             f"{address}: certificate verify failed: this side does not take the node's "
-            f"certificate: "
-            f"{error.verify_message}{ca}. Give the node one that this authority signed for the "
-            f"host in its address, "
-            "or this side the authority that did"
+            f"certificate: {error.verify_message}{ca}. Give the node one that this authority "
+            "signed for the host in its address, or this side the authority that did"
         )
     name = getattr(error, "reason", None)
     if not isinstance(error, ssl.SSLError) or name not in _REFUSALS:
@@ -119,8 +116,7 @@ def certificate_refused(
     own = f" {tls.certificate!r}, {_own_validity(tls)}," if tls else ""
     return CertificateRefused(
         f"{address}: the node refuses this side's tls_certificate{own} since {_REFUSALS[name]}. "
-        f"Have it signed anew by "
-        "the authority in the node's tls_ca"
+        "Have it signed anew by the authority in the node's tls_ca"
     )
 
 
@@ -135,10 +131,9 @@ def not_opened(
         if isinstance(error, ssl.SSLError | ConnectionResetError):
             return Unavailable(
                 f"{address}: the TLS handshake failed "
-                f"({error.strerror or 'the other side ended it'}): if the node has "
-                "no TLS, leave out tls_ca, tls_certificate and tls_key, or give them to all "
-                "nodes; else, is it a "
-                "dledger node?"
+                f"({error.strerror or 'the other side ended it'}): if the node has no TLS, leave "
+                "out tls_ca, tls_certificate and tls_key, or give them to all nodes; else, is it "
+                "a dledger node?"
             )
     return Unavailable(f"{address}: {error.strerror or error}")
 
@@ -157,8 +152,7 @@ def expired_certificate(address: str, context: ssl.SSLContext) -> CertificateRef
         return None
     return CertificateRefused(
         f"{address}: the node ended the connection, and this side's tls_certificate "
-        f"{context.files.certificate!r} is "
-        f"expired: {_validity(own)}. Have it signed anew"
+        f"{context.files.certificate!r} is expired: {_validity(own)}. Have it signed anew"
     )
 
 
@@ -256,8 +250,7 @@ def _why(error: ssl.SSLError, context: ssl.SSLContext) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
             f"this node does not take its certificate: {error.verify_message}{ca}. Have it signed "
-            f"by this authority, "
-            "or give the node the one that did"
+            "by this authority, or give the node the one that did"
         )
     if error.reason in _REFUSALS:
         own = f" {tls.certificate!r}" if tls else ""

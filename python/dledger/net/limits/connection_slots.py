@@ -98,8 +98,7 @@ class Places:
         if len(here) >= patience.max_per_address and not self._make_room(here):
             return (
                 f"over {patience.max_per_address} busy connections from {connection.host}: "
-                f"max_connections_per_address "
-                "of the node"
+                "max_connections_per_address of the node"
             )
         if self._seated >= patience.max_connections:
             crowd = max(self._clients.values(), key=len)

@@ -36,9 +36,8 @@ WORDS: Final = {
     "not_admitted": (
         logging.ERROR,
         "{node} is another incarnation ({own}) than the one that the group knows ({known}): its "
-        "directory is new, or "
-        "was emptied. It catches up, but neither votes nor counts until somebody runs 'dledger "
-        "admit {node}'",
+        "directory is new, or was emptied. It catches up, but neither votes nor counts until "
+        "somebody runs 'dledger admit {node}'",
     ),
     "stranger": (
         logging.WARNING,
@@ -54,33 +53,27 @@ WORDS: Final = {
     ),
     "data_lost": (
         logging.ERROR,
-        "{leader}, the leader, knows that {node} had acknowledged more than its disk has: an "
-        "older copy of its "
-        "directory was put back. It gets everything again, but neither votes nor counts until "
-        "somebody runs "
-        "'dledger admit {node}'",
+        "{leader}, the leader, knows that {node} had acknowledged more than its disk has: an older "
+        "copy of its directory was put back. It gets everything again, but neither votes nor "
+        "counts until somebody runs 'dledger admit {node}'",
     ),
     "damaged_push": (
         logging.ERROR,
-        "what {leader} sends ({push}) is damaged, or does not continue this node's log, and is "
-        "not taken. Where the "
-        "group goes on behind an old commit log, each member must have adopted the same one: "
-        "compare the "
-        "fingerprints that 'dledger rocketmq adopt' told",
+        "what {leader} sends ({push}) is damaged, or does not continue this node's log, and is not "
+        "taken. Where the group goes on behind an old commit log, each member must have adopted "
+        "the same one: compare the fingerprints that 'dledger rocketmq adopt' told",
     ),
     "term_refused": (
         logging.ERROR,
         "{node} says term {term}, over {limit}, the last one that this node, which is in term "
-        "{own}, believes at once: "
-        "nothing that it says so is taken. Somebody gave it a false term: stop it, and run "
-        "'dledger reset-term' there",
+        "{own}, believes at once: nothing that it says so is taken. Somebody gave it a false term: "
+        "stop it, and run 'dledger reset-term' there",
     ),
     "term_spent": (
         logging.CRITICAL,
-        "{node} is in term {term}, behind which there is no room for elections: somebody gave it "
-        "a false one. Stop all "
-        "members of the group, run 'dledger reset-term' on the directory of each, and start them "
-        "again",
+        "{node} is in term {term}, behind which there is no room for elections: somebody gave it a "
+        "false one. Stop all members of the group, run 'dledger reset-term' on the directory of "
+        "each, and start them again",
     ),
     "other_group": (
         logging.WARNING,

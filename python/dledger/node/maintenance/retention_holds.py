@@ -51,9 +51,8 @@ class RetentionHolds:
             if hold.index < gone_before:
                 logger.error(
                     "retention: consumer group %r held back %s/%d from offset %d on, and records "
-                    "behind that may be "
-                    "gone: hold_retention_ms, hold_retention_bytes or the disk's level allows no "
-                    "more",
+                    "behind that may be gone: hold_retention_ms, hold_retention_bytes or the "
+                    "disk's level allows no more",
                     hold.group,
                     hold.topic,
                     hold.partition,
@@ -133,8 +132,7 @@ class Laggards:
         for peer in sorted(told - self._told):
             logger.warning(
                 "retention: expired files (%d bytes) stay for %s, which %s; they go after "
-                "member_retention_ms, over "
-                "member_retention_bytes, or at disk_warn_ratio",
+                "member_retention_ms, over member_retention_bytes, or at disk_warn_ratio",
                 held.bytes,
                 peer,
                 _known(self._marks[peer]),
@@ -144,8 +142,7 @@ class Laggards:
         for peer in sorted(left - self._left):
             logger.warning(
                 "retention: %s has entries up to %d only, and the log begins at %d: it will take "
-                "over the leader's "
-                "state",
+                "over the leader's state",
                 peer,
                 self._marks[peer],
                 begin,

@@ -179,8 +179,7 @@ class Gate:
             return self._last(answer)
         text = (
             f"{hello.node_id or 'this client'} has no secret to prove, which this group wants: "
-            f"give it the file that "
-            f"{self._node.node_id} has, as secret_file (--secret-file)"
+            f"give it the file that {self._node.node_id} has, as secret_file (--secret-file)"
         )
         return self._last(answer, text)
 

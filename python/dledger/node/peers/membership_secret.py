@@ -43,8 +43,7 @@ def with_secret(node: NodeConfig, addresses: Mapping[NodeId, str]) -> NodeConfig
         if outside:
             raise ConfigError(
                 f"{outside[0].removesuffix(':1')} is reached from other machines, and nothing "
-                f"tells members from "
-                f"strangers: {_WAY_OUT}"
+                f"tells members from strangers: {_WAY_OUT}"
             )
         return replace(node, secret_file=str(user_secret()))
     except ConfigError as error:

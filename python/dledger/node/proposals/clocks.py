@@ -49,8 +49,7 @@ class SteadyWall:
             self._since_ms = now
             logger.warning(
                 "the wall clock jumped by %d s (or the machine slept); retention goes by the time "
-                "before for %d min, "
-                "records are stamped with the new one: look at NTP",
+                "before for %d min, records are stamped with the new one: look at NTP",
                 (offset - self._seen) // 1000,
                 DOUBT_MS // 60_000,
             )

@@ -168,8 +168,7 @@ class Quotas:
         if claim.producers and self._pushes_out_the_living(taken.producers):
             text = (
                 f"the group has {group.max_producers} producer sessions, all of them in use "
-                f"within the last hour: use "
-                "fewer producers for longer, or raise max_producers"
+                "within the last hour: use fewer producers for longer, or raise max_producers"
             )
             return CommandResult(Code.LIMIT_REACHED, text)
         if claim.bytes and self._weigh(claim.bytes) > group.max_catalog_bytes:

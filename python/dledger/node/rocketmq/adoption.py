@@ -127,17 +127,15 @@ def plan_adoption(
         ):
             raise PathError(
                 f"{root} has {', '.join(nodes)} already, and is not adopted again: that is the "
-                f"log of another group or "
-                "node, or of a broker in DLedger mode. Each member adopts a copy of the old store "
-                "of its own"
+                "log of another group or node, or of a broker in DLedger mode. Each member "
+                "adopts a copy of the old store of its own"
             )
     largest = min(MOST_QUEUES_BYTES, adoption.file_size // 2)
     if len(plan.first_body) > largest:
         count = sum(map(len, adoption.queues.values()))
         raise PathError(
             f"{root} has {count:,} queues: what is to be said of them, {len(plan.first_body):,} "
-            f"bytes, "
-            f"does not fit an entry of {largest:,}"
+            f"bytes, does not fit an entry of {largest:,}"
         )
     return plan
 

@@ -108,8 +108,7 @@ class Dispatched:
         if old is not None and store.begin.end_pos != old.divided_offset and not old.is_gone:
             logger.warning(
                 "%s: the log begins at %d now, and no more where the old commit log ends, at %d: "
-                "the old "
-                "messages are not shown any more, and their files can be removed",
+                "the old messages are not shown any more, and their files can be removed",
                 self._directory,
                 store.begin.end_pos,
                 old.divided_offset,

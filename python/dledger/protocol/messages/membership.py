@@ -27,13 +27,10 @@ def check_members(membership: Membership, members: Collection[NodeId]) -> None:
     if not is_same:
         raise ConfigError(
             f"this node's files say that the group's members are {', '.join(recorded)}, but it "
-            f"was told that they are "
-            f"{', '.join(sorted(members))}. A majority of the one need not meet a majority of the "
-            f"other, and records "
-            "would be lost. Start it with the list of its files: addresses may be others, and a "
-            "machine is replaced "
-            "under its id. Where a group was founded with a wrong list and nothing was written to "
-            "it, empty the "
+            f"was told that they are {', '.join(sorted(members))}. A majority of the one need not "
+            "meet a majority of the other, and records would be lost. Start it with the list of "
+            "its files: addresses may be others, and a machine is replaced under its id. Where a "
+            "group was founded with a wrong list and nothing was written to it, empty the "
             "directories of all of its nodes (docs/operations.md, 'Members')"
         )
 

@@ -137,8 +137,7 @@ class PushEntryRequest:
         count = f" +{len(self.entries)}" if self.entries else ""
         return (
             f"{self.type.name} {self.local_id}>{self.remote_id} t{self.term} after "
-            f"{self.previous.index}@"
-            f"{self.previous.term}{count} commit {self.commit_index}"
+            f"{self.previous.index}@{self.previous.term}{count} commit {self.commit_index}"
         )
 
 

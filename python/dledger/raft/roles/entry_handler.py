@@ -192,9 +192,8 @@ class Follower:
         if index <= log.committed_index:
             raise SafetyViolation(
                 f"leader {request.leader_id} of term {request.term} contradicts entry {index}, "
-                f"but everything up to "
-                f"{log.committed_index} is committed: this node stops and keeps its files; find "
-                f"the node that lost it",
+                f"but everything up to {log.committed_index} is committed: this node stops and "
+                "keeps its files; find the node that lost it",
                 Fact(
                     "committed_entry_contradicted",
                     (("index", index), ("committed", log.committed_index)),

@@ -51,9 +51,8 @@ class RaftLog:
         if summary.committed > self.end_index:
             raise SafetyViolation(
                 f"the log ends at {self.end_index}, but {summary.committed} is known to be "
-                f"committed: entries that "
-                f"were acknowledged are gone; restore the store, or empty it and let the node in "
-                f"by 'dledger admit'",
+                "committed: entries that were acknowledged are gone; restore the store, or empty "
+                "it and let the node in by 'dledger admit'",
                 Fact(
                     "committed_entries_lost",
                     (("end", self.end_index), ("committed", summary.committed)),
@@ -174,8 +173,7 @@ class RaftLog:
         if after < self.committed_index:
             raise SafetyViolation(
                 f"asked to cut the log behind {after}, but {self.committed_index} is committed: "
-                f"this node stops and "
-                f"keeps its files; find the node that lost data",
+                "this node stops and keeps its files; find the node that lost data",
                 Fact("truncate_refused", (("after", after), ("committed", self.committed_index))),
             )
         keep = bisect_right(self._firsts, after)

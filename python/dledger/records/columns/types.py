@@ -270,10 +270,8 @@ def _atom(name: str, path: str) -> Atom:
 def _not_carried(path: str, what: str) -> ConfigError:
     return ConfigError(
         f"column {path!r} is {what}, which a topic cannot carry: cast it, as in CAST({path} AS "
-        f"STRING), or drop it; "
-        "it can be of any type of Spark's but calendar and year-month intervals, variants, "
-        "geometries and classes of "
-        "the user's own"
+        "STRING), or drop it; it can be of any type of Spark's but calendar and year-month "
+        "intervals, variants, geometries and classes of the user's own"
     )
 
 

@@ -36,8 +36,7 @@ def check_topic_name(name: str) -> str:
     if not NAME.fullmatch(name):
         raise ConfigError(
             f"topic {name!r}: RocketMQ's topics have 1 to 127 of the characters a-z A-Z 0-9 _ - % "
-            f"|; name it otherwise "
-            "there (--as)"
+            "|; name it otherwise there (--as)"
         )
     if name in SYSTEM or name.startswith(SYSTEM_PREFIX):
         raise ConfigError(

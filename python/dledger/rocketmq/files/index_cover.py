@@ -95,8 +95,7 @@ def read_cover(storage: Storage, slots: int) -> Cover:
     if faults and not parts:
         raise FormatError(
             f"{faults[0]}. The slots are the broker's maxHashSlotNum: give them with "
-            f"--index-slots. If they are "
-            "right the file is damaged: move it out of the folder, and the log is read through in "
-            "its place"
+            "--index-slots. If they are right the file is damaged: move it out of the folder, "
+            "and the log is read through in its place"
         )
     return Cover(tuple(sorted(parts, key=lambda part: part.reader.begin_offset)), tuple(faults))

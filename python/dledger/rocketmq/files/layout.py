@@ -171,8 +171,7 @@ def _look(storage: Storage, layout: str, root: Listing, found: dict[str, Place])
     if len(nodes) > 1:
         raise PathError(
             f"{storage.url} has the logs of several nodes, which hold the same messages: "
-            f"{', '.join(nodes)}. Name one "
-            f"of them, as in {storage.join(nodes[0])}"
+            f"{', '.join(nodes)}. Name one of them, as in {storage.join(nodes[0])}"
         )
     for node in nodes:
         if (data := storage.list(f"{node}/data")) is not None:
@@ -199,10 +198,9 @@ def _laid_out(storage: Storage, found: Mapping[str, Place]) -> Iterator[Form]:
     if divided is not None and last >= divided:
         raise PathError(
             f"{storage.url} has two logs of which none goes on where the other one ends: that of "
-            f"DLedger mode begins "
-            f"at {divided}, and {COMMITLOG} has a file {last:0{NAME_DIGITS}d}. Name the folder of "
-            f"the one that is "
-            f"meant, as in {storage.join(COMMITLOG)}"
+            f"DLedger mode begins at {divided}, and {COMMITLOG} has a file "
+            f"{last:0{NAME_DIGITS}d}. Name the folder of the one that is meant, as in "
+            f"{storage.join(COMMITLOG)}"
         )
     file_size = _file_size(found)
     for name in (COMMITLOG, DLEDGER):

@@ -99,9 +99,8 @@ def _lost_end(store: Store) -> str | None:
         return None
     return (
         f"{store.storage.join(last.path)}: it names a message at {last.place:,}, where none is: "
-        f"the log has lost its "
-        "end, or is damaged there. 'dledger rocketmq verify' tells what is missing; put back the "
-        "whole file"
+        "the log has lost its end, or is damaged there. 'dledger rocketmq verify' tells what is "
+        "missing; put back the whole file"
     )
 
 

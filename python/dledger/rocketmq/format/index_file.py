@@ -149,8 +149,7 @@ class IndexReader:
         if (first.physical_offset, last.physical_offset) != (self.begin_offset, self.end_offset):
             raise FormatError(
                 f"an index file from {self.begin_offset:,} to {self.end_offset:,}, whose units "
-                f"begin at "
-                f"{first.physical_offset:,} and end at {last.physical_offset:,}"
+                f"begin at {first.physical_offset:,} and end at {last.physical_offset:,}"
             )
         newest = self.slot(last.key_hash % self.slots) if last.key_hash >= 0 else 0
         if (

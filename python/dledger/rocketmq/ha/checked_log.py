@@ -92,9 +92,8 @@ class CheckedLog:
                 log.append_raw(offset, whole[: self._sound - offset])
             raise FormatError(
                 f"{error}. So the master sends it: 'dledger rocketmq verify' there shows its "
-                f"damage, and 'follow' "
-                f"goes on at {self._sound:,} when it is mended. What is before is in "
-                f"{log.files.directory}"
+                f"damage, and 'follow' goes on at {self._sound:,} when it is mended. What is "
+                f"before is in {log.files.directory}"
             ) from None
         return log.append_raw(offset, whole)
 
@@ -189,7 +188,6 @@ class CheckedLog:
         if not 0 <= offset <= min(MAX_QUEUE_OFFSET, end + self._units):
             raise FormatError(
                 f"commit log, byte {place:,}: a message with queue offset {offset:,}, and queue "
-                f"{request.queue_id} of "
-                f"{request.topic} ends at {end:,}"
+                f"{request.queue_id} of {request.topic} ends at {end:,}"
             )
         self._next[key] = max(end, offset + 1)

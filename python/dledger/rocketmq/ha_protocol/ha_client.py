@@ -124,8 +124,7 @@ class HAClient:
             if offset < 0 or offset % file_size:
                 raise ProtocolError(
                     f"the master begins at {offset}, where no commit log file of {file_size} "
-                    f"bytes begins; "
-                    "give this slave the master's mappedFileSizeCommitLog"
+                    "bytes begins; give this slave the master's mappedFileSizeCommitLog"
                 )
             self._fresh, self.max_offset = False, offset
         elif offset != self.max_offset:
@@ -141,8 +140,7 @@ class HAClient:
         if offset > MOST_OFFSET - size or offset % file_size + size > file_size:
             raise ProtocolError(
                 f"the master's {size} bytes at {offset} go over the end of a commit log file of "
-                f"{file_size} bytes; "
-                "give this slave the master's mappedFileSizeCommitLog"
+                f"{file_size} bytes; give this slave the master's mappedFileSizeCommitLog"
             )
         self._left = size
 

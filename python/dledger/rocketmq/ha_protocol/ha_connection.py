@@ -90,8 +90,7 @@ class ReadSocketService:
         if max(reports) > max_offset:
             raise ProtocolError(
                 f"the slave reports {max(reports)}, behind the end of this log at {max_offset}: "
-                f"it has followed "
-                "another master, or this one has lost what it sent"
+                "it has followed another master, or this one has lost what it sent"
             )
         if connection.slave_request_offset == UNKNOWN:
             connection.slave_request_offset = reports[0]

@@ -148,8 +148,7 @@ class CommitLog:
         if size + BLANK_SIZE > self.file_size:
             raise RecordTooLarge(
                 f"a message of {size:,} bytes in a commit log with files of {self.file_size:,}: "
-                f"make the files larger, "
-                "or the message smaller"
+                "make the files larger, or the message smaller"
             )
         self._write(pending)
         self.files.close_file(encode_blank(room))
@@ -373,8 +372,7 @@ class CommitLog:
                 raise CorruptStore(
                     f"{path}: {reason}; but a message that was on the disk stands behind it, at "
                     f"{found.physical_offset:,}. Put a copy of the damaged file in its place, or "
-                    f"open the store with "
-                    "cut_damage, which gives up everything from there on"
+                    "open the store with cut_damage, which gives up everything from there on"
                 )
             return
 

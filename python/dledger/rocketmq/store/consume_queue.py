@@ -138,8 +138,7 @@ class ConsumeQueue:
         if missing > self._units_in_file:
             raise FormatError(
                 f"{self.directory} ends at queue offset {end}, and the message at "
-                f"{physical_offset:,} "
-                f"has {queue_offset}"
+                f"{physical_offset:,} has {queue_offset}"
             )
         if missing:
             logger.warning(

@@ -86,9 +86,8 @@ class OpenIndex:
         if found != size:
             raise CorruptStore(
                 f"{self.path} has {found:,} bytes, and an index file of {self.slots:,} slots and "
-                f"{self.capacity:,} "
-                f"units {size:,}: give the numbers that it was made with, or remove the file, "
-                f"which loses its keys"
+                f"{self.capacity:,} units {size:,}: give the numbers that it was made with, or "
+                "remove the file, which loses its keys"
             )
         return mmap.mmap(self._handle, size, prot=mmap.PROT_READ)
 

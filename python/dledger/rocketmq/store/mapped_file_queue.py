@@ -96,8 +96,7 @@ class MappedFileQueue:
             if length != size:
                 raise CorruptStore(
                     f"{path} has {length:,} bytes, and the files of this log {size:,}: give the "
-                    f"size that the store "
-                    "was made with, or put the whole file back"
+                    "size that the store was made with, or put the whole file back"
                 )
             if start % size:
                 raise CorruptStore(
@@ -106,8 +105,7 @@ class MappedFileQueue:
             if starts and start != starts[-1] + size:
                 raise CorruptStore(
                     f"between {self.path(starts[-1])} and {path} no file has bytes "
-                    f"{starts[-1] + size:,} to {start:,}: "
-                    "put the missing files back"
+                    f"{starts[-1] + size:,} to {start:,}: put the missing files back"
                 )
             starts.append(start)
         return starts
@@ -212,8 +210,7 @@ class MappedFileQueue:
             if size < 0 or offset < self.min_offset or offset + size > self._end:
                 raise OffsetOutOfRange(
                     f"bytes {offset:,} to {offset + size:,} of {self.directory}, which has "
-                    f"{self.min_offset:,} to "
-                    f"{self._end:,}",
+                    f"{self.min_offset:,} to {self._end:,}",
                     self.min_offset,
                     self._end,
                 )

@@ -53,8 +53,7 @@ def examine(root: Path) -> Adoption:
     if (root / "abort").exists():
         raise PathError(
             f"{root} has a file abort: its broker runs, or was not stopped well. Stop it; after a "
-            f"crash start it once "
-            "more, so that it recovers its store, and stop it then"
+            "crash start it once more, so that it recovers its store, and stop it then"
         )
     file_size = max(sizes.values())
     if not file_size:
@@ -99,14 +98,12 @@ def _walk(found: Adoption, start: int, data: mmap.mmap) -> None:
         piece = damage[0]
         raise CorruptStore(
             f"{path}, bytes {piece.start:,} to {piece.end:,}: {piece.reason}. 'dledger rocketmq "
-            f"verify' tells all that "
-            "is damaged; put a sound copy of the file in its place"
+            "verify' tells all that is damaged; put a sound copy of the file in its place"
         )
     if not is_last and not closed:
         raise CorruptStore(
             f"{path} ends at {found.end:,}, before its file does, and there is another file "
-            f"behind it: "
-            "put the whole file back"
+            "behind it: put the whole file back"
         )
     if damage:
         found.tail = (
@@ -145,10 +142,9 @@ def _check_end(found: Adoption) -> None:
     if says > found.store_ms:
         raise CorruptStore(
             f"{found.last_file}: the last message of the log, which ends at {found.end:,}, was "
-            f"stored at "
-            f"{found.store_ms} ms, and the checkpoint knows of one stored at {says} ms: {mend}. "
-            f"If there are none, "
-            "start the broker once more, which writes another checkpoint, and stop it"
+            f"stored at {found.store_ms} ms, and the checkpoint knows of one stored at {says} ms: "
+            f"{mend}. If there are none, start the broker once more, which writes another "
+            "checkpoint, and stop it"
         )
 
 
@@ -224,10 +220,9 @@ def _end_of_queue(directory: Path, log_end: int) -> int:
                 count = int((units["place"][numbers] >= log_end).sum())
                 raise CorruptStore(
                     f"{path} names {count:,} messages up to {units['place'][numbers[-1]]:,}, and "
-                    f"the commit log ends "
-                    f"at {log_end:,}: put back the files that are missing at its end. If none "
-                    f"are, start the broker "
-                    "once more, which cuts its queues off there, and stop it"
+                    f"the commit log ends at {log_end:,}: put back the files that are missing at "
+                    "its end. If none are, start the broker once more, which cuts its queues off "
+                    "there, and stop it"
                 )
             return start // UNIT_SIZE + int(numbers[-1]) + 1
     return 0

@@ -127,10 +127,9 @@ class OldCommitLog:
         elif files.max_offset != adopted.divided_offset:
             raise PathError(
                 f"{path} ends at {files.max_offset:,}, and was adopted when it ended at "
-                f"{adopted.divided_offset:,}: "
-                "put back missing files. Files behind that place are of a broker that was started "
-                "on the store "
-                "without DLedger mode; what it was sent is in no group"
+                f"{adopted.divided_offset:,}: put back missing files. Files behind that place are "
+                "of a broker that was started on the store without DLedger mode; what it was "
+                "sent is in no group"
             )
         return files
 

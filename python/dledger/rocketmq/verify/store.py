@@ -202,8 +202,7 @@ class Audit:
             if queue.reborn:
                 self.notes.append(
                     f"{queue.reborn:,} messages of queue {number} of topic {topic} are older than "
-                    f"the "
-                    "queue: the topic was deleted and made again"
+                    "the queue: the topic was deleted and made again"
                 )
         self.problems += problems + lost
         self._lag(queues.root, "messages at the log's end are in no queue", queues.lag)
@@ -228,8 +227,7 @@ class Audit:
         if (self._directory / "abort").exists():
             self.notes.append(
                 f"{path}: {reason}, {len(places):,} from {min(places):,} on: the broker was not "
-                f"stopped "
-                "well, or runs; when it starts it puts them there"
+                "stopped well, or runs; when it starts it puts them there"
             )
         else:
             self.problems.append(Problem(path, reason, min(places), len(places)))
@@ -266,9 +264,8 @@ class Audit:
             if getattr(found, name) > self._stored:
                 reason = (
                     f"the last message was stored at {self._stored} ms, and the checkpoint's "
-                    f"{name} is "
-                    f"{getattr(found, name)}: the log has lost its end ({PUT_BACK}), or the "
-                    f"checkpoint is damaged"
+                    f"{name} is {getattr(found, name)}: the log has lost its end ({PUT_BACK}), or "
+                    "the checkpoint is damaged"
                 )
                 self.problems.append(Problem(self._files[-1], reason, self._end))
                 return

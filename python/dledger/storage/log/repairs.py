@@ -173,8 +173,7 @@ class FileCopy:
             return error
         return DiskFull(
             f"{self._path}: no room for the copy of up to {self._data.file_size} bytes that a "
-            f"repair takes; free space "
-            "on that disk"
+            "repair takes; free space on that disk"
         )
 
     def drop(self) -> None:

@@ -102,17 +102,14 @@ class SegmentFiles:
             if start % self.file_size or size > self.file_size:
                 raise ConfigError(
                     f"{path} has {size} bytes, but this store is opened with files of "
-                    f"{self.file_size} bytes: "
-                    "give the size that the group was created with (segment_bytes for data/, "
-                    "index_file_bytes "
-                    "for index/)"
+                    f"{self.file_size} bytes: give the size that the group was created with "
+                    "(segment_bytes for data/, index_file_bytes for index/)"
                 )
             if following is not None and following != start + self.file_size:
                 raise CorruptStore(
                     f"{self.path(start + self.file_size)} is missing between {path.name} and "
-                    f"{file_name(following)}: "
-                    "put the file back, or empty the directory and let it back in with 'dledger "
-                    "admit'"
+                    f"{file_name(following)}: put the file back, or empty the directory and let "
+                    "it back in with 'dledger admit'"
                 )
         for start in self.starts:
             if self.file(start).size() < self.file_size:

@@ -120,8 +120,7 @@ def _new_term(nodes: Sequence[_Node], term: int | None) -> Term:
     if last + MARGIN >= MAX_TERM:
         raise ConfigError(
             f"the log itself has entries of term {last}, which cannot be taken back: read the "
-            f"topics from a node with "
-            "stale=True, and write them to a new group"
+            "topics from a node with stale=True, and write them to a new group"
         )
     if term is not None:
         if not last <= term <= MAX_TERM - MARGIN:

@@ -114,8 +114,7 @@ def take_lock(disk: Disk, directory: Path) -> Lock:
     except (BlockingIOError, InterruptedError) as error:
         raise PathError(
             f"{directory} is in use by another node process (it holds {directory / LOCK_FILE}): "
-            f"stop that one first, "
-            "or give this node a directory of its own"
+            "stop that one first, or give this node a directory of its own"
         ) from error
     except (FileExistsError, NotADirectoryError) as error:
         raise PathError(
@@ -224,8 +223,7 @@ def _check_identity(settings: StoreSettings, record: StateRecord) -> None:
         if getattr(record, name) != getattr(settings, name):
             raise ConfigError(
                 f"{settings.directory} was created with {name} {getattr(record, name)}, not "
-                f"{getattr(settings, name)}: "
-                "all nodes of a group use one size, for ever"
+                f"{getattr(settings, name)}: all nodes of a group use one size, for ever"
             )
 
 

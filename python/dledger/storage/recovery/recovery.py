@@ -67,9 +67,8 @@ def recover(parts: Parts, commit_hint: Index) -> Recovered:
         if not parts.data.has(known.end_pos - 1):
             raise CorruptStore(
                 f"{parts.data.path(known.end_pos - 1)} is missing: entries up to "
-                f"{known.position.index} were durable "
-                "here; put the file back, or empty the directory and let it back in with 'dledger "
-                "admit'"
+                f"{known.position.index} were durable here; put the file back, or empty the "
+                "directory and let it back in with 'dledger admit'"
             )
     start = before
     if mark is not None and begin_index <= mark.indexed.position.index <= known.position.index:
@@ -114,9 +113,8 @@ def _begin(parts: Parts) -> Begin:
         if mark is not None and mark.durable.position.index >= 0:
             raise CorruptStore(
                 f"{parts.data.directory} is empty, but entries up to "
-                f"{mark.durable.position.index} were durable here: "
-                "put the files back, or empty the whole directory and let it back in with "
-                "'dledger admit'"
+                f"{mark.durable.position.index} were durable here: put the files back, or empty "
+                "the whole directory and let it back in with 'dledger admit'"
             )
         return Index(0), parts.settings.begin_pos, 0
     pos = starts[0]
@@ -129,8 +127,7 @@ def _begin(parts: Parts) -> Begin:
     if not 1 <= fields[0] <= 3 or fields[4] != pos:
         raise CorruptStore(
             f"{parts.data.path(pos)} does not start with an entry, so nobody knows which index "
-            f"the log begins at: "
-            "empty the directory and let it back in with 'dledger admit'"
+            "the log begins at: empty the directory and let it back in with 'dledger admit'"
         )
     return Index(fields[2]), pos, -1
 
@@ -199,8 +196,7 @@ def _walk(parts: Parts, walker: Walker, known: LogEnd, commit_hint: Index, found
                 walker.end = end
                 return (
                     f"entry {event.first} at {event.pos}: {event.reason}; written but not synced "
-                    f"when the system "
-                    f"stopped, like all behind it (from {event.resume} on)"
+                    f"when the system stopped, like all behind it (from {event.resume} on)"
                 )
             _keep_faulty(parts, event, walker, found)
             unsure = event.resume != known.end_pos
@@ -208,9 +204,8 @@ def _walk(parts: Parts, walker: Walker, known: LogEnd, commit_hint: Index, found
             if unsure:
                 raise CorruptStore(
                     f"{parts.data.path(end.end_pos)}: damage from entry {end.position.index} to "
-                    f"the end of the log "
-                    "leaves unknown where the log ends: empty the directory and let it back in "
-                    "with 'dledger admit'"
+                    "the end of the log leaves unknown where the log ends: empty the directory "
+                    "and let it back in with 'dledger admit'"
                 )
             return _tail(walker, event, commit_hint)
         end = walker.end
@@ -246,10 +241,8 @@ def _tail(walker: Walker, event: Finish, commit_hint: Index) -> str:
     if event.reason and due <= commit_hint:
         raise CorruptStore(
             f"entry {due} at pos {event.pos} in {event.file}: {event.reason}. It is at or below "
-            f"entry {commit_hint}, "
-            "which is known to be committed, so it is not cut. Empty the directory and let it "
-            "back in with "
-            "'dledger admit'; the other nodes have the entries"
+            f"entry {commit_hint}, which is known to be committed, so it is not cut. Empty the "
+            "directory and let it back in with 'dledger admit'; the other nodes have the entries"
         )
     return (
         f"entry {due} at {event.pos}: {event.reason}; a write that was never acknowledged"

@@ -209,8 +209,7 @@ def read_record(disk: Disk, root: Path, notes: list[str] | None = None) -> Insta
     if _staged(disk, root):
         raise CorruptStore(
             f"{path}: neither copy can be read, so nobody knows which of the files in {root} "
-            f"count: empty the "
-            "directory and let it back in with 'dledger admit'"
+            "count: empty the directory and let it back in with 'dledger admit'"
         )
     return None
 

@@ -40,10 +40,9 @@ def crash_campaign(states: int, jobs: int, out: TextIO, every: int = 1) -> Resul
         seen |= digests
         out.write(
             f"{name}: {part['distinct_states']} states at {part['points']} points of "
-            f"{part['operations']} operations "
-            f"({part['built_states']} built of {part['legal_states']} legal), {part['lost']} lost "
-            f"something, "
-            f"{part['not_started']} did not start\n"
+            f"{part['operations']} operations ({part['built_states']} built of "
+            f"{part['legal_states']} legal), {part['lost']} lost something, {part['not_started']} "
+            "did not start\n"
         )
         _show(part["findings"], out)
     keys = ("operations", "points", "legal_states", "built_states", "lost", "not_started")
@@ -52,10 +51,8 @@ def crash_campaign(states: int, jobs: int, out: TextIO, every: int = 1) -> Resul
     ok = bool(seen) and sums["lost"] == sums["not_started"] == 0
     out.write(
         f"crash states: {len(seen)} distinct ones started from in {seconds} s, "
-        f"{sums['built_states']} built of "
-        f"{sums['legal_states']} legal ones; {sums['lost']} lost something, {sums['not_started']} "
-        f"did not start by "
-        "themselves\n"
+        f"{sums['built_states']} built of {sums['legal_states']} legal ones; {sums['lost']} lost "
+        f"something, {sums['not_started']} did not start by themselves\n"
     )
     return result(
         "crash states",
@@ -119,11 +116,9 @@ def flip_campaign(offsets: int, jobs: int, out: TextIO) -> Result:
     seconds = round(time.monotonic() - started, 1)
     out.write(
         f"byte flips: {sums['flips']} of {total} bytes changed in {seconds} s, "
-        f"{sums['found_by_verify']} named by "
-        f"verify; {sums['repaired']} repaired from a peer, {sums['rebuilt']} made good by the "
-        f"store itself, "
-        f"{sums['reported']} reported; {sums['unread']} that nothing reads; {sums['live']} more "
-        f"under a running store; "
+        f"{sums['found_by_verify']} named by verify; {sums['repaired']} repaired from a peer, "
+        f"{sums['rebuilt']} made good by the store itself, {sums['reported']} reported; "
+        f"{sums['unread']} that nothing reads; {sums['live']} more under a running store; "
         f"{tally.served_wrong_or_lost} served wrong, lost or not found\n"
     )
     return result(
@@ -183,10 +178,9 @@ def failure_campaign(every: int, jobs: int, out: TextIO) -> Result:
         out.write(f"{key}: {faults[key]}\n")
     out.write(
         f"disk errors: {sum(faults.values())} operations failed in {seconds} s; {sums['stopped']} "
-        f"ended the store, "
-        f"{sums['refused']} refused an append or a repair until there was room, "
-        f"{sums['survived']} let it go on; "
-        f"{sums['starts']} starts afterwards; {sums['broken']} broke a rule\n"
+        f"ended the store, {sums['refused']} refused an append or a repair until there was room, "
+        f"{sums['survived']} let it go on; {sums['starts']} starts afterwards; {sums['broken']} "
+        "broke a rule\n"
     )
     return result(
         "disk errors",

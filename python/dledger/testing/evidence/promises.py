@@ -34,11 +34,9 @@ PROMISES: Final[dict[str, Coverage]] = {
     "P1": Coverage(
         (SIM, MUTANTS, SCHEDULES, CRASHES, ERRORS, CHAOS, COUNTED),
         "no power plug was pulled: power loss rests on a model of the disk, in the simulator, in "
-        "the crash states and "
-        "in chaos, which undoes or tears what no sync covers in the files of real nodes; "
-        "a member that cuts an entry of which its disk has lost data and index, and stops with "
-        "its leader before it "
-        "has it again",
+        "the crash states and in chaos, which undoes or tears what no sync covers in the files of "
+        "real nodes; a member that cuts an entry of which its disk has lost data and index, and "
+        "stops with its leader before it has it again",
     ),
     "P2": Coverage((SIM, MUTANTS, CHAOS, JUDGES), "nothing known"),
     "P3": Coverage((SIM, MUTANTS, CHAOS), "nothing known"),

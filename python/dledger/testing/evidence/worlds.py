@@ -33,8 +33,7 @@ ABSENT: Final[dict[str, tuple[str, ...]]] = {
     ),
     "judges": (
         "retention, which keeps everything in the seeds that they judge, and the order of one "
-        "session's stale answers: "
-        "only our own checkers judge these",
+        "session's stale answers: only our own checkers judge these",
         "consumer groups, schemas and topics: their calls are in no history",
     ),
     "counted bench": (

@@ -105,8 +105,7 @@ def _summary(
     )
     out.write(
         f"{count} schedules from seed {seed} on, {steps} switching points, {ended} ended by a "
-        f"crash in between, "
-        f"{seconds:.0f} s: {len(findings)} red\n"
+        f"crash in between, {seconds:.0f} s: {len(findings)} red\n"
     )
     rows = [
         [name, tally.schedules, tally.steps, tally.ended, round(tally.seconds, 1), tally.red]

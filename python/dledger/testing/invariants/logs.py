@@ -119,8 +119,7 @@ class Logs:
             raise Broken(
                 "I15",
                 f"{view} begins at {begin} after {view.begin}, its store at "
-                f"{view.store.begin_index}, committed is "
-                f"{view.log.committed_index}",
+                f"{view.store.begin_index}, committed is {view.log.committed_index}",
             )
         view.begin = view.terms.begin = begin
 

@@ -92,11 +92,9 @@ class Total:
         bites = "\n".join(f"  {kind:<28} {self.bites[kind]:>10}" for kind in sorted(self.bites))
         return [
             f"{self.seeds} seeds, {self.simulated_ms / 3_600_000:.2f} simulated hours, "
-            f"{self.events} events in "
-            f"{seconds:.0f} s ({rate:.2f} seeds/s)",
+            f"{self.events} events in {seconds:.0f} s ({rate:.2f} seeds/s)",
             f"{self.operations} operations of clients, {self.acknowledged} writes of "
-            f"{self.records} records "
-            f"acknowledged, {self.elections} terms",
+            f"{self.records} records acknowledged, {self.elections} terms",
             f"faults that bit:\n{bites}",
         ]
 
@@ -176,9 +174,8 @@ def main(
         save(as_dict(total, seconds, first, failed, missed), path)
     if failed is not None:
         click.echo(
-            f"seed {failed.seed} FAILED: {failed.violation}\n  see it: python -m "
-            f"dledger.testing.sim --seed "
-            f"{failed.seed}"
+            f"seed {failed.seed} FAILED: {failed.violation}\n"
+            f"  see it: python -m dledger.testing.sim --seed {failed.seed}"
         )
         sys.exit(1)
     if missed:

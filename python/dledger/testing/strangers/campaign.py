@@ -241,9 +241,8 @@ class Campaign:
     def _end(self, part: Part, nodes: Nodes) -> None:
         self.say(
             f"{part.name}: {part.achieved}, p99 {p99(part.attacked):.1f} ms of "
-            f"{len(part.attacked)}, "
-            f"{p99(part.quiet):.1f} quiet of {len(part.quiet)}, {nodes.peak_mib():.0f} MiB, "
-            f"{part.problems or 'held'}"
+            f"{len(part.attacked)}, {p99(part.quiet):.1f} quiet of {len(part.quiet)}, "
+            f"{nodes.peak_mib():.0f} MiB, {part.problems or 'held'}"
         )
 
     def _come_in(self, nodes: Nodes, leader: NodeId) -> list[str]:

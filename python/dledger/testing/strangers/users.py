@@ -65,12 +65,10 @@ def check_users() -> list[str]:
             return before
     raise ConfigError(
         "the nodes and the strangers are two Unix users, and this process can become neither: run "
-        "it as root with "
-        "setpriv (util-linux), in a container for one, or without root where 'unshare -U "
-        "--map-root-user --map-auto' "
-        "works (util-linux 2.38, newuidmap, and ids for this user in /etc/subuid). A namespace "
-        "without such ids has no "
-        "other user: its processes own this user's files"
+        "it as root with setpriv (util-linux), in a container for one, or without root where "
+        "'unshare -U --map-root-user --map-auto' works (util-linux 2.38, newuidmap, and ids for "
+        "this user in /etc/subuid). A namespace without such ids has no other user: its processes "
+        "own this user's files"
     )
 
 
