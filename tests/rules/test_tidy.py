@@ -65,6 +65,23 @@ def test_module_fits_in_the_head(path: Path) -> None:
     assert not too_long
 
 
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_no_init_takes_more_than_six_arguments(path: Path) -> None:
+    """A part with more has more than one job, or what it is given belongs together: a context, a
+    dataclass of settings. Written by hand, that is; a dataclass may have as many fields as it
+    needs."""
+    many = {
+        node.name: len(arguments)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+        for made in node.body
+        if isinstance(made, ast.FunctionDef) and made.name == "__init__"
+        if len(arguments := [*made.args.posonlyargs, *made.args.args[1:], *made.args.kwonlyargs])
+        > 6
+    }
+    assert not many
+
+
 @pytest.mark.parametrize("path", TESTS, ids=relative)
 def test_tests_wait_for_conditions_and_never_sleep(path: Path) -> None:
     """A sleep is too short on a slow machine and too long on a fast one. ``Event.wait`` and its

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from dledger.errors import CorruptStore
 from dledger.rocketmq.dispatch.reput import Reput
@@ -33,6 +33,7 @@ from dledger.rocketmq.store.dispatch_checkpoint import StoreMark, StoreMarkFile
 from dledger.rocketmq.store.files import FileHandles
 from dledger.rocketmq.store.index_service import IndexService, now_ms
 from dledger.rocketmq.store.placed import Placed, Recovered
+from dledger.rocketmq.store.settings import MessageStoreSettings
 from dledger.rocketmq.store.store_lock import AbortFile, CheckpointFile, StoreLock, make_root
 from dledger.rocketmq.store.topic_configs import TopicConfigs
 from dledger.types import Buffer
@@ -46,33 +47,12 @@ class MessageStore:
     """A store in a folder, which is made where there is none. Close it, or use it as a context
     manager."""
 
-    def __init__(
-        self,
-        root: Path,
-        *,
-        file_size: int = COMMIT_LOG_FILE,
-        units_in_file: int = UNITS_IN_FILE,
-        index_slots: int = DEFAULT_SLOTS,
-        index_units: int = DEFAULT_UNITS,
-        index: bool = True,
-        clock: Callable[[], int] = now_ms,
-        cut_damage: bool = False,
-        reput: type[Reput] = Reput,
-    ) -> None:
+    def __init__(self, root: Path, **settings: Unpack[MessageStoreSettings]) -> None:
         """Take the store's lock, recover it, and dispatch what has not been.
 
         Args:
             root: the broker's storePathRootDir.
-            file_size: mappedFileSizeCommitLog.
-            units_in_file: mappedFileSizeConsumeQueue / 20.
-            index_slots, index_units: maxHashSlotNum and maxIndexNum.
-            index: messageIndexEnable.
-            clock: milliseconds since 1970.
-            cut_damage: let the log end before damage even where messages that were on the disk
-                stand behind it.
-            reput: `dledger.rocketmq.dispatch.reput_columns.ColumnReput` is several times as fast
-                where much comes at
-            once.
+            settings: see `MessageStoreSettings`.
 
         Raises:
             PathError: somebody has the store open, it is one of DLedger mode, or the folder cannot
@@ -93,18 +73,26 @@ class MessageStore:
             self._abort, self._checkpoint_file = AbortFile(root), CheckpointFile(root)
             was_clean = not self._abort.exists
             self._abort.make()
-            self._handles = FileHandles()
-            self.log = CommitLog(root, file_size, clock=clock)
-            self.queues = ConsumeQueues(root / "consumequeue", units_in_file, self._handles)
-            self.index = (
-                IndexService(root / "index", index_slots, index_units, clock) if index else None
-            )
-            self.topics = TopicConfigs(root / "config", clock)
-            self.checkpoint = self._checkpoint_file.read()
+            self._open(settings)
+            reput, cut_damage = settings.get("reput", Reput), settings.get("cut_damage", False)
             self._start(reput, was_clean, cut_damage)
         except BaseException:
             self._lock.release()
             raise
+
+    def _open(self, settings: MessageStoreSettings) -> None:
+        root, clock = self.root, settings.get("clock", now_ms)
+        self._handles = FileHandles()
+        self.log = CommitLog(root, settings.get("file_size", COMMIT_LOG_FILE), clock=clock)
+        self.queues = ConsumeQueues(
+            root / "consumequeue", settings.get("units_in_file", UNITS_IN_FILE), self._handles
+        )
+        slots = settings.get("index_slots", DEFAULT_SLOTS)
+        units = settings.get("index_units", DEFAULT_UNITS)
+        has_index = settings.get("index", True)
+        self.index = IndexService(root / "index", slots, units, clock) if has_index else None
+        self.topics = TopicConfigs(root / "config", clock)
+        self.checkpoint = self._checkpoint_file.read()
 
     def _start(self, reput: type[Reput], was_clean: bool, cut_damage: bool) -> None:
         """Recover what the files hold."""
