@@ -14,7 +14,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-import dledger
 from dledger.interrupts import suppressed
 
 _SPARK_WORKER_ENV: Final = "PYTHON_WORKER_FACTORY_"
@@ -175,7 +174,7 @@ def spawn_python(module: str, arguments: list[str], stdout: int, log_file: Path)
     # -P: a file of the user's in the working directory must not pass for a library module.
     command = [sys.executable, "-P", "-m", module, *arguments]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(_SPARK_WORKER_ENV)}
-    root = Path(dledger.__file__ or "").parent.parent
+    root = Path(__file__).parents[2]
     # a source tree: the child does not find it by itself
     if root.name not in {"site-packages", "dist-packages"}:
         environment["PYTHONPATH"] = os.pathsep.join(

@@ -3,7 +3,8 @@ for blocking use."""
 
 from dledger.net.connections.connection import Connection, Handlers, connect
 from dledger.net.connections.peer import PeerLink
-from dledger.net.listener.listener import Listener, Patience, listen
+from dledger.net.limits.patience import Patience
+from dledger.net.listener.listener import Listener, listen
 from dledger.net.loop import run
 from dledger.protocol.wire import FrameLimits
 

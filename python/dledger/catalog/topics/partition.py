@@ -19,11 +19,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from dledger.catalog.results import BatchRef
-from dledger.catalog.topics.schemas import RAW
 from dledger.catalog.topics.table import Table, TableFactory
 from dledger.checksum import crc32
 from dledger.errors import CorruptStore, OffsetOutOfRange
 
+RAW: Final = -1
+"""In place of the newest version of schemas, for a topic of Kafka-shaped records."""
 ROW: Final = struct.Struct("<qqqqqqII")
 ROW_SIZE: Final = 56
 assert ROW.size == ROW_SIZE

@@ -9,9 +9,11 @@ with these.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dledger.catalog.results import CommandResult, DataResult
+from dledger.catalog.topics.partition import RAW, Partition
+from dledger.catalog.topics.topics import Topics
 from dledger.errors import ConfigError
 from dledger.protocol.messages.catalog_commands import EvolveSchema
 from dledger.protocol.messages.client import TopicInfo
@@ -20,15 +22,9 @@ from dledger.records.body.header import BodyHeader
 from dledger.records.columns.evolution import is_evolution
 from dledger.records.columns.types import Columns
 
-if TYPE_CHECKING:
-    from dledger.catalog.topics.partition import Partition
-    from dledger.catalog.topics.topics import Topics
-
 MAX_VERSIONS: Final = 1000
 MAX_ANSWER: Final = 512 << 10
 """Characters in one answer: it travels in a frame's header, which has an end."""
-RAW: Final = -1
-"""In place of the newest version, for a topic of Kafka-shaped records."""
 
 
 class Schemas:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import pyarrow as pa
 
@@ -26,7 +27,30 @@ from dledger.records.body.build import Headers, Times, Values
 from dledger.records.body.records import make_records
 
 if TYPE_CHECKING:
-    from dledger.client.aio.client import AsyncClient
+    from dledger.protocol.messages.client import TopicInfo
+    from dledger.records.digest import RowsSum
+
+
+class AsyncStageOwner(Protocol):
+    """What a stage or a transaction asks of its client."""
+
+    async def known_topic(self, name: str, partition: int | None = None) -> TopicInfo:
+        """See `Client.known_topic`."""
+
+    async def commit_transaction(
+        self,
+        writer_id: str,
+        sequence: int,
+        stages: Sequence[StageSum],
+        rows: RowsSum | None = None,
+        formerly: str = "",
+    ) -> Committed:
+        """See `Client.commit_transaction`."""
+
+    async def abort_transaction(
+        self, writer_id: str, sequence: int, stage_ids: Sequence[int] = ()
+    ) -> None:
+        """See `Client.abort_transaction`."""
 
 
 @checked
@@ -35,7 +59,7 @@ class AsyncStage:
 
     def __init__(
         self,
-        client: AsyncClient,
+        client: AsyncStageOwner,
         core: ClientState,
         channel: AsyncTransport,
         stage_id: int,
@@ -110,7 +134,7 @@ class AsyncTransaction:
 
     def __init__(
         self,
-        client: AsyncClient,
+        client: AsyncStageOwner,
         core: ClientState,
         stage: AsyncStage | Committed,
         writer_id: str,

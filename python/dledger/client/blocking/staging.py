@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from _thread import RLock
 from collections import deque
+from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pyarrow as pa
 
@@ -29,7 +30,29 @@ from dledger.records.body.build import Headers, Times, Values
 from dledger.records.body.records import make_records
 
 if TYPE_CHECKING:
-    from dledger.client.blocking.client import Client
+    from dledger.records.digest import RowsSum
+
+
+class StageOwner(Protocol):
+    """What a stage or a transaction asks of its client."""
+
+    def known_topic(self, name: str, partition: int | None = None) -> TopicInfo:
+        """See `Client.known_topic`."""
+
+    def commit_transaction(
+        self,
+        writer_id: str,
+        sequence: int,
+        stages: Sequence[StageSum],
+        rows: RowsSum | None = None,
+        formerly: str = "",
+    ) -> Committed:
+        """See `Client.commit_transaction`."""
+
+    def abort_transaction(
+        self, writer_id: str, sequence: int, stage_ids: Sequence[int] = ()
+    ) -> None:
+        """See `Client.abort_transaction`."""
 
 
 @checked
@@ -41,7 +64,12 @@ class Stage:
     """
 
     def __init__(
-        self, client: Client, core: ClientState, channel: AsyncTransport, stage_id: int, what: str
+        self,
+        client: StageOwner,
+        core: ClientState,
+        channel: AsyncTransport,
+        stage_id: int,
+        what: str,
     ) -> None:
         self.stage_id = stage_id
         self._client = client
@@ -137,7 +165,7 @@ class Transaction:
 
     def __init__(
         self,
-        client: Client,
+        client: StageOwner,
         core: ClientState,
         stage: Stage | Committed,
         writer_id: str,

@@ -54,7 +54,7 @@ class Connection(Incoming, asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        handlers: Handlers,
+        handlers: Handlers[Connection],
         limits: FrameLimits,
         *,
         accepted: bool,
@@ -187,7 +187,7 @@ def _name(peer: Any) -> str:
 
 async def connect(
     address: str,
-    handlers: Handlers,
+    handlers: Handlers[Connection],
     limits: FrameLimits,
     timeout_s: float,
     unanswered_ms: int = 0,

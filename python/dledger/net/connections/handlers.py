@@ -5,36 +5,36 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Generic, TypeVar
 
-if TYPE_CHECKING:
-    from dledger.net.connections.connection import Connection
+C = TypeVar("C")
+"""The class of the connection."""
 
 RECEIVE_BYTES: Final = 256 << 10
 """The receive buffer: one per thread, not per connection, because a read is parsed before the next
 one begins."""
 
-OnFrame = Callable[["Connection", int, Any, memoryview], None]
-OnConnection = Callable[["Connection"], None]
-OnClose = Callable[["Connection", Exception | None], None]
+OnFrame = Callable[[C, int, Any, memoryview], None]
+OnConnection = Callable[[C], None]
+OnClose = Callable[[C, Exception | None], None]
 
 
-def ignore(connection: Connection) -> None:
+def ignore(connection: object) -> None:
     """Nothing to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handlers:
+class Handlers(Generic[C]):
     """What a connection tells its owner.
 
     ``on_frame`` gets the request id, the message and its payload, which nobody else changes or
     reuses; ``on_batch_end`` comes after the last frame of each read; ``on_close`` comes once.
     """
 
-    on_frame: OnFrame
-    on_close: OnClose
-    on_open: OnConnection = ignore
-    on_batch_end: OnConnection = ignore
+    on_frame: OnFrame[C]
+    on_close: OnClose[C]
+    on_open: OnConnection[C] = ignore
+    on_batch_end: OnConnection[C] = ignore
 
 
 class ReceiveBuffer:

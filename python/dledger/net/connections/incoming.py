@@ -9,7 +9,7 @@ and nothing more is read.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from dledger.errors import ProtocolError
 from dledger.net.connections.handlers import Handlers, receive_buffer
@@ -40,7 +40,7 @@ class Incoming(Outgoing, ABC):
 
     def __init__(
         self,
-        handlers: Handlers,
+        handlers: Handlers[Any],
         limits: FrameLimits,
         *,
         accepted: bool,
@@ -140,7 +140,7 @@ class Incoming(Outgoing, ABC):
                 self._take(frame)
                 taken += 1
             if taken:
-                self._handlers.on_batch_end(self)  # type: ignore[arg-type]
+                self._handlers.on_batch_end(self)
         except ProtocolError as error:
             self.fail(error)
         del frames[:taken]
@@ -152,7 +152,7 @@ class Incoming(Outgoing, ABC):
     def _hand_out_large(self, frame: Frame) -> None:
         try:
             self._take(frame)
-            self._handlers.on_batch_end(self)  # type: ignore[arg-type]
+            self._handlers.on_batch_end(self)
         except ProtocolError as error:
             self.fail(error)
         if self._turns is not None and not self.is_member:
@@ -168,7 +168,7 @@ class Incoming(Outgoing, ABC):
             self.said_hello = True
         self._asked += 1
         if not self._ended:
-            self._handlers.on_frame(self, frame.request_id, message, frame.payload)  # type: ignore[arg-type]
+            self._handlers.on_frame(self, frame.request_id, message, frame.payload)
 
     def _wait_for_turn(self) -> None:
         self._waits = True

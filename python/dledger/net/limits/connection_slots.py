@@ -15,7 +15,7 @@ from dledger.errors import ProtocolError
 
 if TYPE_CHECKING:
     from dledger.net.connections.connection import Connection
-    from dledger.net.listener.listener import Patience
+    from dledger.net.limits.patience import Patience
 
 BATCH: Final = 16
 """One in so many places is freed at a time, so that a flood does not make each newcomer look at

@@ -6,9 +6,7 @@ import asyncio
 import errno
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from dledger.config import MIB
 from dledger.errors import ConfigError, PortInUse
 from dledger.net.connections.connection import (
     Connection,
@@ -24,34 +22,10 @@ from dledger.net.limits.connection_slots import Places
 from dledger.net.limits.frame_turns import FrameTurns
 from dledger.net.limits.inflow import Inflow
 from dledger.net.limits.outflow import Outflow
+from dledger.net.limits.patience import Patience
 from dledger.net.limits.rare_warnings import Seldom
 from dledger.net.listener.tls_door import Door
 from dledger.protocol.wire import FrameLimits
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How much a listener bears."""
-
-    max_connections: int = 4096
-    """Of clients."""
-    max_per_address: int = 1024
-    """Of clients at one address."""
-    max_unknown: int = 512
-    """That have not said hello."""
-    idle_s: float = 0.0
-    """After which a client is closed that asks nothing and waits for nothing; 0: never."""
-    hello_s: float = 5.0
-    """For the first frame."""
-    stall_s: float = 30.0
-    """In which a frame that has begun must come on, unless we ourselves do not read."""
-    pressed_s: float = 2.0
-    """The same while others wait for the room that it takes."""
-    max_bytes: int = 64 * MIB
-    """Of frames under way on all connections together, and of what `listen` is told of beside them;
-    as many of answers that are read or unsent."""
-    sweep_s: float = 1.0
-    """Time between two looks at all connections."""
 
 
 class Listener:
@@ -59,7 +33,7 @@ class Listener:
 
     def __init__(
         self,
-        handlers: Handlers,
+        handlers: Handlers[Connection],
         limits: FrameLimits,
         patience: Patience,
         held: Callable[[], int] = int,
@@ -168,12 +142,12 @@ class Listener:
 async def listen(
     host: str,
     port: int,
-    on_open: OnConnection,
-    on_frame: OnFrame,
-    on_close: OnClose,
+    on_open: OnConnection[Connection],
+    on_frame: OnFrame[Connection],
+    on_close: OnClose[Connection],
     limits: FrameLimits,
     *,
-    on_batch_end: OnConnection = ignore,
+    on_batch_end: OnConnection[Connection] = ignore,
     patience: Patience = Patience(),
     tls: ssl.SSLContext | None = None,
     held: Callable[[], int] = int,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from dledger.catalog.topics.schemas import RAW
+from dledger.catalog.topics.partition import RAW
 from dledger.errors import TopicNotFound
 from dledger.net import Connection
 from dledger.node.context import NodeContext

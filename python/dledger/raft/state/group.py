@@ -23,13 +23,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
+from dledger.config import GroupConfig
 from dledger.protocol.messages.peer import MemberRequest, MemberResponse, PeerMessage, group_tag
+from dledger.raft.state.admission import Admission
+from dledger.raft.state.ready import Outbox
 from dledger.types import NodeId
-
-if TYPE_CHECKING:
-    from dledger.raft.state.raft_state import RaftState
 
 TELL_MS: Final = 10_000
 """Between two facts about the same sender."""
@@ -58,10 +58,19 @@ class Stranger:
     told_ms: int
 
 
+class Core(Protocol):
+    """What the opinion is made of, and where it is told."""
+
+    config: GroupConfig
+    admission: Admission
+    out: Outbox
+    tag: str
+
+
 class GroupWatch:
     """One node's opinion, and what it refuses by it."""
 
-    def __init__(self, core: RaftState, *, alone: bool) -> None:
+    def __init__(self, core: Core, *, alone: bool) -> None:
         """``alone``: a core without a store; its group has a name and nothing else."""
         self.core = core
         self.strangers: dict[NodeId, Stranger] = {}

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 native: ModuleType | None
 try:
-    from dledger.records.digest import _native as native
+    import dledger.records.digest._native as native
 except ImportError:  # no compiler was found when this was installed
     native = None
 
