@@ -140,7 +140,7 @@ BLIND: Final = (
         "",
         "after a cut behind a damaged entry was superseded, that member never acknowledges "
         "anything again",
-        "tests/node/test_server_disk.py",
+        "tests/node/test_node_disk.py",
         planted_blind=True,
     ),
     Mutant(
@@ -152,7 +152,7 @@ BLIND: Final = (
         "self._context.checkpoints.index,",
         "retention deletes entries that the older checkpoint needs: one damaged snapshot then "
         "loses the catalog",
-        "tests/node/test_server_older_checkpoint.py",
+        "tests/node/test_node_older_checkpoint.py",
         planted_blind=True,
     ),
     Mutant(
@@ -164,7 +164,7 @@ BLIND: Final = (
         "if member in reached and (member not in proved and member in self.unproved)",
         "the group enforces its secret although a member has not proved it, and that member is "
         "shut out for ever",
-        "tests/node/test_server_secret.py",
+        "tests/node/test_node_secret.py",
         planted_blind=True,
     ),
     Mutant(
@@ -176,7 +176,7 @@ BLIND: Final = (
         "        size =",
         "an image goes ten seconds after its begin although it is being fetched: a slow member "
         "never gets a state",
-        "tests/node/test_server_install.py",
+        "tests/node/test_node_install.py",
         planted_blind=True,
     ),
     Mutant(
@@ -250,7 +250,7 @@ BLIND: Final = (
         "if self._settled is None:",
         "a node that leads for the second time gives queue offsets that another leader has given "
         "to other messages",
-        "tests/node/test_server_puts.py",
+        "tests/node/test_node_puts.py",
         planted_blind=True,
     ),
     Mutant(

@@ -15,7 +15,7 @@ BROKER: Final = (
         "applied = self._catalog.applied_index",
         "applied = self._ready_loop.raft.committed_index",
         "a message that was never committed is shown while its cut waits for the disk",
-        "tests/node/test_server_gets.py",
+        "tests/node/test_node_gets.py",
     ),
     Mutant(
         "gets-show-an-old-tail",
@@ -25,7 +25,7 @@ BROKER: Final = (
         "if self._needs > min(raft.committed_index, raft.durable_index):",
         "if self._needs > raft.end_index + (1 << 40):",
         "beside a catalog that was taken over, what the log still has is taken for what is applied",
-        "tests/node/test_server_gets.py",
+        "tests/node/test_node_gets.py",
     ),
     Mutant(
         "gets-lead-past-the-first",
@@ -36,7 +36,7 @@ BROKER: Final = (
         "end = self._catalog.queues.next.get((request.topic, request.queue_id), 0)\n"
         "            return self._get_nothing(request, end, lags=lags)",
         "a consumer of an empty queue is sent behind its first message",
-        "tests/node/test_server_gets.py",
+        "tests/node/test_node_gets.py",
     ),
     Mutant(
         "gets-lag-is-retention",
@@ -46,7 +46,7 @@ BROKER: Final = (
         "if end and lags:",
         "if end < 0 and lags:",
         "messages that a node has not put into its queues yet are called gone",
-        "tests/node/test_server_gets.py",
+        "tests/node/test_node_gets.py",
     ),
     Mutant(
         "gets-unapplied-is-gone",
@@ -56,7 +56,7 @@ BROKER: Final = (
         "(is_known and pos >= store.begin.end_pos)",
         "(is_known and pos >= store.end.end_pos)",
         "a consumer is sent past a message that is in its queue and not applied yet",
-        "tests/node/test_server_gets.py",
+        "tests/node/test_node_gets.py",
     ),
     Mutant(
         "store-place-beside-a-cut",
@@ -76,7 +76,7 @@ BROKER: Final = (
         "if not self._ready_loop.failed:",
         "if self._ready_loop is not None:",
         "messages are put into queues and index by a node whose disk has failed",
-        "tests/node/test_server_reput.py",
+        "tests/node/test_node_reput.py",
     ),
     Mutant(
         "slave-reports-what-came-meanwhile",
@@ -259,7 +259,7 @@ BROKER: Final = (
         "if lacks_keys and not is_torn else",
         "if False else",
         "where the index was lost, old messages are not found by their keys any more",
-        "tests/node/test_server_reput.py",
+        "tests/node/test_node_reput.py",
     ),
     Mutant(
         "dispatched-compares-behind-a-cut",
@@ -269,7 +269,7 @@ BROKER: Final = (
         "        if missing:\n",
         "        if missing and mark.index <= end.position.index:\n",
         "where the log is shorter than what was dispatched, lost queues are not missed",
-        "tests/node/test_server_dispatched.py",
+        "tests/node/test_node_dispatched.py",
     ),
     Mutant(
         "store-takes-any-queues",

@@ -211,7 +211,7 @@ CONNECTIONS: Final = (
         "if not self.waiting and self._may(asker):",
         "if True:",
         "all commands that came at once are carried out at once, and everybody else waits",
-        "tests/net/test_turns.py tests/node/test_server_turns.py",
+        "tests/net/test_turns.py tests/node/test_node_turns.py",
     ),
     Mutant(
         "answers-have-no-budget",
@@ -221,7 +221,7 @@ CONNECTIONS: Final = (
         "if not self.is_full:",
         "if True:",
         "a few connections that ask for much and take nothing fill the memory of a node",
-        "tests/net/test_outflow.py tests/node/test_server_answers_budget.py",
+        "tests/net/test_outflow.py tests/node/test_node_answers_budget.py",
     ),
     Mutant(
         "who-takes-nothing-stays",
@@ -231,7 +231,7 @@ CONNECTIONS: Final = (
         "self._close_slow_ones()",
         "pass",
         "connections that take no answers keep all others from theirs",
-        "tests/net/test_outflow.py tests/node/test_server_answers_budget.py",
+        "tests/net/test_outflow.py tests/node/test_node_answers_budget.py",
     ),
     Mutant(
         "answers-by-request",
@@ -305,6 +305,6 @@ CONNECTIONS: Final = (
         "return now_s - self._until_s > self._lasts_s",
         "return True",
         "a flood of commands has no pace while others wait",
-        "tests/net/test_turns.py tests/node/test_server_turns.py",
+        "tests/net/test_turns.py tests/node/test_node_turns.py",
     ),
 )

@@ -103,7 +103,7 @@ FILES: Final = (
         "event.entry.index > last",
         "event.entry.index > first",
         "a run that damage beside it keeps from being repaired stays as it is",
-        "tests/node/test_server_repair.py",
+        "tests/node/test_node_repair.py",
     ),
     Mutant(
         "store-tail-not-cut",
@@ -239,7 +239,7 @@ FILES: Final = (
         "if store.durable.index < index:",
         "if store.durable.index < -1:",
         "a snapshot sums up entries that a crash takes away",
-        "tests/node/test_server_checkpoint.py",
+        "tests/node/test_node_checkpoint.py",
     ),
     Mutant(
         "store-rows-not-synced",
@@ -280,7 +280,7 @@ FILES: Final = (
         "if end < 0:",
         "a start from the older checkpoint does not cope with rows that have gone before it knew "
         "of them",
-        "tests/node/test_server_older_checkpoint.py",
+        "tests/node/test_node_older_checkpoint.py",
     ),
     Mutant(
         "store-rows-of-two-files",

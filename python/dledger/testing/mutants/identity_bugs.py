@@ -7,8 +7,8 @@ from typing import Final
 from dledger.testing.mutants.plant import Mutant
 
 PROOFS: Final = "tests/net/test_secret.py"
-MEMBERS_PROVE: Final = "tests/node/test_server_secret.py"
-CERTIFICATES: Final = "tests/node/test_server_identity.py"
+MEMBERS_PROVE: Final = "tests/node/test_node_secret.py"
+CERTIFICATES: Final = "tests/node/test_node_identity.py"
 EMBEDDED_GROUPS: Final = "tests/embedded/test_embedded_group.py"
 
 IDENTITY: Final = (

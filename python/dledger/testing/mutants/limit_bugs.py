@@ -65,7 +65,7 @@ LIMITS: Final = (
         "while self._cost > MOST_COST:",
         "while self._cost < 0:",
         "a client fills a node with requests that wait",
-        "tests/node/test_server_long_polls.py",
+        "tests/node/test_node_long_polls.py",
     ),
     Mutant(
         "answers-instead-of-room",
@@ -77,7 +77,7 @@ LIMITS: Final = (
         "            self._due.setdefault(connection, deque()).append((oldest, oldest.give_up))\n",
         "requests that lost their room wait for their answers, as many as a client sends, and "
         "fill a node",
-        "tests/node/test_server_long_polls.py",
+        "tests/node/test_node_long_polls.py",
     ),
     Mutant(
         "long-polls-in-one-turn",
@@ -87,7 +87,7 @@ LIMITS: Final = (
         "for _ in range(TURN_ANSWERS):",
         "while self._due:",
         "an append that thousands wait for keeps everybody waiting until all of them are answered",
-        "tests/node/test_server_long_polls.py",
+        "tests/node/test_node_long_polls.py",
     ),
     Mutant(
         "long-polls-by-request",
@@ -97,7 +97,7 @@ LIMITS: Final = (
         "            self._due[connection] = answers\n",
         "            self._due = {connection: answers, **self._due}\n",
         "a connection that waits for much is answered before all others",
-        "tests/node/test_server_long_polls.py",
+        "tests/node/test_node_long_polls.py",
     ),
     Mutant(
         "long-polls-miss-a-deletion",
@@ -107,7 +107,7 @@ LIMITS: Final = (
         "        self.gone.add(info.topic_id)\n",
         "        self.gone.discard(info.topic_id)\n",
         "a consumer learns that its topic was deleted when its time is over",
-        "tests/node/test_server_reads.py",
+        "tests/node/test_node_reads.py",
     ),
     Mutant(
         "long-polls-miss-a-commit",
@@ -117,7 +117,7 @@ LIMITS: Final = (
         "            self._grown.add(key)\n",
         "            key.bit_length()\n",
         "a consumer learns of what a transaction wrote when its time is over",
-        "tests/node/test_server_reads.py",
+        "tests/node/test_node_reads.py",
     ),
     Mutant(
         "partitions-have-every-turn",
@@ -156,7 +156,7 @@ LIMITS: Final = (
         "self._timed += by * isinstance(command, TIMED)",
         "self._timed += max(by, 0) * isinstance(command, TIMED)",
         "after the first stage or session catalog time never steps forward again",
-        "tests/node/test_server_turns.py",
+        "tests/node/test_node_turns.py",
     ),
     Mutant(
         "timed-while-waited-for",
@@ -166,7 +166,7 @@ LIMITS: Final = (
         "is_applied = self._catalog.applied_index >= self._last_timed",
         "is_applied = True",
         "catalog time steps forward over a stage that nobody waits for any more: it ends too soon",
-        "tests/node/test_server_turns.py",
+        "tests/node/test_node_turns.py",
     ),
     Mutant(
         "poison-is-taken",
@@ -176,7 +176,7 @@ LIMITS: Final = (
         "if header.codec:",
         "if header.count < 0:",
         "a batch that no reader can decompress stops all of them",
-        "tests/node/test_server_appends.py",
+        "tests/node/test_node_appends.py",
     ),
     Mutant(
         "members-have-no-place",
@@ -186,7 +186,7 @@ LIMITS: Final = (
         "not peer and (full := places.refusal(connection))",
         "(full := places.refusal(connection))",
         "clients take the places of members",
-        "tests/node/test_server_front.py",
+        "tests/node/test_node_request_router.py",
     ),
     Mutant(
         "flood-slips-through",
@@ -196,7 +196,7 @@ LIMITS: Final = (
         "group, taken, claim = self._catalog, self._group, self._sum, self._claim(command)",
         "group, taken, claim = self._catalog, self._group, Claim(), self._claim(command)",
         "what is proposed and not applied counts for no limit",
-        "tests/node/test_server_quotas.py",
+        "tests/node/test_node_quotas.py",
     ),
     Mutant(
         "refused-is-written",
@@ -206,7 +206,7 @@ LIMITS: Final = (
         "if refusal is not None:",
         "if refusal is not None and self.waiting < 0:",
         "a command that will be refused goes into the log, with all that it carries",
-        "tests/node/test_server_quotas.py",
+        "tests/node/test_node_quotas.py",
     ),
     Mutant(
         "refused-too-early",
@@ -216,7 +216,7 @@ LIMITS: Final = (
         "if not self.in_flight:",
         "if True:",
         "a command is refused although one before it makes it right",
-        "tests/node/test_server_quotas.py",
+        "tests/node/test_node_quotas.py",
     ),
     Mutant(
         "limits-when-applied",
@@ -236,7 +236,7 @@ LIMITS: Final = (
         "                self._company.note(connection, connection.now_s())\n            handle(",
         "                pass\n            handle(",
         "a flood of commands has no pace while others append",
-        "tests/node/test_server_turns.py",
+        "tests/node/test_node_turns.py",
     ),
     Mutant(
         "commands-under-way-without-end",
@@ -246,7 +246,7 @@ LIMITS: Final = (
         "self.commands += by * (waiter.connection is not None)",
         "self.commands += 0",
         "as many commands are under way as clients care to send",
-        "tests/node/test_server_turns.py",
+        "tests/node/test_node_turns.py",
     ),
     Mutant(
         "resumed-before-its-turn",
@@ -260,7 +260,7 @@ LIMITS: Final = (
         "        )",
         "waits = connection in self._hellos or connection in connection.outflow",
         "requests of one connection overtake its command, and a flood is read on",
-        "tests/node/test_server_turns.py",
+        "tests/node/test_node_turns.py",
     ),
     Mutant(
         "proofs-for-everybody",
@@ -270,6 +270,6 @@ LIMITS: Final = (
         "if self._gate.wants_proof(message):",
         "if False:",
         "a node spends its turns on proofs for whoever claims to be a member",
-        "tests/node/test_server_turns.py",
+        "tests/node/test_node_turns.py",
     ),
 )

@@ -8,7 +8,7 @@ from typing import Final
 from dledger.testing.mutants.plant import Mutant
 
 _TESTS: Final = "tests/raft/test_admit_entry.py"
-_UPGRADES: Final = "tests/node/test_server_membership.py"
+_UPGRADES: Final = "tests/node/test_node_membership.py"
 _GROUP: Final = "tests/raft/test_group.py"
 
 MEMBERS: Final = (

@@ -197,7 +197,7 @@ SERVER: Final = (
         "cuts == self._cuts",
         "True",
         "a sync from before a cut counts for what was written after it",
-        "tests/node/test_server_disk.py",
+        "tests/node/test_node_disk.py",
     ),
     Mutant(
         "cut-waits-for-ever",
@@ -208,7 +208,7 @@ SERVER: Final = (
         "after < 0",
         "a cut waits for the repair of an entry that is cut everywhere else, and the follower "
         "stands still",
-        "tests/node/test_server_disk.py",
+        "tests/node/test_node_disk.py",
     ),
     Mutant(
         "read-before-applied",

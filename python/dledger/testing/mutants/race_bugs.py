@@ -92,6 +92,6 @@ RACES: Final = (
         "if durable.index < -1:",
         "a snapshot sums up entries that a follower has applied from memory and its slow disk has "
         "not got",
-        "tests/node/test_server_checkpoint.py",
+        "tests/node/test_node_checkpoint.py",
     ),
 )

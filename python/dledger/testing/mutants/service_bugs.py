@@ -111,7 +111,7 @@ SERVICE: Final = (
         "if self._cuts:",
         "if self._cuts < 0:",
         "the store takes what is to be cut for what was committed",
-        "tests/node/test_server_driver.py",
+        "tests/node/test_node_ready_loop.py",
     ),
     Mutant(
         "server-lazy-by-mistake",
@@ -131,7 +131,7 @@ SERVICE: Final = (
         "if result is None:",
         "a client is told that its records are written when another leader's entry took their "
         "place",
-        "tests/node/test_server_appends.py",
+        "tests/node/test_node_appends.py",
     ),
     Mutant(
         "server-open-end-is-definite",
@@ -159,7 +159,7 @@ SERVICE: Final = (
         "self._catalog.applied_index >= self._ready_loop.raft.noop_index",
         "self._catalog.applied_index >= -1",
         "a new leader refuses from a state that lacks what was committed",
-        "tests/node/test_server_appends.py",
+        "tests/node/test_node_appends.py",
     ),
     Mutant(
         "server-foreign-peer",
@@ -169,6 +169,6 @@ SERVICE: Final = (
         "if hello.group != own and (hello.group or hello.node_id):",
         'if hello.group == "" and hello.node_id:',
         "nodes and clients of another group are let in",
-        "tests/node/test_server_front.py",
+        "tests/node/test_node_request_router.py",
     ),
 )

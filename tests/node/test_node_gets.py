@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from elections import SLOW_VOTES
 from putting import put, split
-from test_server_reads import cut_off
+from test_node_reads import cut_off
 from trimming import SMALL, awake, trimmed
 
 from dledger.protocol.messages.codes import Code

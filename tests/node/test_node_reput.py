@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from putting import put, split
-from test_server_gets import held
+from test_node_gets import held
 from trimming import SMALL, equal, trimmed
 
 from dledger.client import AsyncClient
