@@ -34,7 +34,7 @@ WORDS = sorted(
 ALLOWED = {
     "LICENSE", "python", "datasource", "streaming", "examples", "tests", "setup.py",
     "pyproject.toml", "README.md", "Makefile", "docs", "benchmarks", "CHANGELOG.md", ".ci",
-    ".gitignore", ".git",
+    ".gitignore", ".git", "CONTRIBUTING.md", ".editorconfig", ".pre-commit-config.yaml",
 }  # fmt: skip
 
 
