@@ -230,6 +230,27 @@ def test_a_replica_that_is_behind_waits_for_what_the_asker_knows_of(
     play(story)
 
 
+def test_a_long_poll_of_a_topic_not_yet_applied_keeps_its_wait(
+    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A follower may hear of a topic after a client does."""
+    monkeypatch.setattr("dledger.node.handlers.fetches.BEHIND_WAIT_MS", 1)
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        later = await client.create("t") + 1
+        waiting = client.start(
+            FetchRequest(topic_id=later, partition=0, start_offset=0, wait_ms=20_000)
+        )
+        await group.until(lambda: all(len(node.parts.polls) for node in group.nodes.values()))
+        assert await client.create("later") == later
+        await client.append(body(later, b"new"))
+        answer, payload = await waiting
+        assert (answer.code, payload) == (Code.SUCCESS, body(later, b"new"))
+
+    play(story, 1)
+
+
 def test_a_deleted_topic_is_unknown(play: Callable[..., None]) -> None:
     async def story(group: Any) -> None:
         client = await group.client()

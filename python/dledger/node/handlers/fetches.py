@@ -78,7 +78,7 @@ class Reads:
                 )
                 connection.send(FetchResponse(code=Code.UNKNOWN_TOPIC, message=text), request_id)
             else:
-                self._hold(connection, request_id, request, BEHIND_WAIT_MS, behind=True)
+                self._hold_behind(connection, request_id, request)
             return
         if request.start_offset < begin:
             text = f"offset {request.start_offset} is not kept any more; there is [{begin}, {end})"
@@ -91,9 +91,7 @@ class Reads:
         ):
             self._serve(connection, request_id, request)
         elif request.start_offset > end:
-            self._hold(
-                connection, request_id, request, max(BEHIND_WAIT_MS, request.wait_ms), behind=True
-            )
+            self._hold_behind(connection, request_id, request)
         elif request.wait_ms > 0 and (request.end_offset < 0 or end < request.end_offset):
             self._hold(connection, request_id, request, request.wait_ms, behind=False)
         elif end < request.end_offset:
@@ -114,6 +112,13 @@ class Reads:
             return -1, -1
 
     # --- long polls -------------------------------------------------------------------------------
+
+    def _hold_behind(
+        self, connection: Connection, request_id: int, request: FetchRequest
+    ) -> None:
+        """Until the record is here; the wait of a long poll holds here too."""
+        wait_ms = max(BEHIND_WAIT_MS, request.wait_ms)
+        self._hold(connection, request_id, request, wait_ms, behind=True)
 
     def _hold(
         self,
