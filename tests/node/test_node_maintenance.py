@@ -102,6 +102,30 @@ def test_retention_keeps_what_a_dead_member_still_needs(play: Callable[..., None
     play(story, retention_bytes=512 * KIB, member_retention_bytes=64 << 20, **SMALL)
 
 
+def test_retention_ends_before_the_last_committed_entry(
+    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a checkpoint at the commit index would let all of it go."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        await client.append(body(topic))
+        node = await group.leader()
+        await group.agree()
+        committed = node.raft.committed_index
+        limits: list[int] = []
+        monkeypatch.setattr(node.parts.context.checkpoints, "oldest_index", committed)
+        monkeypatch.setattr(
+            type(node.store), "retain", lambda store, limit, *_, **__: limits.append(limit) or 0
+        )
+        await node.parts.retention.retain()
+        await group.until(lambda: limits)
+        assert limits == [committed - 1]
+
+    play(story, 1, retention_bytes=0)
+
+
 def test_a_full_disk_deletes_nothing_that_is_not_expired(play: Callable[..., None]) -> None:
     async def story(group: Any) -> None:
         client = await group.client()

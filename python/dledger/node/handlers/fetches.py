@@ -113,9 +113,7 @@ class Reads:
 
     # --- long polls -------------------------------------------------------------------------------
 
-    def _hold_behind(
-        self, connection: Connection, request_id: int, request: FetchRequest
-    ) -> None:
+    def _hold_behind(self, connection: Connection, request_id: int, request: FetchRequest) -> None:
         """Until the record is here; the wait of a long poll holds here too."""
         wait_ms = max(BEHIND_WAIT_MS, request.wait_ms)
         self._hold(connection, request_id, request, wait_ms, behind=True)

@@ -121,6 +121,7 @@ WORLD: Final = (
         "raft.committed_index - 1,",
         "raft.committed_index,",
         "a log begins with an entry that is not committed, and a cut goes back into what is gone",
+        "tests/node/test_node_maintenance.py",
     ),
     Mutant(
         "retention-believes-jump",
