@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dledger.client.protocol.messages import MAX_PUT_BYTES, put
+from dledger.client.protocol.messages import MAX_PUT_BYTES, put_messages
 from dledger.errors import ConfigError, DiskFull, OutcomeUnknown, ProtocolError
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.rocketmq import PutMessageResponse
@@ -18,7 +18,9 @@ from dledger.rocketmq.format.message import Message
 def put_answered(physical: tuple[int, ...], queue: tuple[int, ...]) -> Any:
     """What a put of two messages makes of these places."""
     core: Any = SimpleNamespace()
-    steps = put(core, [Message("t", body, "", 0, born_host=LOCALHOST) for body in (b"a", b"b")])
+    steps = put_messages(
+        core, [Message("t", body, "", 0, born_host=LOCALHOST) for body in (b"a", b"b")]
+    )
     next(steps)
     answer = PutMessageResponse(
         code=Code.SUCCESS,
@@ -57,7 +59,7 @@ def test_messages_of_which_a_part_is_stored_are_not_called_not_written() -> None
     """Three requests: who took the error of the second one for definite would put the first message
     once more."""
     core: Any = SimpleNamespace()
-    steps = put(core, [large(), large(), large()])
+    steps = put_messages(core, [large(), large(), large()])
     assert len(next(steps).payload) == 1
     stored = PutMessageResponse(
         code=Code.SUCCESS, physical_offsets=(0,), queue_offsets=(0,), store_host="127.0.0.1:10911"
@@ -68,7 +70,7 @@ def test_messages_of_which_a_part_is_stored_are_not_called_not_written() -> None
     ) as caught:
         steps.throw(DiskFull("full"))
     assert not caught.value.definite
-    first = put(core, [large(), large()])
+    first = put_messages(core, [large(), large()])
     next(first)
     with pytest.raises(DiskFull):
         first.throw(DiskFull("full"))
@@ -77,4 +79,4 @@ def test_messages_of_which_a_part_is_stored_are_not_called_not_written() -> None
 def test_a_message_that_cannot_be_is_found_before_any_is_sent() -> None:
     core: Any = SimpleNamespace()
     with pytest.raises(ConfigError, match="message 2 for 't'"):
-        next(put(core, [large(), large(), large(b"", "p" * (1 << 20))]))
+        next(put_messages(core, [large(), large(), large(b"", "p" * (1 << 20))]))

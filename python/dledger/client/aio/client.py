@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from dledger.client.aio.admin import AsyncAdmin
-from dledger.client.aio.messages import AsyncMessages
+from dledger.client.aio.operations import AsyncOperations
 from dledger.client.aio.producer import AsyncProducer
 from dledger.client.aio.reading import fetch
 from dledger.client.aio.staging import AsyncStage, AsyncTransaction
 from dledger.client.aio.transport import AsyncTransport
-from dledger.client.protocol import requests as operations
 from dledger.client.protocol import schemas
 from dledger.client.protocol import transaction_requests as transactions
 from dledger.client.protocol.appending import append
 from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.client_state import ClientState, Operation, T
-from dledger.client.protocol.reading import check_partition, out_of_range, reader, records
+from dledger.client.protocol.offsets import range_end
+from dledger.client.protocol.reading import reader, records
 from dledger.client.protocol.results import Appended, Committed, Lineage
 from dledger.client.protocol.resuming import AsyncResuming, behind_body, behind_records
 from dledger.client.protocol.session import ProducerSession
 from dledger.environment import REAL, Environment
 from dledger.errors import DLedgerError
-from dledger.protocol.messages.catalog_commands import StageSum
-from dledger.protocol.messages.client import FetchedBatch, OffsetKind, TopicInfo
+from dledger.protocol.messages.client import FetchedBatch, TopicInfo
 from dledger.records.body.build import Headers, Times, Values
 from dledger.records.body.records import make_records
 
 if TYPE_CHECKING:
-    from dledger.records.digest import RowsSum
+    pass
 
 
 class _Holder:
@@ -42,7 +40,7 @@ class _Holder:
 
 
 @checked
-class AsyncClient(AsyncAdmin, AsyncMessages):
+class AsyncClient(AsyncOperations):
     """As `dledger.client.Client`, for one event loop; every call is awaited and reads are
     asynchronous iterators.
 
@@ -142,25 +140,6 @@ class AsyncClient(AsyncAdmin, AsyncMessages):
             self, self.core, self._channel, opened, f"stage {opened} of ({writer_id!r}, {sequence})"
         )
 
-    async def commit_transaction(
-        self,
-        writer_id: str,
-        sequence: int,
-        stages: Sequence[StageSum],
-        rows: RowsSum | None = None,
-        formerly: str = "",
-    ) -> Committed:
-        """See `Client.commit_transaction`."""
-        return await self._run(
-            transactions.commit_transaction(writer_id, sequence, stages, rows, formerly)
-        )
-
-    async def abort_transaction(
-        self, writer_id: str, sequence: int, stage_ids: Sequence[int] = ()
-    ) -> None:
-        """See `Client.abort_transaction`."""
-        await self._run(transactions.abort_transaction(writer_id, sequence, stage_ids))
-
     # reading
 
     def read(
@@ -179,7 +158,9 @@ class AsyncClient(AsyncAdmin, AsyncMessages):
 
         async def read_on(position: int) -> AsyncGenerator[pa.RecordBatch, None]:
             if not opened:
-                opened.append(await self._open(topic, partition, start, end, follow))
+                described = await self.topic(topic)
+                last = await self._run(range_end(self.core, topic, partition, start, end, follow))
+                opened.append((described, last))
             info, last = opened[0]
             known = self.core, info.name, info.topic_id, info.log_id
             fetcher = reader(self.core, info, partition, position, last, max_bytes)
@@ -188,23 +169,6 @@ class AsyncClient(AsyncAdmin, AsyncMessages):
                 yield records(batch, body, position, last, columns)
 
         return AsyncResuming(read_on, start, behind_records)
-
-    async def _open(
-        self, topic: str, partition: int, start: int, end: int | None, follow: bool
-    ) -> tuple[TopicInfo, int | None]:
-        info = await self._run(operations.topic(self.core, topic))
-        if follow and end is None and start >= 0:
-            return info, end
-        return info, await self._check_range(topic, partition, start, end)
-
-    async def _check_range(self, topic: str, partition: int, start: int, end: int | None) -> int:
-        ends = await self._run(operations.topic_offsets(self.core, topic, OffsetKind.END))
-        check_partition(topic, partition, ends)
-        last = ends[partition] if end is None else end
-        if not 0 <= start <= ends[partition] or last > ends[partition]:
-            begins = await self._run(operations.topic_offsets(self.core, topic, OffsetKind.BEGIN))
-            raise out_of_range(topic, partition, start, end, begins[partition], ends[partition])
-        return last
 
     def fetch_bodies(
         self,
@@ -219,11 +183,7 @@ class AsyncClient(AsyncAdmin, AsyncMessages):
         """See `Client.fetch_bodies`."""
 
         async def read_on(position: int) -> AsyncGenerator[tuple[FetchedBatch, memoryview], None]:
-            known = (
-                await self._run(operations.known_topic(self.core, topic))
-                if isinstance(topic, str)
-                else topic
-            )
+            known = await self.known_topic(topic) if isinstance(topic, str) else topic
             fetcher = reader(self.core, known, partition, position, end, max_bytes)
             async for found in fetch(self.core, self._channel, fetcher, replica, follow=False):
                 yield found

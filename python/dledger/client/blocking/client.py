@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,24 +12,21 @@ import pyarrow as pa
 
 from dledger import forks
 from dledger.client.aio.transport import AsyncTransport
-from dledger.client.blocking.admin import Admin
 from dledger.client.blocking.background_loop import background
-from dledger.client.blocking.messages import Messages
+from dledger.client.blocking.operations import Operations
 from dledger.client.blocking.producer import Producer
 from dledger.client.blocking.reading import BlockingReader
 from dledger.client.blocking.staging import Stage, Transaction
 from dledger.client.blocking.transport import BlockingTransport
-from dledger.client.protocol import requests as operations
 from dledger.client.protocol import transaction_requests as transactions
 from dledger.client.protocol.appending import append
 from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.client_state import ClientState, Operation, T
 from dledger.client.protocol.fetching import Fetcher
+from dledger.client.protocol.offsets import range_end
 from dledger.client.protocol.reading import (
     Replicas,
-    check_partition,
     find_nodes,
-    out_of_range,
     preferred_address,
     reader,
     records,
@@ -39,17 +36,16 @@ from dledger.client.protocol.resuming import Resuming, behind_body, behind_recor
 from dledger.client.protocol.schemas import of_body
 from dledger.errors import DLedgerError
 from dledger.interrupts import is_interrupt
-from dledger.protocol.messages.catalog_commands import StageSum
-from dledger.protocol.messages.client import FetchedBatch, OffsetKind, TopicInfo
+from dledger.protocol.messages.client import FetchedBatch, TopicInfo
 from dledger.records.body.build import Headers, Times, Values
 from dledger.records.body.records import make_records
 
 if TYPE_CHECKING:
-    from dledger.records.digest import RowsSum
+    pass
 
 
 @checked
-class Client(Admin, Messages):
+class Client(Operations):
     """Talks to a group of nodes; finds the leader by itself and retries what is safe to retry.
 
     Nothing is connected before the first call. Threads may share a client; each call takes
@@ -239,41 +235,6 @@ class Client(Admin, Messages):
         what = f"stage {opened} of ({writer_id!r}, {sequence})"
         return Stage(self, self.core, self._channel(), opened, what)
 
-    def commit_transaction(
-        self,
-        writer_id: str,
-        sequence: int,
-        stages: Sequence[StageSum],
-        rows: RowsSum | None = None,
-        formerly: str = "",
-    ) -> Committed:
-        """Give the records of all these stages their offsets at once, stage by stage. Safe to
-        repeat.
-
-        Args:
-            rows: count and digest of all rows of the write. With them a repeat is refused unless it
-                has the same rows.
-            formerly: the name that an earlier release gave this writer, with ``rows``; a commit
-                under it counts, too.
-
-        Raises:
-            TransactionError: a stage timed out or does not hold what it should; nothing was
-                committed.
-            ReplayMismatch: it was committed with other rows, or is older than the writer's last
-                one.
-            OutcomeUnknown: ask again with the same arguments.
-        """
-        return self._run(
-            transactions.commit_transaction(writer_id, sequence, stages, rows, formerly)
-        )
-
-    def abort_transaction(
-        self, writer_id: str, sequence: int, stage_ids: Sequence[int] = ()
-    ) -> None:
-        """Drop these stages, or without ids all of the transaction's. A commit that happened
-        stands."""
-        self._run(transactions.abort_transaction(writer_id, sequence, stage_ids))
-
     # reading
 
     def read(
@@ -302,12 +263,8 @@ class Client(Admin, Messages):
             OffsetOutOfRange: with ``begin`` and ``end``, what there is.
             TopicNotFound, TopicRecreated, Unavailable, CorruptEntry: as they say.
         """
-        info = self._run(operations.topic(self.core, topic))
-        last = end
-        if not (follow and end is None):
-            last = self._check_range(topic, partition, start, end)
-        elif start < 0:
-            self._check_range(topic, partition, start, None)
+        info = self.topic(topic)
+        last = self._run(range_end(self.core, topic, partition, start, end, follow))
         known = self.core, info.name, info.topic_id, info.log_id
 
         def read_on(position: int) -> Generator[pa.RecordBatch, None, None]:
@@ -317,17 +274,6 @@ class Client(Admin, Messages):
                 yield records(batch, body, position, last, columns)
 
         return Resuming(read_on, start, behind_records)
-
-    def _check_range(self, topic: str, partition: int, start: int, end: int | None) -> int:
-        ends = self._run(operations.topic_offsets(self.core, topic, OffsetKind.END))
-        check_partition(topic, partition, ends)
-        last = ends[partition] if end is None else end
-        if not 0 <= start <= ends[partition] or last > ends[partition]:
-            begin = self._run(operations.topic_offsets(self.core, topic, OffsetKind.BEGIN))[
-                partition
-            ]
-            raise out_of_range(topic, partition, start, end, begin, ends[partition])
-        return last
 
     def fetch_bodies(
         self,
@@ -348,9 +294,7 @@ class Client(Admin, Messages):
         Raises:
             As `read`; but an ``end`` that is not there yet is waited for, up to request_timeout_ms.
         """
-        known = (
-            self._run(operations.known_topic(self.core, topic)) if isinstance(topic, str) else topic
-        )
+        known = self.known_topic(topic) if isinstance(topic, str) else topic
 
         def read_on(position: int) -> Generator[tuple[FetchedBatch, memoryview], None, None]:
             return self._fetch(

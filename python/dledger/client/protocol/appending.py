@@ -7,7 +7,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dledger.client.protocol import requests as operations
+from dledger.client.protocol import topics
 from dledger.client.protocol import transaction_requests as transactions
 from dledger.client.protocol.arguments import whole
 from dledger.client.protocol.client_state import SERVER_MS, ClientState, Operation, Request
@@ -50,7 +50,7 @@ def append(
     After an error that leaves the outcome open the session is given up, so that the next append
     starts a new one and does not wait for a number that may never come.
     """
-    info = yield from operations.known_topic(core, name, partition)
+    info = yield from topics.known_topic(core, name, partition)
     sessions = 0
     while True:
         at = place(core, info, partition, batch)
@@ -75,7 +75,7 @@ def append(
             raise
         except TopicNotFound:
             core.topics.pop(name, None)
-            fresh = yield from operations.topic(core, name)
+            fresh = yield from topics.topic(core, name)
             if fresh == info:
                 raise
             info = fresh  # created anew: the name is what the caller asked for

@@ -94,7 +94,7 @@ class EntryState:
 
 
 def partitions(core: ClientState) -> Operation[list[PartitionState]]:
-    """All partitions, by topic and number."""
+    """All partitions of all topics, with what they hold, by topic and number."""
 
     def state(row: dict[str, Any]) -> PartitionState:
         return PartitionState(
@@ -111,8 +111,8 @@ def partitions(core: ClientState) -> Operation[list[PartitionState]]:
 
 
 def lag(core: ClientState, group: str) -> Operation[list[Lag]]:
-    """Of every partition that the group has said something of; none for a group that is not
-    there."""
+    """How far a consumer group is behind, by partition, in rows, stored bytes and seconds; empty
+    for a group that has committed nothing."""
     check_name("consumer group", group)
 
     def state(row: dict[str, Any]) -> Lag:
@@ -136,8 +136,9 @@ def lag(core: ClientState, group: str) -> Operation[list[Lag]]:
     return sorted(found, key=lambda one: (one.topic, one.partition))
 
 
-def commits(start: int) -> Operation[list[CommitState]]:
-    """Of transactions, from the entry ``start`` on."""
+def commits(_: ClientState, start: int = 0) -> Operation[list[CommitState]]:
+    """The committed transactions that the log still has, oldest first, from the entry ``start`` on:
+    whose they are, and the offsets that they gave their records."""
 
     def state(row: dict[str, Any]) -> CommitState:
         spans = {
@@ -148,8 +149,8 @@ def commits(start: int) -> Operation[list[CommitState]]:
     return (yield from _all(Listing.COMMITS, "list commits", state, start=start))
 
 
-def entries(start: int, end: int | None) -> Operation[list[EntryState]]:
-    """The log's committed entries from ``start`` up to, not including, ``end``."""
+def entries(_: ClientState, start: int = 0, end: int | None = None) -> Operation[list[EntryState]]:
+    """Committed entries [start, end) of the log, without the records in them."""
     return (
         yield from _all(
             Listing.ENTRIES, "list entries", lambda row: EntryState(**row), start=start, end=end

@@ -56,20 +56,30 @@ class GetMessageResult:
     max_offset: int
 
 
-def make_message(
+def put_message(
     core: ClientState,
     topic: str,
     body: bytes,
-    queue_id: int,
-    tags: str,
-    keys: str | Sequence[str],
-    properties: Mapping[str, str] | None,
-    flag: int,
-) -> Message:
-    """A message as a client would send it, with a unique key of its own.
+    *,
+    queue_id: int = 0,
+    tags: str = "",
+    keys: str | Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+    flag: int = 0,
+) -> Operation[PutMessageResult]:
+    """Put one message; returns when a quorum has it on disk. A topic is there as soon as a message
+    names it. Puts that overlap are in no order.
+
+    It is asked again only while nothing was written. After an error that leaves the outcome open
+    only the caller can repeat it, and then the message may be there twice, as with a broker.
+
+    Args:
+        keys: what `query_message` finds it by; several as a list.
+        properties: more of them; what ``tags`` and ``keys`` say does not replace one of these.
 
     Raises:
-        ConfigError: a property cannot be.
+        ConfigError, RecordTooLarge, DiskFull, Unavailable: nothing was written.
+        OutcomeUnknown: it may have been written.
     """
     known = dict(properties or {})
     words = [keys] if isinstance(keys, str) and keys else list(keys)
@@ -79,8 +89,26 @@ def make_message(
         )
     own = {KEYS: " ".join(words), TAGS: tags, UNIQUE_KEY: core.environment.unique()}
     known.update((name, value) for name, value in own.items() if value and name not in known)
+    message = make_message(core, topic, body, known, queue_id=queue_id, flag=flag)
+    return (yield from put_messages(core, [message]))[0]
+
+
+def make_message(
+    core: ClientState,
+    topic: str,
+    body: bytes,
+    properties: Mapping[str, str],
+    *,
+    queue_id: int,
+    flag: int,
+) -> Message:
+    """A message as a client would send it.
+
+    Raises:
+        ConfigError: a property cannot be.
+    """
     try:
-        text = format_properties(known)
+        text = format_properties(properties)
     except ValueError as error:
         if is_interrupt(error):
             raise
@@ -91,9 +119,12 @@ def make_message(
     )
 
 
-def put(core: ClientState, messages: Sequence[Message]) -> Operation[list[PutMessageResult]]:
-    """Put messages, in this order; each request of at most MAX_PUT_BYTES waits for the one before
-    it."""
+def put_messages(
+    core: ClientState, messages: Sequence[Message]
+) -> Operation[list[PutMessageResult]]:
+    """Put messages, in this order, and side by side as far as one request holds them (4,096; 4
+    MiB); raises as `put_message`, and OutcomeUnknown also where a request failed behind others that
+    are stored. Queue offset, physical offset, store time and store host are replaced."""
     results: list[PutMessageResult] = []
     for parts in _requests(messages):
         begin = len(results)
@@ -155,18 +186,37 @@ def _put(messages: Sequence[Message], parts: list[bytes]) -> Operation[list[PutM
     ]
 
 
-def view(physical_offset: int, stale: bool) -> Operation[Message]:
-    """The message at a physical offset."""
+def view_message(_: ClientState, place: int | str, *, stale: bool = False) -> Operation[Message]:
+    """The message at a physical offset, or of a broker's message id; body and properties as stored.
+
+    Args:
+        stale: from any node, as far as that one has come.
+
+    Raises:
+        OffsetOutOfRange: no committed message begins there, or it is not kept any more.
+    """
+    physical_offset = offset_of(place) if isinstance(place, str) else place
     request = ViewMessageRequest(physical_offset=physical_offset, stale=stale)
     terms = CallPolicy(what=f"message at physical offset {physical_offset}", anybody=stale)
-    _, payload = yield Request(request, terms)
+    _answer, payload = yield Request(request, terms)
     return decoded(payload)[0]
 
 
-def get(
-    topic: str, queue_id: int, queue_offset: int, max_messages: int, max_bytes: int, stale: bool
+def get_message(
+    _: ClientState,
+    topic: str,
+    queue_id: int,
+    queue_offset: int,
+    *,
+    max_messages: int = 32,
+    max_bytes: int = 4 << 20,
+    stale: bool = False,
 ) -> Operation[GetMessageResult]:
-    """Messages of a queue."""
+    """Messages of a queue from an offset on, in order, at least one where there is one.
+
+    Args:
+        stale: from any node, as far as that one has come.
+    """
     request = GetMessageRequest(
         topic=topic,
         queue_id=queue_id,
@@ -186,14 +236,26 @@ def get(
     )
 
 
-def query(
-    topic: str, key: str, max_messages: int, begin: int, end: int, stale: bool
+def query_message(
+    _: ClientState,
+    topic: str,
+    key: str,
+    *,
+    max_messages: int = 32,
+    begin: int = 0,
+    end: int = LATEST,
+    stale: bool = False,
 ) -> Operation[list[Message]]:
-    """Messages with a key."""
+    """Messages with this unique key, or with this word among their keys, the newest first.
+
+    Args:
+        begin, end: store times in milliseconds since 1970, both included.
+        stale: from any node, as far as that one has come.
+    """
     request = QueryMessageRequest(
         topic=topic, key=key, max_messages=max_messages, begin_ms=begin, end_ms=end, stale=stale
     )
-    _, payload = yield Request(
+    _answer, payload = yield Request(
         request, CallPolicy(what=f"messages of {topic!r} with key {key!r}", anybody=stale)
     )
     return decoded(payload)
@@ -224,4 +286,12 @@ def offset_of(message_id: str) -> int:
         raise ConfigError(str(error)) from None
 
 
-__all__ = ["GetMessageResult", "PutMessageResult", "make_message"]
+__all__ = [
+    "GetMessageResult",
+    "PutMessageResult",
+    "get_message",
+    "put_message",
+    "put_messages",
+    "query_message",
+    "view_message",
+]

@@ -14,10 +14,12 @@ from typing import Final
 from dledger.client.protocol.arguments import Time, microseconds
 from dledger.client.protocol.client_state import ClientState, Operation, Request
 from dledger.client.protocol.fetching import Fetcher
+from dledger.client.protocol.offsets import offsets
 from dledger.client.protocol.reading import check_partition
-from dledger.client.protocol.requests import known_topic, offsets, topic
 from dledger.client.protocol.routing import CallPolicy
 from dledger.client.protocol.schemas import of_body
+from dledger.client.protocol.topics import known_topic
+from dledger.client.protocol.topics import topic as current
 from dledger.errors import CorruptEntry, OffsetOutOfRange, TopicRecreated
 from dledger.protocol.messages.client import FetchedBatch, OffsetKind, OffsetsResponse, TopicInfo
 from dledger.protocol.messages.codes import Code
@@ -34,28 +36,29 @@ deleted."""
 
 
 def offsets_at(
-    core: ClientState, at: Mapping[str, Mapping[int, Time]], stale: bool = False
+    core: ClientState, times_us: Mapping[str, Mapping[int, Time]], *, stale: bool = False
 ) -> Operation[OffsetsResponse]:
-    """The first record at or after each time (topic -> partition -> time); -1 where none is.
+    """`offsets_for_times` for several topics (topic -> partition -> time), with the topics' log
+    ids.
 
     Raises:
         TopicNotFound, OffsetOutOfRange: no such topic, or no such partition of it.
         TopicRecreated: a topic became another one meanwhile.
     """
-    times_us = {
+    wanted = {
         name: {p: microseconds("time", time) for p, time in times.items()}
-        for name, times in at.items()
+        for name, times in times_us.items()
     }
-    found: dict[str, dict[int, int]] = {name: {} for name in times_us}
+    found: dict[str, dict[int, int]] = {name: {} for name in wanted}
     log_ids: dict[str, str] = {}
-    for time_us in sorted({time for times in times_us.values() for time in times.values()}):
-        names = [name for name, times in times_us.items() if time_us in times.values()]
+    for time_us in sorted({time for times in wanted.values() for time in times.values()}):
+        names = [name for name, times in wanted.items() if time_us in times.values()]
         answer = yield from offsets(core, names, OffsetKind.TIME, timestamp_us=time_us, stale=stale)
         for name in names:
             if log_ids.setdefault(name, answer.log_ids[name]) != answer.log_ids[name]:
                 raise _recreated(name)
             info = yield from _described(core, name, log_ids[name])
-            for partition, time in times_us[name].items():
+            for partition, time in wanted[name].items():
                 if time == time_us:
                     check_partition(name, partition, answer.offsets[name])
                     batch = answer.offsets[name][partition]
@@ -65,20 +68,27 @@ def offsets_at(
     return OffsetsResponse(code=Code.SUCCESS, offsets=found, log_ids=log_ids)
 
 
-def offsets_for_time(
-    core: ClientState, name: str, at: Time, stale: bool = False
+def offsets_for_times(
+    core: ClientState, topic: str, timestamp_us: Time, *, stale: bool = False
 ) -> Operation[dict[int, int]]:
-    """`offsets_at` for all partitions of a topic."""
-    info = yield from topic(core, name)
-    answer = yield from offsets_at(core, {name: dict.fromkeys(range(info.partitions), at)}, stale)
-    found: dict[int, int] = answer.offsets[name]
+    """First offset of each partition whose record has a time at or after ``timestamp_us``, in
+    microseconds since 1970 UTC or as a datetime (one without a time zone is UTC); -1 where none
+    has.
+
+    Exact to the record. Times are the writers' and may fall back: later records can be older than
+    this one.
+    """
+    info = yield from current(core, topic)
+    times_us = {topic: dict.fromkeys(range(info.partitions), timestamp_us)}
+    answer = yield from offsets_at(core, times_us, stale=stale)
+    found: dict[int, int] = answer.offsets[topic]
     return found
 
 
 def _described(core: ClientState, name: str, log_id: str) -> Operation[TopicInfo]:
     info = yield from known_topic(core, name)
     if info.log_id != log_id:
-        info = yield from topic(core, name)
+        info = yield from current(core, name)
     if info.log_id != log_id:
         raise _recreated(name)
     return info
@@ -156,4 +166,4 @@ def _place(body: memoryview, time_us: int, columns: Columns | None) -> int:
     return next(place for place, time in enumerate(numbers) if time >= time_us)
 
 
-__all__ = ["offsets_at", "offsets_for_time"]
+__all__ = ["offsets_at", "offsets_for_times"]

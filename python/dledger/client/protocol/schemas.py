@@ -72,24 +72,44 @@ def at(
     return known[version - 1]
 
 
-def evolve(
-    core: ClientState, info: TopicInfo, base_version: int, columns: Columns
-) -> Operation[Evolved]:
-    """Make these a topic's columns, if ``base_version`` still is its newest version.
+def schemas(core: ClientState, topic: TopicInfo) -> Operation[list[Columns]]:
+    """The columns of a typed topic, version 1 first, as they are now.
 
     Raises:
-        TopicNotFound: the topic is gone, or another one by now.
-        SchemaMismatch: it is raw, or these columns cannot follow those.
+        TopicNotFound: it was deleted, or is raw.
     """
-    if not info.typed:
-        raise ConfigError(f"topic {info.name!r} is raw: create one with type='typed'")
+    return list((yield from load(core, topic.name, topic.topic_id, topic.log_id)))
+
+
+def schema(core: ClientState, topic: TopicInfo, version: int) -> Operation[Columns]:
+    """The columns of one version of a typed topic; asks only for one that it has not seen.
+
+    Raises:
+        ProtocolError: the topic does not have that version.
+    """
+    return (yield from at(core, topic.name, topic.topic_id, topic.log_id, version))
+
+
+def evolve_schema(
+    core: ClientState, topic: TopicInfo, base_version: int, columns: Columns
+) -> Operation[Evolved]:
+    """Make these the columns of a typed topic, if ``base_version`` (0: none yet) still is its
+    newest version.
+
+    Raises:
+        TopicNotFound: it was deleted.
+        SchemaMismatch: these columns cannot follow those of ``base_version``
+            (`dledger.records.columns.evolution`).
+    """
+    if not topic.typed:
+        raise ConfigError(f"topic {topic.name!r} is raw: create one with type='typed'")
     command = EvolveSchema(
-        topic=info.name, log_id=info.log_id, base_version=base_version, schema=columns.text
+        topic=topic.name, log_id=topic.log_id, base_version=base_version, schema=columns.text
     )
     # a repeat finds its columns there: a success
-    result = yield from execute(command, f"schema of {info.name!r}")
+    result = yield from execute(command, f"schema of {topic.name!r}")
     now = Columns.parse(result["schema"]) if result["schema"] else None
     return Evolved(result["accepted"], result["version"], now)
 
 
-__all__ = ["Evolved", "at", "evolve", "load", "of_body"]
+__all__ = ["Evolved", "at", "evolve_schema", "load", "of_body", "schema", "schemas"]

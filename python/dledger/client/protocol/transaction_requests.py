@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dledger.client.protocol.client_state import ClientState, Operation
+from dledger.client.protocol.requests import execute
 from dledger.client.protocol.results import Committed
 from dledger.client.protocol.session import ProducerSession
 from dledger.config import check_name
@@ -21,7 +22,6 @@ from dledger.protocol.messages.catalog_commands import (
 
 if TYPE_CHECKING:
     from dledger.records.digest import RowsSum
-from dledger.client.protocol.requests import execute
 
 
 def init_producer(core: ClientState, name: str | None = None) -> Operation[ProducerSession]:
@@ -46,13 +46,26 @@ def open_stage(
 
 
 def commit_transaction(
+    _: ClientState,
     writer_id: str,
     sequence: int,
     stages: Sequence[StageSum],
     rows: RowsSum | None = None,
     formerly: str = "",
 ) -> Operation[Committed]:
-    """See `dledger.client.Client.commit_transaction`."""
+    """Give the records of all these stages their offsets at once, stage by stage. Safe to repeat.
+
+    Args:
+        rows: count and digest of all rows of the write. With them a repeat is refused unless it has
+            the same rows.
+        formerly: the name that an earlier release gave this writer, with ``rows``; a commit under
+            it counts, too.
+
+    Raises:
+        TransactionError: a stage timed out or does not hold what it should; nothing was committed.
+        ReplayMismatch: it was committed with other rows, or is older than the writer's last one.
+        OutcomeUnknown: ask again with the same arguments.
+    """
     command: Command = CommitTransaction(
         writer_id=writer_id, sequence=sequence, stages=tuple(stages)
     )
@@ -68,7 +81,10 @@ def commit_transaction(
     return committed((yield from execute(command, f"commit ({writer_id!r}, {sequence})")))
 
 
-def abort_transaction(writer_id: str, sequence: int, stage_ids: Sequence[int]) -> Operation[None]:
+def abort_transaction(
+    _: ClientState, writer_id: str, sequence: int, stage_ids: Sequence[int] = ()
+) -> Operation[None]:
+    """Drop these stages, or without ids all of the transaction's. A commit that happened stands."""
     command = AbortTransaction(writer_id=writer_id, sequence=sequence, stage_ids=tuple(stage_ids))
     yield from execute(command, f"abort ({writer_id!r}, {sequence})")
 

@@ -234,7 +234,7 @@ CALLERS: Final = (
         "put-of-which-a-part-is-stored-is-definite",
         "P6",
         "client.protocol.messages",
-        "put",
+        "put_messages",
         "if not begin or not error.definite:",
         "if error.definite:",
         "messages of which the first are stored are called not stored",

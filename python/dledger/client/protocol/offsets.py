@@ -1,0 +1,117 @@
+"""Operations on offsets, as generators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dledger.client.protocol.arguments import Time, microseconds
+from dledger.client.protocol.client_state import ClientState, Operation, Request
+from dledger.client.protocol.reading import check_partition, out_of_range
+from dledger.client.protocol.routing import CallPolicy
+from dledger.client.protocol.seen_end_offsets import behind
+from dledger.config import check_name
+from dledger.protocol.messages.client import OffsetKind, OffsetsRequest, OffsetsResponse
+
+
+def offsets(
+    core: ClientState,
+    topics: Sequence[str],
+    kind: OffsetKind = OffsetKind.END,
+    *,
+    timestamp_us: Time = 0,
+    stale: bool = False,
+    newer_than: Mapping[str, Mapping[int, int]] | None = None,
+    wait_ms: int = 0,
+) -> Operation[OffsetsResponse]:
+    """Offsets of several topics at one moment, with the topics' log ids. By TIME, those of whole
+    batches; see `offsets_at`.
+
+    Raises:
+        Behind: for the whole time nobody answered who knows as much as this client has seen.
+    """
+    for name in topics:
+        check_name("topic", name)
+    known = {
+        name: {int(p): int(o) for p, o in wanted.items()}
+        for name, wanted in (newer_than or {}).items()
+    }
+    time_us = microseconds("timestamp_us", timestamp_us)
+    request = OffsetsRequest(
+        topics=tuple(topics),
+        kind=kind,
+        timestamp_us=time_us,
+        stale=stale,
+        newer_than=known,
+        wait_ms=wait_ms,
+    )
+    what = f"{kind.name.lower()} offsets of {', '.join(topics)}"
+    patience = core.config.request_timeout_ms + wait_ms
+    terms = CallPolicy(what=what, anybody=stale)
+    answer: OffsetsResponse
+    if kind not in (OffsetKind.END, OffsetKind.EDGES):
+        answer, _ = yield Request(request, terms, (), 5000 + wait_ms, patience)
+        return answer
+    seen = core.ends.of(topics)
+    answer, _ = yield Request(
+        request, terms, (), 5000 + wait_ms, patience, lambda found: behind(found, seen)
+    )
+    core.ends.told(answer)
+    return answer
+
+
+def begin_offsets(
+    core: ClientState, topic: str, *, stale: bool = False
+) -> Operation[dict[int, int]]:
+    """First kept offset of each partition. Linearizable unless ``stale``."""
+    return (yield from topic_offsets(core, topic, OffsetKind.BEGIN, stale=stale))
+
+
+def end_offsets(
+    core: ClientState,
+    topic: str,
+    *,
+    stale: bool = False,
+    newer_than: Mapping[int, int] | None = None,
+    wait_ms: int = 0,
+) -> Operation[dict[int, int]]:
+    """The offset behind the last record of each partition. Linearizable unless ``stale``:
+    everything that was acknowledged before the call is below it. ``stale``: the leader's applied
+    state or, where no leader is known, any node's; never below what this client has seen already.
+
+    With ``newer_than`` (partition -> offset): wait up to ``wait_ms`` for any partition to end
+    above.
+    """
+    wanted = None if newer_than is None else {topic: newer_than}
+    more = {"stale": stale, "newer_than": wanted, "wait_ms": wait_ms}
+    return (yield from topic_offsets(core, topic, OffsetKind.END, **more))
+
+
+def topic_offsets(
+    core: ClientState, name: str, kind: OffsetKind, **more: Any
+) -> Operation[dict[int, int]]:
+    """Offsets of one topic's partitions."""
+    answer = yield from offsets(core, (name,), kind, **more)
+    found: dict[int, int] = answer.offsets[name]
+    return found
+
+
+def range_end(
+    core: ClientState, topic: str, partition: int, start: int, end: int | None, follow: bool
+) -> Operation[int | None]:
+    """Where a reader from ``start`` on ends: at ``end``, or without one where the partition ends
+    now; None for a reader that follows.
+
+    Raises:
+        OffsetOutOfRange: the partition does not have that range.
+    """
+    endless = follow and end is None
+    if endless and start >= 0:
+        return None
+    ends = yield from topic_offsets(core, topic, OffsetKind.END)
+    check_partition(topic, partition, ends)
+    last = ends[partition] if end is None else end
+    if not 0 <= start <= ends[partition] or last > ends[partition]:
+        begins = yield from topic_offsets(core, topic, OffsetKind.BEGIN)
+        raise out_of_range(topic, partition, start, end, begins[partition], ends[partition])
+    return last
