@@ -9,7 +9,6 @@ import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 CLUSTER_ID = "ZGxlZGdlci1mcm9tLWthZg"
@@ -102,11 +101,6 @@ class Broker:
     def _fail(self) -> None:
         raise SystemExit(f"Kafka does not start:\n{self._log.read_text(errors='replace')[-3000:]}")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.terminate()
         self._process.wait()

@@ -9,7 +9,6 @@ import signal
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any, Final
 
 from dledger import forks
@@ -184,12 +183,7 @@ class EmbeddedGroup:
     def __enter__(self) -> EmbeddedGroup:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def __repr__(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 import pyarrow as pa
@@ -12,7 +11,6 @@ import pyarrow as pa
 from dledger.client.aio.outflow import AsyncFlow
 from dledger.client.aio.pipeline import Pipeline
 from dledger.client.aio.transport import AsyncTransport
-from dledger.client.protocol.appending import partitions_of, place
 from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.batching import Outgoing
 from dledger.client.protocol.client_state import ClientState
@@ -20,7 +18,7 @@ from dledger.client.protocol.in_flight_window import Window
 from dledger.client.protocol.record_accumulator import make_item
 from dledger.client.protocol.results import Committed
 from dledger.client.protocol.session import ProducerSession
-from dledger.client.protocol.staging import Batches, Tally, cut
+from dledger.client.protocol.staging import Batches, Tally, TransactionState, cut
 from dledger.errors import DLedgerError, TransactionError
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.records.body.build import Headers, Times, Values
@@ -141,12 +139,9 @@ class AsyncTransaction:
         sequence: int,
     ) -> None:
         self._client = client
-        self._core = core
-        self._stage = stage
-        self._writer_id = writer_id
-        self._sequence = sequence
-        self._result: Committed | None = stage if isinstance(stage, Committed) else None
-        self._over = False
+        self._stage = None if isinstance(stage, Committed) else stage
+        self._state = TransactionState(core, writer_id, sequence)
+        self._state.result = stage if isinstance(stage, Committed) else None
 
     async def append(
         self,
@@ -164,56 +159,35 @@ class AsyncTransaction:
 
     async def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> None:
         """Stage a batch of record columns; see `Transaction.append_batch`."""
-        if self._over:
-            raise TransactionError(f"transaction ({self._writer_id!r}, {self._sequence}) is over")
-        if isinstance(self._stage, Committed):
-            return
-        info = await self._client.known_topic(topic, partition)
-        spread = (
-            partitions_of(batch, info.partitions)
-            if partition is None and info.partitions > 1
-            else None
-        )
-        if spread is None:
-            await self._stage.append_all([(info, place(self._core, info, partition, batch), batch)])
-        else:
-            await self._stage.append_all(
-                [(info, at, batch.take(rows)) for at, rows in sorted(spread.items())]
-            )
+        self._state.check_open()
+        if self._stage is not None:
+            info = await self._client.known_topic(topic, partition)
+            await self._stage.append_all(self._state.spread(info, partition, batch))
 
     async def commit(self) -> Committed:
         """Give everything its offsets at once; see `Transaction.commit`."""
-        if self._result is None:
-            if self._over or isinstance(self._stage, Committed):
-                raise TransactionError(
-                    f"transaction ({self._writer_id!r}, {self._sequence}) was aborted"
-                )
+        state = self._state
+        if state.result is None and self._stage is not None:
+            state.check_commit()
             total = await self._stage.close()
-            self._result = await self._client.commit_transaction(
-                self._writer_id, self._sequence, (total,)
+            state.result = await self._client.commit_transaction(
+                state.writer_id, state.sequence, (total,)
             )
-        self._over = True
-        return self._result
+        return state.committed()
 
     async def abort(self) -> None:
         """Drop what was staged. In a forked child it is the parent's, and stays."""
-        if self._over or isinstance(self._stage, Committed) or self._stage.forked:
+        state, stage = self._state, self._stage
+        if state.over or stage is None or stage.forked:
             return
-        self._stage.cancel()
-        await self._client.abort_transaction(
-            self._writer_id, self._sequence, (self._stage.stage_id,)
-        )
-        self._over = True
+        stage.cancel()
+        await self._client.abort_transaction(state.writer_id, state.sequence, (stage.stage_id,))
+        state.over = True
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             await self.commit()
             return

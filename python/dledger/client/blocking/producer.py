@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from _thread import RLock
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
@@ -172,10 +171,5 @@ class Producer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -6,15 +6,13 @@ from __future__ import annotations
 from _thread import RLock
 from collections import deque
 from collections.abc import Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import pyarrow as pa
 
 from dledger.client.aio.pipeline import Pipeline
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.blocking.outflow import Flow
-from dledger.client.protocol.appending import partitions_of, place
 from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.batching import Outgoing
 from dledger.client.protocol.client_state import ClientState
@@ -22,7 +20,7 @@ from dledger.client.protocol.in_flight_window import Window
 from dledger.client.protocol.record_accumulator import make_item
 from dledger.client.protocol.results import Committed
 from dledger.client.protocol.session import ProducerSession
-from dledger.client.protocol.staging import Batches, Tally, cut
+from dledger.client.protocol.staging import Batches, Tally, TransactionState, cut
 from dledger.errors import DLedgerError, TransactionError
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.protocol.messages.client import TopicInfo
@@ -172,12 +170,9 @@ class Transaction:
         sequence: int,
     ) -> None:
         self._client = client
-        self._core = core
-        self._stage = stage
-        self._writer_id = writer_id
-        self._sequence = sequence
-        self._result: Committed | None = stage if isinstance(stage, Committed) else None
-        self._over = False
+        self._stage = None if isinstance(stage, Committed) else stage
+        self._state = TransactionState(core, writer_id, sequence)
+        self._state.result = stage if isinstance(stage, Committed) else None
 
     def append(
         self,
@@ -205,22 +200,10 @@ class Transaction:
                 exception, as a signal handler's, that ends this call: a part of the batch may be
                 staged.
         """
-        if self._over:
-            raise TransactionError(f"transaction ({self._writer_id!r}, {self._sequence}) is over")
-        if isinstance(self._stage, Committed):
-            return
-        info = self._client.known_topic(topic, partition)
-        spread = (
-            partitions_of(batch, info.partitions)
-            if partition is None and info.partitions > 1
-            else None
-        )
-        if spread is None:
-            self._stage.append_all([(info, place(self._core, info, partition, batch), batch)])
-        else:
-            self._stage.append_all(
-                [(info, at, batch.take(rows)) for at, rows in sorted(spread.items())]
-            )
+        self._state.check_open()
+        if self._stage is not None:
+            info = self._client.known_topic(topic, partition)
+            self._stage.append_all(self._state.spread(info, partition, batch))
 
     def commit(self) -> Committed:
         """Give everything its offsets at once.
@@ -230,35 +213,28 @@ class Transaction:
                 committed.
             OutcomeUnknown: repeat the whole transaction with the same writer id and sequence.
         """
-        if self._result is None:
-            if self._over or isinstance(self._stage, Committed):
-                raise TransactionError(
-                    f"transaction ({self._writer_id!r}, {self._sequence}) was aborted"
-                )
+        state = self._state
+        if state.result is None and self._stage is not None:
+            state.check_commit()
             total = self._stage.close()
-            self._result = self._client.commit_transaction(
-                self._writer_id, self._sequence, (total,)
+            state.result = self._client.commit_transaction(
+                state.writer_id, state.sequence, (total,)
             )
-        self._over = True
-        return self._result
+        return state.committed()
 
     def abort(self) -> None:
         """Drop what was staged. In a forked child it is the parent's, and stays."""
-        if self._over or isinstance(self._stage, Committed) or self._stage.forked:
+        state, stage = self._state, self._stage
+        if state.over or stage is None or stage.forked:
             return
-        self._stage.cancel()
-        self._client.abort_transaction(self._writer_id, self._sequence, (self._stage.stage_id,))
-        self._over = True
+        stage.cancel()
+        self._client.abort_transaction(state.writer_id, state.sequence, (stage.stage_id,))
+        state.over = True
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> Any:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.commit()
             return

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from dledger.client.protocol.appending import place
+from dledger.client.protocol.appending import partitions_of, place
 from dledger.client.protocol.client_state import ClientState
 from dledger.client.protocol.in_flight_window import Done
 from dledger.client.protocol.record_accumulator import max_body
+from dledger.client.protocol.results import Committed
 from dledger.errors import DLedgerError, TransactionError
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.protocol.messages.client import TopicInfo
 from dledger.records.body.sizer import split_batch
-
-if TYPE_CHECKING:
-    pass
 
 
 class Tally:
@@ -92,4 +89,45 @@ def cut(core: ClientState, batches: Batches) -> Batches:
     ]
 
 
-__all__ = ["Batches", "Tally", "cut"]
+class TransactionState:
+    """How far a transaction is. The shells stage, commit and abort; this says whether they may.
+
+    Attributes:
+        result: of the commit, from then on; that of the first one where it was committed before.
+        over: it was committed or aborted.
+    """
+
+    def __init__(self, core: ClientState, writer_id: str, sequence: int) -> None:
+        self.writer_id = writer_id
+        self.sequence = sequence
+        self.result: Committed | None = None
+        self.over = False
+        self._core = core
+
+    def check_open(self) -> None:
+        """Raises `TransactionError` behind the end of the transaction."""
+        if self.over:
+            raise TransactionError(f"transaction ({self.writer_id!r}, {self.sequence}) is over")
+
+    def spread(self, info: TopicInfo, partition: int | None, batch: pa.RecordBatch) -> Batches:
+        """A batch, divided among the partitions that its keys belong to."""
+        rows = None
+        if partition is None and info.partitions > 1:
+            rows = partitions_of(batch, info.partitions)
+        if rows is None:
+            return [(info, place(self._core, info, partition, batch), batch)]
+        return [(info, at, batch.take(found)) for at, found in sorted(rows.items())]
+
+    def check_commit(self) -> None:
+        """Raises `TransactionError` where there is nothing to commit any more."""
+        if self.over:
+            raise TransactionError(f"transaction ({self.writer_id!r}, {self.sequence}) was aborted")
+
+    def committed(self) -> Committed:
+        """The result; nothing is staged any more."""
+        assert self.result is not None
+        self.over = True
+        return self.result
+
+
+__all__ = ["Batches", "Tally", "TransactionState", "cut"]
