@@ -23,8 +23,8 @@ from dledger.datasource.read.reading import check_kind, columns_to_read
 from dledger.datasource.read.resolving import Edges, resolve
 from dledger.datasource.read.rows import joined, table_rows
 from dledger.datasource.read.typed_rows import typed_rows
-from dledger.datasource.table.arrays import Body
 from dledger.datasource.table.log import Address, Log, fetch
+from dledger.datasource.table.stored_body import Body
 from dledger.datasource.worker import settle
 from dledger.errors import ConfigError, OffsetOutOfRange, TopicNotFound
 from dledger.protocol.messages.client import TopicInfo

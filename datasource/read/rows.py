@@ -15,9 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dledger.config import MIB
-from dledger.datasource.table.arrays import Body, binary_parts, number_column
+from dledger.datasource.table.stored_body import Body
 from dledger.errors import ProtocolError
 from dledger.records.body.records import decode_batch
+from dledger.records.columns.arrays import binary_parts, number_column
 from dledger.types import Buffer
 
 LEAST_BYTES: Final = MIB

@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from dledger.datasource.read.rows import UTC_MICROS, Constants, decoded, gather, places
-from dledger.datasource.table.arrays import Body, number_column
+from dledger.datasource.table.stored_body import Body
 from dledger.errors import SchemaMismatch
 from dledger.records.body.typed import Schemas, arrow_schema, convert, decode_typed, record_times
+from dledger.records.columns.arrays import number_column
 from dledger.records.columns.types import Columns
 from dledger.types import Buffer
 

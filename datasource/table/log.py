@@ -13,8 +13,8 @@ from dledger.client.blocking.pool import shared_client
 from dledger.client.protocol.results import Lineage
 from dledger.datasource.options.offsets import Positions
 from dledger.datasource.options.options import Options, need_group
-from dledger.datasource.table.arrays import Body
 from dledger.datasource.table.read_range import ReadRange
+from dledger.datasource.table.stored_body import Body
 from dledger.errors import ConfigError, TopicNotFound, TopicRecreated, Unavailable, WrongGroup
 from dledger.protocol.messages.client import OffsetKind, TopicInfo
 

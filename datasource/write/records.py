@@ -10,13 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from dledger.config import MIB
-from dledger.datasource.table.arrays import binary_parts
 from dledger.datasource.table.schema import WriteColumns
 from dledger.datasource.table.typed import TypedTopic
-from dledger.datasource.write.spreading import Spread, groups
+from dledger.datasource.write.spreading import Spread
 from dledger.errors import ConfigError
 from dledger.records.body.records import RECORD_SCHEMA
 from dledger.records.body.typed import convert, key_bytes, stamped
+from dledger.records.columns.arrays import binary_parts
+from dledger.records.columns.partitioner import rows_by_code
 
 LEAST_BYTES: Final = MIB
 """A body is stored once it has this much, or when the task ends."""
@@ -70,7 +71,7 @@ class Router:
             yield from self._to_partitions(topics[0], records, batch)
             return
         codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        for code, rows in groups(codes):
+        for code, rows in rows_by_code(codes):
             yield from self._to_partitions(topics[code], records.take(rows), batch.take(rows))
 
     def records(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,9 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dledger.datasource.table.arrays import number_column
-from dledger.datasource.write.partitioner import partitions_for
 from dledger.errors import ConfigError
+from dledger.records.columns.partitioner import partitions_for, rows_by_code
 
 
 class Spread:
@@ -55,11 +53,11 @@ class Spread:
         elif self._partitioner == "roundRobin":
             turns = (np.arange(rows, dtype=np.int64) + self._turn) % count
             self._turn = (self._turn + rows - 1) % count  # next_batch() has added one
-            yield from groups(turns)
+            yield from rows_by_code(turns)
         elif asked is None and keys is None:
             yield self._turn % count, None
         else:
-            yield from groups(self._partitions(asked, keys, count, rows))
+            yield from rows_by_code(self._partitions(asked, keys, count, rows))
 
     def _check_asked(self, topic: str, count: int, asked: pa.Array) -> None:
         if asked.null_count and self._partitioner == "explicit":
@@ -92,15 +90,4 @@ class Spread:
         return np.where(given.is_valid().to_numpy(zero_copy_only=False), numbers, chosen)
 
 
-def groups(codes: npt.NDArray[np.int64]) -> Iterator[tuple[int, pa.Array]]:
-    """Each code with the places of its rows, in order."""
-    if not len(codes):
-        return
-    order = np.argsort(codes, kind="stable")
-    ordered = codes[order]
-    borders = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(codes)]
-    for first, last in itertools.pairwise(borders):
-        yield int(ordered[first]), number_column(pa.int64(), order[first:last])
-
-
-__all__ = ["Spread", "groups"]
+__all__ = ["Spread"]

@@ -383,7 +383,7 @@ def test_many_ranges_are_cut_by_one_question_and_the_rest_of_full_answers_by_mor
 
 def test_keys_choose_the_partition_as_kafka_does(client: Client) -> None:
     """Expected values are those of Kafka's own test of murmur2 (UtilsTest)."""
-    from dledger.client.protocol.appending import murmur2
+    from dledger.records.columns.partitioner import murmur2_of
 
     expected = {
         b"21": -973932308,
@@ -393,7 +393,7 @@ def test_keys_choose_the_partition_as_kafka_does(client: Client) -> None:
         b"abc": 479470107,
     }
     for key, number in expected.items():
-        assert murmur2(key) == number & 0xFFFFFFFF
+        assert murmur2_of(key) == number & 0xFFFFFFFF
     client.create_topic("u", 5)
     at = client.append("u", [b"1", b"2"], keys=[b"abc", b"abc"]).partition
     assert at == 479470107 % 5

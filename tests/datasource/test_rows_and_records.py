@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from dledger.datasource.read.rows import SCHEMAS, lengths, table_rows
-from dledger.datasource.table.arrays import Body
 from dledger.datasource.table.schema import WriteColumns, read_schema
+from dledger.datasource.table.stored_body import Body
 from dledger.datasource.write.records import Coalescer, Router, cut
 from dledger.errors import ConfigError
 from dledger.records.body.records import RECORD_SCHEMA, encode_batch
@@ -260,7 +260,7 @@ for name in ("pandas", "pandas.core"):
     sys.modules.pop(name, None)
 from dledger.datasource.write.records import Coalescer, Router
 from dledger.datasource.read.rows import Constants
-from dledger.datasource.table.arrays import number_column
+from dledger.records.columns.arrays import number_column
 from dledger.datasource.table.schema import WriteColumns
 import numpy as np
 before = "pandas" in sys.modules

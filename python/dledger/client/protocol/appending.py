@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dledger.client.protocol import topics
 from dledger.client.protocol import transaction_requests as transactions
@@ -27,6 +26,7 @@ from dledger.protocol.messages.client import AppendRequest, TopicInfo
 from dledger.records.body.build import Values, binary_column
 from dledger.records.body.header import BODY_HEADER_SIZE
 from dledger.records.body.records import encode_batch
+from dledger.records.columns.partitioner import partition_for, partitions_for, rows_by_code
 from dledger.types import Buffer
 
 APPEND = AppendRequest(timeout_ms=SERVER_MS)
@@ -154,7 +154,7 @@ def place_values(info: TopicInfo, partition: int | None, keys: Values | None, tu
     if keys is None:
         return turn % info.partitions
     if isinstance(keys, bytes):
-        return (murmur2(keys) & 0x7FFFFFFF) % info.partitions
+        return partition_for(keys, info.partitions)
     found = partitions_of(
         pa.RecordBatch.from_arrays([binary_column("key", keys)], ["key"]), info.partitions
     )
@@ -174,34 +174,14 @@ def _only(info: TopicInfo, spread: dict[int, pa.Array]) -> int:
 def partitions_of(batch: pa.RecordBatch, partitions: int) -> dict[int, pa.Array] | None:
     """Partition -> the rows that go there, by the hash of their keys; None when there are no keys.
 
-    The hash is that of Kafka's Java client. Each different key is hashed once; a record without a
-    key goes to partition 0, to stay in order with its like.
+    The hash is that of Kafka's Java client. A record without a key goes to partition 0, to stay in
+    order with its like.
     """
     at = batch.schema.get_field_index("key")
     if at < 0 or batch.column(at).null_count == batch.num_rows:
         return None
-    keys = batch.column(at).dictionary_encode()
-    chosen = pa.array(
-        [(murmur2(key) & 0x7FFFFFFF) % partitions for key in keys.dictionary.to_pylist()],
-        pa.int32(),
-    )
-    rows = pc.fill_null(chosen.take(keys.indices), 0)
-    found: dict[int, pa.Array] = {}
-    for partition in pc.unique(rows).to_pylist():
-        found[partition] = pc.indices_nonzero(pc.equal(rows, partition))
-    return found
-
-
-def murmur2(data: bytes) -> int:
-    """MurmurHash2, 32 bits, with the seed of Kafka's default partitioner."""
-    size, m, mask = len(data), 0x5BD1E995, 0xFFFFFFFF
-    h = 0x9747B28C ^ size
-    whole = size - size % 4
-    for i in range(0, whole, 4):
-        k = int.from_bytes(data[i : i + 4], "little") * m & mask
-        k = (k ^ k >> 24) * m & mask
-        h = h * m & mask ^ k
-    if whole < size:
-        h = (h ^ int.from_bytes(data[whole:], "little")) * m & mask
-    h = (h ^ h >> 13) * m & mask
-    return h ^ h >> 15
+    keys = batch.column(at).cast(pa.binary())
+    chosen = partitions_for(keys, partitions)
+    if keys.null_count:
+        chosen[keys.is_null().to_numpy(zero_copy_only=False)] = 0
+    return dict(rows_by_code(chosen))

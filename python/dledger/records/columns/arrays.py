@@ -1,26 +1,12 @@
-"""Bodies, and Arrow arrays by their buffers."""
+"""Arrow arrays by their buffers: into numpy and out of it without a copy."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-
-from dledger.types import Buffer
-
-
-class Body(NamedTuple):
-    """A stored body and where it lies."""
-
-    base: int
-    """Offset of its first record."""
-    rows: int
-    data: Buffer
-    entry: int = -1
-    """Index of its entry in the log."""
-    term: int = -1
 
 
 def number_column(kind: pa.DataType, values: npt.NDArray[Any]) -> pa.Array:
@@ -40,4 +26,4 @@ def binary_parts(column: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[n
     return places, np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8)
 
 
-__all__ = ["Body", "binary_parts", "number_column"]
+__all__ = ["binary_parts", "number_column"]

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.datasource.write.partitioner import FEW, murmur2, partitions_for
+from dledger.records.columns.partitioner import FEW, murmur2, murmur2_of, partitions_for
 
 
 def one_by_one(data: bytes) -> int:
@@ -29,6 +29,7 @@ def one_by_one(data: bytes) -> int:
 def test_murmur2_of_a_column_is_that_of_each_key(keys: list[bytes], skip: int) -> None:
     column = pa.array([b"xyz"] * skip + keys, pa.binary()).slice(skip)
     assert murmur2(column).tolist() == [one_by_one(key) for key in keys]
+    assert [murmur2_of(key) for key in keys] == [one_by_one(key) for key in keys]
 
 
 def test_long_keys_among_short_ones_are_hashed_as_each_alone() -> None:

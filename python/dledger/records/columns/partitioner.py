@@ -7,13 +7,15 @@ for as long as many keys are that long.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dledger.datasource.table.arrays import binary_parts
+from dledger.records.columns.arrays import binary_parts, number_column
 
 SEED: Final = np.uint32(0x9747B28C)
 MULTIPLIER: Final = np.uint32(0x5BD1E995)
@@ -68,4 +70,35 @@ def partitions_for(keys: pa.Array, partitions: int) -> npt.NDArray[np.int64]:
     return ((murmur2(keys) & np.uint32(0x7FFFFFFF)) % np.uint32(partitions)).astype(np.int64)
 
 
-__all__ = ["murmur2", "partitions_for"]
+def murmur2_of(data: bytes) -> int:
+    """`murmur2` of one key, without an array of it."""
+    size, m, mask = len(data), int(MULTIPLIER), 0xFFFFFFFF
+    h = int(SEED) ^ size
+    whole = size - size % 4
+    for i in range(0, whole, 4):
+        k = int.from_bytes(data[i : i + 4], "little") * m & mask
+        k = (k ^ k >> 24) * m & mask
+        h = h * m & mask ^ k
+    if whole < size:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * m & mask
+    h = (h ^ h >> 13) * m & mask
+    return h ^ h >> 15
+
+
+def partition_for(key: bytes, partitions: int) -> int:
+    """The partition of one key."""
+    return (murmur2_of(key) & 0x7FFFFFFF) % partitions
+
+
+def rows_by_code(codes: npt.NDArray[np.int64]) -> Iterator[tuple[int, pa.Array]]:
+    """Each code, as a partition, with the places of its rows, in order."""
+    if not len(codes):
+        return
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    borders = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(codes)]
+    for first, last in itertools.pairwise(borders):
+        yield int(ordered[first]), number_column(pa.int64(), order[first:last])
+
+
+__all__ = ["murmur2", "murmur2_of", "partition_for", "partitions_for", "rows_by_code"]
