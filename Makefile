@@ -16,7 +16,7 @@ STATES ?= 50000
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length test demo bench pairs kills job-kills counted-bench interrupts forks chaos strangers sim judges matrix mutants schedules crash-points byte-flips disk-errors kafka interop fuzz evidence wheel clean
+.PHONY: help setup check lint types layers length test demo bench pairs kills job-kills counted-bench interrupts forks chaos strangers sim judges matrix mutants schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz evidence wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -102,6 +102,9 @@ disk-errors: $(VENV)/.package  ## fail every operation of the disk with EIO and 
 
 kafka: $(VENV)/.package $(KAFKA)/.jars  ## copy a topic of a real Kafka here and back with Spark, and reconcile offsets and counts (needs Maven)
 	@$(SPARK_ENV) $(BIN)/python examples/from_kafka.py $(KAFKA)
+
+compatibility: $(VENV)/.package  ## let an earlier release read what this one writes (BEFORE=0cc0c48)
+	@$(SPARK_ENV) $(BIN)/python tests/compatibility/both_ways.py $(or $(BEFORE),0cc0c48)
 
 interop: $(VENV)/.package $(INTEROP)/.jars  ## run the tests against the real RocketMQ 4.9 and DLedger (needs Maven and a Java 17 compiler)
 	@$(SPARK_ENV) DLEDGER_INTEROP=$(abspath $(INTEROP)) $(BIN)/python -m pytest tests/interop

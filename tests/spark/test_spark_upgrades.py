@@ -14,15 +14,17 @@ from pyspark.sql import SparkSession
 from dledger import Client, EmbeddedGroup
 
 pytestmark = pytest.mark.spark
-GOLDEN = Path(__file__).parents[1] / "golden" / "query_before_digests.tar.gz"
-"""Of commit 074f747: ``log``, a group with one node, and ``checkpoint``, of a query that copies t,
-which has two partitions, and u to the topic copy. Its batch 1 is in the log, and not in the
-checkpoint's commits. The topic named was written with the txnId load."""
+GOLDEN = Path(__file__).parents[1] / "golden"
+QUERIES = ("query_before_digests", "query_before_restructure")
+"""Of commits 074f747 and 0cc0c48 (``tests/compatibility/spark_story.py``): ``log``, a group with
+one node, and ``checkpoint``, of a query that copies t, which has two partitions, and u to the topic
+copy. Its batch 1 is in the log, and not in the checkpoint's commits. The topic named was written
+with the txnId load."""
 
 
-@pytest.fixture
-def old(spark: SparkSession, tmp_path: Path) -> Iterator[Any]:
-    with tarfile.open(GOLDEN) as archive:
+@pytest.fixture(params=QUERIES)
+def old(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Iterator[Any]:
+    with tarfile.open(GOLDEN / f"{request.param}.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
     with (
         EmbeddedGroup(tmp_path / "log", replicas=1) as group,
