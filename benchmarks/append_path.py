@@ -66,7 +66,7 @@ def three_nodes(directory: Path, calls: Calls) -> Iterator[str]:
     async def start() -> None:
         for name, port in ports.items():
             config = NodeConfig(node_id=name, directory=directory / name, port=port)
-            nodes[name] = NodeServer(group, config, lambda: addresses)
+            nodes[name] = NodeServer(group, config, addresses=lambda: addresses)
             await nodes[name].start()
 
     async def stop() -> None:

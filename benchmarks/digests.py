@@ -49,7 +49,7 @@ class Digested(DefaultSource):
         return "digested"
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        return BatchWriter(self.options, schema, overwrite)
+        return BatchWriter(self.options, schema, overwrite=overwrite)
 
 
 class Undigested(Digested):
@@ -60,7 +60,7 @@ class Undigested(Digested):
         return "undigested"
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        return UndigestedWriter(self.options, schema, overwrite)
+        return UndigestedWriter(self.options, schema, overwrite=overwrite)
 
 
 class UndigestedWriter(BatchWriter):

@@ -46,7 +46,7 @@ def limits_for(limit: ReadLimit, limits: RateLimits) -> RateLimits:
     raise ConfigError(f"this source cannot limit a batch by {type(limit).__name__}")
 
 
-class Pace:
+class BatchDelay:
     """Holds a batch back until it has its least number of rows, or its first one has waited long
     enough.
 
@@ -159,4 +159,4 @@ def _pieces(
     return [list(pieces) for pieces in split(spans)]
 
 
-__all__ = ["Pace", "admit", "limits_for", "shares"]
+__all__ = ["BatchDelay", "admit", "limits_for", "shares"]

@@ -36,7 +36,7 @@ from dledger.datasource.read.resolving import Edges, resolve
 from dledger.datasource.table.log import LOOKS, GroupView, Log
 from dledger.errors import OffsetOutOfRange, TopicNotFound, TopicRecreated
 from dledger.protocol.messages.client import TopicInfo
-from dledger.streaming.admission import Pace, admit, limits_for
+from dledger.streaming.admission import BatchDelay, admit, limits_for
 from dledger.streaming.changes import Changes
 from dledger.streaming.progress import Progress
 
@@ -48,6 +48,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self,
         options: Mapping[str, str],
         schema: StructType,
+        *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -59,7 +60,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._remade = remade(schema)
         self._changes = Changes(self.options)
         self._progress = Progress(self.options, self.log)
-        self._pace = Pace(clock)
+        self._pace = BatchDelay(clock)
         self._sleep = sleep
         self._infos: dict[str, TopicInfo] = {}
         self._first: StreamOffset | None = None

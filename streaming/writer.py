@@ -12,7 +12,7 @@ from dledger.datasource.options.option_table import WRITE
 from dledger.datasource.options.options import parse_options
 from dledger.datasource.worker import settle
 from dledger.datasource.write.sink import BY_COLUMN, Sink, refuse_overwrite
-from dledger.datasource.write.sink_task import Task, Transaction
+from dledger.datasource.write.sink_task import Task, WriteTransaction
 from dledger.errors import ConfigError
 
 
@@ -20,7 +20,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
     """Writes each micro-batch once, whatever fails and is run again. Spark makes three of these for
     a batch, which share nothing: what commit() needs to know travels in the tasks' messages."""
 
-    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         refuse_overwrite(overwrite, "output mode complete")
         checked = parse_options(options, WRITE)
         if checked.txn_id:
@@ -39,7 +39,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
             )
         formerly = f"spark/{task.query_id}"
         name = f"{formerly}/{self.sink.topic or BY_COLUMN}"
-        return self.sink.stage(iterator, task, Transaction(name, task.batch_id, formerly))
+        return self.sink.stage(iterator, task, WriteTransaction(name, task.batch_id, formerly))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self.sink.commit(messages)

@@ -39,6 +39,7 @@ class Router:
         self,
         columns: WriteColumns,
         topic: str,
+        *,
         partitions_of: Callable[[str], int],
         first: int = 0,
         partitioner: str = "murmur2",
@@ -103,7 +104,7 @@ class TypedRouter:
     """Sends each row of a frame to its partition of a typed topic, under one version of the topic's
     columns."""
 
-    def __init__(self, typed: TypedTopic, first: int = 0, partitioner: str = "murmur2") -> None:
+    def __init__(self, typed: TypedTopic, first: int = 0, *, partitioner: str = "murmur2") -> None:
         self._typed = typed
         self._schema = stamped(typed.columns, typed.version)
         self._spread = Spread(partitioner, first)
@@ -131,7 +132,7 @@ class Coalescer:
     """Gathers small batches of a topic partition into bodies of some 1 to 4 MiB."""
 
     def __init__(
-        self, least: int = LEAST_BYTES, most: int = MOST_BYTES, waiting: int = MOST_WAITING
+        self, least: int = LEAST_BYTES, most: int = MOST_BYTES, *, waiting: int = MOST_WAITING
     ) -> None:
         self._least = least
         self._most = most

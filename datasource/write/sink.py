@@ -60,7 +60,7 @@ from dledger.datasource.table.typed import (
 from dledger.datasource.write import replays
 from dledger.datasource.write.direct import Appends
 from dledger.datasource.write.records import Coalescer, Router, TypedRouter
-from dledger.datasource.write.sink_task import Staged, Task, Transaction
+from dledger.datasource.write.sink_task import Staged, Task, WriteTransaction
 from dledger.datasource.write.write_fence import check_claim, claim
 from dledger.errors import ConfigError, DLedgerError, ReplayMismatch, TopicExists, TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
@@ -140,7 +140,7 @@ class Sink:
         return partitions
 
     def stage(
-        self, batches: Iterable[pa.RecordBatch], task: Task, transaction: Transaction
+        self, batches: Iterable[pa.RecordBatch], task: Task, transaction: WriteTransaction
     ) -> Staged:
         """Stage a task's records; with at-least-once append them.
 
@@ -202,10 +202,14 @@ class Sink:
         router: Router | TypedRouter
         if isinstance(self.columns, TypedTopic):
             topics = {self.topic: self.columns.info}  # this very topic, whose columns are known
-            router = TypedRouter(self.columns, task.partition, self.partitioner)
+            router = TypedRouter(self.columns, task.partition, partitioner=self.partitioner)
         else:
             router = Router(
-                self.columns, self.topic, Partitions(client, self), task.partition, self.partitioner
+                self.columns,
+                self.topic,
+                partitions_of=PartitionCounts(client, self),
+                first=task.partition,
+                partitioner=self.partitioner,
             )
         coalescer = Coalescer()
         routed = (part for batch in batches for part in router.route(batch))
@@ -214,7 +218,7 @@ class Sink:
             to.append_batch(topics.get(topic, topic), partition, records)
 
     @staticmethod
-    def _drop(client: Client, transaction: Transaction, stage: Stage) -> None:
+    def _drop(client: Client, transaction: WriteTransaction, stage: Stage) -> None:
         stage.cancel()
         # it times out by itself, and the first error is the one to tell
         with suppress(DLedgerError):
@@ -242,7 +246,7 @@ class Sink:
             claim(transaction.claim)
         return done
 
-    def _commit(self, transaction: Transaction, staged: Sequence[Staged]) -> Committed | None:
+    def _commit(self, transaction: WriteTransaction, staged: Sequence[Staged]) -> Committed | None:
         stages = [one.stage for one in staged if one.stage is not None]
         rows = sum((one.rows for one in staged), RowsSum())
         if not stages and not rows.count:
@@ -300,7 +304,7 @@ def _columns(options: Options, schema: StructType, client: Client) -> WriteColum
 
 
 @dataclass(slots=True)
-class Partitions:
+class PartitionCounts:
     """How many partitions a topic has; creates the topic where that is wanted."""
 
     client: Client

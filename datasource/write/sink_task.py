@@ -8,7 +8,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from dledger.catalog.clients.writers import JOB
-from dledger.datasource.write.write_fence import Claim
+from dledger.datasource.write.write_fence import WriteNote
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.records.digest import RowsSum
 
@@ -43,14 +43,14 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class WriteTransaction:
     """Which transaction a write is, and what its commit is held to."""
 
     writer_id: str
     sequence: int
     formerly: str = ""
     """The writer's name in release 0.1."""
-    claim: Claim | None = None
+    claim: WriteNote | None = None
 
     @property
     def may_be_repeated(self) -> bool:
@@ -63,9 +63,9 @@ class Staged(WriterCommitMessage):
     """What a task tells the driver: which transaction it wrote for, which rows, and its stage if it
     sent any."""
 
-    transaction: Transaction
+    transaction: WriteTransaction
     stage: StageSum | None = None
     rows: RowsSum = field(default_factory=RowsSum)
 
 
-__all__ = ["Staged", "Task", "Transaction"]
+__all__ = ["Staged", "Task", "WriteTransaction"]

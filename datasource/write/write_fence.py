@@ -26,7 +26,7 @@ KEPT_S: Final = 30 * 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class WriteNote:
     """One write's name in one batch of one run."""
 
     run_id: str
@@ -44,7 +44,7 @@ class Claim:
         return "the topics of column 'topic'" if self.topic == "*" else f"topic {self.topic!r}"
 
 
-def check_claim(claim: Claim) -> None:
+def check_claim(claim: WriteNote) -> None:
     """Refuse a write whose name another write of this batch, or a later batch, has used in this
     run.
 
@@ -66,7 +66,7 @@ def check_claim(claim: Claim) -> None:
             )
 
 
-def claim(claim: Claim) -> None:
+def claim(claim: WriteNote) -> None:
     """Note that this write was committed.
 
     Raises:
@@ -90,17 +90,17 @@ def claim(claim: Claim) -> None:
             file.unlink(missing_ok=True)
 
 
-def _folder(claim: Claim) -> Path:
+def _folder(claim: WriteNote) -> Path:
     user = os.getuid() if hasattr(os, "getuid") else 0
     run = hashlib.sha256(claim.run_id.encode()).hexdigest()[:24]
     return Path(tempfile.gettempdir()) / f"dledger-spark-{user}" / run
 
 
-def _key(claim: Claim) -> str:
+def _key(claim: WriteNote) -> str:
     return hashlib.sha256(f"{claim.group}\0{claim.name}".encode()).hexdigest()[:24]
 
 
-def _notes(claim: Claim) -> list[tuple[int, Path]]:
+def _notes(claim: WriteNote) -> list[tuple[int, Path]]:
     """Batches of this run that have a write of this name."""
     return [
         (int(file.name.rpartition("-")[2]), file)
@@ -121,4 +121,4 @@ def _make(folder: Path) -> None:
             shutil.rmtree(other, ignore_errors=True)
 
 
-__all__ = ["Claim", "check_claim", "claim"]
+__all__ = ["WriteNote", "check_claim", "claim"]

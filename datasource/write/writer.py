@@ -15,8 +15,8 @@ from dledger.datasource.options.options import parse_options
 from dledger.datasource.worker import settle
 from dledger.datasource.write.nameless import warn_of_repeats
 from dledger.datasource.write.sink import BY_COLUMN, Sink, refuse_overwrite
-from dledger.datasource.write.sink_task import Staged, Task, Transaction
-from dledger.datasource.write.write_fence import Claim
+from dledger.datasource.write.sink_task import Staged, Task, WriteTransaction
+from dledger.datasource.write.write_fence import WriteNote
 from dledger.errors import ConfigError
 
 
@@ -24,7 +24,7 @@ class BatchWriter(DataSourceArrowWriter):
     """One write: staged by tasks, committed at once. Spark pickles this object to the tasks and to
     the commit, so the job's id is the same everywhere."""
 
-    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         refuse_overwrite(overwrite, "mode overwrite")
         checked = parse_options(options, WRITE)
         self.job = str(uuid.uuid4())
@@ -37,17 +37,17 @@ class BatchWriter(DataSourceArrowWriter):
         task = Task.current()
         return self.sink.stage(iterator, task, self._transaction(task))
 
-    def _transaction(self, task: Task) -> Transaction:
+    def _transaction(self, task: Task) -> WriteTransaction:
         topic = self.sink.topic or BY_COLUMN
         if task.query_id is not None:
             name = f"spark/{task.query_id}/{topic}/{self.txn_id}"
             claim = self._claim(task, name, topic) if self.sink.exactly_once else None
-            return Transaction(name, task.batch_id, claim=claim)
+            return WriteTransaction(name, task.batch_id, claim=claim)
         if self.txn_id:
-            return Transaction(f"txn/{self.txn_id}/{topic}", 0, formerly=f"txn/{self.txn_id}")
-        return Transaction(f"{JOB}{self.job}", 0)
+            return WriteTransaction(f"txn/{self.txn_id}/{topic}", 0, formerly=f"txn/{self.txn_id}")
+        return WriteTransaction(f"{JOB}{self.job}", 0)
 
-    def _claim(self, task: Task, name: str, topic: str) -> Claim | None:
+    def _claim(self, task: Task, name: str, topic: str) -> WriteNote | None:
         try:
             uuid.UUID(task.run_id)
         except ValueError:
@@ -59,7 +59,7 @@ class BatchWriter(DataSourceArrowWriter):
                 "not be told apart: give each write its own name, as in .option('txnId', "
                 "'orders')"
             ) from None
-        return Claim(task.run_id, task.batch_id, self.group, name, topic, self.job)
+        return WriteNote(task.run_id, task.batch_id, self.group, name, topic, self.job)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self.sink.commit(messages)

@@ -40,7 +40,7 @@ class Worker(Protocol):
 class ThreadWorker:
     """A `Worker` that really is a thread."""
 
-    def __init__(self, name: str, turn: Turn, pause_s: float) -> None:
+    def __init__(self, name: str, turn: Turn, *, pause_s: float) -> None:
         self._turn = turn
         self._pause_s = pause_s
         self._jobs: SimpleQueue[Any] = SimpleQueue()
@@ -122,7 +122,7 @@ class Environment:
     def worker(self, name: str, turn: Turn, pause_s: float = 0.0) -> Worker:
         """Something that calls ``turn`` for the jobs it is given, at most once in ``pause_s``
         seconds."""
-        return ThreadWorker(name, turn, pause_s)
+        return ThreadWorker(name, turn, pause_s=pause_s)
 
 
 def host_is_here(host: str, own: str) -> bool:

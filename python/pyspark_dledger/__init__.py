@@ -60,7 +60,7 @@ class DefaultSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from dledger.datasource.write.writer import BatchWriter
 
-        return BatchWriter(self.options, schema, overwrite)
+        return BatchWriter(self.options, schema, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from dledger.datasource.options.option_table import STREAM, has_layout
@@ -78,7 +78,7 @@ class DefaultSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from dledger.streaming.writer import LogStreamWriter
 
-        return LogStreamWriter(self.options, schema, overwrite)
+        return LogStreamWriter(self.options, schema, overwrite=overwrite)
 
 
 __all__ = ["DefaultSource"]

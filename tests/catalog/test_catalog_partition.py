@@ -33,7 +33,7 @@ BATCHES = st.lists(ROW, min_size=1, max_size=200)
 
 
 def build(batches: list[tuple[int, int, int, int]]) -> tuple[Partition, list[Batch]]:
-    partition = Partition(MemoryTables(), "t", 1, 0)
+    partition = Partition(MemoryTables(), "t", topic_id=1, number=0)
     made: list[Batch] = []
     for at, (count, size, time, waited) in enumerate(batches):
         applied = 2 * at + 1
@@ -193,7 +193,7 @@ def test_empty_partition_has_nothing_to_find(log: Any) -> None:
 def test_a_million_batches_take_56_bytes_each() -> None:
     """The index of a long log must not cost gigabytes."""
     tables = MemoryTables()
-    partition = Partition(tables, "t", 1, 0)
+    partition = Partition(tables, "t", topic_id=1, number=0)
     for index in range(1_000_000):
         partition.append(index, index * 200, 100, 0, 10, index, index)
     assert ROW_SIZE == 56

@@ -220,7 +220,7 @@ def test_staged_batch_for_no_partition_or_without_records_is_refused(log: Any) -
 
 
 def test_writers_beyond_the_limit_forget_the_oldest_commit_first() -> None:
-    partition = Partition(MemoryTables(), "t", 1, 0)
+    partition = Partition(MemoryTables(), "t", topic_id=1, number=0)
     transactions = Transactions({1 << 32: partition}.get, set(), max_writers=10)
     for index in range(10):
         transactions.commit(index, CommitTransaction(writer_id=f"w{index}", sequence=0))

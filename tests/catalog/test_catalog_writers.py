@@ -122,7 +122,7 @@ def test_a_restored_catalog_knows_digests_and_forgotten_writers(log: Any) -> Non
 
 def small(most: int) -> Transactions:
     return Transactions(
-        {1 << 32: Partition(MemoryTables(), "t", 1, 0)}.get, set(), max_writers=most
+        {1 << 32: Partition(MemoryTables(), "t", topic_id=1, number=0)}.get, set(), max_writers=most
     )
 
 

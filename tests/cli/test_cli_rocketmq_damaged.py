@@ -55,9 +55,9 @@ def golden_ledger(root: Path) -> None:
     (folder / ("0" * 20)).write_bytes(data)
     queues, index = (
         ConsumeQueues(root / "consumequeue", 1000),
-        IndexService(root / "index", SLOTS, 400),
+        IndexService(root / "index", SLOTS, units=400),
     )
-    reput = Reput(queues, index, 0)
+    reput = Reput(queues, index, offset=0)
     reput.dispatch(data, 0, len(data))
     queues.flush()
     index.flush()

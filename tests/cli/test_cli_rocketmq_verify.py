@@ -55,7 +55,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of a broker in DLedger mode."""
     root = tmp_path_factory.mktemp("ledger")
-    store = LedgerExport(root, "n0", "orders", {0: 0}, 8192, index=False)
+    store = LedgerExport(root, "n0", topic="orders", begins={0: 0}, file_size=8192, index=False)
     store.put(
         [Message("orders", b"x" * n, queue_offset=n, store_timestamp=n + 1) for n in range(COUNT)]
     )

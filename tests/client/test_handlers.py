@@ -103,7 +103,9 @@ def test_a_handler_s_exception_ends_a_greeting(alarm: Callable[[BaseException], 
 
 
 def connect(port: int, timeout_s: float, host: str = "127.0.0.1") -> BlockingConnection:
-    return BlockingConnection(f"{host}:{port}", Greeting(Introduction()), FrameLimits(), timeout_s)
+    return BlockingConnection(
+        f"{host}:{port}", Greeting(Introduction()), limits=FrameLimits(), timeout_s=timeout_s
+    )
 
 
 def test_a_handler_s_exception_ends_a_request_that_leaves_slowly(

@@ -129,7 +129,7 @@ def test_reader_goes_on_behind_an_interrupt_of_its_own_bookkeeping() -> None:
         return found + 1
 
     stops = [True, False]
-    reader = Resuming(make, 0, end_of)
+    reader = Resuming(make, 0, end_of=end_of)
     assert next(reader) == 0
     with pytest.raises(Stopped):
         next(reader)
@@ -145,7 +145,7 @@ def test_reader_that_another_thread_is_in_is_not_made_again() -> None:
                     next(reader)
             yield n
 
-    reader = Resuming(make, 0, lambda found: found + 1)
+    reader = Resuming(make, 0, end_of=lambda found: found + 1)
     assert list(reader) == [0, 1, 2]
 
 

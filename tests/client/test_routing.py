@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dledger.client.protocol.outcome import VERDICTS, AnswerOutcome, answer_outcome, error_for
-from dledger.client.protocol.routing import Ask, Call, CallPolicy, Patience, Probe, Routes, Wait
+from dledger.client.protocol.routing import Ask, Call, CallPolicy, Probe, RetryTimes, Routes, Wait
 from dledger.errors import (
     Behind,
     DiskFull,
@@ -38,7 +38,7 @@ def routes(leader: str = "n0") -> Routes:
 
 
 def call(known: Routes, terms: CallPolicy = WRITE) -> Call:
-    return Call(known, terms, Patience(1000, 20, 250), 0, lambda: 0.5)
+    return Call(known, terms, patience=RetryTimes(1000, 20, 250), now_ms=0, dice=lambda: 0.5)
 
 
 def test_call_that_knows_nobody_probes_then_asks_the_leader() -> None:
@@ -184,7 +184,7 @@ def test_refusal_by_what_the_leader_sees_now_says_nothing_of_an_unclear_attempt(
 
 
 def test_full_disk_is_waited_for_only_so_long() -> None:
-    one = Call(routes(), WRITE, Patience(60_000, 20, 250), 0, lambda: 0.5)
+    one = Call(routes(), WRITE, patience=RetryTimes(60_000, 20, 250), now_ms=0, dice=lambda: 0.5)
     assert not one.answered("a:1", Code.DISK_FULL, "", "", 1)
     assert not one.answered("a:1", Code.DISK_FULL, "", "", 2000)
     with pytest.raises(DiskFull):

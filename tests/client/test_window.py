@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dledger.client.protocol.in_flight_window import Item, Window
+from dledger.client.protocol.in_flight_window import InFlightWindow, Item
 from dledger.client.protocol.session import ProducerSession, stamp
 from dledger.errors import DLedgerError, OutcomeUnknown, Unavailable
 from dledger.protocol.messages.codes import Code
@@ -17,7 +17,7 @@ class Flight:
     """A window, and what became of its batches by name."""
 
     def __init__(self, stage: ProducerSession | None = None) -> None:
-        self.window = Window("append", stage)
+        self.window = InFlightWindow("append", stage)
         self.results: dict[str, int | DLedgerError] = {}
         self.items: dict[str, Item] = {}
         if stage is None:

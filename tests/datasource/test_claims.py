@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dledger.datasource.write.write_fence import KEPT_S, Claim, check_claim, claim
+from dledger.datasource.write.write_fence import KEPT_S, WriteNote, check_claim, claim
 from dledger.errors import ConfigError, PathError
 
-FIRST = Claim("run", 5, "host:1", "name", "t", "job-1")
+FIRST = WriteNote("run", 5, "host:1", "name", "t", "job-1")
 SECOND = replace(FIRST, job="job-2")
 
 

@@ -53,7 +53,7 @@ class Spark:
         }
 
     def writer(self, **more: str) -> BatchWriter:
-        return BatchWriter(self.options(**more), FRAME, False)
+        return BatchWriter(self.options(**more), FRAME, overwrite=False)
 
     def tasks(self, writer: Any, parts: list[list[str]], task: Task) -> list[Any]:
         messages = []
@@ -68,9 +68,11 @@ class Spark:
         hop(writer).commit(self.tasks(writer, parts, task))
 
     def stream(self, parts: list[list[str]], task: Task, **more: str) -> None:
-        writer = LogStreamWriter(self.options(**more), FRAME, False)
+        writer = LogStreamWriter(self.options(**more), FRAME, overwrite=False)
         messages = self.tasks(writer, parts, task)
-        LogStreamWriter(self.options(**more), FRAME, False).commit(messages, task.batch_id)
+        LogStreamWriter(self.options(**more), FRAME, overwrite=False).commit(
+            messages, task.batch_id
+        )
 
 
 @pytest.fixture
@@ -238,7 +240,7 @@ def test_a_column_that_a_write_ignores_is_no_part_of_its_rows(spark: Spark) -> N
     again."""
     schema = StructType([*FRAME.fields, StructField("offset", IntegerType())])
     for offset in (1, 2):
-        writer = LogStreamWriter(spark.options(), schema, False)
+        writer = LogStreamWriter(spark.options(), schema, overwrite=False)
         spark.task = IN_QUERY
         rows = pa.record_batch({"value": ["a"], "offset": pa.array([offset], pa.int32())})
         writer.commit([hop(hop(writer).write(iter([rows])))], 5)
@@ -247,7 +249,7 @@ def test_a_column_that_a_write_ignores_is_no_part_of_its_rows(spark: Spark) -> N
 
 def test_a_commit_that_is_asked_twice_is_done_once(spark: Spark) -> None:
     """The driver died between the commit in the log and the one in the checkpoint."""
-    writer = LogStreamWriter(spark.options(), FRAME, False)
+    writer = LogStreamWriter(spark.options(), FRAME, overwrite=False)
     messages = spark.tasks(writer, [["a"]], IN_QUERY)
     writer.commit(messages, 5)
     writer.commit(messages, 5)
@@ -256,7 +258,7 @@ def test_a_commit_that_is_asked_twice_is_done_once(spark: Spark) -> None:
 
 def test_an_abort_after_the_commit_undoes_nothing(spark: Spark) -> None:
     """Spark calls abort() when commit() raised, though the log may have committed."""
-    writer = LogStreamWriter(spark.options(), FRAME, False)
+    writer = LogStreamWriter(spark.options(), FRAME, overwrite=False)
     messages = spark.tasks(writer, [["a"]], IN_QUERY)
     writer.commit(messages, 5)
     writer.abort(messages, 5)
@@ -266,9 +268,9 @@ def test_an_abort_after_the_commit_undoes_nothing(spark: Spark) -> None:
 
 def test_an_abort_drops_its_own_stages_and_nobody_elses(spark: Spark) -> None:
     """A former driver's late abort must not take the stages of the run that goes on."""
-    old = LogStreamWriter(spark.options(), FRAME, False)
+    old = LogStreamWriter(spark.options(), FRAME, overwrite=False)
     late = spark.tasks(old, [["a"]], IN_QUERY)
-    new = LogStreamWriter(spark.options(), FRAME, False)
+    new = LogStreamWriter(spark.options(), FRAME, overwrite=False)
     messages = spark.tasks(new, [["a"]], replace(IN_QUERY, run_id=RUN_2))
     old.abort([None, *late], 5)
     old.abort([None], 5)
@@ -383,7 +385,7 @@ def test_the_same_topic_in_two_groups_is_two_writes(
 def test_a_stream_with_a_topic_column_commits_all_topics_at_once(spark: Spark) -> None:
     options = spark.options()
     del options["topic"]
-    writer = LogStreamWriter(options, BY_TOPIC, False)
+    writer = LogStreamWriter(options, BY_TOPIC, overwrite=False)
     spark.task = IN_QUERY
     rows = pa.record_batch({"value": ["1", "2", "3"], "topic": ["a", "b", "a"]})
     message = hop(writer).write(iter([rows]))
@@ -423,7 +425,7 @@ def test_partitions_of_a_topic_column_are_checked_in_the_task(spark: Spark) -> N
     spark.group.create_topic("a", 3)
     options = spark.options(**{"createTopic.partitions": "5"})
     del options["topic"]
-    writer = BatchWriter(options, BY_TOPIC, False)
+    writer = BatchWriter(options, BY_TOPIC, overwrite=False)
     with pytest.raises(
         ConfigError, match=r"'createTopic.partitions' is 5, but topic 'a' exists with 3"
     ):
@@ -436,7 +438,7 @@ def test_at_least_once_is_seen_before_the_commit_and_again_after_a_repeat(
     spark: Spark, kind: str
 ) -> None:
     make = BatchWriter if kind == "save" else LogStreamWriter
-    writer = make(spark.options(deliveryGuarantee="at-least-once"), FRAME, False)
+    writer = make(spark.options(deliveryGuarantee="at-least-once"), FRAME, overwrite=False)
     messages = spark.tasks(writer, [["a", "b"], []], IN_QUERY)
     assert spark.group.values("t") == [b"a", b"b"]
     assert spark.group.stages == {}
@@ -482,18 +484,24 @@ def test_options_that_do_not_fit_the_frame_or_the_write_are_refused(
 ) -> None:
     for make in (BatchWriter, LogStreamWriter):
         with pytest.raises(ConfigError, match=message):
-            make(spark.options(**given), frame, False)
+            make(spark.options(**given), frame, overwrite=False)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda options: BatchWriter(options, FRAME, True), "mode overwrite would replace.*append"),
         (
-            lambda options: LogStreamWriter(options, FRAME, True),
+            lambda options: BatchWriter(options, FRAME, overwrite=True),
+            "mode overwrite would replace.*append",
+        ),
+        (
+            lambda options: LogStreamWriter(options, FRAME, overwrite=True),
             "output mode complete would replace.*append",
         ),
-        (lambda options: LogStreamWriter({**options, "txnId": "x"}, FRAME, False), "txnId"),
+        (
+            lambda options: LogStreamWriter({**options, "txnId": "x"}, FRAME, overwrite=False),
+            "txnId",
+        ),
     ],
 )
 def test_a_mode_that_a_log_does_not_have_is_refused_with_the_way_out(

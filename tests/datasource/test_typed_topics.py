@@ -55,7 +55,7 @@ class Topic:
 
     def write(self, columns: str, rows: list[dict[str, Any]], **options: str) -> None:
         schema = frame(columns)
-        writer = BatchWriter(self.options(**options), schema, False)
+        writer = BatchWriter(self.options(**options), schema, overwrite=False)
         batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(columns_of(schema)))
         writer.commit([pickle.loads(pickle.dumps(writer)).write(iter([batch]))])
 
@@ -146,7 +146,7 @@ def test_columns_without_a_topic_or_a_topic_that_may_not_be_made_are_refused(top
     options = topic.options()
     del options["topic"]
     with pytest.raises(ConfigError, match="which topic"):
-        BatchWriter(options, frame("id bigint"), False)
+        BatchWriter(options, frame("id bigint"), overwrite=False)
     with pytest.raises(TopicNotFound, match="type='typed'"):
         topic.write("id bigint", [], createTopic="false")
     with pytest.raises(ConfigError, match=r"explicit.*keyColumn"):
@@ -210,7 +210,9 @@ def test_of_two_writers_that_evolve_at_once_the_second_adds_to_the_first_ones_co
     topic.write("id int", [])
     other = BatchWriter
     topic.group.before_evolving = [
-        lambda: other(topic.options(schemaEvolution="add"), frame("id int, a string"), False)
+        lambda: other(
+            topic.options(schemaEvolution="add"), frame("id int, a string"), overwrite=False
+        )
     ]
     topic.write("id bigint, b string", [{"id": 1, "b": "x"}], schemaEvolution="add")
     assert topic.schema() == "id bigint, a string, b string"
@@ -221,7 +223,9 @@ def test_of_two_writers_that_evolve_at_once_the_second_adds_to_the_first_ones_co
 def test_a_second_writer_that_contradicts_the_first_is_told(topic: Topic) -> None:
     topic.write("id int", [])
     topic.group.before_evolving = [
-        lambda: BatchWriter(topic.options(schemaEvolution="add"), frame("id int, a string"), False)
+        lambda: BatchWriter(
+            topic.options(schemaEvolution="add"), frame("id int, a string"), overwrite=False
+        )
     ]
     with pytest.raises(SchemaMismatch, match=r"version 2[^!]*the frame[\s\S]*! a string.*a double"):
         topic.write("id int, a double", [], schemaEvolution="add")
@@ -230,7 +234,7 @@ def test_a_second_writer_that_contradicts_the_first_is_told(topic: Topic) -> Non
 def test_a_transaction_over_a_change_keeps_each_row_under_its_version(topic: Topic) -> None:
     """Tasks of one write may run before and after others change the columns."""
     topic.write("id int", [])
-    writer = BatchWriter(topic.options(), frame("id int"), False)
+    writer = BatchWriter(topic.options(), frame("id int"), overwrite=False)
     first = writer.write(iter([pa.record_batch({"id": pa.array([1], pa.int32())})]))
     topic.write("id bigint, a string", [{"id": 9, "a": "x"}], schemaEvolution="add")
     second = writer.write(iter([pa.record_batch({"id": pa.array([2], pa.int32())})]))
@@ -380,7 +384,9 @@ def test_a_stream_writes_a_batch_once_also_when_it_is_run_again_after_a_change(
 ) -> None:
     topic.task = Task(0, 0, "q", "r", 5)
     for columns in ("id int", "id int, a string"):
-        writer = LogStreamWriter(topic.options(schemaEvolution="add"), frame(columns), False)
+        writer = LogStreamWriter(
+            topic.options(schemaEvolution="add"), frame(columns), overwrite=False
+        )
         rows = pa.RecordBatch.from_pylist(
             [{"id": 1, "a": None}], schema=arrow_schema(columns_of(frame(columns)))
         )

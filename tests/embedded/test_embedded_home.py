@@ -15,7 +15,7 @@ import pytest
 
 from dledger.embedded.groupfile import GroupFile, User
 from dledger.embedded.home import FAILED_FILE, FAILED_S, PID_FILE, Home, PidFile
-from dledger.embedded.process import Host, ProcessId
+from dledger.embedded.process import PidScope, ProcessId
 from dledger.errors import ConfigError, PathError, Unavailable
 from dledger.types import NodeId
 
@@ -62,7 +62,7 @@ def test_dead_users_are_forgotten_when_one_joins(tmp_path: Path) -> None:
     """A reused pid is another process: its start time differs."""
     me = ProcessId.of(os.getpid())
     reused = replace(me, started=me.started + "0")
-    elsewhere = replace(me, host=Host("elsewhere", "", ""))
+    elsewhere = replace(me, host=PidScope("elsewhere", "", ""))
     home = Home(tmp_path)
     file = group_file(users=(User(reused, True), User(elsewhere, True)))
     assert file.live_users() == ()

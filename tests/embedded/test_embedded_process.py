@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dledger.embedded.nodelog import BoundedLog
 from dledger.embedded.process import (
-    Host,
+    PidScope,
     ProcessId,
     application_pid,
     is_descendant,
@@ -31,7 +31,7 @@ def test_process_with_another_start_time_is_another_process() -> None:
 
 def test_process_of_another_host_is_never_seen_as_alive() -> None:
     """Its pid means something else here; it must not be signalled either."""
-    stranger = replace(ProcessId.of(os.getpid()), host=Host("elsewhere", "boot", "space"))
+    stranger = replace(ProcessId.of(os.getpid()), host=PidScope("elsewhere", "boot", "space"))
     assert not stranger.alive
     assert not stranger.signal(signal.SIGKILL)
 

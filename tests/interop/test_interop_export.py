@@ -162,9 +162,9 @@ def test_a_broker_opens_an_export_whose_queues_begin_above_zero(
         for n in range(300)
     ]
     made: PlainExport | LedgerExport = (
-        LedgerExport(store, "n0", "orders", begins, real.FILE_BYTES)
+        LedgerExport(store, "n0", topic="orders", begins=begins, file_size=real.FILE_BYTES)
         if mode == "dledger"
-        else PlainExport(store, "orders", begins, real.FILE_BYTES)
+        else PlainExport(store, "orders", begins=begins, file_size=real.FILE_BYTES)
     )
     made.put(messages)
     made.close()

@@ -79,8 +79,8 @@ def test_answer_with_a_large_payload_comes_whole(serve: Callable[[Script], str])
     connection = BlockingConnection(
         serve(lambda sock: answer(sock, (HELLO, []), (fetched, [body]))),
         Greeting(Introduction()),
-        FrameLimits(),
-        10,
+        limits=FrameLimits(),
+        timeout_s=10,
     )
     found, payload = connection.ask(
         FetchRequest(topic_id=1, partition=0, start_offset=0), (), soon()
@@ -102,7 +102,9 @@ def test_request_with_many_large_pieces_leaves_whole(serve: Callable[[Script], s
                 got.append(bytes(frame.payload))
                 sock.sendall(b"".join(encode(AppendResponse(code=Code.SUCCESS), frame.request_id)))
 
-    connection = BlockingConnection(serve(script), Greeting(Introduction()), FrameLimits(), 10)
+    connection = BlockingConnection(
+        serve(script), Greeting(Introduction()), limits=FrameLimits(), timeout_s=10
+    )
     pieces = [bytes([n]) * 40_000 for n in range(200)]
     connection.ask(AppendRequest(), pieces, soon())
     assert got == [b"".join(pieces)]
@@ -119,7 +121,9 @@ def test_answers_in_one_piece_come_one_by_one(serve: Callable[[Script], str]) ->
         sock.sendall(b"".join(both))
         sock.recv(65536)
 
-    connection = BlockingConnection(serve(script), Greeting(Introduction()), FrameLimits(), 10)
+    connection = BlockingConnection(
+        serve(script), Greeting(Introduction()), limits=FrameLimits(), timeout_s=10
+    )
     assert [connection.send(StatusRequest()) for _ in range(2)] == [2, 3]
     assert [connection.receive(soon())[1].status["n"] for _ in range(2)] == [2, 3]
     connection.close()
@@ -134,7 +138,9 @@ def test_silence_and_a_closed_connection_are_lost_after_sending(
         answer(sock, (HELLO, []))
         done.wait(10)
 
-    connection = BlockingConnection(serve(script), Greeting(Introduction()), FrameLimits(), 10)
+    connection = BlockingConnection(
+        serve(script), Greeting(Introduction()), limits=FrameLimits(), timeout_s=10
+    )
     assert connection.usable
     with pytest.raises(Lost, match="in time") as caught:
         connection.ask(StatusRequest(), (), time.monotonic() + 0.01)
@@ -153,7 +159,9 @@ def test_answer_to_another_question_is_never_taken(serve: Callable[[Script], str
         sock.recv(65536)
         sock.sendall(b"".join(encode(StatusResponse(code=Code.SUCCESS), 77)))
 
-    connection = BlockingConnection(serve(script), Greeting(Introduction()), FrameLimits(), 10)
+    connection = BlockingConnection(
+        serve(script), Greeting(Introduction()), limits=FrameLimits(), timeout_s=10
+    )
     with pytest.raises(Lost, match="answer 77") as caught:
         connection.ask(StatusRequest(), (), soon())
     assert caught.value.sent
@@ -165,17 +173,19 @@ def test_garbage_and_nobody_are_unavailable_and_another_group_is_said(
 ) -> None:
     garbage = serve(lambda sock: sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
     with pytest.raises(Unavailable, match="starts with"):
-        BlockingConnection(garbage, Greeting(Introduction()), FrameLimits(), 10)
+        BlockingConnection(garbage, Greeting(Introduction()), limits=FrameLimits(), timeout_s=10)
     refusal = HelloResponse(code=Code.UNKNOWN_GROUP, message="group is 'other'")
     with pytest.raises(WrongGroup, match="other"):
         BlockingConnection(
             serve(lambda sock: answer(sock, (refusal, []))),
             Greeting(Introduction()),
-            FrameLimits(),
-            10,
+            limits=FrameLimits(),
+            timeout_s=10,
         )
     with pytest.raises(Unavailable, match="127"):
-        BlockingConnection("127.0.0.1:1", Greeting(Introduction()), FrameLimits(), 10)
+        BlockingConnection(
+            "127.0.0.1:1", Greeting(Introduction()), limits=FrameLimits(), timeout_s=10
+        )
 
 
 SECRET = Secret(b"k" * 32)
@@ -212,7 +222,11 @@ def test_a_request_follows_the_proof_at_once_where_a_refusal_has_somewhere_to_go
     refused: list[bool] = []
     address = serve(gatekeeper(HELLO, said))
     connection = BlockingConnection(
-        address, greeting, FrameLimits(), 10, on_refusal=lambda: refused.append(True)
+        address,
+        greeting,
+        limits=FrameLimits(),
+        timeout_s=10,
+        on_refusal=lambda: refused.append(True),
     )
     assert connection.welcome.group == "g"
     assert not connection.usable, "the last word is still to come"
@@ -230,7 +244,11 @@ def test_a_refused_proof_loses_the_request_behind_it_which_nobody_has_taken(
     refused: list[bool] = []
     address = serve(gatekeeper(refusal, []))
     connection = BlockingConnection(
-        address, greeting, FrameLimits(), 10, on_refusal=lambda: refused.append(True)
+        address,
+        greeting,
+        limits=FrameLimits(),
+        timeout_s=10,
+        on_refusal=lambda: refused.append(True),
     )
     with pytest.raises(Lost, match="another secret") as lost:
         connection.ask(StatusRequest(), (), soon())

@@ -67,7 +67,9 @@ def is_open(sock: socket.socket) -> bool:
 
 def ask(address: str, tls: Tls) -> None:
     """Come in, as a client that may."""
-    BlockingConnection(address, Greeting(Introduction()), LIMITS, 20, client_context(tls)).close()
+    BlockingConnection(
+        address, Greeting(Introduction()), limits=LIMITS, timeout_s=20, tls=client_context(tls)
+    ).close()
 
 
 def stranger(trusted: dict[str, str], foreign: dict[str, str]) -> Tls:

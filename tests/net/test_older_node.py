@@ -91,7 +91,9 @@ def test_the_older_node_understands_a_hello_of_its_own_release(older: OlderNode)
 
 def test_a_client_is_told_what_a_node_is_that_ends_each_connection(older: OlderNode) -> None:
     with pytest.raises(Unavailable) as waiting:
-        BlockingConnection(older.address, Greeting(Introduction()), FrameLimits(), 20)
+        BlockingConnection(
+            older.address, Greeting(Introduction()), limits=FrameLimits(), timeout_s=20
+        )
     check(str(waiting.value), older.address)
 
     async def story() -> None:

@@ -53,7 +53,11 @@ def test_a_connection_that_waits_sends_and_receives_whole_and_stays_usable(
 ) -> None:
     tls = tls_of(issue())
     connection = BlockingConnection(
-        port(tls).address, Greeting(Introduction()), LIMITS, 10, client_context(tls)
+        port(tls).address,
+        Greeting(Introduction()),
+        limits=LIMITS,
+        timeout_s=10,
+        tls=client_context(tls),
     )
     assert connection.usable, "nothing comes that nobody asked for, a session ticket for one"
     for payload in ([b"a"], LARGE, [b"b"]):
@@ -87,7 +91,7 @@ def test_what_is_sent_cannot_be_read_on_the_way(port: Callable[..., Port], issue
         thread.start()
         address = f"127.0.0.1:{between.getsockname()[1]}"
         connection = BlockingConnection(
-            address, Greeting(Introduction()), LIMITS, 10, client_context(tls)
+            address, Greeting(Introduction()), limits=LIMITS, timeout_s=10, tls=client_context(tls)
         )
         body = b"nobody else's business"
         assert connection.ask(AppendRequest(), [body], time.monotonic() + 20)[1] == body
@@ -332,6 +336,10 @@ def test_who_is_refused_behind_the_loss_of_its_files_is_told_to_ask_again(
     Path(foreign["tls_certificate"]).unlink()
     with pytest.raises((Unavailable, CertificateRefused)) as caught:
         BlockingConnection(
-            port(tls_of(trusted)).address, Greeting(Introduction()), LIMITS, 10, context
+            port(tls_of(trusted)).address,
+            Greeting(Introduction()),
+            limits=LIMITS,
+            timeout_s=10,
+            tls=context,
         )
     assert not isinstance(caught.value, ConfigError)

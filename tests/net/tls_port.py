@@ -120,7 +120,9 @@ def ask_rpc(
 def refused(address: str, tls: Tls | None, new_loop: Any) -> set[str]:
     """What both kinds of connection say of a port that does not let them in."""
     with pytest.raises((Unavailable, CertificateRefused)) as waiting:
-        BlockingConnection(address, Greeting(Introduction()), LIMITS, 10, client_context(tls))
+        BlockingConnection(
+            address, Greeting(Introduction()), limits=LIMITS, timeout_s=10, tls=client_context(tls)
+        )
     with pytest.raises((Unavailable, CertificateRefused)) as running:
         ask_rpc(new_loop, address, tls, [b"a"])
     return {str(waiting.value), str(running.value)}

@@ -167,7 +167,14 @@ class Group:
         self.node_settings = {
             name: settings.pop(name) for name in list(settings) if name in node_names
         }
-        sizes = {"segment_bytes": 4 * MIB, "index_file_bytes": 32 << 10, "max_body_bytes": MIB}
+        sizes = {
+            "segment_bytes": 4 * MIB,
+            "index_file_bytes": 32 << 10,
+            "max_body_bytes": MIB,
+            # a node that waits for a busy machine keeps its leader; one whose leader has died
+            # waits for takeover_ms only
+            "election_ms": 10_000,
+        }
         self.config = GroupConfig(group="test", members=members, **{**sizes, **settings})
         self.disks = {member: disks() for member in members} if disks is not None else {}
         # Not the system's own range: somebody's outgoing connection may take such a port while its
@@ -191,7 +198,10 @@ class Group:
             own |= {"disk_warn_ratio": 1.0, "disk_full_ratio": 1.0}
         config = NodeConfig(**{**own, **self.node_settings, **settings})
         return NodeServer(
-            self.config, config, lambda: dict(self.addresses), disk=self.disks.get(node_id)
+            self.config,
+            config,
+            addresses=lambda: dict(self.addresses),
+            disk=self.disks.get(node_id),
         )
 
     async def start(self, *names: str, **settings: Any) -> None:

@@ -10,3 +10,7 @@ machine with too much to do is before the new leader is heard of."""
 ONE_LEADER = {"election_ms": 30_000}
 """For stories about what only the leader of the day remembers: nobody else leads because the
 machine was busy. The first election does not wait for it."""
+
+QUICK = {"election_ms": 1000}
+"""For stories that wait until a follower misses its leader. A change of leader that the machine
+brings about, and not the story, does no harm to them."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from elections import ONE_LEADER
+from elections import ONE_LEADER, QUICK
 
 from dledger.node.handlers.admission import change_of
 from dledger.protocol.messages.catalog_commands import Admit, DeleteTopic
@@ -91,7 +91,7 @@ def test_B27_an_emptied_directory_is_noticed_filled_and_let_back_in_by_admit(
             "its vote and its disk count again"
         )
 
-    play(story)
+    play(story, **QUICK)
 
 
 def test_B30_an_older_copy_of_a_directory_is_no_voter_and_no_crash_loop(

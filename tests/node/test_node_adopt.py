@@ -34,7 +34,7 @@ from dledger.rocketmq.columns.commit_log import Wanted
 from dledger.rocketmq.files.layout import open_store
 from dledger.rocketmq.files.ranges import plan_store, read_range
 from dledger.rocketmq.files.storage import Storage
-from dledger.rocketmq.format.message import Message, Transaction, decode_message
+from dledger.rocketmq.format.message import Message, TransactionType, decode_message
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.message_store import MessageStore
 from dledger.rocketmq.store.store_lock import StoreLock
@@ -65,7 +65,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("old") / "store"
     with MessageStore(root, file_size=64 * KIB) as store:
         store.put_messages(message(n, ("orders", "bills")[n % 2], n // 2 % 2) for n in range(OLD))
-        store.put_message(message(OLD, "orders", 0, sys_flag=int(Transaction.PREPARED)))
+        store.put_message(message(OLD, "orders", 0, sys_flag=int(TransactionType.PREPARED)))
     return root
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from elections import QUICK
 from trimming import SMALL, awake, body, equal, expected, read_all, trimmed, write
 
 from dledger.errors import CatalogLost, CorruptStore
@@ -20,7 +21,7 @@ from dledger.storage.meta.tables import HEADER_BYTES
 from dledger.storage.offline.verify import verify_store
 from dledger.types import Role
 
-ENDLESS = {"retention_bytes": 0, "checkpoint_bytes": SMALL["checkpoint_bytes"], "election_ms": 300}
+ENDLESS = {"retention_bytes": 0, "checkpoint_bytes": SMALL["checkpoint_bytes"]}
 
 
 def flip(path: Path, offset: int) -> None:
@@ -81,7 +82,7 @@ def test_a_member_whose_snapshots_are_damaged_takes_over_a_catalog_and_keeps_its
         await group.stop(name)
         assert verify_store(group.folder / name)["problems"] == []
 
-    play(story, **SMALL)
+    play(story, **SMALL, **QUICK)
 
 
 def test_a_catalog_from_a_leader_with_a_longer_log_takes_nothing_from_the_log_and_adds_nothing(
@@ -158,7 +159,7 @@ def test_a_member_without_a_catalog_votes_and_counts_but_neither_leads_nor_answe
         await equal(group)
         assert await read_all(group, node, topic) == expected(node, topic, 70)
 
-    play(story, **SMALL)
+    play(story, **SMALL, **QUICK)
 
 
 def test_a_group_of_one_without_a_catalog_does_not_start_and_asks_for_a_backup(

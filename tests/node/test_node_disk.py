@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from elections import QUICK
 
 from dledger.client import AsyncClient
 from dledger.environment import Environment
@@ -262,7 +263,7 @@ def test_d2_a_disk_that_fails_ends_the_node_and_never_acknowledges(
         assert said == [], "a failed node still talks to the others"
         assert (await (await group.client(new)).append(body(topic))).code is Code.SUCCESS
 
-    play(story, disks=MemoryDisk)
+    play(story, disks=MemoryDisk, **QUICK)
 
 
 def test_d2_a_follower_whose_disk_fails_stops_acknowledging(play: Callable[..., None]) -> None:

@@ -32,7 +32,7 @@ from dledger.protocol.wire import encode_command
 from dledger.rocketmq.format.hosts import Host
 from dledger.rocketmq.format.message import (
     Message,
-    Transaction,
+    TransactionType,
     decode_message,
     encode_message,
     message_size,
@@ -147,12 +147,12 @@ def expected(root: Path, entries: list[Entry]) -> dict[str, bytes]:
             continue
         properties, state = (
             parse_properties(message.properties),
-            message.sys_flag & Transaction.ROLLBACK,
+            message.sys_flag & TransactionType.ROLLBACK,
         )
         code = tags_code(properties.get("TAGS"))
         if message.topic == "SCHEDULE_TOPIC_XXXX":
             code = message.store_timestamp + LEVEL_3_MS
-        if state in (Transaction.NONE, Transaction.COMMIT):
+        if state in (TransactionType.NONE, TransactionType.COMMIT):
             queues.put(
                 message.topic,
                 message.queue_id,
@@ -161,7 +161,7 @@ def expected(root: Path, entries: list[Entry]) -> dict[str, bytes]:
                 message_size(message),
                 code,
             )
-        if state != Transaction.ROLLBACK:
+        if state != TransactionType.ROLLBACK:
             index.put(message.topic, keys_of(properties), at, message.store_timestamp)
     queues.flush()
     index.flush()

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from elections import SLOW_VOTES
+from elections import QUICK, SLOW_VOTES
 from putting import put, split
 from test_node_reads import cut_off
 from trimming import SMALL, awake, trimmed
@@ -124,7 +124,7 @@ def test_a_message_that_was_replaced_is_not_shown_while_its_cut_waits_for_the_di
         found, payload = await asker.start(questions[0])
         assert (found.code, decode_message(payload).body) == (Code.SUCCESS, b"acknowledged now!!")
 
-    play(story, commit_log="rocketmq", **SLOW_VOTES)
+    play(story, commit_log="rocketmq", **SLOW_VOTES, **QUICK)
 
 
 def test_a_consumer_of_an_empty_queue_is_not_led_past_its_first_message(play: Play) -> None:
@@ -266,4 +266,4 @@ def test_a_node_whose_catalog_is_ahead_of_its_log_shows_nothing_of_what_the_log_
         _, payload = await get(asker, 59, stale=True)
         assert [len(one.body) for one in split(payload)] == [6000, 1, 1, 1, 1, 1]
 
-    play(story, commit_log="rocketmq", **SMALL)
+    play(story, commit_log="rocketmq", **SMALL, **QUICK)

@@ -30,7 +30,7 @@ def node(tmp_path: Path, files: dict[str, str]) -> NodeServer:
     full: Any = {"disk_warn_ratio": 1.0, "disk_full_ratio": 1.0}
     config = NodeConfig(node_id=NodeId("n0"), directory=tmp_path / "n0", **full, **files)
     return NodeServer(
-        GROUP, config, lambda: {NodeId("n0"): "127.0.0.1:1", NodeId("n1"): "127.0.0.1:1"}
+        GROUP, config, addresses=lambda: {NodeId("n0"): "127.0.0.1:1", NodeId("n1"): "127.0.0.1:1"}
     )
 
 
@@ -102,9 +102,9 @@ def test_a_node_that_its_certificate_does_not_name_is_not_talked_to(
                     BlockingConnection,
                     f"127.0.0.1:{server.port}",
                     Greeting(Introduction()),
-                    FrameLimits(),
-                    10,
-                    context,
+                    limits=FrameLimits(),
+                    timeout_s=10,
+                    tls=context,
                 )
         finally:
             await server.stop()

@@ -351,7 +351,7 @@ def test_a_node_that_stops_neither_gives_nor_takes_a_state(play: Callable[..., N
 
 def image_of(node: Any) -> bytes:
     entry = node.store.read(node.store.begin_index, 1)[0]
-    image = Image(node.catalog, node.store.begin, entry)
+    image = Image(node.catalog, node.store.begin, first=entry)
     data = b"".join(image.read(at, 1000) for at in range(0, image.size, 1000))
     assert len(data) == image.size
     return data
@@ -361,7 +361,7 @@ def unpacked(data: bytes, step: int = 777) -> Unpacker:
     disk, root = MemoryDisk(), Path("/disk/n9")
     for name in ("data", "tables", "snapshot"):
         disk.mkdir(root / name)
-    unpacker = Unpacker(Staging(root, disk, 64 * KIB))
+    unpacker = Unpacker(Staging(root, disk, segment_bytes=64 * KIB))
     for at in range(0, len(data), step):
         unpacker.feed(data[at : at + step])
     return unpacker

@@ -327,6 +327,8 @@ def test_a_members_file_of_another_group_keeps_a_node_from_its_own(
 
 def test_a_gate_of_a_group_that_is_not_founded_takes_members_of_any_id() -> None:
     group = GroupConfig(group="test", members=names(3))
-    gate = Gate(group, NodeConfig(node_id=NodeId("n0"), directory=Path("/tmp/never")), RealDisk())
+    gate = Gate(
+        group, NodeConfig(node_id=NodeId("n0"), directory=Path("/tmp/never")), disk=RealDisk()
+    )
     request = HelloRequest(group="test", node_id="n1", members=names(3), group_id="feed")
     assert gate.answer(request).code is Code.SUCCESS

@@ -26,7 +26,7 @@ from dledger.protocol.messages.rocketmq import (
     put_status,
 )
 from dledger.rocketmq.format.hosts import Host
-from dledger.rocketmq.format.message import Message, Transaction, decode_message, encode_message
+from dledger.rocketmq.format.message import Message, TransactionType, decode_message, encode_message
 from dledger.types import Role
 
 Play = Callable[..., None]
@@ -112,11 +112,11 @@ def test_prepared_and_rolled_back_messages_take_no_queue_offset(play: Play) -> N
     async def story(group: Any) -> None:
         client = await group.client()
         kinds = [
-            Transaction.NONE,
-            Transaction.PREPARED,
-            Transaction.ROLLBACK,
-            Transaction.COMMIT,
-            Transaction.NONE,
+            TransactionType.NONE,
+            TransactionType.PREPARED,
+            TransactionType.ROLLBACK,
+            TransactionType.COMMIT,
+            TransactionType.NONE,
         ]
         answer = await put(client, *[message(sys_flag=int(kind)) for kind in kinds])
         assert answer.queue_offsets == (0, 0, 0, 1, 2)

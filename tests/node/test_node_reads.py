@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from elections import QUICK
 
 from dledger.checksum import crc32
 from dledger.protocol.messages.catalog_commands import (
@@ -318,7 +319,7 @@ def test_d8_a_deposed_leader_serves_no_linearizable_read(play: Callable[..., Non
         assert (await old_client.offsets("t")).code is Code.NOT_LEADER
         assert (await old_client.ask(GroupRequest(consumer_group="g"))).code is Code.NOT_LEADER
 
-    play(story)
+    play(story, **QUICK)
 
 
 def test_d8_what_is_not_committed_is_never_served(play: Callable[..., None]) -> None:

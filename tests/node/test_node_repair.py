@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from elections import QUICK
 from trimming import checkpointed
 
 from dledger.protocol.messages.codes import Code
@@ -100,7 +101,7 @@ def test_a_damaged_node_starts_repairs_itself_and_has_its_log_in_full_length(
         await group.stop(victim)
         assert verify_store(group.folder / victim)["problems"] == []
 
-    play(story)
+    play(story, **QUICK)
 
 
 def test_the_scrub_finds_damage_that_nobody_has_read_and_it_is_repaired(

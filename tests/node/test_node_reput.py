@@ -31,7 +31,7 @@ from dledger.rocketmq.columns.commit_log import Wanted
 from dledger.rocketmq.files.layout import open_store
 from dledger.rocketmq.files.ranges import plan_store, read_range
 from dledger.rocketmq.files.storage import Storage
-from dledger.rocketmq.format.message import Message, Transaction, decode_message, encode_message
+from dledger.rocketmq.format.message import Message, TransactionType, decode_message, encode_message
 from dledger.rocketmq.format.properties import keys_of, tags_code
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
@@ -82,13 +82,13 @@ def check(node: Any) -> int:
         if entry.magic != MAGIC_NORMAL:
             continue
         found = decode_message(entry.body)
-        if found.transaction in (Transaction.NONE, Transaction.COMMIT):
+        if found.transaction in (TransactionType.NONE, TransactionType.COMMIT):
             units = expected.setdefault((found.topic, found.queue_id), [])
             assert found.queue_offset == len(units)
             units.append(
                 (entry.pos + 48, len(entry.body), tags_code(found.property_map().get("TAGS")))
             )
-        if found.transaction is not Transaction.ROLLBACK:
+        if found.transaction is not TransactionType.ROLLBACK:
             for key in keys_of(found.property_map()):
                 keys += 1
                 assert files.index.lookup(found.topic, key).count(entry.pos + 48) == 1
@@ -183,7 +183,12 @@ def test_a_key_is_looked_up_in_the_messages_themselves(play: Play) -> None:
 def test_transactions_messages_are_where_the_original_has_them(play: Play) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
-        kinds = [Transaction.NONE, Transaction.PREPARED, Transaction.COMMIT, Transaction.ROLLBACK]
+        kinds = [
+            TransactionType.NONE,
+            TransactionType.PREPARED,
+            TransactionType.COMMIT,
+            TransactionType.ROLLBACK,
+        ]
         await put(client, *[message(n, sys_flag=int(kind)) for n, kind in enumerate(kinds)])
         _, found = await get(client, 0)
         assert [m.body for m in found] == [b"body 0", b"body 2"]

@@ -24,7 +24,7 @@ from raft_bench import (
 
 from dledger.protocol.messages.entry import LogEnd
 from dledger.protocol.messages.peer import PushType, VoteRequest, VoteResponse, VoteResult
-from dledger.raft.roles.leader_elector import Tally, VoteOutcome
+from dledger.raft.roles.leader_elector import VoteOutcome, VoteTally
 from dledger.types import NO_TERM, NodeId, Role, Term
 
 ACCEPT = VoteResult.ACCEPT
@@ -159,7 +159,7 @@ def tally(*answers, asked=5, own=True):
     full = {N0: (ACCEPT, Term(asked))} if own else {}
     for i, given in enumerate(answers, 1):
         full[NodeId(f"n{i}")] = given if isinstance(given, tuple) else (given, Term(asked))
-    return Tally.of(Term(asked), full)
+    return VoteTally.of(Term(asked), full)
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_a_lone_node_reads_at_once():
 
 
 def test_an_answer_to_a_round_that_never_was_counts_as_the_newest_only():
-    queue = ReadQueue((N0, N1, N2), N0, Index(0))
+    queue = ReadQueue((N0, N1, N2), N0, noop_index=Index(0))
     queue.next_round()
     queue.answered(N1, 99)
     queue.ask(1, Index(0))

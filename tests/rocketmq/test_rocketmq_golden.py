@@ -11,7 +11,12 @@ import pytest
 from dledger.rocketmq.columns.commit_log import column_batches
 from dledger.rocketmq.format.checkpoint import StoreCheckpoint
 from dledger.rocketmq.format.config_json import decode_config, encode_config
-from dledger.rocketmq.format.consume_queue_unit import Unit, decode_units, encode_units, sound_units
+from dledger.rocketmq.format.consume_queue_unit import (
+    ConsumeQueueUnit,
+    decode_units,
+    encode_units,
+    sound_units,
+)
 from dledger.rocketmq.format.index_file import IndexFile
 from dledger.rocketmq.format.message import Message, decode_message, encode_blank, encode_message
 from dledger.rocketmq.format.properties import keys_of, tags_code
@@ -112,7 +117,7 @@ def test_consume_queue_of_delayed_messages_has_their_time_of_delivery(golden: Go
     data = golden("cq_SCHEDULE_2.bin")
     assert encode_units(decode_units(data)) == data
     ((_, unit),) = sound_units(data)
-    assert unit == Unit(936, 181, 0x1A2000B1182)
+    assert unit == ConsumeQueueUnit(936, 181, 0x1A2000B1182)
     assert messages(golden("dledger_data.bin"), 0)[936].topic == "SCHEDULE_TOPIC_XXXX"
 
 

@@ -16,7 +16,7 @@ from dledger.rocketmq.ha_protocol.group_transfer_service import (
     HAStatus,
 )
 from dledger.rocketmq.ha_protocol.ha_client import HAClient
-from dledger.rocketmq.ha_protocol.ha_connection import Frame, HAConnection
+from dledger.rocketmq.ha_protocol.ha_connection import HAConnection, TransferFrame
 from dledger.rocketmq.ha_protocol.messages import MOST_FRAME, HASettings
 
 FILE = 1 << 10
@@ -51,13 +51,13 @@ def one_by_one(client: HAClient, data: bytes) -> None:
 
 
 def test_slave_takes_log_bytes_between_headers_as_one_piece() -> None:
-    client = HAClient(100, 0, SMALL)
+    client = HAClient(100, 0, settings=SMALL)
     assert pieces(client, frame(100, b"abc") + frame(103) + frame(103, b"de")) == [(100, b"abcde")]
     assert (client.max_offset, client.frames) == (105, 3)
 
 
 def test_slave_splits_pieces_where_a_commit_log_file_ends() -> None:
-    client = HAClient(FILE - 2, 0, SMALL)
+    client = HAClient(FILE - 2, 0, settings=SMALL)
     assert pieces(client, frame(FILE - 2, b"ab") + frame(FILE, b"c")) == [
         (FILE - 2, b"ab"),
         (FILE, b"c"),
@@ -77,7 +77,7 @@ def test_slave_gets_the_same_log_however_its_bytes_are_split(
         at = start + len(log)
         body = bytes((at + n) % 251 for n in range(min(size, FILE - at % FILE)))
         stream, log = stream + frame(at, body), log + body
-    client = HAClient(0 if fresh else start, 0, SMALL)
+    client = HAClient(0 if fresh else start, 0, settings=SMALL)
     got, at = b"", 0
     for length in [*cuts, len(stream)]:
         for piece in client.receive(stream[at : at + length], 0):
@@ -108,16 +108,16 @@ def test_slave_gets_the_same_log_however_its_bytes_are_split(
 )
 def test_slave_refuses_a_master_that_lies(own: int, sent: bytes, why: str) -> None:
     with pytest.raises(ProtocolError, match=why):
-        HAClient(own, 0, SMALL).receive(sent, 0)
+        HAClient(own, 0, settings=SMALL).receive(sent, 0)
     with pytest.raises(ProtocolError, match=why):
-        one_by_one(HAClient(own, 0, SMALL), sent)
+        one_by_one(HAClient(own, 0, settings=SMALL), sent)
 
 
 @given(st.integers(0, 2**40), st.lists(st.binary(max_size=60), max_size=20))
 def test_slave_takes_any_bytes_or_refuses_them_and_keeps_at_most_a_header(
     own: int, chunks: list[bytes]
 ) -> None:
-    client = HAClient(own, 0, SMALL)
+    client = HAClient(own, 0, settings=SMALL)
     got = own
     try:
         for chunk in chunks:
@@ -131,14 +131,14 @@ def test_slave_takes_any_bytes_or_refuses_them_and_keeps_at_most_a_header(
 
 
 def test_slave_keeps_half_a_header_until_the_rest_comes() -> None:
-    client = HAClient(100, 0, SMALL)
+    client = HAClient(100, 0, settings=SMALL)
     assert pieces(client, frame(100, b"x")[:7]) == []
     assert client.within_header
     assert pieces(client, frame(100, b"x")[7:]) == [(100, b"x")]
 
 
 def test_slave_reports_at_once_then_what_is_durable_then_each_interval() -> None:
-    client = HAClient(100, 0, SMALL)
+    client = HAClient(100, 0, settings=SMALL)
     assert client.report(0) == report(100)
     client.receive(frame(100, b"abc"), 10)
     assert client.report(10) == b""  # received is not durable
@@ -152,11 +152,11 @@ def test_slave_reports_at_once_then_what_is_durable_then_each_interval() -> None
 
 def test_slave_never_reports_what_it_has_not_received() -> None:
     with pytest.raises(ValueError, match="received only up to 100"):
-        HAClient(100, 0, SMALL).flushed(101)
+        HAClient(100, 0, settings=SMALL).flushed(101)
 
 
 def test_slave_without_a_log_reports_0_until_it_has_a_byte() -> None:
-    client = HAClient(0, 0, SMALL)
+    client = HAClient(0, 0, settings=SMALL)
     assert client.report(0) == report(0)
     client.receive(frame(FILE * 2), 1)
     assert client.started
@@ -167,7 +167,7 @@ def test_slave_without_a_log_reports_0_until_it_has_a_byte() -> None:
 
 
 def test_slave_gives_a_silent_master_up_even_if_half_headers_trickle() -> None:
-    client = HAClient(100, 0, SMALL)
+    client = HAClient(100, 0, settings=SMALL)
     client.report(0)
     client.receive(frame(100), 4_000)
     client.receive(frame(100)[:5], 10_000)
@@ -190,13 +190,13 @@ def test_master_is_mute_until_the_first_report() -> None:
 
 
 def test_master_starts_an_empty_slave_at_its_last_file() -> None:
-    assert connection(0).write_side.transfer(0, 5_000, 10_000, 0)[0] == Frame(4_096, 100)
+    assert connection(0).write_side.transfer(0, 5_000, 10_000, 0)[0] == TransferFrame(4_096, 100)
     assert connection(0, 4_096).write_side.transfer(0, 4_096, 10_000, 0) == []
-    assert connection(0, 300).write_side.transfer(0, 300, 10_000, 0)[0] == Frame(0, 100)
+    assert connection(0, 300).write_side.transfer(0, 300, 10_000, 0)[0] == TransferFrame(0, 100)
 
 
 def test_master_starts_where_the_slave_asks_even_inside_a_message() -> None:
-    assert connection(10).write_side.transfer(0, 5_000, 10_000, 0)[0] == Frame(10, 100)
+    assert connection(10).write_side.transfer(0, 5_000, 10_000, 0)[0] == TransferFrame(10, 100)
 
 
 @given(st.integers(1, 6_000), st.integers(0, 6_000), st.integers(0, 3_000))
@@ -218,15 +218,15 @@ def test_master_sends_a_heartbeat_when_it_has_sent_nothing_for_the_interval() ->
     side = connection(5_000).write_side
     assert side.deadline() == 5_000
     assert side.transfer(0, 5_000, 100, 4_999) == []
-    assert side.transfer(0, 5_000, 100, 5_000) == [Frame(5_000, 0)]
-    assert side.transfer(0, 5_010, 100, 6_000) == [Frame(5_000, 10)]
+    assert side.transfer(0, 5_000, 100, 5_000) == [TransferFrame(5_000, 0)]
+    assert side.transfer(0, 5_010, 100, 6_000) == [TransferFrame(5_000, 10)]
     assert side.deadline() == 11_000
 
 
 def test_master_sends_heartbeats_only_to_a_slave_that_asks_for_what_is_deleted() -> None:
     side = connection(10).write_side
     assert side.transfer(1_024, 5_000, 100, 4_000) == []
-    assert side.transfer(1_024, 5_000, 100, 5_000) == [Frame(10, 0)]
+    assert side.transfer(1_024, 5_000, 100, 5_000) == [TransferFrame(10, 0)]
 
 
 def test_master_takes_the_last_whole_report() -> None:
@@ -400,7 +400,7 @@ def test_settings_that_cannot_be_are_refused() -> None:
 
 
 def test_what_was_reported_durable_is_not_taken_back_by_a_flush_that_ends_late() -> None:
-    slave = HAClient(0, 0, SMALL)
+    slave = HAClient(0, 0, settings=SMALL)
     slave.receive(frame(0, bytes(100)), 0)
     slave.flushed(100)
     assert slave.report(0) == report(100)

@@ -79,7 +79,7 @@ class MasterAndSlaves(RuleBasedStateMachine):
         slave.cut()
         slave.durable = len(slave.log)  # flushed first
         slave.client, slave.connection = (
-            HAClient(slave.end, self.now, SMALL),
+            HAClient(slave.end, self.now, settings=SMALL),
             HAConnection(self.now, SMALL),
         )
 

@@ -9,13 +9,18 @@ import pytest
 from dledger.errors import FormatError
 from dledger.rocketmq.format.compression import compress, compression_flags, unpack
 from dledger.rocketmq.format.config_json import decode_config, encode_config
-from dledger.rocketmq.format.consume_queue_unit import FILLER, Unit, encode_units, sound_units
+from dledger.rocketmq.format.consume_queue_unit import (
+    FILLER,
+    ConsumeQueueUnit,
+    encode_units,
+    sound_units,
+)
 from dledger.rocketmq.format.hosts import Host, OffsetId, UniqueId
 from dledger.rocketmq.format.index_file import IndexFile, key_hash
 from dledger.rocketmq.format.message import (
     Compression,
     Message,
-    Transaction,
+    TransactionType,
     decode_message,
     encode_message,
     message_size,
@@ -78,13 +83,13 @@ def test_message_over_a_limit_is_refused(message: Message) -> None:
 @pytest.mark.parametrize(
     ("flag", "state"),
     [
-        (0, Transaction.NONE),
-        (4, Transaction.PREPARED),
-        (8 | 1, Transaction.COMMIT),
-        (12, Transaction.ROLLBACK),
+        (0, TransactionType.NONE),
+        (4, TransactionType.PREPARED),
+        (8 | 1, TransactionType.COMMIT),
+        (12, TransactionType.ROLLBACK),
     ],
 )
-def test_transaction_state_is_in_two_bits_of_the_flag(flag: int, state: Transaction) -> None:
+def test_transaction_state_is_in_two_bits_of_the_flag(flag: int, state: TransactionType) -> None:
     assert Message("t", sys_flag=flag).transaction is state
 
 
@@ -175,11 +180,18 @@ def test_body_compressed_in_a_way_nobody_knows_is_refused() -> None:
 
 def test_queue_that_begins_above_zero_has_fillers_that_are_no_messages() -> None:
     data = encode_units(
-        [FILLER, FILLER, Unit(100, 91, 5), Unit(191, 91, 6), Unit(0, 0, 0), Unit(1, 1, 1)]
+        [
+            FILLER,
+            FILLER,
+            ConsumeQueueUnit(100, 91, 5),
+            ConsumeQueueUnit(191, 91, 6),
+            ConsumeQueueUnit(0, 0, 0),
+            ConsumeQueueUnit(1, 1, 1),
+        ]
     )
     assert sound_units(data, first_offset=1000) == [
-        (1002, Unit(100, 91, 5)),
-        (1003, Unit(191, 91, 6)),
+        (1002, ConsumeQueueUnit(100, 91, 5)),
+        (1003, ConsumeQueueUnit(191, 91, 6)),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The house rules that a machine can check."""
+"""The rules of the source that a machine can check."""
 
 from __future__ import annotations
 
@@ -11,6 +11,15 @@ import pytest
 TOP = Path(__file__).resolve().parents[2]
 FOLDERS = ("python", "datasource", "streaming", "examples", "benchmarks")
 SOURCES = sorted(p for folder in FOLDERS for p in (TOP / folder).rglob("*.py"))
+PRODUCT = [
+    path
+    for path in SOURCES
+    if path.relative_to(TOP).parts[0] in {"python", "datasource", "streaming"}
+    and "testing" not in path.parts
+]
+POSITIONAL = {"OffsetOutOfRange", "Lost", "EmbeddedNode"}
+"""Classes whose arguments have had places since the first release, and errors, which are pickled by
+the places of theirs."""
 TESTS = sorted((TOP / "tests").rglob("*.py"))
 WORDS = sorted(
     p
@@ -65,21 +74,47 @@ def test_module_fits_in_the_head(path: Path) -> None:
     assert not too_long
 
 
+def hand_written_inits(path: Path) -> dict[str, ast.arguments]:
+    """Each class of a module with the arguments of its own ``__init__``, without ``self``."""
+    found = {
+        node.name: made.args
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+        for made in node.body
+        if isinstance(made, ast.FunctionDef) and made.name == "__init__"
+    }
+    for arguments in found.values():
+        del arguments.args[0]
+    return found
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
 def test_no_init_takes_more_than_six_arguments(path: Path) -> None:
     """A part with more has more than one job, or what it is given belongs together: a context, a
     dataclass of settings. Written by hand, that is; a dataclass may have as many fields as it
     needs."""
     many = {
-        node.name: len(arguments)
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef)
-        for made in node.body
-        if isinstance(made, ast.FunctionDef) and made.name == "__init__"
-        if len(arguments := [*made.args.posonlyargs, *made.args.args[1:], *made.args.kwonlyargs])
-        > 6
+        name: size
+        for name, made in hand_written_inits(path).items()
+        if (size := len([*made.posonlyargs, *made.args, *made.kwonlyargs])) > 6
     }
     assert not many
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=relative)
+def test_arguments_of_an_init_have_names_from_the_third_on(path: Path) -> None:
+    many = {name for name, made in hand_written_inits(path).items() if len(made.args) > 2}
+    assert many <= POSITIONAL
+
+
+def test_class_names_of_the_product_are_unique() -> None:
+    """A name that stands for two things is read as the wrong one."""
+    places: dict[str, list[str]] = {}
+    for path in PRODUCT:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(relative(path))
+    assert not {name: found for name, found in places.items() if len(found) > 1}
 
 
 @pytest.mark.parametrize("path", TESTS, ids=relative)

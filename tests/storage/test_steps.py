@@ -250,7 +250,7 @@ def test_a_step_that_the_keeper_takes_beside_a_cut_is_not_counted_on(kit, strict
 
 
 def test_a_file_that_takes_the_place_of_another_has_no_step_of_it(strict):
-    files = SegmentFiles(strict, Path("/disk/data"), 1024)
+    files = SegmentFiles(strict, Path("/disk/data"), file_size=1024)
     files.reserve(0, 600)
     assert files.bytes_used(0) == 1024
     files.drop_behind(-1024)
@@ -297,7 +297,7 @@ def test_real_file_takes_blocks_only_where_none_are(tmp_path, monkeypatch):
         os, "posix_fallocate", lambda fd, at, size: (asked.append((at, size)), take(fd, at, size))
     )
     disk = RealDisk()
-    files = SegmentFiles(disk, tmp_path / "data", 4 * MIB)
+    files = SegmentFiles(disk, tmp_path / "data", file_size=4 * MIB)
     for end in (1, FIRST_STEP, FIRST_STEP + 1, 3 * FIRST_STEP, 4 * MIB):
         files.reserve(0, end)
     assert asked == [

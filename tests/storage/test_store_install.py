@@ -81,7 +81,7 @@ class Case:
         return LogEnd(Position(Term(-1), before.index), self.first.pos, before.chain_crc)
 
     def stage(self) -> Staging:
-        staging = Staging(self.kit.root, self.disk, self.kit.segment)
+        staging = Staging(self.kit.root, self.disk, segment_bytes=self.kit.segment)
         staging.snapshot(Index(LAST), b"the new catalog")
         for name, first in (("both", 4), ("new", 0)):
             table = staging.table(name, ROW, first)
@@ -188,7 +188,7 @@ def test_a_state_that_nobody_committed_to_leaves_nothing(case: Case) -> None:
 def test_another_state_may_follow(case: Case) -> None:
     case.take_over()
     store = case.open()
-    staging = Staging(case.kit.root, case.disk, case.kit.segment)
+    staging = Staging(case.kit.root, case.disk, segment_bytes=case.kit.segment)
     later = next(
         entry
         for entry in case.log
@@ -374,7 +374,7 @@ def test_a_start_makes_durable_that_a_state_was_carried_out_before_the_log_goes_
 
 def test_a_full_disk_leaves_the_old_state_and_another_try_succeeds(case: Case) -> None:
     case.disk.failures.append(Failure("fallocate", ".install", errno.ENOSPC, times=1))
-    staging = Staging(case.kit.root, case.disk, case.kit.segment)
+    staging = Staging(case.kit.root, case.disk, segment_bytes=case.kit.segment)
     with pytest.raises(DiskFull, match="no room"), staging.writing():
         staging.snapshot(Index(LAST), b"the new catalog")
     staging.drop()
@@ -394,7 +394,7 @@ def test_a_disk_that_fails_while_a_state_is_written_is_not_called_full(
     case: Case, operation: str
 ) -> None:
     """A full disk costs nothing but this state; one that failed is done for (D2)."""
-    staging = Staging(case.kit.root, case.disk, case.kit.segment)
+    staging = Staging(case.kit.root, case.disk, segment_bytes=case.kit.segment)
     case.disk.failures.append(Failure(operation, ".install", errno.EIO))
     with pytest.raises(StorageError, match="The disk failed") as raised, staging.writing():
         staging.snapshot(Index(LAST), b"the new catalog")
@@ -415,7 +415,7 @@ def test_a_record_that_cannot_be_read_before_the_next_one_is_an_error_of_the_sto
 def test_a_fetch_begins_without_the_files_of_the_one_before(case: Case) -> None:
     """Files are written into as they are, so the rest of a longer one would stay."""
     case.stage()
-    Staging(case.kit.root, case.disk, case.kit.segment)
+    Staging(case.kit.root, case.disk, segment_bytes=case.kit.segment)
     assert not [path for path in case.disk.names if path.suffix == ".install"]
 
 
@@ -455,7 +455,9 @@ def test_as_of_which_entry_the_catalog_is_stays_known_when_only_a_front_goes_lat
     )
     before = case.log[second.index - 1]
     begin = LogEnd(Position(Term(-1), before.index), second.pos, before.chain_crc)
-    Staging(kit.root, disk, kit.segment).commit(Index(LAST), begin, None, catalog=False)
+    Staging(kit.root, disk, segment_bytes=kit.segment).commit(
+        Index(LAST), begin, None, catalog=False
+    )
     store.close()
     store = case.open()
     assert (store.begin_index, store.end.position.index, store.installed_index) == (

@@ -60,7 +60,7 @@ BREACHES: dict[str, tuple[str, Callable[[FileStore], object]]] = {
     ),
     "a copy for a repair": (
         "copied and exchanged under FileStore._repair_lock",
-        lambda store: FileCopy(store._data, 0, store.read(0, 1), 400).begin(0),
+        lambda store: FileCopy(store._data, 0, run=store.read(0, 1), behind=400).begin(0),
     ),
     "the mark's file": (
         "written under RecoveryPoints._writing",

@@ -77,12 +77,12 @@ def test_walk_passes_entries_padding_and_damage(kit, disk):
     store = kit.open(disk)
     entries = kit.fill(store, [400, 400, 400])
     store.close()
-    data = SegmentFiles(disk, kit.root / "data", kit.segment, read_only=True)
-    events = list(Walker(data, LogEnd(), 0).walk())
+    data = SegmentFiles(disk, kit.root / "data", file_size=kit.segment, read_only=True)
+    events = list(Walker(data, LogEnd(), seed=0).walk())
     assert [type(event) for event in events] == [Good, Good, Padding, Good, Finish]
     assert events[2] == Padding(entries[1].end_pos, kit.segment - entries[1].end_pos)
     disk.flip(kit.root / "data" / f"{0:020d}", entries[1].pos + 100)
-    events = list(Walker(data, LogEnd(), 0).walk())
+    events = list(Walker(data, LogEnd(), seed=0).walk())
     assert [type(event) for event in events] == [Good, Bad, Good, Finish]
     assert (events[1].first, events[1].last, events[1].pos, events[1].resume) == (1, 1, 448, 1024)
 
@@ -95,14 +95,14 @@ def test_walk_finds_entries_behind_a_damaged_header_by_their_own_pos(kit, disk):
     path = kit.root / "data" / f"{0:020d}"
     for offset in (4, 44):
         disk.flip(path, entries[1].pos + offset)
-    data = SegmentFiles(disk, kit.root / "data", kit.segment, read_only=True)
-    events = list(Walker(data, LogEnd(), 0).walk())
+    data = SegmentFiles(disk, kit.root / "data", file_size=kit.segment, read_only=True)
+    events = list(Walker(data, LogEnd(), seed=0).walk())
     assert [type(event) for event in events] == [Good, Bad, Good, Good, Finish]
     assert events[1].resume == entries[2].pos
 
 
 def test_first_nonzero_skips_what_is_zero(disk):
-    files = SegmentFiles(disk, Path("/disk/data"), 4096)
+    files = SegmentFiles(disk, Path("/disk/data"), file_size=4096)
     for start in range(0, 3 * 4096, 4096):
         files.allocate(start)
     assert first_nonzero(files, 0) is None
@@ -147,7 +147,7 @@ def test_a_file_that_is_exchanged_while_somebody_opens_it_is_opened_again(monkey
     """A reader's handle to the old file would be the writer's too, and what is written and synced
     there is lost."""
     disk, folder = MemoryDisk(), Path("/disk/data")
-    files = SegmentFiles(disk, folder, 4096)
+    files = SegmentFiles(disk, folder, file_size=4096)
     for start in (0, 4096):
         files.allocate(start)
     files.close()
@@ -168,7 +168,7 @@ def test_a_file_that_is_exchanged_while_somebody_opens_it_is_opened_again(monkey
     files.pwritev(4096, [b"written"])
     files.sync()
     disk.reboot(power=True)
-    assert SegmentFiles(disk, folder, 4096).pread(4096, 7) == b"written"
+    assert SegmentFiles(disk, folder, file_size=4096).pread(4096, 7) == b"written"
 
 
 def test_readers_beside_a_writer_see_whole_sound_entries(kit, tmp_path):

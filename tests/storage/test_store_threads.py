@@ -83,7 +83,7 @@ def test_an_index_unit_under_way_when_the_index_is_synced_is_synced_the_next_tim
 
 def test_a_file_that_is_dropped_while_a_sync_opens_it_needs_none(disk):
     """The index is synced by the keeper, and cut by the thread that writes the log."""
-    files = SegmentFiles(disk, Path("/disk/index"), 4096)
+    files = SegmentFiles(disk, Path("/disk/index"), file_size=4096)
     for start in (0, 4096):
         files.allocate(start)
         files.pwritev(start, [b"unit"])
@@ -116,7 +116,7 @@ def files_with_a_hole(kit, disk, written: bytes = b"") -> list[bytes]:
     store = kit.open(disk, BackgroundState.MANUAL)
     entries = kit.fill(store, [252] * 2)
     store.close()
-    files = SegmentFiles(disk, kit.root / "data", kit.segment)
+    files = SegmentFiles(disk, kit.root / "data", file_size=kit.segment)
     files.allocate(2 * kit.segment)
     if written:
         files.pwritev(2 * kit.segment + 700, [written])
@@ -148,7 +148,7 @@ def test_an_empty_file_behind_a_missing_one_that_held_durable_entries_is_no_spar
     store.keep()
     store.close()
     disk.unlink(kit.root / "data" / file_name(1024))
-    files = SegmentFiles(disk, kit.root / "data", kit.segment)
+    files = SegmentFiles(disk, kit.root / "data", file_size=kit.segment)
     files.allocate(2 * kit.segment)
     with pytest.raises(CorruptStore, match=f"{file_name(1024)} is missing"):
         kit.open(disk)

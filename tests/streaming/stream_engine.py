@@ -31,7 +31,7 @@ class Query:
     def start(self, available_now: bool = False) -> LogStreamReader:
         if self.reader is None:
             self.reader = LogStreamReader(
-                self.given, read_schema(False), lambda: self.now, self.wait
+                self.given, read_schema(False), clock=lambda: self.now, sleep=self.wait
             )
             if available_now:
                 self.reader.prepareForTriggerAvailableNow()

@@ -39,7 +39,9 @@ class Query:
 
     def start(self, available_now: bool = False) -> StoreStreamReader:
         if self.reader is None:
-            self.reader = StoreStreamReader(self.given, self.schema, lambda: self.now, self.wait)
+            self.reader = StoreStreamReader(
+                self.given, self.schema, clock=lambda: self.now, sleep=self.wait
+            )
             if available_now:
                 self.reader.prepareForTriggerAvailableNow()
         return self.reader
@@ -473,7 +475,7 @@ def test_an_idle_query_waits_and_looks_again(tmp_path: Path, stores: Any) -> Non
         if query.now > before + 0.4:
             log.append(stores.some(1, first=5))
 
-    query.reader = StoreStreamReader(query.given, query.schema, lambda: query.now, wait)
+    query.reader = StoreStreamReader(query.given, query.schema, clock=lambda: query.now, sleep=wait)
     assert query.trigger()
     assert 0.4 < query.now - before < 0.5
     assert query.start().reportLatestOffset() is not None

@@ -74,7 +74,7 @@ class Copy(RuleBasedStateMachine):
         if self.reader is None:
             self.lives += 1
             self.reader = LogStreamReader(
-                self.options(), read_schema(False), lambda: 0.0, lambda _: None
+                self.options(), read_schema(False), clock=lambda: 0.0, sleep=lambda _: None
             )
         return self.reader
 
@@ -123,7 +123,7 @@ class Copy(RuleBasedStateMachine):
         end = self.offsets[self.done]
         slices = [hop(one) for one in reader.partitions(json.loads(start), json.loads(end))]
         self.same_at_every_replay(start, end, slices)
-        writer = LogStreamWriter(self.sink_options(), read_schema(False), False)
+        writer = LogStreamWriter(self.sink_options(), read_schema(False), overwrite=False)
         now = Task(0, 0, "query", f"run-{self.lives}", self.done)
         messages: list[Any] = []
         for place, one in enumerate(slices):
@@ -135,7 +135,9 @@ class Copy(RuleBasedStateMachine):
             messages.append(message)
         if dies == "staged":
             return "died"
-        LogStreamWriter(self.sink_options(), read_schema(False), False).commit(messages, self.done)
+        LogStreamWriter(self.sink_options(), read_schema(False), overwrite=False).commit(
+            messages, self.done
+        )
         if dies in {"read", "committed"}:
             return "died"
         self.done += 1

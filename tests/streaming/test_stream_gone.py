@@ -38,7 +38,7 @@ def two(log: Any) -> Any:
 
 def reader_of(log: Any, **options: str) -> LogStreamReader:
     given = {"dledger.bootstrap.servers": log.address, **options}
-    return LogStreamReader(given, read_schema(False), lambda: 0.0, lambda _: None)
+    return LogStreamReader(given, read_schema(False), clock=lambda: 0.0, sleep=lambda _: None)
 
 
 def before(monkeypatch: pytest.MonkeyPatch, log: Any, question: str, at: int, happens: Any) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from dledger.datasource.options.rate_limits import RateLimits
-from dledger.streaming.admission import Pace, limits_for
+from dledger.streaming.admission import BatchDelay, limits_for
 
 
 def test_a_batch_waits_for_its_least_rows_or_for_its_delay(log: Any) -> None:
@@ -101,7 +101,7 @@ def test_limits_of_options_and_trigger_count_together() -> None:
 def test_no_record_waits_longer_than_the_delay(steps: list[tuple[int, int]], least: int) -> None:
     """``steps``: (records that come, ms until the next poll)."""
     now, limits = [0.0], RateLimits(least_rows=least, delay_ms=1000)
-    pace = Pace(lambda: now[0])
+    pace = BatchDelay(lambda: now[0])
     pace.go(0, limits, patient=True)
     unread, nothing_waited_at = 0, 0.0
     for come, pause in steps:

@@ -37,7 +37,7 @@ class FakeNode:
             quorum=2,
             acting=None,
             me=name,
-            admission=Admission(name, Admission.of_all(MEMBERS), RaftLog(LogSummary(), 0)),
+            admission=Admission(name, Admission.of_all(MEMBERS), log=RaftLog(LogSummary(), 0)),
         )
         self.store = SimpleNamespace(
             durable=end.position,

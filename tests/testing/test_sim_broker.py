@@ -23,7 +23,7 @@ from dledger.protocol.messages.entry import (
 )
 from dledger.rocketmq.format.message import (
     Message,
-    Transaction,
+    TransactionType,
     decode_message,
     encode_message,
     message_size,
@@ -125,7 +125,7 @@ def test_a_message_that_is_committed_twice_or_was_refused_is_seen(log: Log) -> N
 
 def test_a_queue_with_a_gap_or_a_number_given_twice_is_seen(log: Log) -> None:
     log.put("0", 0)
-    log.put("prepared", 0, sys_flag=int(Transaction.PREPARED))
+    log.put("prepared", 0, sys_flag=int(TransactionType.PREPARED))
     log.put("1", 1)
     with pytest.raises(Broken, match="Q2"):
         log.put("again", 1)
@@ -197,7 +197,7 @@ def dispatched(folder: Path, messages: list[Message]) -> Any:
     """Queues and index of these messages."""
     queues, index = (
         ConsumeQueues(folder / "consumequeue", 10),
-        IndexService(folder / "index", 8, 50),
+        IndexService(folder / "index", 8, units=50),
     )
     for message in messages:
         size = message_size(message)

@@ -103,7 +103,9 @@ class Fake:
             clock_ms=90_000, transactions=SimpleNamespace(stages={1: "open"})
         )
         environment = SimpleNamespace(now_ms=lambda: self.now, wall_ms=lambda: 90_000 + self.now)
-        self.clocks = Clocks(environment, self.catalog, lambda: self.term, lambda: False)
+        self.clocks = Clocks(
+            environment, self.catalog, leads_in=lambda: self.term, is_settled=lambda: False
+        )
 
 
 @pytest.mark.parametrize("led_before", [None, 3])

@@ -19,9 +19,9 @@ import sys
 from array import array
 from typing import Any, Final
 
-from dledger.catalog.clients.consumer_groups import Group, Groups
-from dledger.catalog.clients.producers import WINDOW, Producers, ProducerState, Window
-from dledger.catalog.clients.transactions import STAGED_ROW, Stage, Transactions
+from dledger.catalog.clients.consumer_groups import ConsumerGroup, Groups
+from dledger.catalog.clients.producers import WINDOW, Producers, ProducerState, ResultWindow
+from dledger.catalog.clients.transactions import STAGED_ROW, StageState, Transactions
 from dledger.catalog.clients.writers import Trace, Writer, Writers
 from dledger.catalog.state import CatalogState
 from dledger.catalog.topics.partition import NO_TIME, Partition, table_name
@@ -120,7 +120,7 @@ def _encode_groups(groups: Groups) -> list[Any]:
 
 def _decode_groups(data: list[Any], groups: Groups) -> None:
     for name, offsets, *more in data:
-        group = groups.by_name[name] = Group()
+        group = groups.by_name[name] = ConsumerGroup()
         group.offsets = {topic_id: dict(spans) for topic_id, spans in offsets}
         if more:
             group.committed_ms, group.holds = more
@@ -168,7 +168,7 @@ def _encode_digests(writers: Writers) -> dict[str, Any]:
 def _decode_writers(meta: dict[str, Any], writers: Writers) -> None:
     for name, sequence, committed_at, records, topics in meta["writers"]:
         spans = {topic: {number: list(span) for number, span in parts} for topic, parts in topics}
-        writers.by_name[name] = Writer(sequence, committed_at, spans, records)
+        writers.by_name[name] = Writer(sequence, committed_at, offsets=spans, records=records)
     for name, committed_ms, digest in meta.get("digests", ()):
         writers.by_name[name].committed_ms, writers.by_name[name].digest = committed_ms, digest
     writers.traces = {name: Trace(*trace) for name, *trace in meta.get("traces", ())}
@@ -227,7 +227,9 @@ def decode(data: bytes, catalog: CatalogState, tables: TableFactory) -> None:
     _decode_groups(meta["groups"], catalog.consumer_groups)
     _decode_producers(meta["producers"], packed, catalog.producers)
     for stage_id, writer_id, sequence, label, deadline_ms, batches, records in meta["stages"]:
-        stage = Stage(stage_id, writer_id, sequence, label, deadline_ms)
+        stage = StageState(
+            stage_id, writer_id, sequence=sequence, label=label, deadline_ms=deadline_ms
+        )
         stage.batches, stage.records = batches, records
         stage.rows += packed.take(batches * STAGED_ROW.size)
         catalog.transactions.stages[stage_id] = stage
@@ -280,7 +282,7 @@ def _decode_producers(meta: dict[str, Any], packed: _Packed, producers: Producer
         session = ProducerState(name, producer_id)
         session.epoch, session.used_at, session.used_ms = epoch, used_at, used_ms
         for key, next_sequence in windows:
-            window = session.windows[key] = Window()
+            window = session.windows[key] = ResultWindow()
             window.next_sequence = next_sequence
             window.results.frombytes(packed.take(8 * min(next_sequence, WINDOW)))
             window.results = _little_endian(window.results)

@@ -34,13 +34,13 @@ class CatalogState:
         self.clock_ms = 0
         self.topics_state = Topics()
         self.partitions = Partitions(
-            tables, self.topics_state, lambda topic_id: self.schemas.newest(topic_id)
+            tables, self.topics_state, newest_schema=lambda topic_id: self.schemas.newest(topic_id)
         )
         self._used = self.partitions.used
         self.schemas = Schemas(self.topics_state, self._used)
         self.producers = Producers()
         self.transactions = Transactions(
-            self.partitions.get, self.partitions.grown, self.most_writers
+            self.partitions.get, self.partitions.grown, max_writers=self.most_writers
         )
         self.members: dict[str, int] = {}
         """The incarnation of each member that counts, by the entry `members_index`; empty before

@@ -137,7 +137,9 @@ def export_messages(
     try:
         if old is not None:
             _check_old(old, node)
-        store = CommitLogExport(place, self_id, size, look.data.starts[0], old, index=index)
+        store = CommitLogExport(
+            place, self_id, file_size=size, begin=look.data.starts[0], old=old, index=index
+        )
         try:
             left_out = _put_entries(store, look, node)
             report = store.close()

@@ -40,9 +40,11 @@ def export_topic(
     begins, ends = client.begin_offsets(topic), client.end_offsets(topic)
     store: StoreExport
     if form == "dledger":
-        store = LedgerExport(place, self_id, messages.topic, begins, file_size, index=index)
+        store = LedgerExport(
+            place, self_id, topic=messages.topic, begins=begins, file_size=file_size, index=index
+        )
     else:
-        store = PlainExport(place, messages.topic, begins, file_size, index=index)
+        store = PlainExport(place, messages.topic, begins=begins, file_size=file_size, index=index)
     try:
         for batch in batches(rows(client, topic, begins, ends), messages):
             store.put(batch)

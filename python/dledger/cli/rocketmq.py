@@ -53,7 +53,7 @@ def verify(directory: Path, index_slots: int) -> None:
     """
     from dledger.rocketmq.verify.store import Audit
 
-    report = Audit(directory, commit_log_files(directory), index_slots).run()
+    report = Audit(directory, commit_log_files(directory), index_slots=index_slots).run()
     print_json(report)
     if not report["ok"]:
         sys.exit(1)

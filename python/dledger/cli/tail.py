@@ -55,7 +55,7 @@ def tail(
 ) -> None:
     """Print the records of TOPIC, one line each."""
     position = parse_start(start)
-    printer = Printer(topic, as_json, key_separator, limit)
+    printer = Printer(topic, as_json, key_separator=key_separator, limit=limit)
     with open_client(bootstrap, timeout) as client:
         with naming_topic(client, topic):
             info = client.topic(topic)
@@ -111,7 +111,7 @@ class Printer:
     """Writes records; one at a time, whoever brings them."""
 
     def __init__(
-        self, topic: str, as_json: bool, key_separator: str | None, limit: int | None
+        self, topic: str, as_json: bool, *, key_separator: str | None, limit: int | None
     ) -> None:
         self._topic = topic
         self._as_json = as_json

@@ -76,7 +76,7 @@ class Watch:
     """Decides when a node ends by itself."""
 
     def __init__(
-        self, home: Home, addresses: Addresses, pid_file: PidFile, server: NodeServer
+        self, home: Home, addresses: Addresses, *, pid_file: PidFile, server: NodeServer
     ) -> None:
         self._home = home
         self._place = home.place()
@@ -135,7 +135,7 @@ async def serve(home: Home, node_id: NodeId, pid_file: PidFile) -> None:
         node = replace(node, secret_file=str(home.secret_file), clients_prove=True)
     addresses = Addresses(home, file)
     tune_interpreter()
-    server = NodeServer(group, node, addresses)
+    server = NodeServer(group, node, addresses=addresses)
     await server.start()
     home.touch_used()
     preferring = (
@@ -145,7 +145,9 @@ async def serve(home: Home, node_id: NodeId, pid_file: PidFile) -> None:
     log_instead_of(1, home.node_directory(node_id) / LOG_FILE)
     logger.info("%s of group %s serves on %s", node_id, file.group, file.addresses[node_id])
     try:
-        reason = await first_reason_to_end(server, Watch(home, addresses, pid_file, server))
+        reason = await first_reason_to_end(
+            server, Watch(home, addresses, pid_file=pid_file, server=server)
+        )
         logger.info("ends: %s", reason)
         pid_file.write(ending=True)
     finally:

@@ -22,7 +22,7 @@ class BoundedLog(logging.Handler):
     the old file.
     """
 
-    def __init__(self, path: Path, max_bytes: int = LOG_BYTES, descriptor: int = 2) -> None:
+    def __init__(self, path: Path, max_bytes: int = LOG_BYTES, *, descriptor: int = 2) -> None:
         super().__init__()
         self._path = path
         self._max_bytes = max_bytes

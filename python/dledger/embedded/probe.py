@@ -66,7 +66,9 @@ def _question(
 ) -> Message | None:
     greeting = Greeting(Introduction(group=group), secret=lambda answer: group_secret(answer.group))
     try:
-        connection = BlockingConnection(address, greeting, _LIMITS, timeout_s, client_context(tls))
+        connection = BlockingConnection(
+            address, greeting, limits=_LIMITS, timeout_s=timeout_s, tls=client_context(tls)
+        )
     # the last one: TLS files that are not there
     except (Unavailable, WrongGroup, AccessDenied, ConfigError):
         return None

@@ -20,7 +20,7 @@ _SPARK_WORKER_ENV: Final = "PYTHON_WORKER_FACTORY_"
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class PidScope:
     """Where a pid means something: a machine, one boot of it, one pid and network namespace (a
     container)."""
 
@@ -32,20 +32,20 @@ class Host:
         return asdict(self)
 
     @staticmethod
-    def from_dict(data: dict[str, Any]) -> Host:
-        return Host(
+    def from_dict(data: dict[str, Any]) -> PidScope:
+        return PidScope(
             str(data.get("name", "")), str(data.get("boot", "")), str(data.get("space", ""))
         )
 
 
 @lru_cache(maxsize=1)
-def this_host() -> Host:
+def this_host() -> PidScope:
     """The host of this process."""
     boot = space = ""
     with suppressed():  # no Linux: the name has to do
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         space = " ".join(str(Path("/proc/self/ns", kind).readlink()) for kind in ("pid", "net"))
-    return Host(platform.node(), boot, space)
+    return PidScope(platform.node(), boot, space)
 
 
 def start_time(pid: int) -> str:
@@ -71,7 +71,7 @@ class ProcessId:
 
     pid: int
     started: str
-    host: Host
+    host: PidScope
 
     @staticmethod
     def of(pid: int) -> ProcessId:
@@ -99,7 +99,7 @@ class ProcessId:
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> ProcessId:
-        return ProcessId(int(data["pid"]), str(data["started"]), Host.from_dict(data["host"]))
+        return ProcessId(int(data["pid"]), str(data["started"]), PidScope.from_dict(data["host"]))
 
 
 def parent_of(pid: int) -> int:
@@ -196,7 +196,7 @@ def spawn_python(module: str, arguments: list[str], stdout: int, log_file: Path)
 
 
 __all__ = [
-    "Host",
+    "PidScope",
     "ProcessId",
     "application_pid",
     "exit_code",

@@ -53,8 +53,8 @@ class NodeServer:
         self,
         group: GroupConfig,
         node: NodeConfig,
-        addresses: Callable[[], dict[NodeId, str]],
         *,
+        addresses: Callable[[], dict[NodeId, str]],
         disk: Disk | None = None,
         environment: Environment = REAL,
     ) -> None:
@@ -81,7 +81,7 @@ class NodeServer:
             PortInUse: another process listens on the port.
             PathError: the directory cannot be used.
         """
-        gate = Gate(self.group, self.node, self._disk, self._environment)
+        gate = Gate(self.group, self.node, disk=self._disk, environment=self._environment)
         self.store: LogStore = open_store(
             self.group, self.node, self._disk, environment=self._environment
         )

@@ -143,7 +143,7 @@ class NodeParts:
         handlers = RequestHandlers(
             proposals=self.proposals,
             reads=self.reads,
-            offsets=Offsets(context, self.linearizable, self.polls),
+            offsets=Offsets(context, self.linearizable, polls=self.polls),
             metadata=self.metadata,
             admissions=self.admissions,
             listings=Listings(context, self.linearizable),

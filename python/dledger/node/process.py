@@ -67,7 +67,7 @@ async def serve(
     signalled = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled.set)
-    server = NodeServer(group, node, addresses, disk=disk, environment=environment)
+    server = NodeServer(group, node, addresses=addresses, disk=disk, environment=environment)
     await server.start()
     if on_ready is not None:
         on_ready(server.port)

@@ -52,7 +52,7 @@ class Machine(RaftState):
         self.terms = TermWatch(self)
         # Short, because a pre-vote disturbs nobody; a lone node has nobody to wait for.
         wait_ms = config.vote_interval_ms + dice(2 * config.vote_interval_ms) if self.peers else 0
-        self.acting: Candidate | Follower | Leader = Candidate(self, now_ms, wait_ms)
+        self.acting: Candidate | Follower | Leader = Candidate(self, now_ms, wait_ms=wait_ms)
         self.founding = Founding(self, now_ms)
         self._told = RoleChange(self.role, self.term, self.leader_id)
 
@@ -62,7 +62,7 @@ class Machine(RaftState):
             self.set_vote(term, None)
         self.role, self.leader_id, self.leader_is_gone = Role.CANDIDATE, None, False
         wait_ms = self.draw(self.config.vote_interval_ms) if wait_ms is None else wait_ms
-        self.acting = Candidate(self, now_ms, wait_ms)
+        self.acting = Candidate(self, now_ms, wait_ms=wait_ms)
 
     def become_follower(self, term: Term, leader_id: NodeId, now_ms: int) -> None:
         assert leader_id != self.me, "a node does not follow itself"
@@ -78,7 +78,7 @@ class Machine(RaftState):
         assert self.voted_for == self.me, f"leads term {self.term} but voted for {self.voted_for}"
         self.role, self.leader_id = Role.LEADER, self.me
         self.transfers.end()
-        self.acting = leader = Leader(self, self.transfers, now_ms)
+        self.acting = leader = Leader(self, self.transfers, now_ms=now_ms)
         leader.start(now_ms)
 
     def recount(self) -> None:

@@ -29,7 +29,7 @@ class BackgroundTasks:
     """Calls ``work`` soon after `wake`."""
 
     def __init__(
-        self, work: Callable[[], None], keeping: BackgroundState, environment: Environment = REAL
+        self, work: Callable[[], None], keeping: BackgroundState, *, environment: Environment = REAL
     ) -> None:
         self._work = work
         self._keeping = keeping

@@ -54,7 +54,7 @@ class FileStore:
     """See `dledger.storage.api.LogStore`."""
 
     def __init__(
-        self, parts: Parts, keeping: BackgroundState, environment: Environment = REAL
+        self, parts: Parts, keeping: BackgroundState, *, environment: Environment = REAL
     ) -> None:
         self._settings, self._disk, self._parts = parts.settings, parts.disk, parts
         self._data, self._index = parts.data, parts.index
@@ -77,11 +77,11 @@ class FileStore:
             None if parts.disk.witness is None else partial(vouch_for, parts, parts.disk.witness)
         )
         self._marks = RecoveryPoints(
-            parts.mark_slots, mark_of(recovered, self._commit, parts.disk.boot_id()), vouch
+            parts.mark_slots, mark_of(recovered, self._commit, parts.disk.boot_id()), vouch=vouch
         )
-        self._reader = Reader(self._data, self._index, lambda: self._view, self._lock)
-        self._scrub = Scrub(self._data, lambda: self._view, lambda: self._marks.mark.durable)
-        self._room = Room(self._data, self._index.files, self._fail)
+        self._reader = Reader(self._data, self._index, view=lambda: self._view, writing=self._lock)
+        self._scrub = Scrub(self._data, lambda: self._view, sure=lambda: self._marks.mark.durable)
+        self._room = Room(self._data, self._index.files, fail=self._fail)
         self._terms = self._find_terms()
         self._state = replace(parts.record.hard_state, commit_hint=self._commit)
         self._check_term()
@@ -94,7 +94,7 @@ class FileStore:
         self._data.syncing, self._data.repairing = self._sync_lock, self._repair_lock
         for files in (self._data, self._index.files):  # from here on other threads may come
             files.writing, files.changing = self._lock, self._sync_lock
-        self._keeper = BackgroundTasks(self.keep, keeping, environment)
+        self._keeper = BackgroundTasks(self.keep, keeping, environment=environment)
 
     def _find_terms(self) -> TermTable:
         faults = list(self._recovery.faulty)
@@ -159,7 +159,7 @@ class FileStore:
     def _fatal(self, what: str, where: Where) -> StoreFatal:
         """Turn an error of the disk into the end of this store (D2)."""
         self._check_alive()
-        return StoreFatal(self._fail, what, where)
+        return StoreFatal(self._fail, what, where=where)
 
     def _fail(self, what: str, where: Where, error: OSError) -> StorageError:
         place = where if isinstance(where, Path) else where()

@@ -45,7 +45,7 @@ def open_settings(
     except OSError as error:
         raise storage_error("open", settings.directory, error) from error
     try:
-        return FileStore(parts, keeping, environment)
+        return FileStore(parts, keeping, environment=environment)
     except BaseException as error:
         parts.lock.release()
         if isinstance(error, OSError):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dledger.errors import CorruptStore, PathError
-from dledger.rocketmq.format.message import Message, Transaction, encode_blank
+from dledger.rocketmq.format.message import Message, TransactionType, encode_blank
 from dledger.rocketmq.format.scan import scan
 from dledger.rocketmq.format.scanned_piece import PieceKind
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
@@ -71,7 +71,7 @@ def test_queues_go_on_behind_their_last_message_and_where_the_log_has_none_behin
     with MessageStore(root, file_size=SIZE) as store:
         store.put_messages([Message("gone", b"x")] * 3)
         store.put_messages(Message("orders", b"%06d" % n * 50) for n in range(300))
-        store.put_message(Message("half", b"x", sys_flag=int(Transaction.PREPARED)))
+        store.put_message(Message("half", b"x", sys_flag=int(TransactionType.PREPARED)))
         # before queues follow: "gone" is in its queue only
         store.log.files.delete_before(store.log.files.starts[-2])
         expected = {key: end for key, end in store.queues.next_offsets().items() if end}

@@ -61,9 +61,9 @@ def test_an_exported_store_has_every_message_with_its_queue_offset_key_and_heade
     begins = {0: 0, 1: 0}
     made = records(60, begins)
     store = (
-        PlainExport(tmp_path, "orders", begins, 4096)
+        PlainExport(tmp_path, "orders", begins=begins, file_size=4096)
         if form == "rocketmq"
-        else LedgerExport(tmp_path, "n0", "orders", begins, 4096)
+        else LedgerExport(tmp_path, "n0", topic="orders", begins=begins, file_size=4096)
     )
     store.put(made[:25])
     store.put(made[25:])
@@ -89,7 +89,7 @@ def test_a_queue_that_begins_above_0_has_its_first_message_where_a_broker_looks_
     message: fillers, whose place is 0, must lie before that begin, or the broker's consumers skip
     real messages with them."""
     begins = {0: 7, 1: 0}
-    store = PlainExport(tmp_path, "orders", begins, 4096)
+    store = PlainExport(tmp_path, "orders", begins=begins, file_size=4096)
     store.put(records(10, begins))
     store.close()
     with MessageStore(tmp_path, file_size=4096) as opened:
@@ -102,7 +102,7 @@ def test_a_queue_that_begins_above_0_has_its_first_message_where_a_broker_looks_
 
 
 def test_messages_that_leave_an_offset_out_are_refused(tmp_path: Path) -> None:
-    store = PlainExport(tmp_path, "orders", {0: 0}, 4096)
+    store = PlainExport(tmp_path, "orders", begins={0: 0}, file_size=4096)
     made = records(3, {0: 0})
     with pytest.raises(ValueError, match="left out"):
         store.put([made[0], made[2]])

@@ -30,10 +30,10 @@ def test_dispatch_of_a_broker_s_log_makes_the_broker_s_queues_and_index(
 ) -> None:
     queues, index = (
         ConsumeQueues(tmp_path / "consumequeue", 1000),
-        IndexService(tmp_path / "index", 100, 400),
+        IndexService(tmp_path / "index", 100, units=400),
     )
     data = golden("dledger_data.bin")
-    reput = Reput(queues, index, 0)
+    reput = Reput(queues, index, offset=0)
     assert reput.dispatch(data, 0, len(data)) == 1333
     queues.flush()
     index.flush()
@@ -55,9 +55,9 @@ def test_dispatch_in_pieces_cut_anywhere_makes_the_same_files(
 ) -> None:
     queues, index = (
         ConsumeQueues(tmp_path / "consumequeue", 1000),
-        IndexService(tmp_path / "index", 100, 400),
+        IndexService(tmp_path / "index", 100, units=400),
     )
-    data, reput = golden("dledger_data.bin"), Reput(queues, index, 0)
+    data, reput = golden("dledger_data.bin"), Reput(queues, index, offset=0)
     for end in range(0, 1400, 7):
         reput.dispatch(data[:end], 0, len(data))
     assert reput.offset == 1333

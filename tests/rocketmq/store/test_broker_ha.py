@@ -14,7 +14,7 @@ import pytest
 
 from dledger.errors import ConfigError, PathError, PortInUse, ProtocolError, StorageError
 from dledger.rocketmq.ha import follower as follow
-from dledger.rocketmq.ha.follower import Follower
+from dledger.rocketmq.ha.follower import BrokerFollower
 from dledger.rocketmq.ha.ha_service import HAService
 from dledger.rocketmq.ha_protocol.group_transfer_service import BrokerRole, HAStatus
 from dledger.rocketmq.ha_protocol.messages import HASettings
@@ -104,7 +104,7 @@ async def serving(
     port: int = 0,
     most_slaves: int = 64,
 ) -> AsyncIterator[HAService]:
-    service = HAService(log, role, settings, most_slaves=most_slaves)
+    service = HAService(log, role, settings=settings, most_slaves=most_slaves)
     await service.start("127.0.0.1", port)
     try:
         yield service
@@ -115,8 +115,8 @@ async def serving(
 @contextlib.asynccontextmanager
 async def following(
     log: FakeLog, port: int, settings: HASettings = SETTINGS
-) -> AsyncIterator[Follower]:
-    follower = Follower(log, f"127.0.0.1:{port}", settings)
+) -> AsyncIterator[BrokerFollower]:
+    follower = BrokerFollower(log, f"127.0.0.1:{port}", settings=settings)
     task = asyncio.create_task(follower.run())
     try:
         yield follower
@@ -180,7 +180,7 @@ def test_slave_goes_on_where_its_log_ends_when_its_master_comes_back() -> None:
         master, slave = FakeLog(log_bytes(0, 30_000)), FakeLog(log_bytes(0, 10_001))
         async with serving(master) as service:
             port = service.accept_socket_service.port
-            follower = Follower(slave, f"127.0.0.1:{port}", SETTINGS)
+            follower = BrokerFollower(slave, f"127.0.0.1:{port}", settings=SETTINGS)
             task = asyncio.create_task(follower.run())
             await until(lambda: slave.max_offset == 30_000)
         master.data += log_bytes(30_000, 5_000)
@@ -350,7 +350,7 @@ def test_following_a_master_that_lies_ends_with_what_it_did(answer: bytes, why: 
         slave = FakeLog(log_bytes(0, 1_000))
         async with lying_master(answer) as port:
             with pytest.raises(ProtocolError, match=why):
-                await Follower(slave, f"127.0.0.1:{port}", SETTINGS).run()
+                await BrokerFollower(slave, f"127.0.0.1:{port}", settings=SETTINGS).run()
         assert slave.appends == 0
 
     run(main())
@@ -395,8 +395,8 @@ def test_following_ends_when_the_disk_fails(error: Exception) -> None:
         slave.fails = error
         async with serving(FakeLog(log_bytes(0, 1_000))) as service:
             with pytest.raises(type(error), match=str(error)):
-                await Follower(
-                    slave, f"127.0.0.1:{service.accept_socket_service.port}", SETTINGS
+                await BrokerFollower(
+                    slave, f"127.0.0.1:{service.accept_socket_service.port}", settings=SETTINGS
                 ).run()
 
     run(main())
@@ -410,7 +410,9 @@ def test_flush_that_fails_while_the_master_goes_away_is_not_forgotten() -> None:
         slave = FakeLog()
         async with serving(FakeLog(log_bytes(0, 1_000))) as service:
             port = service.accept_socket_service.port
-            task = asyncio.create_task(Follower(slave, f"127.0.0.1:{port}", SETTINGS).run())
+            task = asyncio.create_task(
+                BrokerFollower(slave, f"127.0.0.1:{port}", settings=SETTINGS).run()
+            )
             await until(lambda: service.connections)
             slave.flushing.clear()
             slave.open.clear()

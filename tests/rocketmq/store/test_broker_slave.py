@@ -18,7 +18,7 @@ from dledger.rocketmq.files.storage import Storage
 from dledger.rocketmq.files.tail import begins, ends
 from dledger.rocketmq.format.hosts import Host
 from dledger.rocketmq.format.message import Message
-from dledger.rocketmq.ha.follower import Follower
+from dledger.rocketmq.ha.follower import BrokerFollower
 from dledger.rocketmq.ha.ha_service import HAService
 from dledger.rocketmq.ha.serve import serve_store
 from dledger.rocketmq.ha.slave import follow_master
@@ -325,4 +325,4 @@ def test_what_a_killed_process_wrote_is_synced_before_it_counts(
     monkeypatch.setattr(mapped_files.os, "fdatasync", synced.append)
     again.log.flush()
     assert len(synced) == len(again.log.files.starts)
-    assert Follower(again.log, "127.0.0.1:1").in_bulk is False
+    assert BrokerFollower(again.log, "127.0.0.1:1").in_bulk is False

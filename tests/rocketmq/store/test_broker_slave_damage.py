@@ -140,7 +140,7 @@ def test_what_may_be_reported_ends_behind_a_whole_message_however_its_bytes_come
     borders = {0}
     for placed in master.put_messages(messages(COUNT)):
         borders |= {placed.physical_offset, placed.physical_offset + placed.size}
-    log = CheckedLog(slave.log, {}, 10)
+    log = CheckedLog(slave.log, {}, units_in_file=10)
     at, end = 0, master.log.max_offset
     last = 0
     while at < end:

@@ -49,7 +49,7 @@ def taken(root: Path, log: bytes, cuts: list[int]) -> tuple[str, int, int, bytes
     """Feed a log in pieces: what was said against it, where it ends, how far it may be reported,
     and what is stored."""
     commit_log = CommitLog(root, FILE)
-    checked, at, said = CheckedLog(commit_log, {}, UNITS), 0, ""
+    checked, at, said = CheckedLog(commit_log, {}, units_in_file=UNITS), 0, ""
     for end in [*cuts, len(log)]:
         if end > at:
             try:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dledger.errors import CorruptStore, FormatError, OffsetOutOfRange
-from dledger.rocketmq.format.consume_queue_unit import FILLER, Unit
+from dledger.rocketmq.format.consume_queue_unit import FILLER, ConsumeQueueUnit
 from dledger.rocketmq.store.consume_queues import ConsumeQueue, ConsumeQueues
 
 IN_FILE = 10
@@ -32,7 +32,7 @@ def offsets(queue: ConsumeQueue) -> list[int]:
 
 def test_units_stand_at_their_queue_offset_over_files(queue: ConsumeQueue) -> None:
     fill(queue, 0, 25)
-    assert queue.get(13) == Unit(1300, 100, 13)
+    assert queue.get(13) == ConsumeQueueUnit(1300, 100, 13)
     assert [unit.tags_code for unit in queue.units(8, 5)] == [8, 9, 10, 11, 12]
     assert (queue.min_offset, queue.max_offset, queue.max_physical) == (0, 25, 2500)
     for offset in (-1, 25):
@@ -67,7 +67,7 @@ def test_fillers_keep_later_offsets_where_they_belong_when_some_are_missing(
         fill(queue, 6, 8)
     assert "no message has queue offsets 3 to 6" in caplog.text
     assert [queue.get(n).is_filler for n in range(8)] == [False] * 3 + [True] * 3 + [False] * 2
-    assert queue.get(7) == Unit(700, 100, 7)
+    assert queue.get(7) == ConsumeQueueUnit(700, 100, 7)
 
 
 def test_a_message_whose_place_another_one_has_is_not_put_and_told(
@@ -239,4 +239,4 @@ def test_a_flush_writes_what_was_put(queue: ConsumeQueue) -> None:
     queue.flush()
     opened = ConsumeQueue(queue.directory, IN_FILE)
     opened.recover()
-    assert opened.get(0) == Unit(100, 100, 0)
+    assert opened.get(0) == ConsumeQueueUnit(100, 100, 0)

@@ -22,7 +22,7 @@ def ticks() -> int:
 
 
 def service(folder: Path) -> IndexService:
-    return IndexService(folder, SLOTS, UNITS, ticks)
+    return IndexService(folder, SLOTS, units=UNITS, clock=ticks)
 
 
 def put(index: IndexService, begin: int, end: int, keys: int = 3) -> None:

@@ -197,7 +197,7 @@ def test_a_sync_that_fails_is_told_for_ever_and_does_not_count(
 
 def test_more_files_than_may_be_open_are_opened_in_turn(tmp_path: Path) -> None:
     handles = FileHandles(2)
-    queues = [MappedFileQueue(tmp_path / str(n), 10, handles) for n in range(5)]
+    queues = [MappedFileQueue(tmp_path / str(n), 10, handles=handles) for n in range(5)]
     for _ in range(3):
         for n, queue in enumerate(queues):
             queue.append(b"%d" % n)

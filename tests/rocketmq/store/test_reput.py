@@ -47,7 +47,7 @@ def queues(tmp_path: Path) -> ConsumeQueues:
 
 @pytest.fixture
 def index(tmp_path: Path) -> IndexService:
-    return IndexService(tmp_path / "index", 16, 100)
+    return IndexService(tmp_path / "index", 16, units=100)
 
 
 @pytest.mark.parametrize("entries", [False, True])
@@ -56,7 +56,7 @@ def test_each_message_has_its_unit_with_place_size_and_tags_code(
 ) -> None:
     messages = [replace(m, queue_offset=n // 8) for n, m in enumerate(some(24))]
     log = log_of(messages, entries=entries)
-    assert Reput(queues, index, 0).dispatch(log, 0, 1 << 20) == len(log)
+    assert Reput(queues, index, offset=0).dispatch(log, 0, 1 << 20) == len(log)
     at = 0
     for message in messages:
         at += 48 if entries else 0
@@ -97,7 +97,7 @@ def test_prepared_and_rolled_back_messages_are_in_no_queue_and_rolled_back_ones_
     queues: ConsumeQueues, index: IndexService, flag: int, in_queue: bool, in_index: bool
 ) -> None:
     message = Message("t", b"x", "KEYS\x01k", sys_flag=flag, store_timestamp=1)
-    Reput(queues, index, 0).dispatch(log_of([message]), 0, 1 << 20)
+    Reput(queues, index, offset=0).dispatch(log_of([message]), 0, 1 << 20)
     assert (queues.get("t", 0) is not None) == in_queue
     assert index.lookup("t", "k") == ([0] if in_index else [])
 
@@ -139,13 +139,13 @@ def test_bytes_are_dispatched_again_from_anywhere_without_a_change(
 ) -> None:
     messages = [replace(m, queue_offset=n // 8) for n, m in enumerate(some(24))]
     log = log_of(messages)
-    reput = Reput(queues, index, 0)
+    reput = Reput(queues, index, offset=0)
     reput.dispatch(log, 0, 1 << 20)
     files = {path: path.read_bytes() for path in queues.root.parent.rglob("*") if path.is_file()}
     reput.dispatch(log, 0, 1 << 20)
     at = 0
     for message in messages:
-        Reput(queues, index, at).dispatch(log[at:], at, 1 << 20)
+        Reput(queues, index, offset=at).dispatch(log[at:], at, 1 << 20)
         at += message_size(message)
     assert {
         path: path.read_bytes() for path in queues.root.parent.rglob("*") if path.is_file()
@@ -161,7 +161,7 @@ def test_damage_is_named_after_what_is_before_it_has_been_put(
     second = message_size(messages[0])
     log[second + place] ^= 0x41
     dispatcher = Dispatcher(check=True)
-    reput = Reput(queues, None, 0, dispatcher)
+    reput = Reput(queues, None, offset=0, dispatcher=dispatcher)
     assert reput.dispatch(log, 0, len(log)) == second
     with pytest.raises(FormatError, match=f"byte {second:,}: "):
         reput.dispatch(log, 0, len(log))
@@ -170,21 +170,23 @@ def test_damage_is_named_after_what_is_before_it_has_been_put(
 
 def test_bytes_that_leave_something_out_are_refused(some: Some, queues: ConsumeQueues) -> None:
     with pytest.raises(ValueError, match="come first"):
-        Reput(queues, None, 0).dispatch(log_of(some(1)), 10, 1 << 20)
+        Reput(queues, None, offset=0).dispatch(log_of(some(1)), 10, 1 << 20)
 
 
 def test_zeros_are_where_the_log_goes_on(some: Some, queues: ConsumeQueues) -> None:
-    log, reput = log_of(some(1)), Reput(queues, None, 0)
+    log, reput = log_of(some(1)), Reput(queues, None, offset=0)
     assert reput.dispatch(log + bytes(500), 0, 1 << 20) == len(log)
     assert reput.dispatch(log + bytes(500), 0, 1 << 20) == len(log)
 
 
 def test_a_topic_that_leads_elsewhere_is_an_error(queues: ConsumeQueues) -> None:
     with pytest.raises(FormatError, match="cannot be the name of a folder"):
-        Reput(queues, None, 0).dispatch(log_of([Message("../../x", b"")]), 0, 1 << 20)
+        Reput(queues, None, offset=0).dispatch(log_of([Message("../../x", b"")]), 0, 1 << 20)
     assert not queues.root.exists()
 
 
 def test_compressed_bodies_are_of_no_concern(queues: ConsumeQueues) -> None:
     message = Message("t", b"not zlib", sys_flag=int(SysFlag.COMPRESSED))
-    assert Reput(queues, None, 0).dispatch(log_of([message]), 0, 1 << 20) == message_size(message)
+    assert Reput(queues, None, offset=0).dispatch(log_of([message]), 0, 1 << 20) == message_size(
+        message
+    )

@@ -26,9 +26,9 @@ def made(root: Path, kind: type[Reput], log: bytes, cuts: list[int]) -> dict[str
     """The files of queues and index, when the log comes up to each of the cuts in turn."""
     queues, index = (
         ConsumeQueues(root / "consumequeue", 50),
-        IndexService(root / "index", 64, 300, lambda: 1000),
+        IndexService(root / "index", 64, units=300, clock=lambda: 1000),
     )
-    reput = kind(queues, index, 0)
+    reput = kind(queues, index, offset=0)
     for end in [*cuts, len(log)]:
         while True:
             before = reput.offset
@@ -65,13 +65,13 @@ def test_what_is_there_already_is_not_put_twice(tmp_path: Path) -> None:
     log = log_of(messages)
     whole = made(tmp_path / "a", Reput, log, [])
     queues = ConsumeQueues(tmp_path / "b" / "consumequeue", 50)
-    index = IndexService(tmp_path / "b" / "index", 64, 300, lambda: 1000)
-    ColumnReput(queues, index, 0).dispatch(log, 0, FILE)
+    index = IndexService(tmp_path / "b" / "index", 64, units=300, clock=lambda: 1000)
+    ColumnReput(queues, index, offset=0).dispatch(log, 0, FILE)
     places = [0]
     for message in messages:
         places.append(places[-1] + message_size(message))
     for place in places[:-1:37]:
-        ColumnReput(queues, index, place).dispatch(log[place:], place, FILE)
+        ColumnReput(queues, index, offset=place).dispatch(log[place:], place, FILE)
     assert {name: (tmp_path / "b" / name).read_bytes() for name in whole} == whole
 
 
@@ -87,7 +87,7 @@ def test_damage_and_a_bad_topic_are_told_as_one_by_one(tmp_path: Path) -> None:
             log[at + 28] ^= 1
             says = f"byte {at:,}"
         queues = ConsumeQueues(tmp_path / says[:4] / "consumequeue", 50)
-        reput = ColumnReput(queues, None, 0)
+        reput = ColumnReput(queues, None, offset=0)
         with pytest.raises(FormatError, match=says):
             dispatch_all(reput, bytes(log))
         assert not (tmp_path / "x").exists()
@@ -101,7 +101,7 @@ def test_entries_of_dledger_mode_go_one_by_one(tmp_path: Path) -> None:
         log += encode_message(Message("t", b"x", queue_offset=n, physical_offset=len(log)))
     queues = ConsumeQueues(tmp_path, 50)
     assert DispatchChunk.of(memoryview(log), 0, True) is None
-    assert ColumnReput(queues, None, 0).dispatch(log, 0, FILE) == len(log)
+    assert ColumnReput(queues, None, offset=0).dispatch(log, 0, FILE) == len(log)
     queue = queues.get("t", 0)
     assert queue is not None
     assert queue.max_offset == 50

@@ -31,7 +31,7 @@ class Hold(NamedTuple):
     offset: int
 
 
-class Group:
+class ConsumerGroup:
     """What one group has processed."""
 
     __slots__ = ("committed_ms", "holds", "offsets")
@@ -53,7 +53,7 @@ class Groups:
         """``partition(topic id, number)`` raises where there is none."""
         self._topics = topics
         self._partition = partition
-        self.by_name: dict[str, Group] = {}
+        self.by_name: dict[str, ConsumerGroup] = {}
 
     def commit(self, command: CommitOffsets | CommitProgress) -> CommandResult:
         """All or nothing: a refused commit changes nothing."""
@@ -75,7 +75,7 @@ class Groups:
                     )
                     return CommandResult(Code.OFFSET_OUT_OF_RANGE, text)
                 checked.append((info.topic_id, number, offset))
-        group = self.by_name.setdefault(command.consumer_group, Group())
+        group = self.by_name.setdefault(command.consumer_group, ConsumerGroup())
         for topic_id, number, offset in checked:
             group.offsets.setdefault(topic_id, {})[number] = offset
         # the older command never noted it, and a replay must not either
@@ -113,7 +113,7 @@ class Groups:
         except ConfigError as error:
             return CommandResult(Code.MALFORMED, str(error))
         if command.hold:
-            self.by_name.setdefault(command.consumer_group, Group()).holds = True
+            self.by_name.setdefault(command.consumer_group, ConsumerGroup()).holds = True
         elif command.consumer_group in self.by_name:
             self.by_name[command.consumer_group].holds = False
         return _DONE
@@ -155,4 +155,4 @@ class Groups:
         return sorted(found)
 
 
-__all__ = ["Group", "Groups", "Hold"]
+__all__ = ["ConsumerGroup", "Groups", "Hold"]

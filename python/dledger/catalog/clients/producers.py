@@ -28,7 +28,7 @@ MAX_RESULTS: Final = 8_000_000
 """Remembered results of all sessions, 8 bytes each."""
 
 
-class Window:
+class ResultWindow:
     """The number that comes next, and the base offsets of the last ones, at their number modulo
     WINDOW."""
 
@@ -58,7 +58,7 @@ class ProducerState:
         self.epoch = 0
         self.used_at = 0
         self.used_ms = 0
-        self.windows: dict[int, Window] = {}
+        self.windows: dict[int, ResultWindow] = {}
 
 
 class Producers:
@@ -142,7 +142,7 @@ class Producers:
         session.used_at = index
         window = session.windows.get(key)
         if window is None:
-            window = session.windows[key] = Window()
+            window = session.windows[key] = ResultWindow()
         if window.next_sequence < WINDOW:
             self.results += 1
             if self.results > self.max_results:
@@ -215,5 +215,5 @@ __all__ = [
     "WINDOW",
     "ProducerState",
     "Producers",
-    "Window",
+    "ResultWindow",
 ]

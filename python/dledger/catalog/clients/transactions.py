@@ -37,7 +37,7 @@ MAX_NAME: Final = 1024
 DIGEST: Final = re.compile("[0-9a-f]{16}")
 
 
-class Stage:
+class StageState:
     """Batches of one attempt, packed, and their sums. `index` is the entry that opened it, and its
     id."""
 
@@ -53,7 +53,7 @@ class Stage:
     )
 
     def __init__(
-        self, stage_id: int, writer_id: str, sequence: int, label: str, deadline_ms: int
+        self, stage_id: int, writer_id: str, *, sequence: int, label: str, deadline_ms: int
     ) -> None:
         self.stage_id = stage_id
         self.writer_id = writer_id
@@ -77,12 +77,13 @@ class Transactions:
         self,
         partition: Callable[[int], Partition | None],
         grown: set[int],
+        *,
         max_writers: int = MAX_WRITERS,
     ) -> None:
         """``grown``: takes the keys of partitions that a commit gives rows to."""
         self._partition = partition
         self._grown = grown
-        self.stages: dict[int, Stage] = {}
+        self.stages: dict[int, StageState] = {}
         self.writers = Writers(max_writers)
 
     def open(self, index: int, command: OpenStage, now_ms: int) -> CommandResult:
@@ -96,8 +97,12 @@ class Transactions:
             return CommandResult(
                 Code.SUCCESS, "", {"committed": True, "offsets": offsets, "records": records}
             )
-        self.stages[index] = Stage(
-            index, command.writer_id, command.sequence, command.label, now_ms + command.timeout_ms
+        self.stages[index] = StageState(
+            index,
+            command.writer_id,
+            sequence=command.sequence,
+            label=command.label,
+            deadline_ms=now_ms + command.timeout_ms,
         )
         return CommandResult(Code.SUCCESS, "", {"stage_id": index})
 
@@ -167,8 +172,8 @@ class Transactions:
             kept = Writer(
                 writer.sequence,
                 index,
-                writer.offsets,
-                writer.records,
+                offsets=writer.offsets,
+                records=writer.records,
                 committed_ms=writer.committed_ms,
                 digest=command.digest,
             )
@@ -205,7 +210,12 @@ class Transactions:
         for part in command.stages:
             records += self._place(index, self.stages[part.stage_id], offsets)
         writer = Writer(
-            command.sequence, index, offsets, records, committed_ms=now_ms, digest=digest
+            command.sequence,
+            index,
+            offsets=offsets,
+            records=records,
+            committed_ms=now_ms,
+            digest=digest,
         )
         self.writers.put(command.writer_id, writer)
         self._drop(s for s in self._stages_of(command.writer_id) if s.sequence <= command.sequence)
@@ -254,7 +264,7 @@ class Transactions:
                 )
         return None
 
-    def _place(self, index: int, stage: Stage, offsets: Offsets) -> int:
+    def _place(self, index: int, stage: StageState, offsets: Offsets) -> int:
         """Give a stage's batches their offsets, and widen ``offsets`` by them."""
         for key, at, pos, last_us, count, size, crc in STAGED_ROW.iter_unpack(stage.rows):
             partition = self._partition(key)
@@ -291,10 +301,10 @@ class Transactions:
             default=None,
         )
 
-    def _stages_of(self, writer_id: str) -> Iterable[Stage]:
+    def _stages_of(self, writer_id: str) -> Iterable[StageState]:
         return (stage for stage in self.stages.values() if stage.writer_id == writer_id)
 
-    def _drop(self, stages: Iterable[Stage]) -> None:
+    def _drop(self, stages: Iterable[StageState]) -> None:
         for stage in list(stages):
             del self.stages[stage.stage_id]
 
@@ -354,7 +364,7 @@ def _unlike(writer: Writer, command: CommitWrite) -> str:
 __all__ = [
     "MAX_STAGE_MS",
     "STAGED_ROW",
-    "Stage",
+    "StageState",
     "Transactions",
     "malformed_commit",
     "malformed_stage",

@@ -40,9 +40,9 @@ class Writer:
         self,
         sequence: int,
         committed_at: int,
+        *,
         offsets: Offsets,
         records: int,
-        *,
         committed_ms: int = 0,
         digest: str = "",
     ) -> None:
@@ -90,7 +90,9 @@ class Writers:
             and self.traces
             and (trace := self.traces.get(trace_name(name))) is not None
         ):
-            return Writer(trace.sequence, -1, {}, trace.records, digest=trace.digest)
+            return Writer(
+                trace.sequence, -1, offsets={}, records=trace.records, digest=trace.digest
+            )
         return known
 
     def put(self, name: str, writer: Writer) -> None:

@@ -61,6 +61,7 @@ class Partition:
         self,
         factory: TableFactory,
         topic: str,
+        *,
         topic_id: int,
         number: int,
         newest_schema: int = RAW,

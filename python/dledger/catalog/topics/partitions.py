@@ -21,7 +21,7 @@ class Partitions(Mapping[int, Partition]):
     `Schemas.newest`."""
 
     def __init__(
-        self, tables: TableFactory, topics: Topics, newest_schema: Callable[[int], int]
+        self, tables: TableFactory, topics: Topics, *, newest_schema: Callable[[int], int]
     ) -> None:
         self._tables = tables
         self._topics = topics
@@ -53,7 +53,11 @@ class Partitions(Mapping[int, Partition]):
         info = self._topics.by_id[key >> 32]
         number = key & 0xFFFFFFFF
         return Partition(
-            self._tables, info.name, info.topic_id, number, self._newest_schema(info.topic_id)
+            self._tables,
+            info.name,
+            topic_id=info.topic_id,
+            number=number,
+            newest_schema=self._newest_schema(info.topic_id),
         )
 
     def __contains__(self, key: object) -> bool:

@@ -114,14 +114,18 @@ class AsyncClient(AsyncOperations):
         info = await self.topic(topic)
         name = name or self.core.environment.unique()
         session = await self._run(transactions.init_producer(self.core, name))
-        return AsyncProducer(self.core, self._channel, info, partition, name, session)
+        return AsyncProducer(
+            self.core, self._channel, info=info, partition=partition, name=name, session=session
+        )
 
     async def transaction(
         self, writer_id: str, sequence: int, *, label: str = "", timeout_ms: int = 600_000
     ) -> AsyncTransaction:
         """See `Client.transaction`: ``async with await client.transaction(...) as transaction``."""
         stage = await self.stage(writer_id, sequence, label, timeout_ms)
-        return AsyncTransaction(self, self.core, stage, writer_id, sequence)
+        return AsyncTransaction(
+            self, self.core, stage=stage, writer_id=writer_id, sequence=sequence
+        )
 
     async def stage(
         self, writer_id: str, sequence: int, label: str = "", timeout_ms: int = 600_000
@@ -131,7 +135,11 @@ class AsyncClient(AsyncOperations):
         if isinstance(opened, Committed):
             return opened
         return AsyncStage(
-            self, self.core, self._channel, opened, f"stage {opened} of ({writer_id!r}, {sequence})"
+            self,
+            self.core,
+            channel=self._channel,
+            stage_id=opened,
+            what=f"stage {opened} of ({writer_id!r}, {sequence})",
         )
 
     # reading
@@ -162,7 +170,7 @@ class AsyncClient(AsyncOperations):
                 columns = await self._run(schemas.of_body(*known, body)) if info.typed else None
                 yield records(batch, body, position, last, columns)
 
-        return AsyncResuming(read_on, start, behind_records)
+        return AsyncResuming(read_on, start, end_of=behind_records)
 
     def fetch_bodies(
         self,
@@ -182,4 +190,4 @@ class AsyncClient(AsyncOperations):
             async for found in fetch(self.core, self._channel, fetcher, replica, follow=False):
                 yield found
 
-        return AsyncResuming(read_on, start, behind_body)
+        return AsyncResuming(read_on, start, end_of=behind_body)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dledger import forks
 from dledger.client.aio.pipeline import Pipeline
-from dledger.client.protocol.batching import Outgoing
+from dledger.client.protocol.batching import OutgoingBatch
 from dledger.client.protocol.client_state import ClientState
 from dledger.client.protocol.in_flight_window import Done
 from dledger.errors import DLedgerError
@@ -23,7 +23,7 @@ class AsyncFlow:
     one loop."""
 
     def __init__(
-        self, core: ClientState, what: str, pipeline: Pipeline, ready: deque[Outgoing]
+        self, core: ClientState, what: str, *, pipeline: Pipeline, ready: deque[OutgoingBatch]
     ) -> None:
         self.pipeline = pipeline
         self._what = what

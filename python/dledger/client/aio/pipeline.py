@@ -12,7 +12,7 @@ from dledger.client.aio.transport import AsyncTransport
 from dledger.client.protocol.appending import APPEND
 from dledger.client.protocol.client_state import ATTEMPT_MS, ClientState
 from dledger.client.protocol.frame_limits import LIMITS
-from dledger.client.protocol.in_flight_window import Item, Window
+from dledger.client.protocol.in_flight_window import InFlightWindow, Item
 from dledger.client.protocol.session import ProducerSession
 from dledger.errors import AccessDenied, ConfigError, DLedgerError, Unavailable, WrongGroup
 from dledger.net import Connection, Handlers, connect
@@ -30,13 +30,14 @@ HELLO_ID: Final = 0xFFFFFFFF
 
 
 class Pipeline:
-    """Drives a `Window` under asyncio. Everything runs on one loop."""
+    """Drives a `InFlightWindow` under asyncio. Everything runs on one loop."""
 
     def __init__(
         self,
         core: ClientState,
         channel: AsyncTransport,
-        window: Window,
+        *,
+        window: InFlightWindow,
         open_session: Callable[[], Awaitable[ProducerSession]],
     ) -> None:
         self._core = core

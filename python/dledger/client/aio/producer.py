@@ -11,7 +11,7 @@ from dledger.client.aio.outflow import AsyncFlow
 from dledger.client.aio.pipeline import Pipeline
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.protocol.client_state import ClientState
-from dledger.client.protocol.in_flight_window import Window
+from dledger.client.protocol.in_flight_window import InFlightWindow
 from dledger.client.protocol.record_accumulator import RecordAccumulator
 from dledger.client.protocol.results import Appended
 from dledger.client.protocol.session import ProducerSession
@@ -33,6 +33,7 @@ class AsyncProducer:
         self,
         core: ClientState,
         channel: AsyncTransport,
+        *,
         info: TopicInfo,
         partition: int | None,
         name: str,
@@ -40,14 +41,22 @@ class AsyncProducer:
     ) -> None:
         self.name = name
         self._linger_s = core.config.linger_ms / 1000
-        self._intake = RecordAccumulator(core, info, partition)
+        self._intake = RecordAccumulator(core, info, partition=partition)
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
-        window = Window(f"append to {info.name!r}")
+        window = InFlightWindow(f"append to {info.name!r}")
         window.opened(session)
-        pipeline = Pipeline(core, channel, window, lambda: channel.run(init_producer(core, name)))
+        pipeline = Pipeline(
+            core,
+            channel,
+            window=window,
+            open_session=lambda: channel.run(init_producer(core, name)),
+        )
         self._flow = AsyncFlow(
-            core, f"the producer of topic {info.name!r}", pipeline, self._intake.ready
+            core,
+            f"the producer of topic {info.name!r}",
+            pipeline=pipeline,
+            ready=self._intake.ready,
         )
 
     async def append(

@@ -12,13 +12,13 @@ from dledger.client.aio.outflow import AsyncFlow
 from dledger.client.aio.pipeline import Pipeline
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.protocol.arguments import checked
-from dledger.client.protocol.batching import Outgoing
+from dledger.client.protocol.batching import OutgoingBatch
 from dledger.client.protocol.client_state import ClientState
-from dledger.client.protocol.in_flight_window import Window
+from dledger.client.protocol.in_flight_window import InFlightWindow
 from dledger.client.protocol.record_accumulator import make_item
 from dledger.client.protocol.results import Committed
 from dledger.client.protocol.session import ProducerSession
-from dledger.client.protocol.staging import Batches, Tally, TransactionState, cut
+from dledger.client.protocol.staging import Batches, StageTally, TransactionState, cut
 from dledger.errors import DLedgerError, TransactionError
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.records.body.build import Headers, Times, Values
@@ -59,6 +59,7 @@ class AsyncStage:
         self,
         client: AsyncStageOwner,
         core: ClientState,
+        *,
         channel: AsyncTransport,
         stage_id: int,
         what: str,
@@ -66,13 +67,18 @@ class AsyncStage:
         self.stage_id = stage_id
         self._client = client
         self._core = core
-        self._tally = Tally(stage_id, what)
+        self._tally = StageTally(stage_id, what)
 
         async def no_session() -> ProducerSession:
             raise TransactionError(f"{what}: the stage is gone")
 
-        pipeline = Pipeline(core, channel, Window(what, ProducerSession(stage_id, 0)), no_session)
-        self._flow = AsyncFlow(core, what, pipeline, deque())
+        pipeline = Pipeline(
+            core,
+            channel,
+            window=InFlightWindow(what, ProducerSession(stage_id, 0)),
+            open_session=no_session,
+        )
+        self._flow = AsyncFlow(core, what, pipeline=pipeline, ready=deque())
 
     async def append_batch(self, topic: str, partition: int, batch: pa.RecordBatch) -> None:
         """Stage a batch of record columns; see `Stage.append_batch`."""
@@ -96,7 +102,7 @@ class AsyncStage:
             )
             # and there it stays if anything ends this call half way
             self._tally.under_way.add(call)
-            self._flow.ready.append(Outgoing((item,)))
+            self._flow.ready.append(OutgoingBatch((item,)))
             self._flow.take()
         self._tally.under_way.discard(call)
 
@@ -134,13 +140,14 @@ class AsyncTransaction:
         self,
         client: AsyncStageOwner,
         core: ClientState,
+        *,
         stage: AsyncStage | Committed,
         writer_id: str,
         sequence: int,
     ) -> None:
         self._client = client
         self._stage = None if isinstance(stage, Committed) else stage
-        self._state = TransactionState(core, writer_id, sequence)
+        self._state = TransactionState(core, writer_id, sequence=sequence)
         self._state.result = stage if isinstance(stage, Committed) else None
 
     async def append(

@@ -202,7 +202,9 @@ class Client(Operations):
         info = self.topic(topic)
         name = name or self.core.environment.unique()
         session = self._run(transactions.init_producer(self.core, name))
-        return Producer(self.core, self._channel(), info, partition, name, session)
+        return Producer(
+            self.core, self._channel(), info=info, partition=partition, name=name, session=session
+        )
 
     def transaction(
         self, writer_id: str, sequence: int, *, label: str = "", timeout_ms: int = 600_000
@@ -216,7 +218,7 @@ class Client(Operations):
             timeout_ms: dropped when not committed by then.
         """
         stage = self.stage(writer_id, sequence, label, timeout_ms)
-        return Transaction(self, self.core, stage, writer_id, sequence)
+        return Transaction(self, self.core, stage=stage, writer_id=writer_id, sequence=sequence)
 
     def stage(
         self, writer_id: str, sequence: int, label: str = "", timeout_ms: int = 600_000
@@ -227,7 +229,7 @@ class Client(Operations):
         if isinstance(opened, Committed):
             return opened
         what = f"stage {opened} of ({writer_id!r}, {sequence})"
-        return Stage(self, self.core, self._channel(), opened, what)
+        return Stage(self, self.core, channel=self._channel(), stage_id=opened, what=what)
 
     # reading
 
@@ -267,7 +269,7 @@ class Client(Operations):
                 columns = self._run(of_body(*known, body)) if info.typed else None
                 yield records(batch, body, position, last, columns)
 
-        return Resuming(read_on, start, behind_records)
+        return Resuming(read_on, start, end_of=behind_records)
 
     def fetch_bodies(
         self,
@@ -295,7 +297,7 @@ class Client(Operations):
                 reader(self.core, known, partition, position, end, max_bytes), replica, follow=False
             )
 
-        return Resuming(read_on, start, behind_body)
+        return Resuming(read_on, start, end_of=behind_body)
 
     def _fetch(
         self, fetcher: Fetcher, replica: str | None, follow: bool
@@ -307,7 +309,7 @@ class Client(Operations):
             if not self.core.routes.peers:
                 self.core.routes.learned(lane.ask(find_nodes(self.core))[0])
             replicas = Replicas(self.core, preferred_address(self.core, replica, follow))
-            yield from BlockingReader(self.core, lane, fetcher, replicas)
+            yield from BlockingReader(self.core, lane, fetcher=fetcher, replicas=replicas)
         except (DLedgerError, GeneratorExit):  # the latter where its user has enough
             self._give_back(lane)
             raise

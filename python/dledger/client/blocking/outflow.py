@@ -19,7 +19,7 @@ from dledger import forks
 from dledger.client.aio.pipeline import Pipeline
 from dledger.client.blocking.background_loop import Background, background
 from dledger.client.blocking.waiting import Gates
-from dledger.client.protocol.batching import Outgoing
+from dledger.client.protocol.batching import OutgoingBatch
 from dledger.client.protocol.client_state import ClientState
 from dledger.client.protocol.in_flight_window import Done, Item
 from dledger.errors import DLedgerError
@@ -41,7 +41,12 @@ class Flow:
     """
 
     def __init__(
-        self, core: ClientState, what: str, make: Callable[[], Pipeline], ready: deque[Outgoing]
+        self,
+        core: ClientState,
+        what: str,
+        *,
+        make: Callable[[], Pipeline],
+        ready: deque[OutgoingBatch],
     ) -> None:
         self.ready = ready
         self._what = what

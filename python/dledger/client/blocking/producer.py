@@ -14,7 +14,7 @@ from dledger.client.aio.transport import AsyncTransport
 from dledger.client.blocking.outflow import Flow
 from dledger.client.blocking.waiting import Answer
 from dledger.client.protocol.client_state import ClientState
-from dledger.client.protocol.in_flight_window import Window
+from dledger.client.protocol.in_flight_window import InFlightWindow
 from dledger.client.protocol.record_accumulator import RecordAccumulator
 from dledger.client.protocol.results import Appended
 from dledger.client.protocol.session import ProducerSession
@@ -40,6 +40,7 @@ class Producer:
         self,
         core: ClientState,
         channel: AsyncTransport,
+        *,
         info: TopicInfo,
         partition: int | None,
         name: str,
@@ -47,17 +48,24 @@ class Producer:
     ) -> None:
         self.name = name
         self._linger_s = core.config.linger_ms / 1000
-        self._intake = RecordAccumulator(core, info, partition)
+        self._intake = RecordAccumulator(core, info, partition=partition)
         self._lock = RLock()
         self._lingering = False
         self._closed = False
 
         def make() -> Pipeline:
-            window = Window(f"append to {info.name!r}")
+            window = InFlightWindow(f"append to {info.name!r}")
             window.opened(session)
-            return Pipeline(core, channel, window, lambda: channel.run(init_producer(core, name)))
+            return Pipeline(
+                core,
+                channel,
+                window=window,
+                open_session=lambda: channel.run(init_producer(core, name)),
+            )
 
-        self._flow = Flow(core, f"the producer of topic {info.name!r}", make, self._intake.ready)
+        self._flow = Flow(
+            core, f"the producer of topic {info.name!r}", make=make, ready=self._intake.ready
+        )
 
     def append(
         self,

@@ -18,7 +18,7 @@ class BlockingReader:
     """Fetches over one connection of a lane."""
 
     def __init__(
-        self, core: ClientState, lane: BlockingTransport, fetcher: Fetcher, replicas: Replicas
+        self, core: ClientState, lane: BlockingTransport, *, fetcher: Fetcher, replicas: Replicas
     ) -> None:
         self._core = core
         self._lane = lane

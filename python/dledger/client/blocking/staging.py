@@ -14,13 +14,13 @@ from dledger.client.aio.pipeline import Pipeline
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.blocking.outflow import Flow
 from dledger.client.protocol.arguments import checked
-from dledger.client.protocol.batching import Outgoing
+from dledger.client.protocol.batching import OutgoingBatch
 from dledger.client.protocol.client_state import ClientState
-from dledger.client.protocol.in_flight_window import Window
+from dledger.client.protocol.in_flight_window import InFlightWindow
 from dledger.client.protocol.record_accumulator import make_item
 from dledger.client.protocol.results import Committed
 from dledger.client.protocol.session import ProducerSession
-from dledger.client.protocol.staging import Batches, Tally, TransactionState, cut
+from dledger.client.protocol.staging import Batches, StageTally, TransactionState, cut
 from dledger.errors import DLedgerError, TransactionError
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.protocol.messages.client import TopicInfo
@@ -65,6 +65,7 @@ class Stage:
         self,
         client: StageOwner,
         core: ClientState,
+        *,
         channel: AsyncTransport,
         stage_id: int,
         what: str,
@@ -72,16 +73,21 @@ class Stage:
         self.stage_id = stage_id
         self._client = client
         self._core = core
-        self._tally = Tally(stage_id, what)
+        self._tally = StageTally(stage_id, what)
         self._lock = RLock()
 
         async def no_session() -> ProducerSession:
             raise TransactionError(f"{what}: the stage is gone")
 
         def make() -> Pipeline:
-            return Pipeline(core, channel, Window(what, ProducerSession(stage_id, 0)), no_session)
+            return Pipeline(
+                core,
+                channel,
+                window=InFlightWindow(what, ProducerSession(stage_id, 0)),
+                open_session=no_session,
+            )
 
-        self._flow = Flow(core, what, make, deque())
+        self._flow = Flow(core, what, make=make, ready=deque())
 
     def append_batch(self, topic: str | TopicInfo, partition: int, batch: pa.RecordBatch) -> None:
         """Stage a batch of record columns; waits only while too much is in flight. A batch over the
@@ -103,7 +109,7 @@ class Stage:
         call = object()
         for info, partition, piece in cut(self._core, batches):
             answered = self._tally.counting(piece.num_rows)
-            outgoing = Outgoing(
+            outgoing = OutgoingBatch(
                 (make_item(self._core, info, partition, piece, answered, staged=True),)
             )
             self._flow.wait_for_room()
@@ -165,13 +171,14 @@ class Transaction:
         self,
         client: StageOwner,
         core: ClientState,
+        *,
         stage: Stage | Committed,
         writer_id: str,
         sequence: int,
     ) -> None:
         self._client = client
         self._stage = None if isinstance(stage, Committed) else stage
-        self._state = TransactionState(core, writer_id, sequence)
+        self._state = TransactionState(core, writer_id, sequence=sequence)
         self._state.result = stage if isinstance(stage, Committed) else None
 
     def append(

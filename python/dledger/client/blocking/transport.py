@@ -140,7 +140,12 @@ class BlockingTransport:
         on_refusal = None if self._was_refused else self._refused
         try:
             connection = BlockingConnection(
-                address, self._core.greeting(), LIMITS, timeout_s, self._core.tls, on_refusal
+                address,
+                self._core.greeting(),
+                limits=LIMITS,
+                timeout_s=timeout_s,
+                tls=self._core.tls,
+                on_refusal=on_refusal,
             )
         except (WrongGroup, CertificateRefused) as error:
             raise self._core.refusal(address, error) from None

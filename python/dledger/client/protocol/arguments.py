@@ -28,32 +28,32 @@ Time: TypeAlias = int | datetime
 """Microseconds since 1970 UTC, or a datetime; one without a time zone is UTC, as where records are
 written."""
 Take = Callable[[Any], Any]
-"""Gives an argument as it is to be used. Raises `Wrong`."""
+"""Gives an argument as it is to be used. Raises `WrongArgument`."""
 INT64: Final = range(-(1 << 63), 1 << 63)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Wrong(Exception):
+class WrongArgument(Exception):
     """With what belongs in the place of a value, and the value."""
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise Wrong("text (str)", value)
+        raise WrongArgument("text (str)", value)
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise Wrong("text without lone surrogates", value) from None
+        raise WrongArgument("text without lone surrogates", value) from None
     return value
 
 
 def _whole(value: Any) -> int:
     if type(value) is not int:
         if isinstance(value, bool) or not hasattr(value, "__index__"):
-            raise Wrong("a whole number (int)", value)
+            raise WrongArgument("a whole number (int)", value)
         value = operator.index(value)
     if value not in INT64:
-        raise Wrong("a whole number of 64 bits", value)
+        raise WrongArgument("a whole number of 64 bits", value)
     number: int = value
     return number
 
@@ -62,14 +62,14 @@ def _truth(value: Any) -> bool:
     if isinstance(value, bool):
         return value
     if value not in (0, 1) or isinstance(value, float):
-        raise Wrong("True or False", value)
+        raise WrongArgument("True or False", value)
     return bool(value)
 
 
 def _one_of(*kinds: type, named: str = "") -> Take:
     def take(value: Any) -> Any:
         if not isinstance(value, kinds) or isinstance(value, bool):
-            raise Wrong(named or " or ".join(kind.__name__ for kind in kinds), value)
+            raise WrongArgument(named or " or ".join(kind.__name__ for kind in kinds), value)
         return value
 
     return take
@@ -82,7 +82,7 @@ def _optional(take: Take) -> Take:
 def _each(take: Take, named: str) -> Take:
     def take_all(value: Any) -> list[Any]:
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-            raise Wrong(named, value)
+            raise WrongArgument(named, value)
         return [take(one) for one in value]
 
     return take_all
@@ -91,7 +91,7 @@ def _each(take: Take, named: str) -> Take:
 def _pairs(key: Take, item: Take, named: str) -> Take:
     def take(value: Any) -> dict[Any, Any]:
         if not isinstance(value, Mapping):
-            raise Wrong(named, value)
+            raise WrongArgument(named, value)
         return {key(name): item(one) for name, one in value.items()}
 
     return take
@@ -101,15 +101,15 @@ def _kind(value: Any) -> OffsetKind:
     try:
         return OffsetKind(value)
     except ValueError:
-        raise Wrong("an OffsetKind", value) from None
+        raise WrongArgument("an OffsetKind", value) from None
 
 
 def _time(value: Any) -> int:
     if not isinstance(value, datetime):
         try:
             return _whole(value)
-        except Wrong:
-            raise Wrong("microseconds since 1970 UTC (int) or a datetime", value) from None
+        except WrongArgument:
+            raise WrongArgument("microseconds since 1970 UTC (int) or a datetime", value) from None
     return ((value if value.tzinfo else value.replace(tzinfo=UTC)) - EPOCH) // timedelta(
         microseconds=1
     )
@@ -124,7 +124,7 @@ def microseconds(name: str, value: int | datetime) -> int:
     """
     try:
         return _time(value)
-    except Wrong as wrong:
+    except WrongArgument as wrong:
         raise _mistake(name, wrong) from None
 
 
@@ -133,7 +133,7 @@ def whole(name: str, value: int) -> int:
     anything else."""
     try:
         return _whole(value)
-    except Wrong as wrong:
+    except WrongArgument as wrong:
         raise _mistake(name, wrong) from None
 
 
@@ -220,7 +220,7 @@ def _checked(function: Any) -> Any:
             for name, value in named.items():
                 if name in takes:
                     named[name] = takes[name](value)
-        except Wrong as wrong:
+        except WrongArgument as wrong:
             raise _mistake(f"{function.__name__}(): {name}", wrong) from None
         return tuple(found)
 
@@ -239,7 +239,7 @@ def _checked(function: Any) -> Any:
     return call
 
 
-def _mistake(name: str, wrong: Wrong) -> ConfigError:
+def _mistake(name: str, wrong: WrongArgument) -> ConfigError:
     expected, value = wrong.args
     shown = repr(value)
     shown = shown if len(shown) <= 60 else shown[:60] + "..."

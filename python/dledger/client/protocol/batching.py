@@ -34,7 +34,7 @@ class Pending:
 
     __slots__ = ("end", "error", "future", "left", "partition", "start", "topic")
 
-    def __init__(self, future: Promise, topic: str, partition: int, count: int) -> None:
+    def __init__(self, future: Promise, topic: str, *, partition: int, count: int) -> None:
         self.future = future
         self.topic = topic
         self.partition = partition
@@ -85,7 +85,7 @@ class Batch:
                 offset += count
 
 
-class Outgoing:
+class OutgoingBatch:
     """Batches that go out together, and those that cannot. The loop takes it once, however often it
     is handed over."""
 
@@ -106,7 +106,7 @@ class Outgoing:
             batch.answered(error)
 
 
-class Group:
+class PartitionQueue:
     """What waits for one partition, in order, until it is worth an entry.
 
     Each record is taken by one step, the append to ``entries``, and nothing is taken any more when
@@ -119,7 +119,7 @@ class Group:
         self.partition = partition
         self.entries: list[tuple[Pending, bytes | pa.RecordBatch, bytes | None]] = []
         self.size = 0
-        self.outgoing: Outgoing | None = None
+        self.outgoing: OutgoingBatch | None = None
 
     def add_value(self, pending: Pending, value: bytes, key: bytes | None) -> None:
         """One record of plain bytes."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from dledger.client.protocol.routing import Call, CallPolicy, Patience, Routes
+from dledger.client.protocol.routing import Call, CallPolicy, RetryTimes, Routes
 from dledger.client.protocol.seen_end_offsets import SeenEndOffsets
 from dledger.config import ClientConfig, check_name, from_settings
 from dledger.environment import REAL, Environment
@@ -137,8 +137,14 @@ class ClientState:
         """The attempts of a request, beginning now."""
         config = self.config
         timeout = config.request_timeout_ms if request.timeout_ms is None else request.timeout_ms
-        patience = Patience(timeout, config.retry_min_ms, config.retry_max_ms)
-        return Call(self.routes, request.terms, patience, self.now_ms(), self.environment.fraction)
+        patience = RetryTimes(timeout, config.retry_min_ms, config.retry_max_ms)
+        return Call(
+            self.routes,
+            request.terms,
+            patience=patience,
+            now_ms=self.now_ms(),
+            dice=self.environment.fraction,
+        )
 
     def now_ms(self) -> int:
         """The monotonic clock, in ms."""

@@ -47,7 +47,7 @@ class Item:
         return self.order % 0x7FFFFFFF + 1
 
 
-class Window:
+class InFlightWindow:
     """The batches of one producer, or with a ``stage`` of one stage, which is a session with one
     row of numbers."""
 

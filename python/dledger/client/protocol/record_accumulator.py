@@ -8,7 +8,7 @@ from collections import deque
 import pyarrow as pa
 
 from dledger.client.protocol.appending import place_values
-from dledger.client.protocol.batching import Batch, Group, Outgoing, Pending, Promise
+from dledger.client.protocol.batching import Batch, OutgoingBatch, PartitionQueue, Pending, Promise
 from dledger.client.protocol.client_state import ClientState
 from dledger.client.protocol.in_flight_window import Done, Item
 from dledger.config import MIB
@@ -30,7 +30,7 @@ class RecordAccumulator:
         ready: what is to go out, in order; whoever sends takes it from there.
     """
 
-    def __init__(self, core: ClientState, info: TopicInfo, partition: int | None) -> None:
+    def __init__(self, core: ClientState, info: TopicInfo, *, partition: int | None) -> None:
         config = core.config
         if not config.idempotent:
             raise ConfigError(
@@ -43,8 +43,8 @@ class RecordAccumulator:
         self._partition = partition
         self._turn = 0
         self._batch_bytes = min(config.batch_bytes, max_body(core))
-        self._groups: dict[int, Group] = {}
-        self.ready: deque[Outgoing] = deque()
+        self._groups: dict[int, PartitionQueue] = {}
+        self.ready: deque[OutgoingBatch] = deque()
 
     @property
     def empty(self) -> bool:
@@ -75,7 +75,7 @@ class RecordAccumulator:
     def add_value(self, future: Promise, at: int, value: bytes, key: bytes | None) -> int:
         """Take one record of plain bytes; bytes that are ready to go out now."""
         group = self._group(at)
-        group.add_value(Pending(future, self._info.name, at, 1), value, key)
+        group.add_value(Pending(future, self._info.name, partition=at, count=1), value, key)
         return self._hand_over(group) if group.size >= self._batch_bytes else 0
 
     def pieces(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
@@ -94,7 +94,7 @@ class RecordAccumulator:
 
     def pending(self, future: Promise, at: int, count: int) -> Pending:
         """An append of ``count`` records."""
-        return Pending(future, self._info.name, at, count)
+        return Pending(future, self._info.name, partition=at, count=count)
 
     def add_piece(self, pending: Pending, records: pa.RecordBatch, now: bool) -> int:
         """Take a piece of an append; bytes that are ready to go out now. With ``now`` that is all
@@ -114,17 +114,17 @@ class RecordAccumulator:
         """Everything goes out now; its bytes."""
         return sum(self._hand_over(group) for group in list(self._groups.values()))
 
-    def _group(self, at: int) -> Group:
+    def _group(self, at: int) -> PartitionQueue:
         """The open group of a partition."""
         group = self._groups.get(at)
         if group is not None and group.outgoing is not None:  # who closed it was interrupted
             self._hand_over(group)
             group = None
         if group is None:
-            group = self._groups[at] = Group(at)
+            group = self._groups[at] = PartitionQueue(at)
         return group
 
-    def _hand_over(self, group: Group) -> int:
+    def _hand_over(self, group: PartitionQueue) -> int:
         """Close a group and put it where the loop finds it. Whoever is interrupted in here is
         followed by another who does the same again: the loop takes it once."""
         size = 0
@@ -135,14 +135,14 @@ class RecordAccumulator:
         self._groups.pop(group.partition, None)
         return size
 
-    def _ready(self, outgoing: Outgoing) -> int:
+    def _ready(self, outgoing: OutgoingBatch) -> int:
         self._turn += 1
         self.ready.append(outgoing)
         return outgoing.size
 
-    def _outgoing(self, batches: list[Batch], error: DLedgerError | None) -> Outgoing:
+    def _outgoing(self, batches: list[Batch], error: DLedgerError | None) -> OutgoingBatch:
         if error is not None:
-            return Outgoing((), [(batch, error) for batch in batches])
+            return OutgoingBatch((), [(batch, error) for batch in batches])
         items: list[Item] = []
         refused: list[tuple[Batch, DLedgerError]] = []
         for batch in batches:
@@ -154,7 +154,7 @@ class RecordAccumulator:
                 )
             except DLedgerError as why:
                 refused.append((batch, why))
-        return Outgoing(items, refused)
+        return OutgoingBatch(items, refused)
 
 
 def max_body(core: ClientState) -> int:

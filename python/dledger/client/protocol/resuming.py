@@ -32,6 +32,7 @@ class Resuming(Iterator[T], Generic[T]):
         self,
         make: Callable[[int], Generator[T, None, None]],
         start: int,
+        *,
         end_of: Callable[[T], int],
     ) -> None:
         self._make = make
@@ -69,7 +70,11 @@ class AsyncResuming(AsyncIterator[T], Generic[T]):
     """`Resuming` under asyncio."""
 
     def __init__(
-        self, make: Callable[[int], AsyncGenerator[T, None]], start: int, end_of: Callable[[T], int]
+        self,
+        make: Callable[[int], AsyncGenerator[T, None]],
+        start: int,
+        *,
+        end_of: Callable[[T], int],
     ) -> None:
         self._make = make
         self._position = start

@@ -144,7 +144,7 @@ class CallPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryTimes:
     """Times of a call, in ms."""
 
     timeout: float
@@ -156,7 +156,7 @@ class Call:
     """One request with all its attempts."""
 
     def __init__(
-        self, routes: Routes, terms: CallPolicy, patience: Patience, now_ms: float, dice: Dice
+        self, routes: Routes, terms: CallPolicy, *, patience: RetryTimes, now_ms: float, dice: Dice
     ) -> None:
         self.terms = terms
         self.maybe_done = False

@@ -17,7 +17,7 @@ from dledger.protocol.messages.client import TopicInfo
 from dledger.records.body.sizer import split_batch
 
 
-class Tally:
+class StageTally:
     """The batches of a stage: how many are there, and whether that is all of them.
 
     Attributes:
@@ -97,7 +97,7 @@ class TransactionState:
         over: it was committed or aborted.
     """
 
-    def __init__(self, core: ClientState, writer_id: str, sequence: int) -> None:
+    def __init__(self, core: ClientState, writer_id: str, *, sequence: int) -> None:
         self.writer_id = writer_id
         self.sequence = sequence
         self.result: Committed | None = None
@@ -130,4 +130,4 @@ class TransactionState:
         return self.result
 
 
-__all__ = ["Batches", "Tally", "TransactionState", "cut"]
+__all__ = ["Batches", "StageTally", "TransactionState", "cut"]

@@ -63,6 +63,7 @@ class BlockingConnection:
         self,
         address: str,
         greeting: Greeting,
+        *,
         limits: FrameLimits,
         timeout_s: float,
         tls: ssl.SSLContext | None = None,

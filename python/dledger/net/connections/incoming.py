@@ -56,7 +56,7 @@ class Incoming(Outgoing, ABC):
         self._inflow = inflow
         self._turns = turns
         self._reader = FrameReader(
-            limits, HELLO_LIMITS if accepted else None, self._admits if inflow else None
+            limits, HELLO_LIMITS if accepted else None, admits=self._admits if inflow else None
         )
         self._buffer = receive_buffer()
         self._shared: memoryview | None = None

@@ -23,7 +23,7 @@ WHILE_S: Final = 0.002
 """One while, where several wait."""
 
 
-class Asker(Protocol):
+class FrameSource(Protocol):
     """What a connection is to the turns."""
 
     def have_turn(self) -> None: ...
@@ -37,7 +37,7 @@ class FrameTurns:
         self._left = MOST
         self._soon = False
         """`_left` is made full again in the next turn."""
-        self._waiting: dict[Asker, None] = {}
+        self._waiting: dict[FrameSource, None] = {}
         """The one whose turn is next comes first."""
         self._each = 0
         """Frames of one of those who wait, while it has its turn."""
@@ -62,12 +62,12 @@ class FrameTurns:
     def _refill(self) -> None:
         self._soon, self._left = False, MOST
 
-    def wait(self, asker: Asker) -> None:
-        """Its `Asker.have_turn` is called in its turn; not in this turn of the loop."""
+    def wait(self, asker: FrameSource) -> None:
+        """Its `FrameSource.have_turn` is called in its turn; not in this turn of the loop."""
         self._waiting[asker] = None
         self._begin_next()
 
-    def forget(self, asker: Asker) -> None:
+    def forget(self, asker: FrameSource) -> None:
         """The connection has ended."""
         self._waiting.pop(asker, None)
 

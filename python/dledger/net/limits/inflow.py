@@ -44,7 +44,7 @@ class Sender(Protocol):
     def fail(self, error: Exception) -> None: ...
 
 
-class _Window:
+class InflowWindow:
     """Since when, and from which count on, a sender's progress is measured."""
 
     __slots__ = ("at_s", "holds", "received")
@@ -70,6 +70,7 @@ class Inflow:
         self,
         limit: int,
         others: Callable[[], int],
+        *,
         stall_s: float,
         pressed_s: float,
         now_s: Callable[[], float] | None = None,
@@ -82,7 +83,7 @@ class Inflow:
         self._pressed_s = pressed_s
         self._loop = asyncio.get_running_loop()
         self._now_s = now_s or self._loop.time
-        self._under_way: dict[Sender, _Window] = {}
+        self._under_way: dict[Sender, InflowWindow] = {}
         self._waiting: dict[Sender, int] = {}
         self._relief: asyncio.Handle | None = None
 
@@ -116,7 +117,7 @@ class Inflow:
         if window is None:
             if not holds:
                 return
-            window = self._under_way[sender] = _Window(self._now_s(), sender.received)
+            window = self._under_way[sender] = InflowWindow(self._now_s(), sender.received)
         self.used += holds - window.holds
         window.holds = holds
         if not holds:

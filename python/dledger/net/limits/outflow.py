@@ -57,13 +57,13 @@ class Taker(Protocol):
 A = TypeVar("A", bound=Taker)
 
 
-class Clock(turns.Clock, Protocol):
+class SoonClock(turns.Clock, Protocol):
     """What of a loop the budget needs."""
 
     def call_soon(self, callback: Callable[[], None], /) -> asyncio.Handle: ...
 
 
-class _Window:
+class OutflowWindow:
     """Since when, and from which count on, a taker's progress is measured."""
 
     __slots__ = ("at_s", "taken")
@@ -85,7 +85,7 @@ class Outflow(Generic[A]):
         on_done: called with a connection whose work waited and does no more.
     """
 
-    def __init__(self, limit: int, clock: Clock | None = None) -> None:
+    def __init__(self, limit: int, clock: SoonClock | None = None) -> None:
         self.used = 0
         self.on_done: Callable[[A], None] = lambda taker: taker.resume_reading()
         self._limit = limit
@@ -93,7 +93,7 @@ class Outflow(Generic[A]):
         self._reading = 0
         self._withheld = 0.0
         """Bytes of those who were closed that are not given back yet."""
-        self._takers: dict[A, _Window] = {}
+        self._takers: dict[A, OutflowWindow] = {}
         """Those that may have something unsent."""
         self._hosts: dict[str, dict[A, None]] = {}
         """Those that wait, by address; the address whose turn is next comes first, and of it the
@@ -177,8 +177,8 @@ class Outflow(Generic[A]):
                 del self._takers[taker]
         self.used = used
 
-    def _window(self, taker: A) -> _Window:
-        return _Window(self._clock.time(), taker.handed - taker.unsent_bytes)
+    def _window(self, taker: A) -> OutflowWindow:
+        return OutflowWindow(self._clock.time(), taker.handed - taker.unsent_bytes)
 
     def _look(self) -> None:
         self._timer = None

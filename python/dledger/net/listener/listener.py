@@ -35,6 +35,7 @@ class Listener:
         self,
         handlers: Handlers[Connection],
         limits: FrameLimits,
+        *,
         patience: Patience,
         held: Callable[[], int] = int,
     ) -> None:
@@ -53,7 +54,9 @@ class Listener:
         self._patience = patience
         self._loop = asyncio.get_running_loop()
         self.places = Places(patience)
-        self.inflow = Inflow(patience.max_bytes, held, patience.stall_s, patience.pressed_s)
+        self.inflow = Inflow(
+            patience.max_bytes, held, stall_s=patience.stall_s, pressed_s=patience.pressed_s
+        )
         self.outflow: Outflow[Connection] = Outflow(patience.max_bytes)
         self._turns = FrameTurns()
         self._seldom = Seldom(log, self._loop.time)
@@ -71,7 +74,7 @@ class Listener:
         """
         accept: Callable[[], asyncio.BaseProtocol] = self._accept
         if tls is not None:
-            self._door = Door(tls, self._accept, self.places, self._seldom)
+            self._door = Door(tls, self._accept, places=self.places, seldom=self._seldom)
             accept = self._door.arrive
         try:
             self._server = await self._loop.create_server(accept, host, port, backlog=512)
@@ -165,6 +168,6 @@ async def listen(
     handlers = Handlers(
         on_open=on_open, on_frame=on_frame, on_close=on_close, on_batch_end=on_batch_end
     )
-    listener = Listener(handlers, limits, patience, held)
+    listener = Listener(handlers, limits, patience=patience, held=held)
     await listener.open(host, port, tls)
     return listener

@@ -29,7 +29,12 @@ class Door:
     """
 
     def __init__(
-        self, tls: ssl.SSLContext, accept: Callable[[], Connection], places: Places, seldom: Seldom
+        self,
+        tls: ssl.SSLContext,
+        accept: Callable[[], Connection],
+        *,
+        places: Places,
+        seldom: Seldom,
     ) -> None:
         self.tls = tls
         self.accept = accept

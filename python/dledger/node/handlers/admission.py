@@ -160,7 +160,7 @@ def explain(fact: Fact) -> None:
 
 
 @dataclass(slots=True, eq=False)
-class Waiting:
+class AdmissionWait:
     """Somebody who waits for an admission."""
 
     connection: Connection
@@ -183,7 +183,7 @@ class Admissions:
         context.events.fact.subscribe(explain)
         context.status.add(lambda: {"admission": self.status()})
         self._loop = asyncio.get_running_loop()
-        self._waiting: list[Waiting] = []
+        self._waiting: list[AdmissionWait] = []
         self._told = NO_INDEX
         """The newest entry by which the catalog knows who counts that the core has been told of."""
         self._timer: asyncio.TimerHandle | None = None
@@ -227,7 +227,7 @@ class Admissions:
             str(request.node_id): heard
         }
         command = Admit(node_id=request.node_id, members=members, after=known.index)
-        waiting = Waiting(
+        waiting = AdmissionWait(
             connection, request_id, request.node_id, heard, self._late(request.timeout_ms)
         )
         self._waiting.append(waiting)
@@ -268,7 +268,7 @@ class Admissions:
         timer = self._loop.call_later(timeout_ms / 1000, give_up)
         return timer
 
-    def _answer(self, waiting: Waiting, code: Code, text: str = "") -> None:
+    def _answer(self, waiting: AdmissionWait, code: Code, text: str = "") -> None:
         self._waiting.remove(waiting)
         waiting.timer.cancel()
         answer = AdmitResponse(

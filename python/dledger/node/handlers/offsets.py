@@ -93,7 +93,7 @@ class LinearizableReads:
 class Offsets:
     """Begin, end and time offsets of whole topics."""
 
-    def __init__(self, context: NodeContext, reads: LinearizableReads, polls: LongPolls) -> None:
+    def __init__(self, context: NodeContext, reads: LinearizableReads, *, polls: LongPolls) -> None:
         self._ready_loop = context.ready_loop
         self._catalog = context.catalog
         self._reads = reads

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 RETAIN_MS: Final = 2_000
 
 
-class Waiting(NamedTuple):
+class KeptFiles(NamedTuple):
     """For whom expired files are kept."""
 
     groups: Held | None
@@ -103,13 +103,13 @@ class Retention:
             self._context.checkpoints.oldest_index,
             self._catalog.retention_floor() - 1,
         )
-        wanted, held = self._snapshots.floor, Waiting(None, None)
+        wanted, held = self._snapshots.floor, KeptFiles(None, None)
         if wanted is not None:
             limit = min(limit, wanted - 1)
         if raft.role is Role.LEADER:
             marks = raft.watermarks
             limit = min(limit, marks.pop(self._node.node_id))
-            held = Waiting(self.holds.look(), self.laggards.look(marks))
+            held = KeptFiles(self.holds.look(), self.laggards.look(marks))
         else:
             self.holds.rest()
             self.laggards.rest()
@@ -119,13 +119,13 @@ class Retention:
             now_ms = self._clocks.wall_ms()
             self._ready_loop.log_writer.run(lambda: self._delete(Index(limit), now_ms, held))
 
-    def _delete(self, limit: Index, now_ms: int, held: Waiting) -> None:
+    def _delete(self, limit: Index, now_ms: int, held: KeptFiles) -> None:
         """On the log writer's thread."""
         before = self._store.begin_index
         begin = self._store.retain(limit, now_ms, held=[each for each in held if each is not None])
         self._loop.call_soon_threadsafe(self._deleted, before, begin, held)
 
-    def _deleted(self, before: Index, begin: Index, held: Waiting) -> None:
+    def _deleted(self, before: Index, begin: Index, held: KeptFiles) -> None:
         if held.groups is not None:
             self.holds.tell(held.groups, begin if begin > before else Index(0))
         if held.members is not None:

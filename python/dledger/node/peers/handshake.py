@@ -41,7 +41,7 @@ class Gate:
     """
 
     def __init__(
-        self, group: GroupConfig, node: NodeConfig, disk: Disk, environment: Environment = REAL
+        self, group: GroupConfig, node: NodeConfig, *, disk: Disk, environment: Environment = REAL
     ) -> None:
         self._group = group
         self._node = node

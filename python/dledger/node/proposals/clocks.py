@@ -66,6 +66,7 @@ class Clocks:
         self,
         environment: Environment,
         catalog: Catalog,
+        *,
         leads_in: Callable[[], Term | None],
         is_settled: Callable[[], bool],
     ) -> None:

@@ -68,9 +68,12 @@ class ProposalQueue:
         self._now_ms = context.environment.now_ms
         self._catalog = catalog
         self.clocks = Clocks(
-            context.environment, catalog, self._leads_in, self._nothing_timed_waits
+            context.environment,
+            catalog,
+            leads_in=self._leads_in,
+            is_settled=self._nothing_timed_waits,
         )
-        self.quotas = Quotas(group, catalog, self._now_ms)
+        self.quotas = Quotas(group, catalog, now_ms=self._now_ms)
         self._max_body_bytes = group.max_body_bytes
         self._pending_bytes = group.pending_bytes
         self._relieved = events.relieved

@@ -38,7 +38,7 @@ LIVE_MS: Final = 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class CommandSize:
     """What one command takes at most."""
 
     topics: int = 0
@@ -51,14 +51,14 @@ class Claim:
 class Quotas:
     """The limits of one leader's catalog."""
 
-    def __init__(self, group: GroupConfig, catalog: Catalog, now_ms: Callable[[], int]) -> None:
+    def __init__(self, group: GroupConfig, catalog: Catalog, *, now_ms: Callable[[], int]) -> None:
         self._group = group
         self._catalog = catalog
         self._now_ms = now_ms
-        self._open: deque[tuple[Index, Claim]] = deque()
+        self._open: deque[tuple[Index, CommandSize]] = deque()
         """By entry, in order."""
-        self._unplaced: list[Claim] = []
-        self._sum = Claim()
+        self._unplaced: list[CommandSize] = []
+        self._sum = CommandSize()
         self._weight = -1
         self._weighed_ms = 0
         self._grown = 0
@@ -77,9 +77,9 @@ class Quotas:
         while self._open and self._open[0][0] <= applied:
             self._add(self._open.popleft()[1], -1)
 
-    def _add(self, claim: Claim, sign: int) -> None:
+    def _add(self, claim: CommandSize, sign: int) -> None:
         total = self._sum
-        self._sum = Claim(
+        self._sum = CommandSize(
             total.topics + sign * claim.topics,
             total.partitions + sign * claim.partitions,
             total.groups + sign * claim.groups,
@@ -115,23 +115,25 @@ class Quotas:
         while self._unplaced:
             self._add(self._unplaced.pop(), -1)
 
-    def _claim(self, command: Command) -> Claim:
+    def _claim(self, command: Command) -> CommandSize:
         catalog = self._catalog
         size = growth(catalog, command)
         match command:
             case CreateTopic() if command.name not in catalog.topics_state.by_name:
-                return Claim(topics=1, partitions=command.partitions, bytes=size)
+                return CommandSize(topics=1, partitions=command.partitions, bytes=size)
             case AddPartitions() if (
                 known := catalog.topics_state.by_name.get(command.name)
             ) is not None:
-                return Claim(partitions=max(0, command.partitions - known.partitions), bytes=size)
+                return CommandSize(
+                    partitions=max(0, command.partitions - known.partitions), bytes=size
+                )
             case InitProducer() if command.producer_name not in catalog.producers.by_name:
-                return Claim(producers=1, bytes=size)
+                return CommandSize(producers=1, bytes=size)
             case CommitOffsets() | CommitProgress() | HoldRetention() if (
                 command.consumer_group not in catalog.consumer_groups.by_name
             ):
-                return Claim(groups=1, bytes=size)
-        return Claim(bytes=size)
+                return CommandSize(groups=1, bytes=size)
+        return CommandSize(bytes=size)
 
     def _over(self, command: Command) -> CommandResult | None:
         catalog, group, taken, claim = self._catalog, self._group, self._sum, self._claim(command)

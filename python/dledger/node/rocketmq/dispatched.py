@@ -135,7 +135,7 @@ class Dispatched:
     def _open_files(self) -> None:
         self.queues = ConsumeQueues(self._root / "consumequeue", handles=self._handles)
         self.index = IndexService(self._root / "index", clock=self._clock)
-        self._reput = self._reput_type(self.queues, self.index, 0)
+        self._reput = self._reput_type(self.queues, self.index, offset=0)
 
     def _recover(self, store: LogStore, was_clean: bool) -> str:
         """Cut behind the mark; the reason why that is not enough."""

@@ -31,7 +31,7 @@ from dledger.node.handlers.offsets import LinearizableReads
 from dledger.node.proposals.proposal_queue import ProposalQueue
 from dledger.node.rocketmq.gets import Gets
 from dledger.node.rocketmq.puts import Puts
-from dledger.node.rocketmq.reput_service import ReputMessageService
+from dledger.node.rocketmq.reput_service import NodeReputService
 from dledger.protocol.messages.client import (
     AppendRequest,
     AppendResponse,
@@ -59,7 +59,7 @@ class DLedgerCommitLog(Application):
         self._settings = StoreSettings.of(context.group, context.node)
         self.puts = Puts(context, proposals)
         context.status.add(self._status)
-        self.reput = ReputMessageService(context)
+        self.reput = NodeReputService(context)
         self.gets = Gets(context, linearizable, reput=self.reput)
 
     def handlers(self) -> dict[type[Any], Handler]:

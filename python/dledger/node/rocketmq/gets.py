@@ -23,7 +23,7 @@ from dledger.errors import CorruptEntry, FormatError, OffsetOutOfRange
 from dledger.net import Connection
 from dledger.node.context import NodeContext
 from dledger.node.handlers.offsets import LinearizableReads
-from dledger.node.rocketmq.reput_service import ReputMessageService
+from dledger.node.rocketmq.reput_service import NodeReputService
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER_SIZE
 from dledger.protocol.messages.rocketmq import (
@@ -53,7 +53,7 @@ ANSWERS: Final[dict[type[Any], type[Any]]] = {
 }
 
 
-class Behind(Exception):
+class QueueBehind(Exception):
     """What is asked for is committed, because the others have it, but this node has not applied it,
     or its own disk or queues do not have it yet."""
 
@@ -83,7 +83,7 @@ class Gets:
     """Answers questions for messages. Files are read on threads."""
 
     def __init__(
-        self, context: NodeContext, linearizable: LinearizableReads, *, reput: ReputMessageService
+        self, context: NodeContext, linearizable: LinearizableReads, *, reput: NodeReputService
     ) -> None:
         self._ready_loop = context.ready_loop
         self._catalog = catalog = context.catalog
@@ -199,7 +199,7 @@ class Gets:
             asked.fail(Code.CORRUPT_ENTRY, str(error))
         elif isinstance(error, FormatError):
             asked.fail(Code.CORRUPT_ENTRY, str(error))
-        elif isinstance(error, Behind):
+        elif isinstance(error, QueueBehind):
             asked.fail(Code.BEHIND, "this node is behind what is committed; ask again")
         else:
             self._ready_loop.fail(error)
@@ -221,7 +221,7 @@ class Gets:
             is_known: queues or index say that a committed message begins there.
 
         Raises:
-            Behind: it may be there soon, so nobody may go on behind it.
+            QueueBehind: it may be there soon, so nobody may go on behind it.
             FormatError: it is a damaged one of the old commit log.
         """
         old = self._reput.files.old
@@ -235,7 +235,7 @@ class Gets:
             end_pos = self._ready_loop.raft.end.end_pos  # -1 while it is being cut
             is_on_its_way = store.end.end_pos <= pos and not 0 <= end_pos <= pos
             if is_on_its_way or (is_known and pos >= store.begin.end_pos):
-                raise Behind
+                raise QueueBehind
             return None
         try:
             (entry,) = store.read(index, HEADER_SIZE, Index(index + 1))
@@ -258,7 +258,7 @@ class Gets:
             status = GetMessageStatus.OFFSET_OVERFLOW_ONE
         elif at > end:
             if lags and at <= asked.next_offset:
-                raise Behind
+                raise QueueBehind
             status, at = GetMessageStatus.OFFSET_OVERFLOW_BADLY, end
         else:
             status, at, bodies = self._get_some(queue, request)
@@ -272,11 +272,11 @@ class Gets:
         some if that is not 0, and they are gone if the files do not lag.
 
         Raises:
-            Behind: they may still come.
+            QueueBehind: they may still come.
         """
         at = request.queue_offset
         if end and lags:
-            raise Behind
+            raise QueueBehind
         if not end:
             status, at = GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0
         elif at < end:
@@ -302,7 +302,7 @@ class Gets:
                     break
                 try:
                     body = self._message_at(unit.physical_offset, is_known=True)
-                except Behind:
+                except QueueBehind:
                     if bodies:
                         break
                     raise

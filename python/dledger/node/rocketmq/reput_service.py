@@ -47,7 +47,7 @@ class Waiter:
     timer: asyncio.TimerHandle | None = None
 
 
-class ReputMessageService:
+class NodeReputService:
     """Keeps one node's queues and index up with the commit. Runs on the node's loop."""
 
     def __init__(self, context: NodeContext) -> None:

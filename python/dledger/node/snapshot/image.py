@@ -30,7 +30,7 @@ ROWS_BYTES: Final = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ImageHead:
     """What an image begins with: how long its parts are, and whose log it belongs to."""
 
     index: Index
@@ -55,7 +55,7 @@ class Head:
         return len(text).to_bytes(4, "big") + text
 
     @staticmethod
-    def unpack(text: bytes) -> Head:
+    def unpack(text: bytes) -> ImageHead:
         """Raises: CorruptStore."""
         try:
             value: dict[str, Any] = json.loads(text)
@@ -64,7 +64,7 @@ class Head:
                 (str(name), int(first), int(end)) for name, first, end in value["tables"]
             )
             begin = LogEnd(Position(NO_TERM, Index(int(index))), int(pos), int(chain))
-            return Head(
+            return ImageHead(
                 Index(int(value["index"])),
                 begin,
                 Term(int(value["term"])),
@@ -86,14 +86,14 @@ class Head:
 class Image:
     """The state of this node now. Make and read it on the thread that owns the catalog."""
 
-    def __init__(self, catalog: Catalog, begin: LogEnd, first: Entry) -> None:
+    def __init__(self, catalog: Catalog, begin: LogEnd, *, first: Entry) -> None:
         """``first``: the entry behind ``begin``, which is applied."""
         snapshot = catalog.snapshot()
         self.index = catalog.applied_index
         self.first_index = first.index
         partitions = [part for _, part in sorted(catalog.partitions.used.items()) if part.rows]
         self._parts: list[tuple[int, Callable[[int, int], Buffer]]] = []
-        head = Head(
+        head = ImageHead(
             self.index,
             begin,
             first.term,
@@ -145,7 +145,7 @@ class Unpacker:
 
     def __init__(self, staging: Staging) -> None:
         self.staging = staging
-        self.head: Head | None = None
+        self.head: ImageHead | None = None
         self._snapshot = b""
         self.first: Entry | None = None
         self._outlines: dict[str, _Outline] = {}
@@ -182,7 +182,7 @@ class Unpacker:
         if size > MAX_HEAD:
             raise CorruptStore(f"the head of another node's state claims {size} bytes")
         yield size
-        head = self.head = Head.unpack(self._take(size))
+        head = self.head = ImageHead.unpack(self._take(size))
         yield head.snapshot
         self._snapshot = self._take(head.snapshot)
         self.staging.snapshot(head.index, self._snapshot)
@@ -284,4 +284,4 @@ class _Outlines:
         return sorted(self._tables)
 
 
-__all__ = ["Head", "Image", "Unpacker"]
+__all__ = ["Image", "ImageHead", "Unpacker"]

@@ -18,7 +18,7 @@ from dledger.checksum import crc32
 from dledger.errors import CorruptEntry, CorruptStore, DiskFull, StorageError
 from dledger.node.context import NodeContext
 from dledger.node.peers.links import Peers
-from dledger.node.snapshot.image import Head, Unpacker
+from dledger.node.snapshot.image import ImageHead, Unpacker
 from dledger.node.snapshot.sender import PIECE_BYTES, SnapshotSender
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.snapshot import InstallMessage, SnapshotRequest, SnapshotResponse
@@ -59,7 +59,7 @@ class SnapshotReceiver:
         peers: Peers,
         *,
         sender: SnapshotSender,
-        is_enough: Callable[[Head], bool],
+        is_enough: Callable[[ImageHead], bool],
         on_fetched: Callable[[Unpacker], None],
     ) -> None:
         """``is_enough`` says whether nothing but the head of a state is needed. ``on_fetched`` is
@@ -113,7 +113,9 @@ class SnapshotReceiver:
 
     def _stage(self) -> Staging:
         context = self._context
-        return Staging(context.node.directory, context.disk, context.group.segment_bytes)
+        return Staging(
+            context.node.directory, context.disk, segment_bytes=context.group.segment_bytes
+        )
 
     def _tick(self) -> None:
         self._timer = None

@@ -93,7 +93,7 @@ class SnapshotSender:
         elif error is not None and not isinstance(error, OffsetOutOfRange):
             self._ready_loop.fail(error)
         elif error is None and begin == self._store.begin_index:
-            image = Image(self._catalog, self._store.begin, done.result()[0])
+            image = Image(self._catalog, self._store.begin, first=done.result()[0])
             logger.warning(
                 "%s fetches the state as of entry %d, %d bytes; the log begins at entry %d",
                 request.local_id,

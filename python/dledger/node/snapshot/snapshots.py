@@ -12,7 +12,7 @@ from dledger.catalog.state_machine import Catalog
 from dledger.node.context import NodeContext
 from dledger.node.peers.links import Peers
 from dledger.node.snapshot.checkpointer import Checkpointer
-from dledger.node.snapshot.image import Head, Unpacker
+from dledger.node.snapshot.image import ImageHead, Unpacker
 from dledger.node.snapshot.receiver import SnapshotReceiver
 from dledger.node.snapshot.sender import SnapshotSender
 from dledger.protocol.messages.codes import Code
@@ -86,7 +86,7 @@ class Snapshots:
             self._timer.cancel()
         self.receiver.stop()
 
-    def _mode(self, head: Head) -> InstallMode | None:
+    def _mode(self, head: ImageHead) -> InstallMode | None:
         if self._catalog_lost and head.first.index <= self._store.begin_index:
             return InstallMode.KEEP  # all of the log: it is only the catalog that is lost
         try:
@@ -95,7 +95,7 @@ class Snapshots:
             self._ready_loop.fail(error)
             return None
 
-    def _is_front_only(self, head: Head) -> bool:
+    def _is_front_only(self, head: ImageHead) -> bool:
         """Whether all that retention took elsewhere is applied here: then only damaged entries have
         to go."""
         has_rest = self._catalog.applied_index >= head.first.index - 1 and not self._catalog_lost

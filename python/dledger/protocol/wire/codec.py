@@ -32,7 +32,13 @@ from dledger.protocol.messages.rocketmq import (
     ViewMessageResponse,
 )
 from dledger.protocol.messages.snapshot import InstallMessage
-from dledger.protocol.wire.fields import OpenTable, Table, Wrong, build_command, command_values
+from dledger.protocol.wire.fields import (
+    FieldTable,
+    OpenTable,
+    WrongField,
+    build_command,
+    command_values,
+)
 from dledger.protocol.wire.framing import pack_frame
 from dledger.protocol.wire.message_numbers import KINDS, MESSAGES
 from dledger.protocol.wire.msgpack import pack, unpack
@@ -48,7 +54,9 @@ Message = (
 )
 
 _TABLES: Final = {
-    kind: OpenTable(message, FIRST_FIELDS[message]) if message in FIRST_FIELDS else Table(message)
+    kind: OpenTable(message, FIRST_FIELDS[message])
+    if message in FIRST_FIELDS
+    else FieldTable(message)
     for kind, message in MESSAGES.items()
 }
 _BY_TYPE: Final = {message: (kind, _TABLES[kind]) for message, kind in KINDS.items()}
@@ -106,15 +114,15 @@ def decode(kind: int, header: Buffer, payload: Buffer = b"") -> Any:
     try:
         values = unpack(header)
         if type(values) is not tuple:
-            raise Wrong(f"{type(values).__name__} where an array belongs")
+            raise WrongField(f"{type(values).__name__} where an array belongs")
         message = table.build(values)
         if kind in _WITH_ENTRIES:
             return _with_entries(message, payload)
         if kind == _FETCHED:
             _check_fetched(message, payload)
         elif len(payload) and kind not in _WITH_BYTES:
-            raise Wrong(f"a payload of {len(payload)} bytes where none belongs")
-    except Wrong as error:
+            raise WrongField(f"a payload of {len(payload)} bytes where none belongs")
+    except WrongField as error:
         raise ProtocolError(f"{table.cls.__name__}.{error}") from None
     except ValueError as error:
         if is_interrupt(error):
@@ -128,16 +136,16 @@ def decode(kind: int, header: Buffer, payload: Buffer = b"") -> Any:
 def _with_entries(message: Any, payload: Buffer) -> Any:
     sizes: tuple[int, ...] = message.entries
     if sum(sizes) != len(payload):
-        raise Wrong(f"entries: {sum(sizes)} bytes announced, {len(payload)} came")
+        raise WrongField(f"entries: {sum(sizes)} bytes announced, {len(payload)} came")
     view, at, entries = memoryview(payload).toreadonly(), 0, []
     for size in sizes:
         if size < HEADER_SIZE:
-            raise Wrong(f"entries: an entry has at least {HEADER_SIZE} bytes, not {size}")
+            raise WrongField(f"entries: an entry has at least {HEADER_SIZE} bytes, not {size}")
         magic, stated, index, term, pos, _, chain_crc, body_crc, body_size = HEADER.unpack_from(
             view, at
         )
         if stated != size or body_size != size - HEADER_SIZE:
-            raise Wrong(
+            raise WrongField(
                 f"entries: entry {index} says size {stated}, body {body_size}, in {size} bytes"
             )
         body, end = at + HEADER_SIZE, at + size
@@ -152,7 +160,7 @@ def _with_entries(message: Any, payload: Buffer) -> Any:
 def _check_fetched(message: FetchResponse, payload: Buffer) -> None:
     announced = sum([batch.size for batch in message.batches])
     if announced != len(payload):
-        raise Wrong(f"batches: {announced} bytes announced, {len(payload)} came")
+        raise WrongField(f"batches: {announced} bytes announced, {len(payload)} came")
 
 
 def encode_command(command: Command) -> bytes:
@@ -178,7 +186,7 @@ def decode_command(data: Buffer) -> Command:
     try:
         values = unpack(data)
         if type(values) is not tuple:
-            raise Wrong(f"{type(values).__name__} where an array belongs")
+            raise WrongField(f"{type(values).__name__} where an array belongs")
         command: Command = build_command(values)
     except ValueError as error:
         if is_interrupt(error):

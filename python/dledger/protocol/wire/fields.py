@@ -25,7 +25,7 @@ Step = Callable[[Any], Any]
 _FETCHED: Final = struct.Struct(">qIIIqq")
 
 
-class Wrong(ValueError):
+class WrongField(ValueError):
     """A value that no correct program sends; the caller adds where."""
 
 
@@ -57,7 +57,7 @@ def field_codec(annotation: Any) -> FieldCodec:
     if isinstance(annotation, type) and issubclass(annotation, IntEnum):
         return FieldCodec(int, None, _enum(annotation))
     if is_dataclass(annotation):
-        table = Table(annotation)  # type: ignore[arg-type]
+        table = FieldTable(annotation)  # type: ignore[arg-type]
         return FieldCodec(tuple, table.values, table.build)
     origin, args = get_origin(annotation), get_args(annotation)
     if origin in (Union, types.UnionType):
@@ -71,13 +71,13 @@ def field_codec(annotation: Any) -> FieldCodec:
 
 def _integer(value: int) -> int:
     if value > INT_MAX:  # msgpack's smallest is INT_MIN already
-        raise Wrong(f"{value} is over 64 bits")
+        raise WrongField(f"{value} is over 64 bits")
     return value
 
 
 def _index(value: int) -> int:
     if not -1 <= value <= INT_MAX:
-        raise Wrong(f"{value} is not -1 or above")
+        raise WrongField(f"{value} is not -1 or above")
     return value
 
 
@@ -88,14 +88,14 @@ def _enum(enum: type[IntEnum]) -> Step:
         try:
             return members[value]
         except KeyError:
-            raise Wrong(f"{value} is no {enum.__name__}") from None
+            raise WrongField(f"{value} is no {enum.__name__}") from None
 
     return decode
 
 
 def _check(value: Any, codec: FieldCodec) -> Any:
     if type(value) is not codec.wire:
-        raise Wrong(f"{type(value).__name__} where {codec.wire.__name__} belongs")
+        raise WrongField(f"{type(value).__name__} where {codec.wire.__name__} belongs")
     return codec.decode(value) if codec.decode else value
 
 
@@ -117,7 +117,7 @@ def _tuple(args: tuple[Any, ...]) -> FieldCodec:
 
     def decode(values: tuple[Any, ...]) -> tuple[Any, ...]:
         if len(values) != len(items):
-            raise Wrong(f"{len(values)} values where {len(items)} belong")
+            raise WrongField(f"{len(values)} values where {len(items)} belong")
         return tuple(map(_check, values, items))
 
     return FieldCodec(tuple, None, decode)
@@ -152,7 +152,7 @@ def _entry_sizes(entries: tuple[Entry, ...]) -> bytes:
 
 def _sizes(packed: bytes) -> tuple[int, ...]:
     if len(packed) % 4:
-        raise Wrong(f"{len(packed)} bytes are no row of 4-byte sizes")
+        raise WrongField(f"{len(packed)} bytes are no row of 4-byte sizes")
     return struct.unpack(f">{len(packed) // 4}I", packed)
 
 
@@ -162,12 +162,12 @@ def _pack_fetched(batches: tuple[FetchedBatch, ...]) -> bytes:
             [_FETCHED.pack(b.base_offset, b.count, b.size, b.crc, b.index, b.term) for b in batches]
         )
     except struct.error as error:
-        raise Wrong(str(error)) from None
+        raise WrongField(str(error)) from None
 
 
 def _unpack_fetched(packed: bytes) -> tuple[FetchedBatch, ...]:
     if len(packed) % _FETCHED.size:
-        raise Wrong(f"{len(packed)} bytes are no row of {_FETCHED.size}-byte batches")
+        raise WrongField(f"{len(packed)} bytes are no row of {_FETCHED.size}-byte batches")
     return tuple(
         [
             FetchedBatch(
@@ -178,7 +178,7 @@ def _unpack_fetched(packed: bytes) -> tuple[FetchedBatch, ...]:
     )
 
 
-class Table:
+class FieldTable:
     """How one dataclass travels: an array of its fields, in order."""
 
     def __init__(self, cls: type[Any]) -> None:
@@ -191,8 +191,8 @@ class Table:
         self.decoders = [(at, codec.decode) for at, codec in enumerate(codecs) if codec.decode]
         self._get: Step = _getter(self.names)
         self.build: Step = _builder(self)
-        """The message with these unpacked fields. Raises `Wrong`: a field is missing, too many, or
-        not what it should be; the text names it."""
+        """The message with these unpacked fields. Raises `WrongField`: a field is missing, too
+        many, or not what it should be; the text names it."""
 
     def values(self, message: Any) -> Any:
         """The message's fields as msgpack can pack them."""
@@ -207,21 +207,21 @@ class Table:
         """Say what is wrong with unpacked fields.
 
         Raises:
-            Wrong: always, for fields that `build` does not take.
+            WrongField: always, for fields that `build` does not take.
         """
         if len(values) != len(self.names):
-            raise Wrong(f"{len(values)} fields where {len(self.names)} belong")
+            raise WrongField(f"{len(values)} fields where {len(self.names)} belong")
         for name, value, wire in zip(self.names, values, self.wire, strict=True):
             if type(value) is not wire:
-                raise Wrong(f"{name}: {type(value).__name__} where {wire.__name__} belongs")
+                raise WrongField(f"{name}: {type(value).__name__} where {wire.__name__} belongs")
         for at, decode in self.decoders:
             try:
                 decode(values[at])
-            except Wrong as error:
-                raise Wrong(f"{self.names[at]}: {error}") from None
+            except WrongField as error:
+                raise WrongField(f"{self.names[at]}: {error}") from None
 
 
-class OpenTable(Table):
+class OpenTable(FieldTable):
     """How a message travels that programs of different releases say to one another. Its first
     ``required`` fields are always there. Of the others, those at the end that have their defaults
     stay away; on the way in, what is missing has its default, and what this release does not know
@@ -248,7 +248,7 @@ class OpenTable(Table):
         return values[:end]
 
 
-def _builder(table: Table) -> Step:
+def _builder(table: FieldTable) -> Step:
     """A function that checks the fields of one class and makes the message. It is written out field
     by field, as `dataclasses` does it with ``__init__``, because every message that arrives goes
     through it."""
@@ -256,7 +256,7 @@ def _builder(table: Table) -> Step:
     ranges, steps = [], []
     known: dict[str, Any] = {
         "cls": table.cls, "new": object.__new__, "wire": table.wire, "complain": table.complain,
-        "Wrong": Wrong, "INT_MAX": INT_MAX,
+        "WrongField": WrongField, "INT_MAX": INT_MAX,
     }  # fmt: skip
     for at, decode in table.decoders:
         if decode is _integer:
@@ -279,7 +279,7 @@ def _builder(table: Table) -> Step:
         lines += [
             "    try:",
             *steps,
-            "    except Wrong:",
+            "    except WrongField:",
             "        complain(values)",
             "        raise",
         ]
@@ -302,11 +302,11 @@ def command_values(command: Any) -> Any:
     """A command's tag and fields.
 
     Raises:
-        Wrong: this is no command.
+        WrongField: this is no command.
     """
     tag = COMMAND_TAGS.get(type(command))
     if tag is None:
-        raise Wrong(f"{type(command).__name__} is no command")
+        raise WrongField(f"{type(command).__name__} is no command")
     return (tag, *_command_tables()[tag].values(command))
 
 
@@ -314,21 +314,21 @@ def build_command(values: tuple[Any, ...]) -> Any:
     """The inverse of `command_values`.
 
     Raises:
-        Wrong: unknown tag, or a field is not what it should be.
+        WrongField: unknown tag, or a field is not what it should be.
     """
     tag = values[0] if values else None
     if type(tag) is not int or tag not in COMMANDS:
-        raise Wrong(f"{tag!r} is no command's number")
+        raise WrongField(f"{tag!r} is no command's number")
     try:
         return _command_tables()[tag].build(values[1:])
-    except Wrong as error:
-        raise Wrong(f"{COMMANDS[tag].__name__}.{error}") from None
+    except WrongField as error:
+        raise WrongField(f"{COMMANDS[tag].__name__}.{error}") from None
 
 
-_tables: dict[int, Table] = {}
+_tables: dict[int, FieldTable] = {}
 
 
-def _command_tables() -> dict[int, Table]:
+def _command_tables() -> dict[int, FieldTable]:
     if not _tables:
-        _tables.update({tag: Table(command) for tag, command in COMMANDS.items()})
+        _tables.update({tag: FieldTable(command) for tag, command in COMMANDS.items()})
     return _tables

@@ -127,6 +127,7 @@ class FrameReader:
         self,
         limits: FrameLimits,
         first: FrameLimits | None = None,
+        *,
         admits: Callable[[int], bool] | None = None,
     ) -> None:
         """``first``: the limits of the first frame alone. ``admits`` is asked before a large

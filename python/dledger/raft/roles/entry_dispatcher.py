@@ -50,7 +50,7 @@ class EntryDispatcher:
     (``compare_index``), until it says that it holds that entry.
     """
 
-    def __init__(self, core: RaftState, peer: NodeId, compare_index: Index, now_ms: int) -> None:
+    def __init__(self, core: RaftState, peer: NodeId, *, compare_index: Index, now_ms: int) -> None:
         self.core = core
         self.peer = peer
         self.state = PushState.COMPARE

@@ -34,14 +34,17 @@ class Leader:
     """One leadership. It never cuts its log, and it counts itself only for what its own disk has
     (D1)."""
 
-    def __init__(self, core: RaftState, transfers: TransferWatch, now_ms: int) -> None:
+    def __init__(self, core: RaftState, transfers: TransferWatch, *, now_ms: int) -> None:
         self.core = core
         self.transfers = transfers
         end = core.log.end_index
         self.noop_index = Index(end + 1)
         self.acks = QuorumAckChecker(core.config.members)
-        self.reads = ReadQueue(core.config.members, core.me, self.noop_index)
-        self.dispatchers = {peer: EntryDispatcher(core, peer, end, now_ms) for peer in core.peers}
+        self.reads = ReadQueue(core.config.members, core.me, noop_index=self.noop_index)
+        self.dispatchers = {
+            peer: EntryDispatcher(core, peer, compare_index=end, now_ms=now_ms)
+            for peer in core.peers
+        }
         self._next_beat_ms = now_ms + core.config.heartbeat_ms
         self._next_preference_ms = now_ms + core.config.election_ms
         self._held_up_since_ms = now_ms
@@ -227,7 +230,7 @@ class Leader:
 
     def _start_over(self, peer: NodeId, now_ms: int) -> EntryDispatcher:
         follower = self.dispatchers[peer] = EntryDispatcher(
-            self.core, peer, self.core.log.end_index, now_ms
+            self.core, peer, compare_index=self.core.log.end_index, now_ms=now_ms
         )
         self.acks.forget(peer)
         return follower

@@ -24,7 +24,7 @@ SILENT: Final = VoteResult.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class VoteTally:
     """The answers of one round, the candidate's own vote among them."""
 
     asked_term: Term
@@ -44,13 +44,13 @@ class Tally:
     @staticmethod
     def of(
         asked_term: Term, answers: dict[NodeId, tuple[VoteResult, Term]], *, pre_vote: bool = True
-    ) -> Tally:
+    ) -> VoteTally:
         results = [result for result, _ in answers.values()]
         refused_for_term = {
             VoteResult.REJECT_EXPIRED_VOTE_TERM,
             VoteResult.REJECT_TERM_SMALL_THAN_LEDGER,
         }
-        return Tally(
+        return VoteTally(
             asked_term=asked_term,
             known_max_term_in_group=max(
                 (term for result, term in answers.values() if result in refused_for_term),
@@ -172,7 +172,7 @@ class Candidate:
     after an election time.
     """
 
-    def __init__(self, core: RaftState, now_ms: int, wait_ms: int) -> None:
+    def __init__(self, core: RaftState, now_ms: int, *, wait_ms: int) -> None:
         self.core = core
         self.next_time_to_request_vote_ms = now_ms + wait_ms
         self.last_outcome = VoteOutcome.WAIT_TO_REVOTE
@@ -277,13 +277,13 @@ class Candidate:
         )
 
     def _count(self, now_ms: int) -> None:
-        tally = Tally.of(self.asked_term, self._answers, pre_vote=self.pre_vote)
+        tally = VoteTally.of(self.asked_term, self._answers, pre_vote=self.pre_vote)
         if tally.is_decided(self.core.quorum, len(self.core.config.members)):
             self._close_round(now_ms)
 
     def _close_round(self, now_ms: int) -> None:
         core, interval = self.core, self.core.config.vote_interval_ms
-        tally = Tally.of(self.asked_term, self._answers, pre_vote=self.pre_vote)
+        tally = VoteTally.of(self.asked_term, self._answers, pre_vote=self.pre_vote)
         outcome = self.last_outcome = tally.outcome(core.quorum)
         self._round_ends_ms = None
         core.out.fact(

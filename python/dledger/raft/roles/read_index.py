@@ -13,7 +13,7 @@ from dledger.types import NO_INDEX, Index, NodeId
 
 
 @dataclass(slots=True)
-class Waiting:
+class PendingRead:
     token: int
     index: Index
     round: int
@@ -27,11 +27,11 @@ class ReadQueue:
     committed too: before that a new leader does not know how far the log is committed.
     """
 
-    def __init__(self, members: Sequence[NodeId], me: NodeId, noop_index: Index) -> None:
+    def __init__(self, members: Sequence[NodeId], me: NodeId, *, noop_index: Index) -> None:
         self._me = me
         self._noop_index = noop_index
         self._answered: dict[NodeId, int] = dict.fromkeys(members, 0)
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[PendingRead] = deque()
         self.round = 0
         """The newest heartbeat round."""
 
@@ -44,7 +44,7 @@ class ReadQueue:
         """Queue a read. True: a round should begin at once; False: one is open, the read goes with
         the next."""
         is_open = bool(self._waiting) and self._waiting[-1].round >= self.round > self.quorum_round
-        self._waiting.append(Waiting(token, max(committed, self._noop_index), self.round + 1))
+        self._waiting.append(PendingRead(token, max(committed, self._noop_index), self.round + 1))
         return not is_open
 
     def answered(self, member: NodeId, round_: int) -> None:

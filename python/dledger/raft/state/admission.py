@@ -51,7 +51,7 @@ class Admission:
     sent or written."""
 
     def __init__(
-        self, me: NodeId, membership: Membership, log: RaftLog, change_of: ChangeOf = no_change
+        self, me: NodeId, membership: Membership, *, log: RaftLog, change_of: ChangeOf = no_change
     ) -> None:
         """``change_of``: what an entry changes, told from its bytes alone."""
         self.me = me

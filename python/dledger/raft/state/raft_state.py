@@ -52,7 +52,7 @@ class RaftState(ABC):
         known = (
             _with_members(membership, config) if membership else Admission.of_all(config.members)
         )
-        self.admission = Admission(node_id, known, log, options.change_of)
+        self.admission = Admission(node_id, known, log=log, change_of=options.change_of)
         self.tag = config.group
         """The group, as all messages name it."""
         self.watch = GroupWatch(self, alone=membership is None)

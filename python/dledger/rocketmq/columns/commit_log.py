@@ -117,7 +117,7 @@ def column_batches(
         raise ValueError(f"{len(data):,} bytes at once; hand over at most {MAX_BUFFER:,}")
     scanner = Scanner(data, start, file_end=file_end, data_end=data_end, check=check)
     yield from _Messages(
-        scanner, data, start, names=names, wanted=wanted, batch_bytes=batch_bytes
+        scanner, data, start=start, names=names, wanted=wanted, batch_bytes=batch_bytes
     ).batches(stop)
 
 
@@ -125,7 +125,7 @@ class Batches:
     """One pass over one buffer: sound rows by whole columns, and what is between them by a
     scanner."""
 
-    def __init__(self, scanner: Scanner, data: Buffer, start: int) -> None:
+    def __init__(self, scanner: Scanner, data: Buffer, *, start: int) -> None:
         self._view = memoryview(data).cast("B")
         self._start = start
         self._scanner = scanner
@@ -164,13 +164,13 @@ class _Messages(Batches):
         self,
         scanner: Scanner,
         data: Buffer,
-        start: int,
         *,
+        start: int,
         names: tuple[str, ...],
         wanted: Wanted,
         batch_bytes: int,
     ) -> None:
-        super().__init__(scanner, data, start)
+        super().__init__(scanner, data, start=start)
         self._check = scanner.check
         self._names = names
         self._wanted = wanted
@@ -279,7 +279,9 @@ class _Messages(Batches):
         rows = self._chosen(rows)
         if not len(rows.at):
             return ColumnBatch(None, damage, end, self._start + last, has_last=False)
-        taken = MessageColumns(rows, entries, self._start, pa.py_buffer(self._view), damage)
+        taken = MessageColumns(
+            rows, entries, start=self._start, data=pa.py_buffer(self._view), damage=damage
+        )
         arrays = [taken.column(name) for name in self._names]
         schema = pa.schema([SCHEMA.field(name) for name in self._names])
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -100,7 +100,9 @@ def entry_batches(
     if unknown := [name for name in names if name not in ENTRY_SCHEMA.names]:
         raise ValueError(f"no column {unknown[0]!r}; there are {', '.join(ENTRY_SCHEMA.names)}")
     scanner = EntryScanner(data, start, file_end=file_end, data_end=data_end, check=check)
-    yield from _Entries(scanner, data, start, check, names, batch_bytes).batches(stop)
+    yield from _Entries(
+        scanner, data, start=start, check=check, names=names, batch_bytes=batch_bytes
+    ).batches(stop)
 
 
 def walk(view: memoryview, at: int, stop: int, most: int) -> list[int]:
@@ -122,12 +124,13 @@ class _Entries(Batches):
         self,
         scanner: Scanner,
         data: Buffer,
+        *,
         start: int,
         check: bool,
         names: tuple[str, ...],
         batch_bytes: int,
     ) -> None:
-        super().__init__(scanner, data, start)
+        super().__init__(scanner, data, start=start)
         self._check = check
         self._names = names
         self._batch_bytes = batch_bytes

@@ -20,7 +20,7 @@ from dledger.rocketmq.format.message import (
     COMPRESSION_MASK,
     COMPRESSION_SHIFT,
     SysFlag,
-    Transaction,
+    TransactionType,
 )
 from dledger.rocketmq.format.properties import KEYS, TAGS, UNIQUE_KEY
 from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
@@ -68,7 +68,7 @@ class MessageColumns:
     """Takes columns out of sound rows."""
 
     def __init__(
-        self, rows: Rows, entries: bool, start: int, data: pa.Buffer, damage: list[ScannedPiece]
+        self, rows: Rows, entries: bool, *, start: int, data: pa.Buffer, damage: list[ScannedPiece]
     ) -> None:
         self._rows = rows
         self._entries = entries
@@ -162,8 +162,8 @@ class MessageColumns:
 
     def transaction(self) -> pa.Array:
         """none, prepared, commit or rollback."""
-        state = (self._rows.sys_flag & Transaction.ROLLBACK) >> 2
-        return pa.array([t.name.lower() for t in Transaction], pa.string()).take(
+        state = (self._rows.sys_flag & TransactionType.ROLLBACK) >> 2
+        return pa.array([t.name.lower() for t in TransactionType], pa.string()).take(
             array(state, pa.int64())
         )
 

@@ -53,7 +53,9 @@ class Chunk:
 
     def __init__(self, rows: Rows, start: int) -> None:
         fields = rows.fields
-        self.columns = MessageColumns(rows, False, start, pa.py_buffer(rows.view), [])
+        self.columns = MessageColumns(
+            rows, False, start=start, data=pa.py_buffer(rows.view), damage=[]
+        )
         self.places: Ints = rows.at + start
         self.sizes = rows.size
         self.end = int(self.places[-1] + self.sizes[-1])

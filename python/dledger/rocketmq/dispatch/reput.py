@@ -29,7 +29,7 @@ from dledger.rocketmq.format.message import (
     MAGIC_V1,
     MAGIC_V2,
     MIN_MESSAGE,
-    Transaction,
+    TransactionType,
     lay_out,
 )
 from dledger.rocketmq.format.properties import KEYS, TAGS, UNIQUE_KEY, java_hash, parse_properties
@@ -56,8 +56,8 @@ DELAY_LEVELS_MS: Final = (
 """How long a message of each delay level waits (messageDelayLevel), from level 1 on."""
 CHUNK: Final = 4 << 20
 PAIR: Final = struct.Struct(">iI")
-ROLLBACK: Final = int(Transaction.ROLLBACK)
-IN_QUEUE: Final = (int(Transaction.NONE), int(Transaction.COMMIT))
+ROLLBACK: Final = int(TransactionType.ROLLBACK)
+IN_QUEUE: Final = (int(TransactionType.NONE), int(TransactionType.COMMIT))
 MAGICS: Final = (MAGIC_V1, MAGIC_V2)
 MANY: Final = 10_000
 """So many topics and tags are remembered; more begin anew."""
@@ -282,6 +282,7 @@ class Reput:
         self,
         queues: ConsumeQueues,
         index: IndexService | None,
+        *,
         offset: int,
         dispatcher: Dispatcher | None = None,
     ) -> None:

@@ -80,7 +80,7 @@ class ColumnReput(Reput):
 class DispatchChunk(Chunk):
     """Sound plain messages one behind the other, with all that queues and index need of them."""
 
-    def __init__(self, rows: Rows, start: int, with_keys: bool) -> None:
+    def __init__(self, rows: Rows, start: int, *, with_keys: bool) -> None:
         super().__init__(rows, start)
         self.stored = rows.fields.int64(rows.born_host_end)
         tags = self.columns.column("tags").dictionary_encode()
@@ -101,7 +101,7 @@ class DispatchChunk(Chunk):
         if rows is None:
             return None
         try:
-            chunk = DispatchChunk(rows, start, with_keys)
+            chunk = DispatchChunk(rows, start, with_keys=with_keys)
         except UnicodeDecodeError:
             return None
         return None if SCHEDULE_TOPIC in chunk.topics else chunk

@@ -38,10 +38,10 @@ class CommitLogExport:
         self,
         root: Path,
         self_id: str,
+        *,
         file_size: int,
         begin: int,
         old: OldCommitLog | None,
-        *,
         index: bool = True,
     ) -> None:
         """Copy the old commit log, and what its broker has in ``config``, and put its messages into
@@ -63,7 +63,7 @@ class CommitLogExport:
         self._root = root
         self._queues = ConsumeQueues(root / "consumequeue")
         self._index = IndexService(root / "index") if index else None
-        self._reput = Reput(self._queues, self._index, begin)
+        self._reput = Reput(self._queues, self._index, offset=begin)
         self._messages = 0
         self._waiting = 0
         if old is not None:

@@ -70,8 +70,8 @@ class LedgerFiles:
         make_directory(directory)
         self.directory = directory
         handles = FileHandles()
-        self.data = MappedFileQueue(directory / "data", data_file_size, handles)
-        self._index = MappedFileQueue(directory / "index", index_file_size, handles)
+        self.data = MappedFileQueue(directory / "data", data_file_size, handles=handles)
+        self._index = MappedFileQueue(directory / "index", index_file_size, handles=handles)
         if not self.data.is_empty or not self._index.is_empty:
             raise PathError(f"{directory} has a log already; name a directory that is not there")
         self._handles = handles

@@ -57,9 +57,9 @@ class PlainExport:
         self,
         root: Path,
         topic: str,
+        *,
         begins: Begins,
         file_size: int = COMMIT_LOG_FILE,
-        *,
         index: bool = True,
     ) -> None:
         self._store = MessageStore(root, file_size=file_size, index=index, reput=ColumnReput)
@@ -106,10 +106,10 @@ class LedgerExport:
         self,
         root: Path,
         self_id: str,
+        *,
         topic: str,
         begins: Begins,
         file_size: int = COMMIT_LOG_FILE,
-        *,
         index: bool = True,
     ) -> None:
         first = file_size if any(begins.values()) else 0
@@ -119,7 +119,7 @@ class LedgerExport:
         )
         self._queues = ConsumeQueues(root / "consumequeue")
         self._index = IndexService(root / "index") if index else None
-        self._reput = Reput(self._queues, self._index, self._files.data.min_offset)
+        self._reput = Reput(self._queues, self._index, offset=self._files.data.min_offset)
         self._checkpoint = CheckpointFile(root)
         TopicConfigs(root / "config").put(TopicConfig(topic, len(begins)))
 

@@ -10,14 +10,14 @@ from dledger.rocketmq.files.storage import Storage
 from dledger.rocketmq.format.consume_queue_unit import UNIT, UNIT_SIZE
 from dledger.rocketmq.format.index_file import HEADER, is_index_name
 
-__all__ = ["Claim", "last_claim"]
+__all__ = ["NamedMessage", "last_claim"]
 
 QUEUES: Final = "consumequeue"
 INDEX: Final = "index"
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class NamedMessage:
     """A file that names a message."""
 
     path: str
@@ -26,7 +26,7 @@ class Claim:
     """The message's physical offset."""
 
 
-def last_claim(storage: Storage) -> Claim | None:
+def last_claim(storage: Storage) -> NamedMessage | None:
     """The file that names the last message of all. At a URL, where each question takes time, only
     the index is asked.
 
@@ -55,15 +55,15 @@ def _index_files(storage: Storage) -> list[str]:
     return [f"{INDEX}/{name}" for name in sorted(filter(is_index_name, names))]
 
 
-def _of_index(storage: Storage, path: str) -> Claim | None:
+def _of_index(storage: Storage, path: str) -> NamedMessage | None:
     head = storage.read(path, 0, HEADER.size)
     if len(head) < HEADER.size:
         return None
     *_, end, _, count = HEADER.unpack(head)
-    return Claim(path, end) if count > 1 else None
+    return NamedMessage(path, end) if count > 1 else None
 
 
-def _of_queue(storage: Storage, folder: str) -> Claim | None:
+def _of_queue(storage: Storage, folder: str) -> NamedMessage | None:
     """The last unit of a queue: behind it there are zeros."""
     listing = storage.list(folder)
     sizes = {
@@ -77,5 +77,5 @@ def _of_queue(storage: Storage, folder: str) -> Claim | None:
             low, high = (middle + 1, high) if size > 0 else (low, middle)
         if low:
             place, _, _ = UNIT.unpack(storage.read(path, (low - 1) * UNIT_SIZE, UNIT_SIZE))
-            return Claim(path, place)
+            return NamedMessage(path, place)
     return None

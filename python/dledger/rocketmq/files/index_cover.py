@@ -85,7 +85,7 @@ def read_cover(storage: Storage, slots: int) -> Cover:
     for name in sorted(filter(is_index_name, files)):
         path = f"{INDEX}/{name}"
         try:
-            reader = IndexReader(partial(storage.read_exactly, path, 0), files[name], slots)
+            reader = IndexReader(partial(storage.read_exactly, path, 0), files[name], slots=slots)
             reader.check_ends()
         except (FormatError, PathError) as error:
             faults.append(f"{storage.join(path)}: {error}")

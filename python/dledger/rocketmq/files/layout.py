@@ -16,7 +16,7 @@ from typing import Final
 
 from dledger.errors import PathError
 from dledger.rocketmq.columns.windows import LogSpan
-from dledger.rocketmq.files.storage import Listing, Storage
+from dledger.rocketmq.files.storage import FolderListing, Storage
 from dledger.rocketmq.format.message import BLANK_MAGIC, DLEDGER_BLANK_MAGIC, MAGIC_V1, MAGIC_V2
 from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
 
@@ -103,9 +103,11 @@ def open_store(storage: Storage, layout: str) -> Store:
     if any(map(is_log_name, root.files)):
         parent, _, folder = storage.url.rpartition("/")
         above = Storage(parent, storage.options) if folder == "data" else storage
-        if above is not storage and "index" in (above.list() or Listing({}, ())).folders:
+        if above is not storage and "index" in (above.list() or FolderListing({}, ())).folders:
             return open_store(above, layout)
-        found[DLEDGER if layout == DLEDGER else _kind(storage, root)] = Place("", None, root)
+        found[DLEDGER if layout == DLEDGER else _kind(storage, root)] = Place(
+            "", None, listing=root
+        )
     else:
         _look(storage, layout, root, found)
     found = {name: place for name, place in found.items() if place.names}
@@ -139,7 +141,7 @@ class Place:
             known.
     """
 
-    def __init__(self, folder: str, base: str | None, listing: Listing) -> None:
+    def __init__(self, folder: str, base: str | None, *, listing: FolderListing) -> None:
         self.base = base
         self.sizes = {int(name): size for name, size in listing.files.items() if is_log_name(name)}
         self.names = {start: f"{folder}/{start:020d}".lstrip("/") for start in sorted(self.sizes)}
@@ -153,20 +155,20 @@ class Place:
         return starts
 
 
-def _look(storage: Storage, layout: str, root: Listing, found: dict[str, Place]) -> None:
+def _look(storage: Storage, layout: str, root: FolderListing, found: dict[str, Place]) -> None:
     if (
         "data" in root.folders
         and (data := storage.list("data")) is not None
         and any(map(is_log_name, data.files))
     ):
-        found[DLEDGER] = Place("data", "", data)
+        found[DLEDGER] = Place("data", "", listing=data)
         return
     if (
         layout == "rocketmq"
         and COMMITLOG in root.folders
         and (plain := storage.list(COMMITLOG)) is not None
     ):
-        found[COMMITLOG] = Place(COMMITLOG, None, plain)
+        found[COMMITLOG] = Place(COMMITLOG, None, listing=plain)
     nodes = [name for name in root.folders if name.startswith("dledger-")]
     if len(nodes) > 1:
         raise PathError(
@@ -175,10 +177,10 @@ def _look(storage: Storage, layout: str, root: Listing, found: dict[str, Place])
         )
     for node in nodes:
         if (data := storage.list(f"{node}/data")) is not None:
-            found[DLEDGER] = Place(f"{node}/data", node, data)
+            found[DLEDGER] = Place(f"{node}/data", node, listing=data)
 
 
-def _kind(storage: Storage, listing: Listing) -> str:
+def _kind(storage: Storage, listing: FolderListing) -> str:
     """What the first file that has anything in it begins with."""
     for name in sorted(filter(is_log_name, listing.files)):
         head = storage.read(name, 0, PAIR.size)

@@ -16,13 +16,13 @@ from typing import Any, Final
 from dledger.errors import ConfigError, PathError
 from dledger.interrupts import is_interrupt
 
-__all__ = ["Listing", "Storage"]
+__all__ = ["FolderListing", "Storage"]
 
 LOCAL: Final = ("file", "local")
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class FolderListing:
     """What lies in a folder."""
 
     files: dict[str, int]
@@ -65,7 +65,7 @@ class Storage:
         """The path or URL of something in it, for messages."""
         return "/".join((self.url, *filter(None, parts)))
 
-    def list(self, folder: str = "") -> Listing | None:
+    def list(self, folder: str = "") -> FolderListing | None:
         """What lies in a folder of the store; None when there is no such folder.
 
         Raises:
@@ -79,7 +79,7 @@ class Storage:
             except (FileNotFoundError, NotADirectoryError):
                 return None
 
-    def _list_local(self, path: str) -> Listing:
+    def _list_local(self, path: str) -> FolderListing:
         with os.scandir(path) as found:
             entries = list(found)
         files = {}
@@ -87,9 +87,9 @@ class Storage:
             with suppress(FileNotFoundError):  # another program has just removed it
                 if one.is_file():
                     files[one.name] = one.stat().st_size
-        return Listing(files, tuple(sorted(one.name for one in entries if one.is_dir())))
+        return FolderListing(files, tuple(sorted(one.name for one in entries if one.is_dir())))
 
-    def _list_url(self, folder: str) -> Listing:
+    def _list_url(self, folder: str) -> FolderListing:
         system, root = self._system()
         path = "/".join(filter(None, (root, folder)))
         system.invalidate_cache(path)  # another program writes there
@@ -102,7 +102,7 @@ class Storage:
             raise NotADirectoryError(path)
         named = [(one["name"].rstrip("/").rpartition("/")[2], one) for one in found]
         files = {name: int(one["size"] or 0) for name, one in named if one["type"] == "file"}
-        return Listing(
+        return FolderListing(
             files, tuple(sorted(name for name, one in named if one["type"] == "directory"))
         )
 

@@ -39,14 +39,14 @@ def decode_config(data: Buffer) -> Any:
         text = bytes(data).decode()
     except UnicodeDecodeError as e:
         raise FormatError(f"configuration: byte {e.start} is not UTF-8") from None
-    reader = Reader(text)
+    reader = JsonReader(text)
     value = reader.value(0)
     if reader.token():
         raise reader.error("nothing more")
     return value
 
 
-class Reader:
+class JsonReader:
     """Reads one text from left to right."""
 
     def __init__(self, text: str) -> None:

@@ -19,7 +19,7 @@ __all__ = [
     "FILLER",
     "UNIT_SIZE",
     "BatchUnit",
-    "Unit",
+    "ConsumeQueueUnit",
     "decode_batch_units",
     "decode_units",
     "encode_batch_units",
@@ -34,7 +34,7 @@ BATCH_UNIT_SIZE: Final = BATCH_UNIT.size
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class ConsumeQueueUnit:
     """One message of a queue."""
 
     physical_offset: int
@@ -53,7 +53,7 @@ class Unit:
         return self == FILLER
 
 
-FILLER: Final = Unit(0, 0x7FFF_FFFF, 0)
+FILLER: Final = ConsumeQueueUnit(0, 0x7FFF_FFFF, 0)
 """Stands before the first unit of a queue that does not begin at a file's start."""
 
 
@@ -72,19 +72,22 @@ class BatchUnit:
     reserved: int = 0
 
 
-def encode_units(units: Iterable[Unit]) -> bytes:
+def encode_units(units: Iterable[ConsumeQueueUnit]) -> bytes:
     """Units one behind the other."""
     return b"".join(UNIT.pack(u.physical_offset, u.size, u.tags_code) for u in units)
 
 
-def decode_units(data: Buffer) -> list[Unit]:
+def decode_units(data: Buffer) -> list[ConsumeQueueUnit]:
     """Every whole unit of a file, the zeros behind the last one too; ``encode_units`` gives the
     same bytes again."""
     view = memoryview(data)
-    return [Unit(*fields) for fields in UNIT.iter_unpack(view[: len(view) - len(view) % UNIT_SIZE])]
+    return [
+        ConsumeQueueUnit(*fields)
+        for fields in UNIT.iter_unpack(view[: len(view) - len(view) % UNIT_SIZE])
+    ]
 
 
-def sound_units(data: Buffer, first_offset: int = 0) -> list[tuple[int, Unit]]:
+def sound_units(data: Buffer, first_offset: int = 0) -> list[tuple[int, ConsumeQueueUnit]]:
     """The messages of a file, as recovery finds them: (queue offset, unit) up to the first unit
     that is none.
 
@@ -94,7 +97,7 @@ def sound_units(data: Buffer, first_offset: int = 0) -> list[tuple[int, Unit]]:
     """
     view, found = memoryview(data), []
     for n, fields in enumerate(UNIT.iter_unpack(view[: len(view) - len(view) % UNIT_SIZE])):
-        unit = Unit(*fields)
+        unit = ConsumeQueueUnit(*fields)
         if not unit.is_message:
             break
         if not unit.is_filler:

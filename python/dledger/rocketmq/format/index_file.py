@@ -96,7 +96,7 @@ class IndexUnit:
 class IndexReader:
     """An index file of which only those places are read that are asked for."""
 
-    def __init__(self, read: Read, size: int, slots: int = DEFAULT_SLOTS) -> None:
+    def __init__(self, read: Read, size: int, *, slots: int = DEFAULT_SLOTS) -> None:
         """Read the header.
 
         Args:
@@ -210,7 +210,7 @@ class IndexFile(IndexReader):
     def __init__(self, data: Buffer, slots: int = DEFAULT_SLOTS) -> None:
         """Read the header; arguments and errors as for `IndexReader`."""
         self._data = view = memoryview(data)
-        super().__init__(lambda place, length: view[place : place + length], len(view), slots)
+        super().__init__(lambda place, length: view[place : place + length], len(view), slots=slots)
 
     @staticmethod
     def empty(slots: int = DEFAULT_SLOTS, units: int = DEFAULT_UNITS) -> IndexFile:

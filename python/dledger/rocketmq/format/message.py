@@ -45,7 +45,7 @@ __all__ = [
     "Compression",
     "Message",
     "SysFlag",
-    "Transaction",
+    "TransactionType",
     "decode_message",
     "encode_blank",
     "encode_dledger_blank",
@@ -100,7 +100,7 @@ COMPRESSION_SHIFT: Final = 8
 COMPRESSION_MASK: Final = 0x7
 
 
-class Transaction(IntEnum):
+class TransactionType(IntEnum):
     """Where a message stands in a transaction (bits 2 and 3 of ``sysFlag``)."""
 
     NONE = 0
@@ -154,8 +154,8 @@ class Message:
         return Compression(kind) if kind <= Compression.ZLIB else kind
 
     @property
-    def transaction(self) -> Transaction:
-        return Transaction(self.sys_flag & Transaction.ROLLBACK)
+    def transaction(self) -> TransactionType:
+        return TransactionType(self.sys_flag & TransactionType.ROLLBACK)
 
     @property
     def offset_id(self) -> OffsetId:
@@ -243,7 +243,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class MessageHead:
     """What the first 112 bytes of a message say of its extent."""
 
     size: int
@@ -254,7 +254,7 @@ class Head:
     """Version 2: the topic's size has two bytes."""
 
 
-def read_head(view: Buffer, at: int, room: int) -> Head:
+def read_head(view: Buffer, at: int, room: int) -> MessageHead:
     """Size and body of the message at ``at``, which has at most ``room`` bytes; the buffer must
     hold the first ``MOST_HEAD`` of these.
 
@@ -277,7 +277,7 @@ def read_head(view: Buffer, at: int, room: int) -> Head:
     tail = end - body - body_size - 3 - wide
     if body_size < 0 or not 0 <= tail <= MAX_TOPIC[magic] + MAX_PROPERTIES:
         raise FormatError(f"body size {body_size:,} does not fit a message of {size:,} bytes")
-    return Head(size, body, body_size, wide)
+    return MessageHead(size, body, body_size, wide)
 
 
 def lay_out(view: Buffer, at: int, room: int) -> Layout:

@@ -30,8 +30,8 @@ PAIR: Final = 8
 
 
 class CheckedLog:
-    """What `dledger.rocketmq.ha.follower.Follower` needs of a log, over a `CommitLog` that ends
-    behind a message.
+    """What `dledger.rocketmq.ha.follower.BrokerFollower` needs of a log, over a `CommitLog` that
+    ends behind a message.
 
     Args:
         log: where the bytes go.
@@ -42,7 +42,7 @@ class CheckedLog:
     """
 
     def __init__(
-        self, log: CommitLog, next_offsets: Mapping[tuple[str, int], int], units_in_file: int
+        self, log: CommitLog, next_offsets: Mapping[tuple[str, int], int], *, units_in_file: int
     ) -> None:
         self._log = log
         self._next = dict(next_offsets)

@@ -23,7 +23,7 @@ from dledger.rocketmq.ha_protocol.ha_client import HAClient
 from dledger.rocketmq.ha_protocol.messages import HASettings
 from dledger.types import Buffer
 
-__all__ = ["Follower", "RawLog"]
+__all__ = ["BrokerFollower", "RawLog"]
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class RawLog(Protocol):
         thread appends."""
 
 
-class Follower:
+class BrokerFollower:
     """A slave of the master at ``address``. Belongs to the running loop.
 
     Args:
@@ -75,8 +75,8 @@ class Follower:
         self,
         log: RawLog,
         address: str,
-        settings: HASettings = DEFAULTS,
         *,
+        settings: HASettings = DEFAULTS,
         on_appended: Callable[[], None] = lambda: None,
         on_connected: Callable[[bool], None] = lambda _: None,
         clock: Callable[[], int] = milliseconds,
@@ -141,7 +141,9 @@ class Follower:
         await self._flush()  # the first report says what is durable
         sock = await self._connect()
         with sock:
-            self.client = client = HAClient(self._log.max_offset, self._clock(), self._settings)
+            self.client = client = HAClient(
+                self._log.max_offset, self._clock(), settings=self._settings
+            )
             self._reportable.set()
             loop = asyncio.get_running_loop()
             tasks = [

@@ -20,7 +20,7 @@ from dledger.rocketmq.ha_protocol.group_transfer_service import (
     GroupTransferService,
     HAStatus,
 )
-from dledger.rocketmq.ha_protocol.ha_connection import Frame, HAConnection
+from dledger.rocketmq.ha_protocol.ha_connection import HAConnection, TransferFrame
 from dledger.rocketmq.ha_protocol.messages import HASettings
 
 __all__ = ["AcceptSocketService", "HAService", "ReadableLog", "milliseconds"]
@@ -71,6 +71,7 @@ class HAService:
         self,
         log: ReadableLog,
         role: BrokerRole = BrokerRole.ASYNC_MASTER,
+        *,
         settings: HASettings = DEFAULTS,
         clock: Callable[[], int] = milliseconds,
         most_slaves: int = MOST_SLAVES,
@@ -204,7 +205,7 @@ class AcceptSocketService:
                     self._places.release()
                     await asyncio.sleep(1)
                     continue
-                link = SlaveLink(self._service, accepted, f"{address[0]}:{address[1]}")
+                link = SlaveLink(self._service, accepted, peer=f"{address[0]}:{address[1]}")
                 self._service.connections[link] = None
                 link.start(self._places.release)
 
@@ -218,7 +219,7 @@ class AcceptSocketService:
 class SlaveLink:
     """The socket of one `HAConnection`."""
 
-    def __init__(self, service: HAService, sock: socket.socket, peer: str) -> None:
+    def __init__(self, service: HAService, sock: socket.socket, *, peer: str) -> None:
         self.connection = HAConnection(service.clock(), service.settings)
         self.wake = asyncio.Event()
         """Something may be there to send."""
@@ -301,7 +302,7 @@ class SlaveLink:
                 async with asyncio.timeout(max(patience, 0)):
                     await self.wake.wait()
 
-    async def _bytes_of(self, frames: list[Frame]) -> bytes:
+    async def _bytes_of(self, frames: list[TransferFrame]) -> bytes:
         """Headers and log bytes, as they go over the wire."""
         begin, log = frames[0].offset, self._service.log
         size = frames[-1].offset + frames[-1].size - begin

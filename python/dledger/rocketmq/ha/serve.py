@@ -29,7 +29,7 @@ async def serve_store(
     Raises:
         PortInUse, ConfigError: nobody can listen there.
     """
-    service = HAService(store.log, BrokerRole.ASYNC_MASTER, settings)
+    service = HAService(store.log, BrokerRole.ASYNC_MASTER, settings=settings)
     await service.start(host, port)
     on_ready(service)
     try:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from dledger.rocketmq.dispatch.reput_message_service import ReputMessageService
 from dledger.rocketmq.ha.checked_log import CheckedLog
-from dledger.rocketmq.ha.follower import Follower
+from dledger.rocketmq.ha.follower import BrokerFollower
 from dledger.rocketmq.ha_protocol.messages import HASettings
 from dledger.rocketmq.store.message_store import MessageStore
 
@@ -50,8 +50,10 @@ async def follow_master(
         state = "follows" if there else "has lost"
         logger.info("%s %s %s, at offset %d", store.root, state, address, store.log.max_offset)
 
-    log = CheckedLog(store.log, store.log.next_offsets, store.queues.units_in_file)
-    follower = Follower(log, address, settings, on_appended=appended, on_connected=connected)
+    log = CheckedLog(store.log, store.log.next_offsets, units_in_file=store.queues.units_in_file)
+    follower = BrokerFollower(
+        log, address, settings=settings, on_appended=appended, on_connected=connected
+    )
     reput = ReputMessageService(store, dispatch_failed, busy=lambda: follower.in_bulk)
     reput.start()
     tasks = [loop.create_task(follower.run()), loop.create_task(broken.wait())]

@@ -48,7 +48,7 @@ class HAClient:
         now: milliseconds.
     """
 
-    def __init__(self, max_offset: int, now: int, settings: HASettings = DEFAULTS) -> None:
+    def __init__(self, max_offset: int, now: int, *, settings: HASettings = DEFAULTS) -> None:
         self.max_offset = max_offset
         """Behind the last byte that was received."""
         self.frames = 0

@@ -15,7 +15,7 @@ from dledger.errors import ProtocolError, Unavailable
 from dledger.rocketmq.ha_protocol.messages import HEADER, REPORT_SIZE, HASettings
 from dledger.types import Buffer
 
-__all__ = ["Frame", "HAConnection", "ReadSocketService", "WriteSocketService"]
+__all__ = ["HAConnection", "ReadSocketService", "TransferFrame", "WriteSocketService"]
 
 DEFAULTS: Final = HASettings()
 UNKNOWN: Final = -1
@@ -23,7 +23,7 @@ NEVER: Final = 2**63
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class TransferFrame:
     """Bytes of the log that go to the slave behind one header; none in a heartbeat."""
 
     offset: int
@@ -46,8 +46,8 @@ class HAConnection:
         """The slave's first report: from there it wants the log; below 0 until it has spoken."""
         self.slave_ack_offset = UNKNOWN
         """The slave's last report."""
-        self.read_side = ReadSocketService(self, now, settings)
-        self.write_side = WriteSocketService(self, now, settings)
+        self.read_side = ReadSocketService(self, now, settings=settings)
+        self.write_side = WriteSocketService(self, now, settings=settings)
 
     def deadline(self) -> int:
         """When to look again if nothing happens before (milliseconds)."""
@@ -57,7 +57,7 @@ class HAConnection:
 class ReadSocketService:
     """Takes the slave's reports. Made by `HAConnection`."""
 
-    def __init__(self, connection: HAConnection, now: int, settings: HASettings) -> None:
+    def __init__(self, connection: HAConnection, now: int, *, settings: HASettings) -> None:
         self._connection = connection
         self._limit = settings.ha_housekeeping_interval
         self._last_read = now
@@ -121,7 +121,7 @@ class ReadSocketService:
 class WriteSocketService:
     """Says what to send to the slave. Made by `HAConnection`."""
 
-    def __init__(self, connection: HAConnection, now: int, settings: HASettings) -> None:
+    def __init__(self, connection: HAConnection, now: int, *, settings: HASettings) -> None:
         self.next_transfer_from_where = UNKNOWN
         """Behind the last byte that was sent; below 0 until the slave has spoken."""
         self.begin = UNKNOWN
@@ -145,7 +145,9 @@ class WriteSocketService:
             self.begin = self.next_transfer_from_where = asked or last_file
         return self.next_transfer_from_where
 
-    def transfer(self, min_offset: int, max_offset: int, room: int, now: int) -> list[Frame]:
+    def transfer(
+        self, min_offset: int, max_offset: int, room: int, now: int
+    ) -> list[TransferFrame]:
         """The frames to send now: log bytes, or a heartbeat where nothing was sent for the
         interval, or none.
 
@@ -160,16 +162,16 @@ class WriteSocketService:
         at = self.sent_up_to(max_offset)
         if at == UNKNOWN:
             return []
-        frames: list[Frame] = []
+        frames: list[TransferFrame] = []
         size = self._settings.mapped_file_size_commit_log
         end = min(max_offset, at + room) if at >= min_offset else at
         while at < end:
             take = min(self._settings.ha_transfer_batch_size, end - at, size - at % size)
-            frames.append(Frame(at, take))
+            frames.append(TransferFrame(at, take))
             at += take
         self.next_transfer_from_where = at
         if not frames and now >= self._heartbeat_due():
-            frames.append(Frame(at, 0))
+            frames.append(TransferFrame(at, 0))
         if frames:
             self._last_write = now
         return frames

@@ -21,7 +21,7 @@ from dledger.rocketmq.format.message import (
     MAGIC_V2,
     Message,
     SysFlag,
-    Transaction,
+    TransactionType,
     decode_message,
     encode_blank,
     encode_message,
@@ -32,7 +32,7 @@ from dledger.rocketmq.format.scanned_piece import Incomplete, PieceKind
 from dledger.rocketmq.store.files import FileHandles
 from dledger.rocketmq.store.index_service import now_ms
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
-from dledger.rocketmq.store.placed import Placed, Recovered
+from dledger.rocketmq.store.placed import Placed, RecoveredLog
 from dledger.types import Buffer
 
 __all__ = ["COMMIT_LOG_FILE", "CommitLog"]
@@ -47,7 +47,7 @@ QUEUE_OFFSET_AT: Final = 20
 BORN_HOST_AT: Final = 48
 FIRST_BYTES: Final = 80
 """Of a message, with its store time in them."""
-PENDING: Final = (int(Transaction.PREPARED), int(Transaction.ROLLBACK))
+PENDING: Final = (int(TransactionType.PREPARED), int(TransactionType.ROLLBACK))
 
 
 CheckEnd = Callable[[int, int], None]
@@ -78,7 +78,7 @@ class CommitLog:
             CorruptStore: a file has another size, or is missing between others.
             PathError: the folder cannot be read.
         """
-        self.files = MappedFileQueue(root / "commitlog", file_size, handles)
+        self.files = MappedFileQueue(root / "commitlog", file_size, handles=handles)
         self.file_size = file_size
         self.next_offsets: dict[tuple[str, int], int] = {}
         """The queue offset that the next message of a topic and queue gets (topicQueueTable); set
@@ -233,7 +233,7 @@ class CommitLog:
 
     def recover_normally(
         self, *, cut_damage: bool = False, check: CheckEnd | None = None
-    ) -> Recovered:
+    ) -> RecoveredLog:
         """Find the end after a clean stop, from the third last file on, and let the log end there.
 
         Args:
@@ -257,7 +257,7 @@ class CommitLog:
         *,
         cut_damage: bool = False,
         check: CheckEnd | None = None,
-    ) -> Recovered:
+    ) -> RecoveredLog:
         """Find the end after a crash, from ``begin`` on, and let the log end there.
 
         Args:
@@ -302,7 +302,7 @@ class CommitLog:
         put: Callable[[Sequence[DispatchRequest]], None] | None,
         durable_before: int,
         check: CheckEnd | None,
-    ) -> Recovered:
+    ) -> RecoveredLog:
         dispatcher, at, stored, latest, reason = Dispatcher(check=True), begin, 0, 0, ""
         last: DispatchRequest | None = None
         window = WINDOW
@@ -346,7 +346,7 @@ class CommitLog:
             check(at, latest)
         self.files.truncate_dirty(at)
         self.store_timestamp = stored
-        return Recovered(begin, self.max_offset, stored, reason)
+        return RecoveredLog(begin, self.max_offset, stored, reason)
 
     def _is_begun(self, last: DispatchRequest) -> bool:
         """Whether the log's last message may not have been written to its end: topic and

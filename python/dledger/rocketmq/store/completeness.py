@@ -9,7 +9,7 @@ from typing import Final
 from dledger.errors import FormatError, OffsetOutOfRange
 from dledger.rocketmq.dispatch.reput import IN_QUEUE, ROLLBACK, DispatchRequest, Reput
 from dledger.rocketmq.format.checkpoint import StoreCheckpoint
-from dledger.rocketmq.format.consume_queue_unit import Unit
+from dledger.rocketmq.format.consume_queue_unit import ConsumeQueueUnit
 from dledger.rocketmq.format.message import message_size
 from dledger.rocketmq.store.commit_log import CommitLog
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
@@ -58,7 +58,9 @@ def lost_end(
     return text if lost else ""
 
 
-def is_in(log: CommitLog, topic: str, queue_id: int, queue_offset: int, unit: Unit) -> bool:
+def is_in(
+    log: CommitLog, topic: str, queue_id: int, queue_offset: int, unit: ConsumeQueueUnit
+) -> bool:
     """Whether the message that a unit tells of lies where it says."""
     try:
         found = log.message_at(unit.physical_offset)
@@ -72,14 +74,14 @@ class Survey(Reput):
     """A walk over a commit log that puts nothing: it looks for what a loss of files leaves out."""
 
     def __init__(
-        self, files: MappedFileQueue, queues: ConsumeQueues, index: IndexService | None
+        self, files: MappedFileQueue, queues: ConsumeQueues, *, index: IndexService | None
     ) -> None:
         """Walk over the log, from its begin to its end. Bodies are not compared with their CRC.
 
         Raises:
             CorruptStore, StorageError: the files cannot be read.
         """
-        super().__init__(queues, index, files.min_offset)
+        super().__init__(queues, index, offset=files.min_offset)
         self.damage = ""
         """What is wrong with the log: its messages from there on, up to the end of that file, were
         left out."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger.errors import FormatError, OffsetOutOfRange
-from dledger.rocketmq.format.consume_queue_unit import FILLER, UNIT, UNIT_SIZE, Unit
+from dledger.rocketmq.format.consume_queue_unit import FILLER, UNIT, UNIT_SIZE, ConsumeQueueUnit
 from dledger.rocketmq.store.files import FileHandles
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 
@@ -40,6 +40,7 @@ class ConsumeQueue:
         self,
         directory: Path,
         units_in_file: int = UNITS_IN_FILE,
+        *,
         handles: FileHandles | None = None,
     ) -> None:
         """Open the queue's files; `recover` finds out what is in them.
@@ -48,7 +49,7 @@ class ConsumeQueue:
             CorruptStore: a file has another size than ``units_in_file`` units, or is missing
                 between others.
         """
-        self._files = MappedFileQueue(directory, units_in_file * UNIT_SIZE, handles)
+        self._files = MappedFileQueue(directory, units_in_file * UNIT_SIZE, handles=handles)
         self._units_in_file = units_in_file
         self._pending: list[bytes] = []
         self._pending_end = 0
@@ -165,7 +166,7 @@ class ConsumeQueue:
         self.write()
         self._files.flush()
 
-    def get(self, queue_offset: int) -> Unit:
+    def get(self, queue_offset: int) -> ConsumeQueueUnit:
         """The unit at this offset; fillers are there too (``is_filler``).
 
         Raises:
@@ -173,7 +174,7 @@ class ConsumeQueue:
         """
         return self.units(queue_offset, 1)[0]
 
-    def units(self, queue_offset: int, count: int) -> list[Unit]:
+    def units(self, queue_offset: int, count: int) -> list[ConsumeQueueUnit]:
         """Up to ``count`` units from this offset on, as many as there are.
 
         Raises:
@@ -189,7 +190,7 @@ class ConsumeQueue:
             )
         length = min(count, end - queue_offset) * UNIT_SIZE
         return [
-            Unit(*fields)
+            ConsumeQueueUnit(*fields)
             for fields in UNIT.iter_unpack(self._files.read(queue_offset * UNIT_SIZE, length))
         ]
 
@@ -222,7 +223,7 @@ class ConsumeQueue:
                 end = physical + size
         return len(data) // UNIT_SIZE, end
 
-    def drop_torn(self, is_sound: Callable[[int, Unit], bool]) -> int | None:
+    def drop_torn(self, is_sound: Callable[[int, ConsumeQueueUnit], bool]) -> int | None:
         """Forget units at the end that are not what was put: a power failure can leave half of one,
         which may look like the unit of a message elsewhere.
 
@@ -247,7 +248,7 @@ class ConsumeQueue:
         else:
             self.max_physical = found[1].physical_offset + found[1].size
 
-    def _last_before(self, physical_offset: int) -> tuple[int, Unit] | None:
+    def _last_before(self, physical_offset: int) -> tuple[int, ConsumeQueueUnit] | None:
         """The last message that lies before a place in the commit log, and its queue offset."""
         begin, end = self._files.min_offset // UNIT_SIZE, self._files.max_offset // UNIT_SIZE
         while end > begin:
@@ -298,7 +299,7 @@ class ConsumeQueue:
         found = self._message_from(low, end)
         self.min_offset = end if found is None else found[0]
 
-    def _message_from(self, queue_offset: int, end: int) -> tuple[int, Unit] | None:
+    def _message_from(self, queue_offset: int, end: int) -> tuple[int, ConsumeQueueUnit] | None:
         """The first unit from here on that is no filler."""
         step = 16
         while queue_offset < end:

@@ -36,7 +36,7 @@ class ConsumeQueues:
     """All queues below a store's ``consumequeue``."""
 
     def __init__(
-        self, root: Path, units_in_file: int = UNITS_IN_FILE, handles: FileHandles | None = None
+        self, root: Path, units_in_file: int = UNITS_IN_FILE, *, handles: FileHandles | None = None
     ) -> None:
         """Open the queues that there are.
 
@@ -64,7 +64,9 @@ class ConsumeQueues:
                     self._open(topic, int(name))
 
     def _open(self, topic: str, queue_id: int) -> ConsumeQueue:
-        queue = ConsumeQueue(self.root / topic / str(queue_id), self.units_in_file, self._handles)
+        queue = ConsumeQueue(
+            self.root / topic / str(queue_id), self.units_in_file, handles=self._handles
+        )
         self._queues[topic, queue_id] = queue
         return queue
 

@@ -41,7 +41,7 @@ class OpenIndex:
     """An index file of ``slots`` hash slots and room for ``units`` units, of which unit 0 is never
     used."""
 
-    def __init__(self, path: Path, slots: int, units: int) -> None:
+    def __init__(self, path: Path, slots: int, *, units: int) -> None:
         """Open a file that exists.
 
         Raises:
@@ -109,7 +109,7 @@ class OpenIndex:
                 file.truncate(index_size(slots, units))
             temporary.rename(path)
         sync_directory(path.parent)
-        return OpenIndex(path, slots, units)
+        return OpenIndex(path, slots, units=units)
 
     @property
     def is_full(self) -> bool:
@@ -201,7 +201,9 @@ class OpenIndex:
     def reader(self) -> IndexReader:
         """What has been written, for looking up."""
         return IndexReader(
-            lambda place, length: self._map[place : place + length], len(self._map), self.slots
+            lambda place, length: self._map[place : place + length],
+            len(self._map),
+            slots=self.slots,
         )
 
     def last_units(self, physical_offset: int) -> int:

@@ -40,6 +40,7 @@ class IndexService:
         self,
         directory: Path,
         slots: int = DEFAULT_SLOTS,
+        *,
         units: int = DEFAULT_UNITS,
         clock: Callable[[], int] = now_ms,
     ) -> None:
@@ -64,7 +65,7 @@ class IndexService:
         self._find_end()
 
     def _open(self, name: str) -> OpenIndex:
-        return OpenIndex(self.directory / name, self._slots, self._units)
+        return OpenIndex(self.directory / name, self._slots, units=self._units)
 
     def _find_end(self) -> None:
         """A message's keys may go on in the next file."""

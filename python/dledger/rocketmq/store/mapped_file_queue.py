@@ -53,7 +53,9 @@ class MappedFileQueue:
     a sync but a flush, a cut and a deletion.
     """
 
-    def __init__(self, directory: Path, file_size: int, handles: FileHandles | None = None) -> None:
+    def __init__(
+        self, directory: Path, file_size: int, *, handles: FileHandles | None = None
+    ) -> None:
         """Look at the files that there are. The directory is made with the first one.
 
         Args:

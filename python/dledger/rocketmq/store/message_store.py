@@ -32,7 +32,7 @@ from dledger.rocketmq.store.consume_queues import UNITS_IN_FILE, ConsumeQueues
 from dledger.rocketmq.store.dispatch_checkpoint import StoreMark, StoreMarkFile
 from dledger.rocketmq.store.files import FileHandles
 from dledger.rocketmq.store.index_service import IndexService, now_ms
-from dledger.rocketmq.store.placed import Placed, Recovered
+from dledger.rocketmq.store.placed import Placed, RecoveredLog
 from dledger.rocketmq.store.settings import MessageStoreSettings
 from dledger.rocketmq.store.store_lock import AbortFile, CheckpointFile, StoreLock, make_root
 from dledger.rocketmq.store.topic_configs import TopicConfigs
@@ -85,12 +85,16 @@ class MessageStore:
         self._handles = FileHandles()
         self.log = CommitLog(root, settings.get("file_size", COMMIT_LOG_FILE), clock=clock)
         self.queues = ConsumeQueues(
-            root / "consumequeue", settings.get("units_in_file", UNITS_IN_FILE), self._handles
+            root / "consumequeue",
+            settings.get("units_in_file", UNITS_IN_FILE),
+            handles=self._handles,
         )
         slots = settings.get("index_slots", DEFAULT_SLOTS)
         units = settings.get("index_units", DEFAULT_UNITS)
         has_index = settings.get("index", True)
-        self.index = IndexService(root / "index", slots, units, clock) if has_index else None
+        self.index = (
+            IndexService(root / "index", slots, units=units, clock=clock) if has_index else None
+        )
         self.topics = TopicConfigs(root / "config", clock)
         self.checkpoint = self._checkpoint_file.read()
 
@@ -99,7 +103,7 @@ class MessageStore:
         self._mark_file = StoreMarkFile(self.root)
         self._mark = self._mark_file.read()
         self._is_mark_due = True  # until `_recover` knows that no file has another name now
-        self.reput = reput(self.queues, self.index, 0)
+        self.reput = reput(self.queues, self.index, offset=0)
         self.queues.recover()
         self._was_clean, self._cut_damage = was_clean, cut_damage
         self.recovered = self._recover(was_clean, cut_damage)
@@ -122,7 +126,7 @@ class MessageStore:
         else:
             self.abandon()
 
-    def _recover(self, was_clean: bool, cut_damage: bool) -> Recovered:
+    def _recover(self, was_clean: bool, cut_damage: bool) -> RecoveredLog:
         mark, log = self._mark, self.log
         if mark is not None and 0 <= mark.begin < log.min_offset:
             logger.warning(
@@ -160,7 +164,7 @@ class MessageStore:
             CorruptStore: they lack something, and so does the log.
         """
         log = self.log
-        survey = Survey(log.files, self.queues, self.index)
+        survey = Survey(log.files, self.queues, index=self.index)
         lacking = survey.lacking()
         if lacking or survey.lacks_keys:
             what = survey.parts_lacking()
@@ -182,7 +186,7 @@ class MessageStore:
         elif survey.damage:
             logger.warning("%s: the commit log is damaged: %s", self.root, survey.damage)
 
-    def _recover_normally(self, cut_damage: bool) -> Recovered:
+    def _recover_normally(self, cut_damage: bool) -> RecoveredLog:
         """After a clean stop everything has been dispatched; what is put behind it all the same is
         put here."""
         found = self.log.recover_normally(cut_damage=cut_damage, check=self._check_end)
@@ -198,7 +202,7 @@ class MessageStore:
         if self.index is not None:
             self.index.truncate_dirty(end)
 
-    def _recover_abnormally(self, start: int, cut_damage: bool) -> Recovered:
+    def _recover_abnormally(self, start: int, cut_damage: bool) -> RecoveredLog:
         """What a crash may have torn, in queues and index too, is made anew from the log."""
         self.queues.truncate_dirty(start)
         again = start if self.index is None else self.index.truncate_dirty(start, doubted=True)

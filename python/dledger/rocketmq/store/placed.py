@@ -17,7 +17,7 @@ class Placed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredLog:
     """What a walk over the log found."""
 
     begin: int
@@ -30,4 +30,4 @@ class Recovered:
     """What is wrong with the bytes at the end; empty where nothing is there."""
 
 
-__all__ = ["Placed", "Recovered"]
+__all__ = ["Placed", "RecoveredLog"]

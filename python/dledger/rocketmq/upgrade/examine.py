@@ -17,7 +17,7 @@ from dledger.errors import CorruptStore, FormatError, PathError
 from dledger.rocketmq.columns.commit_log import column_batches
 from dledger.rocketmq.format.consume_queue_unit import FILLER, UNIT_SIZE
 from dledger.rocketmq.format.index_file import HEADER as INDEX_HEADER
-from dledger.rocketmq.format.message import BLANK_SIZE, Transaction
+from dledger.rocketmq.format.message import BLANK_SIZE, TransactionType
 from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
 from dledger.rocketmq.store.consume_queues import folders
 from dledger.rocketmq.store.files import storing
@@ -163,7 +163,8 @@ def _count(found: Adoption, rows: pa.RecordBatch) -> None:
     )
     found.store_ms = max(found.store_ms, stored or 0)
     in_queue = np.isin(
-        rows.column("sys_flag").to_numpy() & int(Transaction.ROLLBACK), (0, int(Transaction.COMMIT))
+        rows.column("sys_flag").to_numpy() & int(TransactionType.ROLLBACK),
+        (0, int(TransactionType.COMMIT)),
     )
     table = pa.table({name: rows.column(name) for name in COLUMNS[:3]}).filter(pa.array(in_queue))
     ends = table.group_by(["topic", "queue_id"]).aggregate([("queue_offset", "max")])

@@ -70,7 +70,7 @@ class IndexAudit:
             view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
         try:
             reader = IndexReader(
-                lambda place, length: view[place : place + length], size, self._slots
+                lambda place, length: view[place : place + length], size, slots=self._slots
             )
             reader.check_ends()
         except FormatError as error:

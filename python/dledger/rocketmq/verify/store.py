@@ -37,7 +37,7 @@ class Audit:
         index_slots: of each index file (maxHashSlotNum).
     """
 
-    def __init__(self, directory: Path, files: Sequence[Path], index_slots: int) -> None:
+    def __init__(self, directory: Path, files: Sequence[Path], *, index_slots: int) -> None:
         self._directory = directory
         self._files = files
         self.problems: list[Problem] = []

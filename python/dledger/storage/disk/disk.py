@@ -36,7 +36,7 @@ class StoreFatal:
     __slots__ = ("_fail", "_what", "_where")
 
     def __init__(
-        self, fail: Callable[[str, Where, OSError], StorageError], what: str, where: Where
+        self, fail: Callable[[str, Where, OSError], StorageError], what: str, *, where: Where
     ) -> None:
         self._fail = fail
         self._what = what
@@ -178,7 +178,7 @@ class RealFile:
 
     __slots__ = ("__weakref__", "_direct", "_fd", "_may_go_direct", "path")
 
-    def __init__(self, path: Path, flags: int, direct: bool = False) -> None:
+    def __init__(self, path: Path, flags: int, *, direct: bool = False) -> None:
         """``direct``: let large writes go past the page cache where that is possible."""
         self.path = path
         self._may_go_direct = direct
@@ -285,7 +285,7 @@ class RealDisk:
         self._direct = direct
 
     def open(self, path: Path, create: bool = False) -> DiskFile:
-        return RealFile(path, os.O_RDWR | (os.O_CREAT if create else 0), self._direct)
+        return RealFile(path, os.O_RDWR | (os.O_CREAT if create else 0), direct=self._direct)
 
     def open_read_only(self, path: Path) -> DiskFile:
         return RealFile(path, os.O_RDONLY)

@@ -21,7 +21,7 @@ assert UNIT.size == UNIT_SIZE
 
 
 @slots_dataclass()
-class Unit:
+class LogIndexUnit:
     """Where an entry lies."""
 
     magic: int
@@ -31,16 +31,16 @@ class Unit:
     term: Term
 
     @staticmethod
-    def of(entry: Entry) -> Unit:
+    def of(entry: Entry) -> LogIndexUnit:
         """The one that belongs to an entry."""
-        return Unit(entry.magic, entry.pos, entry.size, entry.index, entry.term)
+        return LogIndexUnit(entry.magic, entry.pos, entry.size, entry.index, entry.term)
 
     def pack(self) -> bytes:
         return UNIT.pack(self.magic, self.pos, self.size, self.index, self.term)
 
 
 def unit_of(entry: Entry) -> bytes:
-    """`Unit.of`, packed."""
+    """`LogIndexUnit.of`, packed."""
     return UNIT.pack(entry.magic, entry.pos, entry.size, entry.index, entry.term)
 
 
@@ -50,7 +50,7 @@ class LogIndex:
     def __init__(self, files: SegmentFiles) -> None:
         self.files = files
 
-    def get(self, index: int) -> Unit | None:
+    def get(self, index: int) -> LogIndexUnit | None:
         """The unit of an entry, or None when there is none that names this entry."""
         offset = index * UNIT_SIZE
         if not self.files.has(offset):
@@ -60,7 +60,7 @@ class LogIndex:
             return None
         magic, pos, size, found, term = UNIT.unpack(data)
         return (
-            Unit(magic, pos, size, found, term)
+            LogIndexUnit(magic, pos, size, found, term)
             if found == index and magic > 0 and size > 0
             else None
         )

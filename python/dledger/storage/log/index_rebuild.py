@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dledger.protocol.messages.entry import HEADER, HEADER_SIZE, MIN_BLANK_SIZE, Entry, LogEnd
-from dledger.storage.log.index import LogIndex, Unit
+from dledger.storage.log.index import LogIndex, LogIndexUnit
 from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.log.walker import Bad, Finish, Good, Padding, Walker, blank
 from dledger.types import NO_INDEX, NO_TERM, Index, Position, Term
@@ -32,7 +32,7 @@ def rebuild_index(
     begin: Begin,
     until: int = NO_INDEX,
     on_damage: Callable[[Bad], None] | None = None,
-) -> tuple[int, Unit | None]:
+) -> tuple[int, LogIndexUnit | None]:
     """Write the units of one data file's entries again wherever they differ; returns how many did,
     and the one of the entry ``until``, should that be sound.
 
@@ -50,7 +50,7 @@ def rebuild_index(
             break
         low -= data.file_size
     before = LogEnd(Position(NO_TERM, Index(first - 1)), low, 0)
-    rebuilt, wanted, walker = 0, None, Walker(data, before, seed, stop)
+    rebuilt, wanted, walker = 0, None, Walker(data, before, seed=seed, known=stop)
     for event in walker.walk():
         if isinstance(event, Padding):
             continue
@@ -64,7 +64,7 @@ def rebuild_index(
         if isinstance(event, Good):
             rebuilt += index.put_again(event.entry)
             if event.entry.index == until:
-                wanted = Unit.of(event.entry)
+                wanted = LogIndexUnit.of(event.entry)
         else:
             if on_damage is not None:
                 on_damage(event)
@@ -99,7 +99,7 @@ def index_damaged(data: SegmentFiles, index: LogIndex, event: Bad, walker: Walke
         index.put(event.first, [damaged_unit(data, event, walker).pack()])
 
 
-def damaged_unit(data: SegmentFiles, event: Bad, walker: Walker) -> Unit:
+def damaged_unit(data: SegmentFiles, event: Bad, walker: Walker) -> LogIndexUnit:
     """The index unit of one damaged entry, as far as its header can be believed; its term is one
     that can be between those of its neighbours."""
     room = event.resume - event.pos
@@ -113,7 +113,7 @@ def damaged_unit(data: SegmentFiles, event: Bad, walker: Walker) -> Unit:
     )
     top = behind.term if isinstance(behind, Entry) else before
     term = fields[3] if before <= fields[3] <= top else before if before >= 0 else max(top, 0)
-    return Unit(max(fields[0], 1), event.pos, size, event.first, Term(term))
+    return LogIndexUnit(max(fields[0], 1), event.pos, size, event.first, Term(term))
 
 
 __all__ = ["Begin", "damaged_unit", "first_index", "rebuild_index"]

@@ -22,6 +22,7 @@ class Room:
         self,
         data: SegmentFiles,
         index: SegmentFiles,
+        *,
         fail: Callable[[str, Path, OSError], StorageError],
     ) -> None:
         """``fail`` ends the store: the disk has failed."""

@@ -20,7 +20,7 @@ from dledger.protocol.messages.entry import (
     parse,
 )
 from dledger.storage.api import Fault
-from dledger.storage.log.index import LogIndex, Unit
+from dledger.storage.log.index import LogIndex, LogIndexUnit
 from dledger.storage.log.index_rebuild import rebuild_index
 from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.log.walker import Chain
@@ -69,6 +69,7 @@ class Reader:
         self,
         data: SegmentFiles,
         index: LogIndex,
+        *,
         view: Callable[[], LogView],
         writing: AbstractContextManager[object],
     ) -> None:
@@ -316,7 +317,7 @@ class Reader:
         if not any(fault.first <= index <= fault.last for fault in faults):
             faults.append(Fault(index, index, pos, str(self._data.directory), reason))
 
-    def locate(self, index: Index, view: LogView) -> Unit:
+    def locate(self, index: Index, view: LogView) -> LogIndexUnit:
         """Where an entry lies, checked against its header. A header that is damaged is left to the
         caller to name."""
         unit = self._index.get(index)
@@ -342,7 +343,7 @@ class Reader:
             self._damaged.discard(index)
         return unit
 
-    def _fits(self, unit: Unit, view: LogView) -> bool:
+    def _fits(self, unit: LogIndexUnit, view: LogView) -> bool:
         inside = view.begin_pos <= unit.pos and unit.pos + unit.size <= view.end.end_pos
         if not (inside and self._data.has(unit.pos)):
             return False

@@ -108,7 +108,9 @@ class FileCopy:
     change during it.
     """
 
-    def __init__(self, data: SegmentFiles, start: int, run: Sequence[Entry], behind: int) -> None:
+    def __init__(
+        self, data: SegmentFiles, start: int, *, run: Sequence[Entry], behind: int
+    ) -> None:
         """``run``: entries of this file; ``behind``: where the log goes on, after the last of
         them."""
         self._data = data
@@ -225,7 +227,7 @@ def repair(
     try:
         behind = check_run(data, reader, seen, run, last_stays)
         for start, part, follows_at in by_file(run, data.file_size, behind):
-            copy = FileCopy(data, start, part, follows_at)
+            copy = FileCopy(data, start, run=part, behind=follows_at)
             copy.begin(seen.end.end_pos)
             _put_in_place(copy, view, still, run[0].index, seen)
     # what a cut or retention took, or half of it

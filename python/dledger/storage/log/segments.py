@@ -34,7 +34,7 @@ class SegmentFiles:
     """The files of one directory. Reading is safe beside one writer."""
 
     def __init__(
-        self, disk: Disk, directory: Path, file_size: int, read_only: bool = False
+        self, disk: Disk, directory: Path, *, file_size: int, read_only: bool = False
     ) -> None:
         self.disk = disk
         self.directory = directory

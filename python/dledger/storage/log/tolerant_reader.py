@@ -89,7 +89,7 @@ def _examine(
                 start = LogEnd.after(reader.read(Index(first - back), 1)[0])
                 seed = start.chain_crc
                 break
-    walker, faults = Walker(TolerantReader(data), start, seed, known), list[Fault]()
+    walker, faults = Walker(TolerantReader(data), start, seed=seed, known=known), list[Fault]()
     for event in walker.walk():
         if isinstance(event, Finish) or (isinstance(event, Good) and event.entry.index > last):
             break
@@ -108,7 +108,7 @@ class Scrub:
     thread."""
 
     def __init__(
-        self, data: SegmentFiles, view: Callable[[], LogView], sure: Callable[[], LogEnd]
+        self, data: SegmentFiles, view: Callable[[], LogView], *, sure: Callable[[], LogEnd]
     ) -> None:
         """``sure()``: the end of what is durable."""
         self._data = data
@@ -149,8 +149,8 @@ class Scrub:
         walker = Walker(
             TolerantReader(self._data),
             begin,
-            None if view.begin_chain < 0 else view.begin_chain,
-            known,
+            seed=None if view.begin_chain < 0 else view.begin_chain,
+            known=known,
         )
         events = walker.walk()
         while walker.end.position.index < limit:

@@ -111,7 +111,7 @@ class Walker:
     """
 
     def __init__(
-        self, data: SegmentFiles, start: LogEnd, seed: int | None, known: LogEnd | None = None
+        self, data: SegmentFiles, start: LogEnd, *, seed: int | None, known: LogEnd | None = None
     ) -> None:
         self._data = data
         self._known = known or LogEnd()

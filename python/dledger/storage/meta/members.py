@@ -74,7 +74,7 @@ class MemberFile:
     """The record of one store."""
 
     def __init__(
-        self, disk: Disk, root: Path, incarnation: int, notes: list[str], draw: Callable[[], int]
+        self, disk: Disk, root: Path, *, incarnation: int, notes: list[str], draw: Callable[[], int]
     ) -> None:
         """``incarnation``: the one that was drawn for the directory; ``draw`` gives another one.
         Raises OSError."""

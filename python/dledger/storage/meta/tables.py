@@ -44,10 +44,10 @@ class FileTable:
         self,
         disk: Disk,
         directory: Path,
+        *,
         name: str,
         row_size: int,
         first: int = 0,
-        *,
         is_there: bool = True,
     ) -> None:
         """``is_there``: whether it has a file. One that has none gets it with its first rows."""
@@ -309,7 +309,9 @@ class TableFiles:
     def _open(self, name: str, row_size: int) -> FileTable:
         found = self._found.pop(name, None)
         if found is None:
-            return FileTable(self._disk, self._directory, name, row_size, is_there=False)
+            return FileTable(
+                self._disk, self._directory, name=name, row_size=row_size, is_there=False
+            )
         # two files: a replacement was interrupted between naming the new one and removing the old
         # one, which is whole
         first = min(found)
@@ -322,7 +324,7 @@ class TableFiles:
             raise CorruptStore(
                 f"{path}: its header is damaged, or says rows of another size than {row_size}"
             )
-        return FileTable(self._disk, self._directory, name, row_size, first)
+        return FileTable(self._disk, self._directory, name=name, row_size=row_size, first=first)
 
     def _files(self, name: str) -> list[int]:
         parts = (file.rpartition(".") for file in self._disk.listdir(self._directory))

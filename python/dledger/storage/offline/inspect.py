@@ -70,7 +70,7 @@ class Inspection:
         ):
             known = mark.durable
         start = LogEnd(Position(NO_TERM, Index(index - 1)), begin, max(seed, 0))
-        return Walker(self.data, start, None if seed < 0 else seed, known)
+        return Walker(self.data, start, seed=None if seed < 0 else seed, known=known)
 
     def _first_index(self, begin: int) -> Index:
         if begin == 0:
@@ -78,7 +78,7 @@ class Inspection:
         found = first_index(self.data, begin) if self.data.starts else Index(0)
         if found is None:
             self.problem(-1, begin, self.data.path(begin), "the first entry's header is damaged")
-            later = Walker(self.data, LogEnd(), None).search(begin + 1, 0)
+            later = Walker(self.data, LogEnd(), seed=None).search(begin + 1, 0)
             return Index(later.index - 1 if later is not None else 0)
         return found
 
@@ -109,8 +109,8 @@ def inspect_store(directory: str | Path, disk: Disk | None = None) -> Inspection
         )
     data_size = _file_size(disk, root / "data", 1, problems)
     index_size = _file_size(disk, root / "index", UNIT_SIZE, problems)
-    data = SegmentFiles(disk, root / "data", data_size, read_only=True)
-    index = SegmentFiles(disk, root / "index", index_size, read_only=True)
+    data = SegmentFiles(disk, root / "data", file_size=data_size, read_only=True)
+    index = SegmentFiles(disk, root / "index", file_size=index_size, read_only=True)
     for files in (data, index):
         for before, after in zip(files.starts, files.starts[1:], strict=False):
             if after != before + files.file_size:

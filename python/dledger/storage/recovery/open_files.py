@@ -167,8 +167,8 @@ def _open_locked(
         )
     # what was read may be a page that a killed process left unsynced (D15)
     state.write_both(state.payload)
-    data = SegmentFiles(disk, root / "data", settings.segment_bytes)
-    index = SegmentFiles(disk, root / "index", settings.index_file_bytes)
+    data = SegmentFiles(disk, root / "data", file_size=settings.segment_bytes)
+    index = SegmentFiles(disk, root / "index", file_size=settings.index_file_bytes)
     mark_slots = _open_mark(disk, root / MARK_FILE)
     mark = RecoveryPoint.unpack(mark_slots.payload) if mark_slots.payload else None
     notes += data.check_layout(spare_behind=None if mark is None else mark.durable.end_pos)
@@ -176,7 +176,11 @@ def _open_locked(
     if mark is None and data.starts:
         notes.append(f"{MARK_FILE}: not there or not readable; the whole log was scanned")
     members = MemberFile(
-        disk, root, record.identity.incarnation, notes, lambda: environment.below(1 << 63)
+        disk,
+        root,
+        incarnation=record.identity.incarnation,
+        notes=notes,
+        draw=lambda: environment.below(1 << 63),
     )
     imported = mark is None and disk.exists(root / "currterm")
     return Parts(

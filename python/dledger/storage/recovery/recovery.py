@@ -80,7 +80,9 @@ def recover(parts: Parts, commit_hint: Index) -> Recovered:
             parts, start, (begin_index, begin_pos, begin_chain), found
         )
     seed = begin_chain if start is before else start.chain_crc
-    walker = Walker(parts.data, start, None if seed < 0 else seed, None if mark is None else known)
+    walker = Walker(
+        parts.data, start, seed=None if seed < 0 else seed, known=None if mark is None else known
+    )
     reason = _walk(parts, walker, known, commit_hint, found)
     end = _finish(parts, walker.end, reason, known, found)
     if end.position.index < begin_index:
@@ -137,7 +139,7 @@ def _check_start(parts: Parts, start: LogEnd, found: _Findings) -> None:
     unit = parts.index.get(start.position.index)
     if unit is None or unit.pos + unit.size != start.end_pos:
         return  # the index will be rebuilt there when it is asked
-    entry = Walker(parts.data, start, None).entry_at(unit.pos)
+    entry = Walker(parts.data, start, seed=None).entry_at(unit.pos)
     if isinstance(entry, Entry) and (entry.position, entry.chain_crc) == (
         start.position,
         start.chain_crc,

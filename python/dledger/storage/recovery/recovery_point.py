@@ -27,6 +27,7 @@ class RecoveryPoints:
         self,
         slots: SlotFile,
         mark: RecoveryPoint,
+        *,
         vouch: Callable[[RecoveryPoint, RecoveryPoint], None] | None = None,
     ) -> None:
         """``vouch`` is told of a mark that says more, and of the one before; raises when it is not

@@ -84,7 +84,7 @@ def _end(numbers: list[int]) -> LogEnd:
 class StagedTable:
     """Rows of one table on their way into a new file."""
 
-    def __init__(self, disk: Disk, root: Path, name: str, row_size: int, first: int) -> None:
+    def __init__(self, disk: Disk, root: Path, *, name: str, row_size: int, first: int) -> None:
         self._file = disk.open(
             root / TABLES / f"{name}.{file_name(first)}{INSTALL_SUFFIX}", create=True
         )
@@ -113,7 +113,7 @@ class Staging:
         StorageError: the disk failed.
     """
 
-    def __init__(self, root: Path, disk: Disk, segment_bytes: int) -> None:
+    def __init__(self, root: Path, disk: Disk, *, segment_bytes: int) -> None:
         self._root = root
         self._disk = disk
         self._segment_bytes = segment_bytes
@@ -121,7 +121,7 @@ class Staging:
 
     def table(self, name: str, row_size: int, first: int) -> StagedTable:
         """A table whose first row has the number ``first``."""
-        return StagedTable(self._disk, self._root, name, row_size, first)
+        return StagedTable(self._disk, self._root, name=name, row_size=row_size, first=first)
 
     def snapshot(self, index: Index, data: bytes) -> None:
         """The catalog as of ``index``; durable on return."""

@@ -40,7 +40,7 @@ class Giver:
         catalog.drop_before(first.index)
         before = self.log[first.index - 1]
         begin = LogEnd(Position(NO_TERM, before.index), first.pos, before.chain_crc)
-        image = Image(catalog, begin, first)
+        image = Image(catalog, begin, first=first)
         return image.read(0, image.size)
 
 

@@ -232,7 +232,7 @@ class StoreLife:
         """Write a state that was fetched beside the one that is here; ``whole`` False: its head is
         enough."""
         unpacker = Unpacker(
-            Staging(self.settings.directory, self.disk, self.settings.segment_bytes)
+            Staging(self.settings.directory, self.disk, segment_bytes=self.settings.segment_bytes)
         )
         try:
             for at in range(0, len(image), PIECE):

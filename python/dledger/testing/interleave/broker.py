@@ -205,7 +205,7 @@ class FollowLoop:
 
     def __init__(self, run: Run, files: Files, sizes: list[int]) -> None:
         self._scheduler, self._files = run.scheduler, files
-        self._follower = follow.Follower(files, "127.0.0.1:1")  # type: ignore[arg-type]
+        self._follower = follow.BrokerFollower(files, "127.0.0.1:1")  # type: ignore[arg-type]
         self._is_flushing = False
         vars(follow)["asyncio"] = SimpleNamespace(get_running_loop=lambda: self)
         run.at_last.append(lambda: vars(follow).update(asyncio=ASYNCIO))

@@ -80,7 +80,7 @@ class NodeProcess:
         machine.point("serves", self.node_id)
         self._say(None)
         self._wait_for_a_reason(
-            me, Watch(self._home, Addresses(self._home, file), pid_file, NO_SERVER)
+            me, Watch(self._home, Addresses(self._home, file), pid_file=pid_file, server=NO_SERVER)
         )
         pid_file.write(ending=True)
         machine.point("drains", self.node_id)

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from dledger.node.rocketmq.dispatched import Dispatched
 from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry
 from dledger.rocketmq.format.append_hook import read_stored
-from dledger.rocketmq.format.message import Message, Transaction, decode_message
+from dledger.rocketmq.format.message import Message, TransactionType, decode_message
 from dledger.rocketmq.format.properties import keys_of, tags_code
 from dledger.testing.invariants.broken import Broken
 
 Queue = tuple[str, int]
-IN_QUEUE = (Transaction.NONE, Transaction.COMMIT)
+IN_QUEUE = (TransactionType.NONE, TransactionType.COMMIT)
 LOOKED_UP = 50
 """Messages of each node that are looked for by their keys at the end: each look goes through all
 index files."""
@@ -208,7 +208,7 @@ class Queued:
         keyed = [
             one
             for one in self.by_place.values()
-            if one.index >= begin and one.message.transaction is not Transaction.ROLLBACK
+            if one.index >= begin and one.message.transaction is not TransactionType.ROLLBACK
         ]
         for one in keyed[:: 1 + len(keyed) // LOOKED_UP]:
             for key in keys_of(one.message.property_map()):

@@ -99,7 +99,7 @@ BLIND: Final = (
         "blind-window-one-too-many",
         "B24",
         "catalog.clients.producers",
-        "Window.remember",
+        "ResultWindow.remember",
         "if self.next_sequence < WINDOW:",
         "if self.next_sequence <= WINDOW:",
         "a retry of batch 2048 is told the offset of batch 0, and snapshots give other producers "
@@ -183,7 +183,7 @@ BLIND: Final = (
         "blind-doubt-forgotten",
         "B23",
         "client.protocol.in_flight_window",
-        "Window.answered",
+        "InFlightWindow.answered",
         "item.maybe = item.maybe or found is AnswerOutcome.UNCLEAR",
         "item.maybe = found is AnswerOutcome.UNCLEAR",
         "a batch that may have been written is numbered anew in the next session and doubled, or "
@@ -230,7 +230,7 @@ BLIND: Final = (
         "blind-slave-reports-too-early",
         "D1",
         "rocketmq.ha.follower",
-        "Follower._flush",
+        "BrokerFollower._flush",
         "        end = self._log.sound_offset\n"
         "        await asyncio.get_running_loop().run_in_executor(self._disk, self._flush_log)\n"
         "        return end",

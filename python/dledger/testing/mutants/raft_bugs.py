@@ -84,7 +84,7 @@ RAFT: Final = (
         "minority-elects",
         "B6",
         "raft.roles.leader_elector",
-        "Tally.outcome",
+        "VoteTally.outcome",
         "self.accepted >= quorum",
         "self.accepted >= quorum - 1",
         "a candidate leads with one vote too few",

@@ -33,7 +33,7 @@ REPLAYS: Final = (
         "every-write-may-be-repeated",
         "P12",
         "datasource.write.sink_task",
-        "Transaction.may_be_repeated",
+        "WriteTransaction.may_be_repeated",
         "return not self.writer_id.startswith(JOB)",
         "return True",
         "a write without a name is taken for one that a repeat does not double, and nobody is "

@@ -137,7 +137,7 @@ STREAMING: Final = (
         "pace-holds-for-ever",
         "P11",
         "streaming.admission",
-        "Pace.go",
+        "BatchDelay.go",
         "< limits.delay_ms",
         "<= limits.delay_ms or few",
         "a batch with few rows is held back for ever",

@@ -167,7 +167,7 @@ THREADS: Final = (
         "threads-report-of-the-end-behind-a-flush",
         "D1 B10",
         "rocketmq.ha.follower",
-        "Follower._flush",
+        "BrokerFollower._flush",
         "_flush_log)\n        return end",
         "_flush_log)\n        return self._log.max_offset",
         "a slave reports bytes that came while its flush was under way",

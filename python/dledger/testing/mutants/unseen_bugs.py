@@ -81,7 +81,7 @@ UNSEEN_CALLERS: Final = (
         "renumbered-in-reverse",
         "P2",
         "client.protocol.in_flight_window",
-        "Window.opened",
+        "InFlightWindow.opened",
         "key=lambda item: -item.order",
         "key=lambda item: item.order",
         "batches that a new session sends again change places",
@@ -92,7 +92,7 @@ UNSEEN_CALLERS: Final = (
         "window-open-end-forgotten",
         "P5",
         "client.protocol.in_flight_window",
-        "Window.answered",
+        "InFlightWindow.answered",
         "item.maybe = item.maybe or found is AnswerOutcome.UNCLEAR",
         "item.maybe = found is AnswerOutcome.UNCLEAR",
         "a batch whose first attempt may have been written is called not written, or written "

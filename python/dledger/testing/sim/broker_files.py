@@ -49,9 +49,13 @@ class SmallDispatched(Dispatched):
         self._on_open = on_open
 
     def _open_files(self) -> None:
-        self.queues = ConsumeQueues(self._root / "consumequeue", UNITS_IN_FILE, self._handles)
-        self.index = IndexService(self._root / "index", INDEX_SLOTS, INDEX_UNITS, self._clock)
-        self._reput = self._reput_type(self.queues, self.index, 0)
+        self.queues = ConsumeQueues(
+            self._root / "consumequeue", UNITS_IN_FILE, handles=self._handles
+        )
+        self.index = IndexService(
+            self._root / "index", INDEX_SLOTS, units=INDEX_UNITS, clock=self._clock
+        )
+        self._reput = self._reput_type(self.queues, self.index, offset=0)
 
     def open(self, store: Any) -> None:
         super().open(store)

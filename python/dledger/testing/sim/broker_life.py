@@ -10,7 +10,7 @@ from typing import Any, Final
 from dledger.client.aio.client import AsyncClient
 from dledger.errors import DLedgerError, OffsetOutOfRange
 from dledger.protocol.messages.entry import HEADER_SIZE
-from dledger.rocketmq.format.message import Message, Transaction
+from dledger.rocketmq.format.message import Message, TransactionType
 from dledger.rocketmq.format.properties import KEYS, TAGS, UNIQUE_KEY, format_properties
 from dledger.testing.invariants.queued import Queued
 from dledger.testing.sim.cluster import World
@@ -18,10 +18,10 @@ from dledger.testing.sim.life import ClientLife
 from dledger.testing.sim.rng import Rng
 from dledger.testing.sim.shared_history import Topic
 
-KINDS: Final = (Transaction.NONE,) * 8 + (
-    Transaction.PREPARED,
-    Transaction.COMMIT,
-    Transaction.ROLLBACK,
+KINDS: Final = (TransactionType.NONE,) * 8 + (
+    TransactionType.PREPARED,
+    TransactionType.COMMIT,
+    TransactionType.ROLLBACK,
 )
 NEWEST: Final = 12
 """A client that guesses where a message may lie guesses one of the places that were written
@@ -122,7 +122,11 @@ class Asker:
             return
         self.judge(queued.shown, found)
         is_there = wanted.place in [message.physical_offset for message in found]
-        if not stale and not is_there and wanted.message.transaction is not Transaction.ROLLBACK:
+        if (
+            not stale
+            and not is_there
+            and wanted.message.transaction is not TransactionType.ROLLBACK
+        ):
             self.judge(queued.missing, wanted.place)
 
 

@@ -200,7 +200,7 @@ class Node:
         server = WatchedServer(
             group,
             plan.node_config(self.name),
-            lambda: addresses,
+            addresses=lambda: addresses,
             disk=self.disk,
             environment=machine,
         )
