@@ -33,7 +33,7 @@ from dledger.rocketmq.store.index_service import IndexService
 from dledger.testing.disk.memory_store import MemoryStore
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.queued import Queued
-from dledger.testing.sim.broker_files import BrokerFiles, HostFiles, SimOs, SmallDispatched, _see
+from dledger.testing.sim.broker_files import BrokerFiles, HostFiles, SimOs, SmallDispatched, see_os
 from dledger.testing.sim.disk import SimDisk
 from dledger.testing.sim.outcome import SeedCounts
 from dledger.testing.sim.rng import Rng
@@ -81,9 +81,9 @@ def hosts(tmp_path: Path) -> Iterator[Callable[[int], HostFiles]]:
         made.append(HostFiles(tmp_path / str(seed), quiet, Rng(seed), quiet))
         return made[-1]
 
-    _see(SimOs(made))
+    see_os(SimOs(made))
     yield make
-    _see(os)
+    see_os(os)
 
 
 def test_queues_and_index_that_a_mark_speaks_of_outlive_a_power_cut(

@@ -283,6 +283,19 @@ def test_a_log_that_lost_its_end_is_told_by_the_checkpoint_alone(
         assert check(store, kept) == kept
 
 
+def test_a_queue_of_which_all_was_deleted_has_no_messages_from_any_offset(
+    tmp_path: Path, opened: Opened
+) -> None:
+    with opened(tmp_path) as store:
+        store.put_message(Message("gone", b"first"))
+        store.put_messages([Message("kept", bytes(1000)) for _ in range(8)])
+        assert store.delete_before(4096) == 1
+        queue = store.queues.get("gone", 0)
+        assert queue is not None
+        assert queue.min_offset == queue.max_offset == 1
+        assert [store.messages("gone", 0, offset) for offset in (0, 1, 2)] == [[], [], []]
+
+
 def test_old_files_go_with_what_queues_and_index_have_of_them(
     tmp_path: Path, some: Some, opened: Opened
 ) -> None:

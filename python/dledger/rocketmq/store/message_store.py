@@ -292,9 +292,10 @@ class MessageStore:
         end."""
         self._check_thread()
         queue = self.queues.get(topic, queue_id)
-        if queue is None or queue_offset >= queue.max_offset:
+        first = queue_offset if queue is None else max(queue_offset, queue.min_offset)
+        if queue is None or first >= queue.max_offset:
             return []
-        units = queue.units(max(queue_offset, queue.min_offset), count)
+        units = queue.units(first, count)
         return [self.message_at(unit.physical_offset) for unit in units if not unit.is_filler]
 
     def messages_with_key(

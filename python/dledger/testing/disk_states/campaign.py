@@ -14,6 +14,7 @@ from dledger.testing.disk_states.crash import Sweep
 from dledger.testing.disk_states.failures import FailureSweep, FailureTally
 from dledger.testing.disk_states.flips import FlipCounts, FlipTally, flip_all, merged, shares
 from dledger.testing.disk_states.images import Image, images
+from dledger.testing.disk_states.message_stores import StoreTally, sweep
 from dledger.testing.disk_states.scenarios import SCENARIOS, Scenario
 from dledger.testing.result import result
 
@@ -21,6 +22,8 @@ SHOWN: Final = 5
 """Findings printed for each part; all that were kept are in the JSON."""
 FLIP_PARTS: Final = 4
 """Tasks that each store's bytes are cut into."""
+STATES_A_STORE: Final = 2_000
+"""For so many states a script of a RocketMQ store is crashed, too."""
 MODULE: Final = "python -m dledger.testing.disk_states"
 
 Result = dict[str, Any]
@@ -47,6 +50,9 @@ def crash_campaign(states: int, jobs: int, out: TextIO, every: int = 1) -> Resul
         _show(part["findings"], out)
     keys = ("operations", "points", "legal_states", "built_states", "lost", "not_started")
     sums = {key: sum(part[key] for part in parts.values()) for key in keys}
+    stores = _crash_stores(states, jobs, every, out)
+    sums["lost"] += stores.lost
+    sums["not_started"] += stores.not_started
     seconds = round(time.monotonic() - started, 1)
     ok = bool(seen) and sums["lost"] == sums["not_started"] == 0
     out.write(
@@ -61,12 +67,35 @@ def crash_campaign(states: int, jobs: int, out: TextIO, every: int = 1) -> Resul
         figures={
             "distinct states": len(seen),
             **{key.replace("_", " "): count for key, count in sums.items()},
+            "crashes of a RocketMQ store": stores.killed + stores.cut,
             "seconds": seconds,
         },
-        faults={"crash": len(seen)},
+        faults={"crash": len(seen) + stores.killed, "power cut of a RocketMQ store": stores.cut},
         table=_crash_table(parts),
-        findings=[finding for part in parts.values() for finding in part["findings"]],
+        findings=[
+            *(finding for part in parts.values() for finding in part["findings"]),
+            *stores.findings,
+        ],
     )
+
+
+def _crash_stores(states: int, jobs: int, every: int, out: TextIO) -> StoreTally:
+    """Crash scripts of RocketMQ stores: as many as come to some twentieth of so many states."""
+    seeds = max(2, states // STATES_A_STORE)
+    stores = StoreTally()
+    for part in _spread(_store_part, [(seed, every) for seed in range(1, seeds + 1)], jobs):
+        stores.add(part)
+    out.write(
+        f"a RocketMQ store: {stores.killed} kills and {stores.cut} power cuts at {stores.points} "
+        f"points, {stores.lost} lost something, {stores.not_started} did not start\n"
+    )
+    _show(stores.findings, out)
+    return stores
+
+
+def _store_part(task: tuple[int, int]) -> StoreTally:
+    seed, every = task
+    return sweep(range(seed, seed + 1), every)
 
 
 def _crash_table(parts: dict[str, Result]) -> list[list[Any]]:

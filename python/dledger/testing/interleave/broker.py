@@ -20,7 +20,7 @@ from dledger.testing.disk_states.promise import require
 from dledger.testing.interleave.node import Loop
 from dledger.testing.interleave.scenarios import LOG, Run, Scenario
 from dledger.testing.interleave.scheduler import Scheduler
-from dledger.testing.sim.broker_files import HostFiles, SimOs, _see
+from dledger.testing.sim.broker_files import HostFiles, SimOs, see_os
 
 FILE: Final = 100
 SECTOR: Final = 32
@@ -79,7 +79,7 @@ class Files:
         quiet: Any = SimpleNamespace(tear=SECTOR, bite=lambda what: None)
         self._host = HostFiles(self._folder / "host", quiet, run.rng.fork("host"), quiet)
         run.at_last.append(self._remove)
-        _see(SwitchingOs(self._host, run.scheduler))
+        see_os(SwitchingOs(self._host, run.scheduler))
         self.queue = MappedFileQueue(self._host.root / "log", FILE)
         self._logs = [b""]
         """All that it has been; the last one is what it is, or is about to be."""
@@ -91,7 +91,7 @@ class Files:
         run.at_start.append(lambda disk: self._found())
 
     def _remove(self) -> None:
-        _see(os)
+        see_os(os)
         close_all(self.queue._handles._open)
         shutil.rmtree(self._folder)
 
@@ -164,7 +164,7 @@ class Files:
 
     def _found(self) -> None:
         close_all(self.queue._handles._open)
-        _see(os)
+        see_os(os)
         self._host.cut_power()
         if self._sure:
             found = MappedFileQueue(self._host.root / "log", FILE).read(0, self._sure)

@@ -137,12 +137,18 @@ LIMITS: Final = (
         "catalog.topics.partitions",
         "Partitions.look",
         "return Partition(\n"
-        "            self._tables, info.name, info.topic_id, number, "
-        "self._newest_schema(info.topic_id)\n"
+        "            self._tables,\n"
+        "            info.name,\n"
+        "            topic_id=info.topic_id,\n"
+        "            number=number,\n"
+        "            newest_schema=self._newest_schema(info.topic_id),\n"
         "        )",
         "new = Partition(\n"
-        "            self._tables, info.name, info.topic_id, number, "
-        "self._newest_schema(info.topic_id)\n"
+        "            self._tables,\n"
+        "            info.name,\n"
+        "            topic_id=info.topic_id,\n"
+        "            number=number,\n"
+        "            newest_schema=self._newest_schema(info.topic_id),\n"
         "        )\n"
         "        return self.used.setdefault(key, new)",
         "whoever asks for the offsets of a topic of 10,000 partitions opens all of them",

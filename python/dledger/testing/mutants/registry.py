@@ -30,6 +30,7 @@ from dledger.testing.mutants.rocketmq_bugs import QUEUES, REPLICATION
 from dledger.testing.mutants.room_bugs import ROOM
 from dledger.testing.mutants.service_bugs import SERVICE
 from dledger.testing.mutants.spark_bugs import DATASOURCE
+from dledger.testing.mutants.store_bugs import MESSAGE_STORE
 from dledger.testing.mutants.stream_bugs import STREAMING
 from dledger.testing.mutants.thread_bugs import THREADS
 from dledger.testing.mutants.unseen_bugs import (
@@ -65,6 +66,7 @@ MUTANTS: Final = (
     *QUEUES,
     *REPLICATION,
     *DAMAGE,
+    *MESSAGE_STORE,
     *VERIFY,
     *CALLERS,
     *BATCHES,

@@ -267,17 +267,17 @@ class BrokerFiles:
 
     def begin(self) -> None:
         """The broker's modules write through the simulated disks."""
-        _see(SimOs(self.hosts))
+        see_os(SimOs(self.hosts))
 
     def end(self) -> None:
         """They do so no more, and all is removed."""
-        _see(os)
+        see_os(os)
         for host in self.hosts:
             host.let_go()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _see(seen: Any) -> None:
+def see_os(seen: Any) -> None:
     for module in MODULES:
         module.os = seen  # type: ignore[attr-defined]
 
