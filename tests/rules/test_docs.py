@@ -254,3 +254,14 @@ def test_every_feature_of_the_kafka_connector_is_there_or_says_why_not() -> None
         named = set(re.findall(r"`(tests/\S+?::test_\w+)`", here))
         assert named, complaint
         assert named <= suite, sorted(named - suite)
+
+
+def test_terms_of_the_glossary_are_where_it_says() -> None:
+    """Each path of docs/glossary.md is a module, and no term has two rows."""
+    glossary = (TOP / "docs" / "glossary.md").read_text()
+    rows = table(glossary, "term | meaning | whose term it is | where it is")
+    assert len({row[0] for row in rows}) == len(rows) > 40
+    for *_, places in rows:
+        for place in re.findall(r"`([^`]+)`", places):
+            top = place.startswith(("datasource/", "streaming/"))
+            assert (TOP / ("" if top else "python/dledger") / place).is_file(), place
