@@ -21,6 +21,12 @@ settings.load_profile("no deadline")
 _numbers = itertools.count(1)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rewrite", action="store_true", help="golden scripts are given what they print now"
+    )
+
+
 def load_fakes() -> ModuleType:
     """tests/datasource/fake_log.py, once, under a name that pickles find."""
     name = "dledger_fake_log"
