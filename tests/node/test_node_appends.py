@@ -391,8 +391,8 @@ def test_d9_an_append_is_not_answered_with_the_entry_of_another_leader_in_its_pl
         try:
             waiting = client.start(AppendRequest(timeout_ms=600_000), body(topic))
             await group.until(lambda: node.parts.proposals._waiting)
-            [(index, waiter)] = node.parts.proposals._waiting.items()
-            other = Entry(index, Term(waiter.term + 1), 0, 0, 0, 0, b"", body(topic))
+            [(index, proposal)] = node.parts.proposals._waiting.items()
+            other = Entry(index, Term(proposal.term + 1), 0, 0, 0, 0, b"", body(topic))
             node.parts.proposals.applied(other, DataResult(Code.SUCCESS, 7))
             assert (await waiting)[0].code is Code.TERM_CHANGED
         finally:

@@ -57,7 +57,7 @@ class AsyncClient(AsyncOperations):
     ) -> None:
         self.core = ClientState.make(bootstrap_servers, group, settings, environment)
         self.core.routes.lineage = Lineage(group_id)
-        self._channel = AsyncTransport(self.core)
+        self._transport = AsyncTransport(self.core)
         self._holders: list[_Holder] = []
 
     async def __aenter__(self) -> Self:
@@ -68,10 +68,10 @@ class AsyncClient(AsyncOperations):
 
     async def close(self) -> None:
         """Close all connections. A later call opens new ones."""
-        await self._channel.close()
+        await self._transport.close()
 
     async def _run(self, operation: Operation[T]) -> T:
-        return await self._channel.run(operation)
+        return await self._transport.run(operation)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -115,7 +115,7 @@ class AsyncClient(AsyncOperations):
         name = name or self.core.environment.unique()
         session = await self._run(transactions.init_producer(self.core, name))
         return AsyncProducer(
-            self.core, self._channel, info=info, partition=partition, name=name, session=session
+            self.core, self._transport, info=info, partition=partition, name=name, session=session
         )
 
     async def transaction(
@@ -137,7 +137,7 @@ class AsyncClient(AsyncOperations):
         return AsyncStage(
             self,
             self.core,
-            channel=self._channel,
+            transport=self._transport,
             stage_id=opened,
             what=f"stage {opened} of ({writer_id!r}, {sequence})",
         )
@@ -166,7 +166,7 @@ class AsyncClient(AsyncOperations):
             info, last = opened[0]
             known = self.core, info.name, info.topic_id, info.log_id
             fetcher = reader(self.core, info, partition, position, last, max_bytes)
-            async for batch, body in fetch(self.core, self._channel, fetcher, replica, follow):
+            async for batch, body in fetch(self.core, self._transport, fetcher, replica, follow):
                 columns = await self._run(schemas.of_body(*known, body)) if info.typed else None
                 yield records(batch, body, position, last, columns)
 
@@ -187,7 +187,7 @@ class AsyncClient(AsyncOperations):
         async def read_on(position: int) -> AsyncGenerator[tuple[FetchedBatch, memoryview], None]:
             known = await self.known_topic(topic) if isinstance(topic, str) else topic
             fetcher = reader(self.core, known, partition, position, end, max_bytes)
-            async for found in fetch(self.core, self._channel, fetcher, replica, follow=False):
+            async for found in fetch(self.core, self._transport, fetcher, replica, follow=False):
                 yield found
 
         return AsyncResuming(read_on, start, end_of=behind_body)

@@ -35,13 +35,13 @@ class Pipeline:
     def __init__(
         self,
         core: ClientState,
-        channel: AsyncTransport,
+        transport: AsyncTransport,
         *,
         window: InFlightWindow,
         open_session: Callable[[], Awaitable[ProducerSession]],
     ) -> None:
         self._core = core
-        self._channel = channel
+        self._transport = transport
         self.window = window
         self.on_answers: Callable[[], None] | None = None
         """Called when answers have come, and now and then: the time to push more."""
@@ -157,7 +157,7 @@ class Pipeline:
         routes = self._core.routes
         if routes.leader is None:
             address = routes.next_address()
-            rpc = await self._channel.rpc(address)
+            rpc = await self._transport.rpc(address)
             answer, _ = await rpc.ask(MetadataRequest(), (), 1.0)
             routes.learned(answer)
             if routes.leader is None:

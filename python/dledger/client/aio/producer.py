@@ -32,7 +32,7 @@ class AsyncProducer:
     def __init__(
         self,
         core: ClientState,
-        channel: AsyncTransport,
+        transport: AsyncTransport,
         *,
         info: TopicInfo,
         partition: int | None,
@@ -41,22 +41,22 @@ class AsyncProducer:
     ) -> None:
         self.name = name
         self._linger_s = core.config.linger_ms / 1000
-        self._intake = RecordAccumulator(core, info, partition=partition)
+        self._accumulator = RecordAccumulator(core, info, partition=partition)
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         window = InFlightWindow(f"append to {info.name!r}")
         window.opened(session)
         pipeline = Pipeline(
             core,
-            channel,
+            transport,
             window=window,
-            open_session=lambda: channel.run(init_producer(core, name)),
+            open_session=lambda: transport.run(init_producer(core, name)),
         )
         self._flow = AsyncFlow(
             core,
             f"the producer of topic {info.name!r}",
             pipeline=pipeline,
-            ready=self._intake.ready,
+            ready=self._accumulator.ready,
         )
 
     async def append(
@@ -78,12 +78,12 @@ class AsyncProducer:
         plain = headers is None and timestamps is None
         if not (plain and isinstance(values, bytes) and (keys is None or isinstance(keys, bytes))):
             records = make_records(values, keys=keys, headers=headers, timestamps=timestamps)
-            return await self._append(self._intake.place(partition, keys), records, now=False)
-        at = self._intake.place(partition, keys)
-        self._intake.check_value(values, keys)
+            return await self._append(self._accumulator.place(partition, keys), records, now=False)
+        at = self._accumulator.place(partition, keys)
+        self._accumulator.check_value(values, keys)
         answer = _Answer()
         await self._ready()
-        self._intake.add_value(answer, at, values, keys)
+        self._accumulator.add_value(answer, at, values, keys)
         self._taken()
         return answer
 
@@ -92,15 +92,15 @@ class AsyncProducer:
     ) -> asyncio.Future[Appended]:
         """Append a batch of record columns now, behind what was appended before it; see
         `append`."""
-        return await self._append(self._intake.place(partition, None), batch, now=True)
+        return await self._append(self._accumulator.place(partition, None), batch, now=True)
 
     async def _append(self, at: int, batch: pa.RecordBatch, now: bool) -> asyncio.Future[Appended]:
         answer = _Answer()
-        pieces = self._intake.pieces(batch)
-        pending = self._intake.pending(answer, at, batch.num_rows)
+        pieces = self._accumulator.pieces(batch)
+        pending = self._accumulator.pending(answer, at, batch.num_rows)
         for piece in pieces:
             await self._ready()
-            self._intake.add_piece(pending, piece, now or len(pieces) > 1)
+            self._accumulator.add_piece(pending, piece, now or len(pieces) > 1)
             self._taken()
         return answer
 
@@ -115,7 +115,7 @@ class AsyncProducer:
 
     def _taken(self) -> None:
         self._flow.take()
-        if self._timer is None and not self._intake.empty:
+        if self._timer is None and not self._accumulator.empty:
             self._timer = asyncio.get_running_loop().call_later(self._linger_s, self._lingered)
 
     def _lingered(self) -> None:
@@ -123,7 +123,7 @@ class AsyncProducer:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        self._intake.hand_over()
+        self._accumulator.hand_over()
         self._flow.take()
 
     async def flush(self) -> None:

@@ -15,20 +15,24 @@ from dledger.protocol.messages.client import FetchedBatch, FetchResponse
 
 
 async def fetch(
-    core: ClientState, channel: AsyncTransport, fetcher: Fetcher, replica: str | None, follow: bool
+    core: ClientState,
+    transport: AsyncTransport,
+    fetcher: Fetcher,
+    replica: str | None,
+    follow: bool,
 ) -> AsyncGenerator[tuple[FetchedBatch, memoryview], None]:
     """Stored bodies from the fetcher's position on; ``replica`` and errors as `Client.read` has
     them."""
     if fetcher.done:
         return
     if not core.routes.peers:
-        core.routes.learned((await channel.ask(find_nodes(core)))[0])
+        core.routes.learned((await transport.ask(find_nodes(core)))[0])
     replicas = Replicas(core, preferred_address(core, replica, follow))
     patience_ms = core.config.request_timeout_ms
     deadline_ms = core.now_ms() + patience_ms
     while not fetcher.done:
         try:
-            batches = await _fetch_some(channel, fetcher, replicas.address)
+            batches = await _fetch_some(transport, fetcher, replicas.address)
         except DLedgerError as error:
             pause = replicas.failed()
             if core.now_ms() + pause * 1000 > deadline_ms:
@@ -44,9 +48,9 @@ async def fetch(
 
 
 async def _fetch_some(
-    channel: AsyncTransport, fetcher: Fetcher, address: str
+    transport: AsyncTransport, fetcher: Fetcher, address: str
 ) -> list[tuple[FetchedBatch, memoryview]]:
-    rpc = await channel.rpc(address)
+    rpc = await transport.rpc(address)
     try:
         answer, payload = await rpc.ask(fetcher.request(), (), (ATTEMPT_MS + WAIT_MS) / 1000)
     except Lost as error:

@@ -60,7 +60,7 @@ class AsyncStage:
         client: AsyncStageOwner,
         core: ClientState,
         *,
-        channel: AsyncTransport,
+        transport: AsyncTransport,
         stage_id: int,
         what: str,
     ) -> None:
@@ -74,7 +74,7 @@ class AsyncStage:
 
         pipeline = Pipeline(
             core,
-            channel,
+            transport,
             window=InFlightWindow(what, ProducerSession(stage_id, 0)),
             open_session=no_session,
         )

@@ -70,7 +70,7 @@ class Client(Operations):
         self.core = ClientState.make(bootstrap_servers, group, settings)
         self.core.routes.lineage = Lineage(group_id)
         self._settings = {"group": group, "group_id": group_id, **settings}
-        self._lanes: deque[BlockingTransport] = deque()
+        self._transports: deque[BlockingTransport] = deque()
         self._shared: AsyncTransport | None = None
         self._pid = os.getpid()
 
@@ -88,61 +88,61 @@ class Client(Operations):
 
     def close(self) -> None:
         """Close all connections. A later call opens new ones."""
-        while self._lanes:
-            self._lanes.pop().close()
-        channel, self._shared = self._shared, None
-        if channel is not None and self._pid == os.getpid():
-            background().run(channel.close)
+        while self._transports:
+            self._transports.pop().close()
+        shared, self._shared = self._shared, None
+        if shared is not None and self._pid == os.getpid():
+            background().run(shared.close)
 
     @property
     def bootstrap_servers(self) -> str:
         return self.core.bootstrap_servers
 
-    def _take_lane(self) -> BlockingTransport:
-        """A lane for this caller alone, until `_give_back`."""
+    def _take_transport(self) -> BlockingTransport:
+        """A transport for this caller alone, until `_give_back`."""
         self._notice_fork()
         try:
             # the last one used: its session and connections are warm; pop is atomic
-            return self._lanes.pop()
+            return self._transports.pop()
         except IndexError as error:
             if is_interrupt(error):
                 raise
             return BlockingTransport(self.core)
 
-    def _give_back(self, lane: BlockingTransport) -> None:
-        """Behind a call that came to its end. A lane of an interrupted call is not given back,
+    def _give_back(self, transport: BlockingTransport) -> None:
+        """Behind a call that came to its end. A transport of an interrupted call is not given back,
         however often what clears it away is interrupted, too: its session's number may be used, and
         an answer on its way."""
         # a reader of the parent's had it at the fork
-        if lane.asking or lane.born != forks.generation:
-            lane.close()
+        if transport.asking or transport.born != forks.generation:
+            transport.close()
         else:
-            self._lanes.append(lane)
+            self._transports.append(transport)
 
-    def _in_lane(self, work: Callable[[BlockingTransport], T]) -> T:
-        lane = self._take_lane()
+    def _with_transport(self, work: Callable[[BlockingTransport], T]) -> T:
+        transport = self._take_transport()
         try:
-            result = work(lane)
+            result = work(transport)
         except DLedgerError:
-            self._give_back(lane)
+            self._give_back(transport)
             raise
         except BaseException:
-            lane.close()
+            transport.close()
             raise
-        self._give_back(lane)
+        self._give_back(transport)
         return result
 
     def _notice_fork(self) -> None:
         # a child must not talk on its parent's connections; it may close its copies
         if self._pid != os.getpid():
             self._shared = None
-            lanes, self._lanes = self._lanes, deque()
-            for lane in lanes:
-                lane.close()
+            transports, self._transports = self._transports, deque()
+            for transport in transports:
+                transport.close()
             # last: an interrupt before it leaves all of it to the next call
             self._pid = os.getpid()
 
-    def _channel(self) -> AsyncTransport:
+    def _async_transport(self) -> AsyncTransport:
         """Connections of the background loop, on which pipelines run."""
         self._notice_fork()
         if self._shared is None:
@@ -150,7 +150,7 @@ class Client(Operations):
         return self._shared
 
     def _run(self, operation: Operation[T]) -> T:
-        return self._in_lane(lambda lane: lane.run(operation))
+        return self._with_transport(lambda transport: transport.run(operation))
 
     # writing
 
@@ -185,8 +185,8 @@ class Client(Operations):
     def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> Appended:
         """Append a batch of ``value`` and any of ``key``, ``timestamp``, ``headers``; see
         `append`."""
-        return self._in_lane(
-            lambda lane: lane.run(append(self.core, lane, topic, partition, batch))
+        return self._with_transport(
+            lambda transport: transport.run(append(self.core, transport, topic, partition, batch))
         )
 
     def producer(
@@ -203,7 +203,12 @@ class Client(Operations):
         name = name or self.core.environment.unique()
         session = self._run(transactions.init_producer(self.core, name))
         return Producer(
-            self.core, self._channel(), info=info, partition=partition, name=name, session=session
+            self.core,
+            self._async_transport(),
+            info=info,
+            partition=partition,
+            name=name,
+            session=session,
         )
 
     def transaction(
@@ -229,7 +234,7 @@ class Client(Operations):
         if isinstance(opened, Committed):
             return opened
         what = f"stage {opened} of ({writer_id!r}, {sequence})"
-        return Stage(self, self.core, channel=self._channel(), stage_id=opened, what=what)
+        return Stage(self, self.core, transport=self._async_transport(), stage_id=opened, what=what)
 
     # reading
 
@@ -304,19 +309,19 @@ class Client(Operations):
     ) -> Generator[tuple[FetchedBatch, memoryview], None, None]:
         if fetcher.done:
             return
-        lane = self._take_lane()
+        transport = self._take_transport()
         try:
             if not self.core.routes.peers:
-                self.core.routes.learned(lane.ask(find_nodes(self.core))[0])
+                self.core.routes.learned(transport.ask(find_nodes(self.core))[0])
             replicas = Replicas(self.core, preferred_address(self.core, replica, follow))
-            yield from BlockingReader(self.core, lane, fetcher=fetcher, replicas=replicas)
+            yield from BlockingReader(self.core, transport, fetcher=fetcher, replicas=replicas)
         except (DLedgerError, GeneratorExit):  # the latter where its user has enough
-            self._give_back(lane)
+            self._give_back(transport)
             raise
         except BaseException:
-            lane.close()
+            transport.close()
             raise
-        self._give_back(lane)
+        self._give_back(transport)
 
 
 def _restore(bootstrap_servers: str, settings: dict[str, Any]) -> Client:

@@ -39,7 +39,7 @@ class Producer:
     def __init__(
         self,
         core: ClientState,
-        channel: AsyncTransport,
+        transport: AsyncTransport,
         *,
         info: TopicInfo,
         partition: int | None,
@@ -48,7 +48,7 @@ class Producer:
     ) -> None:
         self.name = name
         self._linger_s = core.config.linger_ms / 1000
-        self._intake = RecordAccumulator(core, info, partition=partition)
+        self._accumulator = RecordAccumulator(core, info, partition=partition)
         self._lock = RLock()
         self._lingering = False
         self._closed = False
@@ -58,13 +58,13 @@ class Producer:
             window.opened(session)
             return Pipeline(
                 core,
-                channel,
+                transport,
                 window=window,
-                open_session=lambda: channel.run(init_producer(core, name)),
+                open_session=lambda: transport.run(init_producer(core, name)),
             )
 
         self._flow = Flow(
-            core, f"the producer of topic {info.name!r}", make=make, ready=self._intake.ready
+            core, f"the producer of topic {info.name!r}", make=make, ready=self._accumulator.ready
         )
 
     def append(
@@ -89,14 +89,14 @@ class Producer:
         plain = headers is None and timestamps is None
         if not (plain and isinstance(values, bytes) and (keys is None or isinstance(keys, bytes))):
             records = make_records(values, keys=keys, headers=headers, timestamps=timestamps)
-            return self._append(self._intake.place(partition, keys), records, now=False)
-        at = self._intake.place(partition, keys)
-        self._intake.check_value(values, keys)
+            return self._append(self._accumulator.place(partition, keys), records, now=False)
+        at = self._accumulator.place(partition, keys)
+        self._accumulator.check_value(values, keys)
         answer: Answer[Appended] = Answer()
         self._ready()
         with self._lock:
             self._check()
-            size = self._intake.add_value(answer, at, values, keys)
+            size = self._accumulator.add_value(answer, at, values, keys)
             self._linger()
         if size:
             self._flow.wake(size)
@@ -105,17 +105,17 @@ class Producer:
     def append_batch(self, partition: int | None, batch: pa.RecordBatch) -> Future[Appended]:
         """Append a batch of record columns now, behind what was appended before it; see
         `append`."""
-        return self._append(self._intake.place(partition, None), batch, now=True)
+        return self._append(self._accumulator.place(partition, None), batch, now=True)
 
     def _append(self, at: int, batch: pa.RecordBatch, now: bool) -> Future[Appended]:
         answer: Answer[Appended] = Answer()
-        pieces = self._intake.pieces(batch)
-        pending = self._intake.pending(answer, at, batch.num_rows)
+        pieces = self._accumulator.pieces(batch)
+        pending = self._accumulator.pending(answer, at, batch.num_rows)
         for piece in pieces:
             self._ready()
             with self._lock:
                 self._check()
-                size = self._intake.add_piece(pending, piece, now or len(pieces) > 1)
+                size = self._accumulator.add_piece(pending, piece, now or len(pieces) > 1)
                 self._linger()
             if size:
                 self._flow.wake(size)
@@ -136,7 +136,7 @@ class Producer:
 
     def _linger(self) -> None:
         """See to it that what waits goes out in time."""
-        if not self._lingering and not self._intake.empty:
+        if not self._lingering and not self._accumulator.empty:
             self._flow.background.loop.call_soon_threadsafe(self._start_lingering)
 
     def _start_lingering(self) -> None:
@@ -150,7 +150,7 @@ class Producer:
             return
         try:
             self._lingering = False
-            self._intake.hand_over()
+            self._accumulator.hand_over()
         finally:
             self._lock.release()
         self._flow.take()
@@ -160,7 +160,7 @@ class Producer:
         self._flow.background.check_elsewhere()
         self._ready()
         with self._lock:
-            self._intake.hand_over()
+            self._accumulator.hand_over()
         self._flow.wait_empty()
 
     def close(self) -> None:

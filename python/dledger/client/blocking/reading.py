@@ -15,13 +15,18 @@ from dledger.protocol.messages.client import FetchedBatch, FetchResponse
 
 
 class BlockingReader:
-    """Fetches over one connection of a lane."""
+    """Fetches over one connection of a transport."""
 
     def __init__(
-        self, core: ClientState, lane: BlockingTransport, *, fetcher: Fetcher, replicas: Replicas
+        self,
+        core: ClientState,
+        transport: BlockingTransport,
+        *,
+        fetcher: Fetcher,
+        replicas: Replicas,
     ) -> None:
         self._core = core
-        self._lane = lane
+        self._transport = transport
         self._fetcher = fetcher
         self._replicas = replicas
         self._connection: BlockingConnection | None = None
@@ -53,7 +58,7 @@ class BlockingReader:
         connection = self._connection
         try:
             if connection is None:
-                connection = self._connection = self._lane.take(self._replicas.address)
+                connection = self._connection = self._transport.take(self._replicas.address)
             if not self._asked:
                 connection.send(self._fetcher.request(), deadline=_soon())
             _, answer, payload = connection.receive(_soon())
@@ -79,6 +84,6 @@ class BlockingReader:
 
     def _finish(self) -> None:
         if self._connection is not None and not self._asked:
-            self._lane.keep(self._connection)
+            self._transport.keep(self._connection)
             self._connection = None
         self._drop()

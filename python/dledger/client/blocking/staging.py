@@ -66,7 +66,7 @@ class Stage:
         client: StageOwner,
         core: ClientState,
         *,
-        channel: AsyncTransport,
+        transport: AsyncTransport,
         stage_id: int,
         what: str,
     ) -> None:
@@ -82,7 +82,7 @@ class Stage:
         def make() -> Pipeline:
             return Pipeline(
                 core,
-                channel,
+                transport,
                 window=InFlightWindow(what, ProducerSession(stage_id, 0)),
                 open_session=no_session,
             )

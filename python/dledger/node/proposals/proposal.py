@@ -16,7 +16,7 @@ from dledger.records.body.header import BODY_HEADER_SIZE, BodyHeader, BodyKind, 
 from dledger.records.body.unpacked_size import check_sizes
 from dledger.types import NO_TERM, Buffer, NodeId, Role, Term
 
-WAITER_BYTES: Final = 512
+PROPOSAL_BYTES: Final = 512
 """About what a request takes while it waits, beside its body."""
 
 MESSAGES: Final = {
@@ -96,4 +96,4 @@ def answer_to(
     return ExecuteResponse(code=code, message=message, leader_id=leader, result=values)
 
 
-__all__ = ["MESSAGES", "WAITER_BYTES", "Proposal", "answer_to", "check_append"]
+__all__ = ["MESSAGES", "PROPOSAL_BYTES", "Proposal", "answer_to", "check_append"]

@@ -14,7 +14,7 @@ from dledger.net import Connection
 from dledger.node.context import NodeContext
 from dledger.node.peers.links import Peers
 from dledger.node.proposals.clocks import Clocks
-from dledger.node.proposals.proposal import WAITER_BYTES, Proposal, answer_to, check_append
+from dledger.node.proposals.proposal import PROPOSAL_BYTES, Proposal, answer_to, check_append
 from dledger.node.proposals.quotas import Quotas
 from dledger.node.proposals.timestamps import TIMED, has_time, stamp_time
 from dledger.protocol.messages.catalog_commands import Admit, Command, EnforceSecret
@@ -120,22 +120,22 @@ class ProposalQueue:
     def append(
         self, connection: Connection, request_id: int, request: AppendRequest, payload: memoryview
     ) -> None:
-        """Check one body and put it into this pass's proposal."""
+        """Check one body, and gather it for this pass."""
         size, deadline_ms = len(payload), self._now_ms() + request.timeout_ms
-        waiter = Proposal(connection, request_id, payload, size, deadline_ms)
+        proposal = Proposal(connection, request_id, payload, size, deadline_ms)
         header = check_append(payload, self._max_body_bytes)
         if isinstance(header, CommandResult):
-            self._answer(waiter, header.code, header.message)
+            self._answer(proposal, header.code, header.message)
         else:
-            waiter.header = header
-            self._gather(waiter)
+            proposal.header = header
+            self._gather(proposal)
 
     def execute(
         self, connection: Connection | None, request_id: int, request: ExecuteRequest
     ) -> None:
-        """Stamp one command and put it into this pass's proposal."""
+        """Stamp one command, and gather it for this pass."""
         command = stamp_time(request.command, self.clocks)
-        waiter = Proposal(
+        proposal = Proposal(
             connection,
             request_id,
             None,
@@ -146,36 +146,38 @@ class ProposalQueue:
         )
         if connection is not None and isinstance(command, Admit):
             self._answer(
-                waiter,
+                proposal,
                 Code.MALFORMED,
                 "a member is admitted with AdmitRequest, which the leader checks",
             )
             return
         try:
-            waiter.body = COMMAND_HEADER + encode_command(command)
+            proposal.body = COMMAND_HEADER + encode_command(command)
         except ProtocolError as error:
-            self._answer(waiter, Code.MALFORMED, str(error))
+            self._answer(proposal, Code.MALFORMED, str(error))
             return
-        waiter.size = len(waiter.body)
-        if waiter.size > self._max_body_bytes:
-            text = f"a command of {waiter.size} bytes is over max_body_bytes {self._max_body_bytes}"
-            self._answer(waiter, Code.RECORD_TOO_LARGE, text)
+        proposal.size = len(proposal.body)
+        if proposal.size > self._max_body_bytes:
+            text = (
+                f"a command of {proposal.size} bytes is over max_body_bytes {self._max_body_bytes}"
+            )
+            self._answer(proposal, Code.RECORD_TOO_LARGE, text)
         else:
-            self._gather(waiter)
+            self._gather(proposal)
 
     def known_header(self, entry: Entry) -> BodyHeader | None:
         """The header of an append that waits here, so that it need not be decoded again."""
-        waiter = self._waiting.get(entry.index)
-        return waiter.header if waiter is not None and waiter.term == entry.term else None
+        proposal = self._waiting.get(entry.index)
+        return proposal.header if proposal is not None and proposal.term == entry.term else None
 
-    def _gather(self, waiter: Proposal) -> None:
+    def _gather(self, proposal: Proposal) -> None:
         gathered = self._gathered
-        gathered.append(waiter)
-        waiter.held = True
-        if waiter.command is not None:
-            self._count(waiter, waiter.command, 1)
-        self.held_bytes += waiter.size + WAITER_BYTES
-        self._gathered_bytes += waiter.size
+        gathered.append(proposal)
+        proposal.held = True
+        if proposal.command is not None:
+            self._count(proposal, proposal.command, 1)
+        self.held_bytes += proposal.size + PROPOSAL_BYTES
+        self._gathered_bytes += proposal.size
         if len(gathered) == 1:
             self._loop.call_soon(self._propose)
         elif len(gathered) >= CHUNK_ENTRIES or self._gathered_bytes >= CHUNK_BYTES:
@@ -214,31 +216,33 @@ class ProposalQueue:
         self._between = None
         gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
         accepted = [
-            waiter for waiter in self.accepted(gathered, self._answer) if not self._is_known(waiter)
+            proposal
+            for proposal in self.accepted(gathered, self._answer)
+            if not self._is_known(proposal)
         ]
         if not accepted:
             return
         try:
             ready = self._ready_loop.propose(
-                [waiter.body for waiter in accepted if waiter.body is not None]
+                [proposal.body for proposal in accepted if proposal.body is not None]
             )
         except Exception as error:
             self.quotas.drop()
             self._ready_loop.fail(error)
-            for waiter in accepted:
-                self._answer(waiter, Code.DISK_ERROR)
+            for proposal in accepted:
+                self._answer(proposal, Code.DISK_ERROR)
             return
         waiting = self._waiting
-        for waiter, entry in zip(accepted, ready.append, strict=True):
-            waiter.body = None  # the core has it as long as it is wanted
-            waiter.term = entry.term
-            waiting[entry.index] = waiter
-            if waiter.is_claimed:
+        for proposal, entry in zip(accepted, ready.append, strict=True):
+            proposal.body = None  # the core has it as long as it is wanted
+            proposal.term = entry.term
+            waiting[entry.index] = proposal
+            if proposal.is_claimed:
                 self.quotas.place(entry.index)
-            if waiter.command is not None and isinstance(waiter.command, TIMED):
+            if proposal.command is not None and isinstance(proposal.command, TIMED):
                 self._last_timed = entry.index
-            if self._sweep_ms == 0 or waiter.deadline_ms < self._sweep_ms:
-                self._sweep_ms = waiter.deadline_ms
+            if self._sweep_ms == 0 or proposal.deadline_ms < self._sweep_ms:
+                self._sweep_ms = proposal.deadline_ms
         self._ready_loop.carry_out(ready)
 
     def accepted(
@@ -262,68 +266,68 @@ class ProposalQueue:
                 accepted.append(one)
         return accepted
 
-    def _is_known(self, waiter: Proposal) -> bool:
+    def _is_known(self, proposal: Proposal) -> bool:
         """Whether the catalog has the answer already. What it does not know yet is decided when it
         is applied."""
-        if waiter.header is None:
-            return self._is_stamped_too_soon(waiter) or self._is_refused(waiter)
+        if proposal.header is None:
+            return self._is_stamped_too_soon(proposal) or self._is_refused(proposal)
         if not self.caught_up:
             return False
-        known = self._catalog.check_append(waiter.header)
+        known = self._catalog.check_append(proposal.header)
         if known is None:
             return False
-        self._answer(waiter, known.code, known.message, base_offset=known.base_offset)
+        self._answer(proposal, known.code, known.message, base_offset=known.base_offset)
         return True
 
-    def _is_stamped_too_soon(self, waiter: Proposal) -> bool:
+    def _is_stamped_too_soon(self, proposal: Proposal) -> bool:
         """Whether a command has its time from a node that did not know yet what the leaders before
         have stamped: their clocks may have been far behind, and what they opened would be over by
         this time as soon as it is applied."""
         term = self._leads_in()
         if (
-            waiter.command is None
-            or not has_time(waiter.command)
-            or (term is not None and waiter.stamped_in == term)
+            proposal.command is None
+            or not has_time(proposal.command)
+            or (term is not None and proposal.stamped_in == term)
         ):
             return False
-        self._answer(waiter, Code.LEADER_NOT_READY)
+        self._answer(proposal, Code.LEADER_NOT_READY)
         return True
 
-    def _is_refused(self, waiter: Proposal) -> bool:
+    def _is_refused(self, proposal: Proposal) -> bool:
         """Whether a command is not to be written; the node's own always are."""
-        if waiter.connection is None or waiter.command is None:
+        if proposal.connection is None or proposal.command is None:
             return False
         # a repeat does not
-        enforces = isinstance(waiter.command, EnforceSecret) and not self._catalog.secret_enforced
+        enforces = isinstance(proposal.command, EnforceSecret) and not self._catalog.secret_enforced
         if enforces and (lost := self._peers.shut_out()):
-            self._answer(waiter, Code.ILLEGAL_MEMBER_STATE, lost)
+            self._answer(proposal, Code.ILLEGAL_MEMBER_STATE, lost)
             return True
-        refusal = self.quotas.refusal(waiter.command, caught_up=self.caught_up)
+        refusal = self.quotas.refusal(proposal.command, caught_up=self.caught_up)
         if refusal is not None:
-            self._answer(waiter, refusal.code, refusal.message)
+            self._answer(proposal, refusal.code, refusal.message)
             return True
-        waiter.is_claimed = True
+        proposal.is_claimed = True
         return False
 
     # --- answers ----------------------------------------------------------------------------------
 
     def applied(self, entry: Entry, result: DataResult | CommandResult | None) -> None:
         """The catalog has taken the entry: whoever waits for it is answered."""
-        waiter = self._waiting.pop(entry.index, None)
-        if waiter is None:
+        proposal = self._waiting.pop(entry.index, None)
+        if proposal is None:
             return
-        if waiter.term != entry.term or result is None:
-            self._answer(waiter, Code.TERM_CHANGED)
+        if proposal.term != entry.term or result is None:
+            self._answer(proposal, Code.TERM_CHANGED)
         elif isinstance(result, CommandResult):
-            self._answer(waiter, result.code, result.message, result=result)
-        elif result.code is not Code.SUCCESS or waiter.connection is None:
-            self._answer(waiter, result.code, result.message)
+            self._answer(proposal, result.code, result.message, result=result)
+        elif result.code is not Code.SUCCESS or proposal.connection is None:
+            self._answer(proposal, result.code, result.message)
         else:
-            self._release(waiter)
+            self._release(proposal)
             answer = AppendResponse(
                 code=Code.SUCCESS, base_offset=result.base_offset, index=entry.index
             )
-            waiter.connection.send(answer, waiter.request_id)
+            proposal.connection.send(answer, proposal.request_id)
 
     def finished(self, finished: Finished) -> None:
         """Raft gave up on a range. SUCCESS is answered by `applied`, with the offset."""
@@ -331,25 +335,29 @@ class ProposalQueue:
             return
         code = Code.TERM_CHANGED if finished.code is Code.EXPIRED_TERM else finished.code
         for index in range(finished.first, finished.last + 1):
-            waiter = self._waiting.pop(Index(index), None)
-            if waiter is not None:
-                self._answer(waiter, code)
+            proposal = self._waiting.pop(Index(index), None)
+            if proposal is not None:
+                self._answer(proposal, code)
 
     def tick(self, now_ms: int) -> None:
         """Answer those whose own time is over (a `MaintenanceTask`)."""
         if not self._waiting or now_ms < self._sweep_ms:
             return
-        late = [index for index, waiter in self._waiting.items() if waiter.deadline_ms <= now_ms]
+        late = [
+            index for index, proposal in self._waiting.items() if proposal.deadline_ms <= now_ms
+        ]
         for index in late:
             self._answer(self._waiting.pop(index), Code.WAIT_QUORUM_ACK_TIMEOUT)
-        self._sweep_ms = min((waiter.deadline_ms for waiter in self._waiting.values()), default=0)
+        self._sweep_ms = min(
+            (proposal.deadline_ms for proposal in self._waiting.values()), default=0
+        )
 
     def fail_all(self, code: Code) -> None:
         """The node stops: nobody is left without an answer. ``code`` is an indefinite one."""
         if self._between is not None:
             self._between.cancel()
-        for waiter in (*self._waiting.values(), *self._gathered):
-            self._answer(waiter, code)
+        for proposal in (*self._waiting.values(), *self._gathered):
+            self._answer(proposal, code)
         self._waiting.clear()
         self._gathered.clear()
 
@@ -359,31 +367,31 @@ class ProposalQueue:
         if size < 0:
             self._relieved()
 
-    def _release(self, waiter: Proposal) -> None:
-        if waiter.held:
-            waiter.held = False
-            self.held_bytes -= waiter.size + WAITER_BYTES
-            if waiter.command is not None:
-                self._count(waiter, waiter.command, -1)
+    def _release(self, proposal: Proposal) -> None:
+        if proposal.held:
+            proposal.held = False
+            self.held_bytes -= proposal.size + PROPOSAL_BYTES
+            if proposal.command is not None:
+                self._count(proposal, proposal.command, -1)
             self._relieved()
 
-    def _count(self, waiter: Proposal, command: Command, by: int) -> None:
-        self.commands += by * (waiter.connection is not None)
+    def _count(self, proposal: Proposal, command: Command, by: int) -> None:
+        self.commands += by * (proposal.connection is not None)
         self._timed += by * isinstance(command, TIMED)
 
     def _answer(
         self,
-        waiter: Proposal,
+        proposal: Proposal,
         code: Code,
         message: str = "",
         *,
         base_offset: int = -1,
         result: CommandResult | None = None,
     ) -> None:
-        self._release(waiter)
-        if waiter.connection is not None:
+        self._release(proposal)
+        if proposal.connection is not None:
             raft = self._ready_loop.raft
             answer = answer_to(
-                waiter, code, message, raft=raft, base_offset=base_offset, result=result
+                proposal, code, message, raft=raft, base_offset=base_offset, result=result
             )
-            waiter.connection.send(answer, waiter.request_id)
+            proposal.connection.send(answer, proposal.request_id)

@@ -46,9 +46,9 @@ INTERRUPTS: Final = (
         "interrupt-lane-given-back",
         "P1 P2",
         "client.blocking.client",
-        "Client._in_lane",
-        "            lane.close()\n",
-        "            self._lanes.append(lane)\n",
+        "Client._with_transport",
+        "            transport.close()\n",
+        "            self._transports.append(transport)\n",
         "the next append uses the number of an interrupted one: it is acknowledged, and never "
         "stored",
         f"{_TESTS} tests/testing/test_interrupt_campaign.py",

@@ -249,7 +249,7 @@ LIMITS: Final = (
         "B35",
         "node.proposals.proposal_queue",
         "ProposalQueue._count",
-        "self.commands += by * (waiter.connection is not None)",
+        "self.commands += by * (proposal.connection is not None)",
         "self.commands += 0",
         "as many commands are under way as clients care to send",
         "tests/node/test_node_turns.py",

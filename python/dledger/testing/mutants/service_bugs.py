@@ -127,7 +127,7 @@ SERVICE: Final = (
         "D9 B17",
         "node.proposals.proposal_queue",
         "ProposalQueue.applied",
-        "if waiter.term != entry.term or result is None:",
+        "if proposal.term != entry.term or result is None:",
         "if result is None:",
         "a client is told that its records are written when another leader's entry took their "
         "place",

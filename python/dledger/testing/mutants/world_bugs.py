@@ -82,11 +82,11 @@ WORLD: Final = (
         "node.proposals.proposal_queue",
         "ProposalQueue._is_stamped_too_soon",
         "if (\n"
-        "            waiter.command is None\n"
-        "            or not has_time(waiter.command)\n"
-        "            or (term is not None and waiter.stamped_in == term)\n"
+        "            proposal.command is None\n"
+        "            or not has_time(proposal.command)\n"
+        "            or (term is not None and proposal.stamped_in == term)\n"
         "        ):",
-        "if True or not has_time(waiter.command) or (term is not None and waiter.stamped_in == "
+        "if True or not has_time(proposal.command) or (term is not None and proposal.stamped_in == "
         "term):",
         "a new leader ends a stage early by a command that it stamps before it knows what the one "
         "before has stamped",
