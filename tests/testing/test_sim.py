@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.sim import SeedOutcome, run_seed
 from dledger.testing.sim.__main__ import main
-from dledger.testing.sim.loop import Scheduler
 from dledger.testing.sim.rng import Rng
 from dledger.testing.sim.run import SAFETY_MS
+from dledger.testing.sim.scheduler import Scheduler
 from dledger.testing.sim.settings import FAULTS, UNPROMISED, draw_plan, in_time
 
 SEEDS = range(1, 17)

@@ -16,8 +16,9 @@ from dledger.protocol.messages.client import ExecuteRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.wire import encode_command
 from dledger.testing.sim.cluster import Node
-from dledger.testing.sim.loop import MS, SimLoop
+from dledger.testing.sim.loop import SimLoop
 from dledger.testing.sim.scene import KIB, LIMITS, Scene
+from dledger.testing.sim.scheduler import MS
 from dledger.types import Role
 
 HOUR_MS = 3_600_000

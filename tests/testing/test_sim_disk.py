@@ -13,8 +13,8 @@ from dledger.storage.meta.slots import create_slots
 from dledger.testing.disk.memory_disk import ProcessKilled
 from dledger.testing.sim.cluster import World
 from dledger.testing.sim.disk import SimDisk
-from dledger.testing.sim.loop import MS, Clock
 from dledger.testing.sim.rng import Rng
+from dledger.testing.sim.scheduler import MS, Clock
 from dledger.testing.sim.settings import SeedPlan
 
 ROOT = Path("/sim/data")

@@ -18,9 +18,9 @@ from dledger.testing.sim.cluster import Group, Node, World
 from dledger.testing.sim.damage import Damage
 from dledger.testing.sim.faults import Nemesis
 from dledger.testing.sim.locks import SimThreading
-from dledger.testing.sim.loop import MS, SECOND
 from dledger.testing.sim.namesake import Namesakes, Stay, other_disk
 from dledger.testing.sim.scene import LIMITS, Scene
+from dledger.testing.sim.scheduler import MS, SECOND
 from dledger.testing.sim.settings import SeedPlan
 from dledger.testing.sim.workload import Workload
 from dledger.types import NodeId

@@ -15,8 +15,9 @@ from dledger.testing.disk.memory_disk import ProcessKilled
 from dledger.testing.sim import SeedOutcome, run, run_seed
 from dledger.testing.sim.cluster import World
 from dledger.testing.sim.locks import SimLock, SimRLock, SimThreading
-from dledger.testing.sim.loop import SECOND, Clock, SimLoop
+from dledger.testing.sim.loop import SimLoop
 from dledger.testing.sim.rng import Rng
+from dledger.testing.sim.scheduler import SECOND, Clock
 from dledger.testing.sim.settings import SeedPlan, draw_plan
 
 ALWAYS = 1_000_000

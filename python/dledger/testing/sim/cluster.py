@@ -20,12 +20,13 @@ from dledger.testing.invariants.wiring import attach
 from dledger.testing.sim.broker_files import BrokerFiles, HostFiles
 from dledger.testing.sim.broker_files import attach as attach_broker
 from dledger.testing.sim.disk import SimDisk
-from dledger.testing.sim.loop import MS, US, Clock, Scheduler, SimLoop
+from dledger.testing.sim.hellos import OtherMachine, watch_hellos
+from dledger.testing.sim.loop import SimLoop
 from dledger.testing.sim.machine import Machine
-from dledger.testing.sim.namesake import Stay, watch_hellos
 from dledger.testing.sim.network import Network
 from dledger.testing.sim.outcome import SeedCounts
 from dledger.testing.sim.rng import Rng
+from dledger.testing.sim.scheduler import MS, US, Clock, Scheduler
 from dledger.testing.sim.settings import PORT, SeedPlan
 from dledger.testing.sim.story import Story
 from dledger.types import NodeId, Role
@@ -144,7 +145,7 @@ class Node:
         self.lives = 0
         self.told: tuple[NodeId, ...] = ()
         """Members that its next process is told in place of the group's."""
-        self.namesake: Stay | None = None
+        self.namesake: OtherMachine | None = None
         """A machine of another group is in its place, and no fault is to take that for the
         group's."""
         self.drift = 0

@@ -17,8 +17,8 @@ from dledger.errors import DLedgerError
 from dledger.testing.checkers.history import OperationKind
 from dledger.testing.sim.broker_life import Asker
 from dledger.testing.sim.cluster import Group, Node, World
-from dledger.testing.sim.loop import MS, US, Clock
 from dledger.testing.sim.machine import Machine
+from dledger.testing.sim.scheduler import MS, US, Clock
 from dledger.testing.sim.settings import PORT
 from dledger.testing.sim.workload import Workload
 

@@ -15,9 +15,10 @@ from dledger.testing.disk.coverage import Uncovered
 from dledger.testing.disk.memory_disk import Failure, MemoryDisk, ProcessKilled, _apply
 from dledger.testing.disk.memory_inode import SECTOR, Inode
 from dledger.testing.sim.astray import AstrayFile, Stray
-from dledger.testing.sim.loop import US, SimLoop
+from dledger.testing.sim.loop import SimLoop
 from dledger.testing.sim.outcome import SeedCounts
 from dledger.testing.sim.rng import Rng
+from dledger.testing.sim.scheduler import US
 
 READS: Final = frozenset({"pread", "open", "statvfs"})
 SYNCS: Final = frozenset({"fdatasync", "fsync_dir"})

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from dledger.testing.sim.loop import Scheduler
+from dledger.testing.sim.scheduler import Scheduler
 
 
 class DiskWaits:

@@ -7,12 +7,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from dledger.testing.disk.memory_disk import ProcessKilled
-
-if TYPE_CHECKING:
-    from dledger.testing.sim.loop import SimLoop
+from dledger.testing.sim.process_loop import ProcessLoop
+from dledger.testing.sim.turns import Turns
 
 DEFAULT: Final = 1 << 30
 """Threads of the loop's own executor: what it is given never waits for another thread to end."""
@@ -39,8 +38,9 @@ class Executor:
 class Executors:
     """Those of one loop."""
 
-    def __init__(self, loop: SimLoop) -> None:
+    def __init__(self, loop: ProcessLoop, turns: Turns) -> None:
         self._loop = loop
+        self._turns = turns
         self._known: dict[Any, Executor] = {}
 
     def run(
@@ -60,7 +60,7 @@ class Executors:
             return
         job = one.waiting.popleft()
         one.free -= 1
-        self._loop.turns.begin(lambda: self._carry_out(one, job), job.rest_ns, lambda _: None)
+        self._turns.begin(lambda: self._carry_out(one, job), job.rest_ns, lambda _: None)
 
     def _carry_out(self, one: Executor, job: Job) -> None:
         loop = self._loop

@@ -11,11 +11,11 @@ from dledger.testing.sim.cluster import Group, Node, World
 from dledger.testing.sim.damage import Damage
 from dledger.testing.sim.deposed import FAULT as DEPOSED
 from dledger.testing.sim.deposed import Deposed
-from dledger.testing.sim.loop import MS, US
 from dledger.testing.sim.namesake import FAULT as NAMESAKES
 from dledger.testing.sim.namesake import Namesakes
 from dledger.testing.sim.replaced import FAULT as MACHINE_BACK
 from dledger.testing.sim.replaced import Replaced
+from dledger.testing.sim.scheduler import MS, US
 from dledger.testing.sim.turns import HEALED_NS
 from dledger.testing.sim.workload import Operator, Workload
 from dledger.types import NodeId

@@ -8,22 +8,35 @@ comes first.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Protocol
 
 from dledger.protocol.wire.framing import PREFIX, PREFIX_SIZE
-
-if TYPE_CHECKING:
-    from dledger.testing.sim.network import Network
-    from dledger.testing.sim.stream import SimTransport
+from dledger.testing.sim.outcome import SeedCounts
+from dledger.testing.sim.rng import Rng
+from dledger.testing.sim.scheduler import Scheduler
 
 KEPT: Final = 32
 """Old frames of each link that may come again."""
 
 
+class Carrier(Protocol):
+    """See `dledger.testing.sim.network.Network`."""
+
+    scheduler: Scheduler
+    weather: Any
+    rng: Rng
+    counts: SeedCounts
+    old_frames: dict[tuple[str, str], list[bytes]]
+
+    def send(self, source: Any, item: Any) -> None: ...
+
+    def arrive(self, what: Any) -> None: ...
+
+
 class FrameHarm:
     """What one connection of a link does to its frames."""
 
-    def __init__(self, network: Network, transport: SimTransport) -> None:
+    def __init__(self, network: Carrier, transport: Any) -> None:
         self._network = network
         self._transport = transport
         self._rest = b""

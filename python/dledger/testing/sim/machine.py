@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from dledger.environment import Environment, Turn, Worker
-from dledger.testing.sim.loop import MS, SECOND, SimLoop
+from dledger.testing.sim.loop import SimLoop
 from dledger.testing.sim.rng import Rng
+from dledger.testing.sim.scheduler import MS, SECOND
 from dledger.testing.sim.turns import TurnUnderWay
 
 

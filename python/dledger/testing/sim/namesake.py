@@ -10,31 +10,22 @@ and asks whom it was told to ask; so these machines refuse those.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from dledger.node.peers.handshake import Gate
-from dledger.protocol.messages.codes import Code
+from dledger.node.node import NodeServer
 from dledger.protocol.messages.entry import MAGIC_NOOP, HardState, stamp_all
-from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 from dledger.protocol.messages.membership import Membership
 from dledger.storage.background import BackgroundState
 from dledger.storage.opening import open_store
 from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.testing.disk.memory_inode import Inode
 from dledger.testing.invariants.members import OTHER_ID, OTHER_TERM
+from dledger.testing.sim.cluster import Group, Node, World
+from dledger.testing.sim.damage import Damage
 from dledger.testing.sim.disk import Files
-from dledger.testing.sim.loop import MS
+from dledger.testing.sim.scheduler import MS
+from dledger.testing.sim.settings import SeedPlan
 from dledger.types import NO_INDEX, NodeId, Term
-
-if TYPE_CHECKING:
-    from collections.abc import Set
-
-    from dledger.node.node import NodeServer
-    from dledger.testing.sim.cluster import Group, Node, World
-    from dledger.testing.sim.damage import Damage
-    from dledger.testing.sim.settings import SeedPlan
 
 FAULT: Final = "two groups of one name"
 
@@ -168,29 +159,4 @@ class Stay:
             world.breaks("I17", f"{name} of another group is at {last} in term {raft.term}")
 
 
-def watch_hellos(world: World, node: Node, server: NodeServer) -> None:
-    """Each answer to a hello is looked at: what peers say later has the group's id too, so that a
-    hello that is taken from another group need not move anything by itself."""
-    gate = server.parts.gate
-    gate.answer = partial(_answer, world, node, gate)  # type: ignore[method-assign]
-
-
-def _answer(
-    world: World, node: Node, gate: Gate, hello: HelloRequest, certified: Set[str] | None = None
-) -> HelloResponse:
-    answer, own = Gate.answer(gate, hello, certified), gate.known().group_id
-    if answer.code is not Code.SUCCESS:
-        return answer
-    if own and hello.group_id and own != hello.group_id:
-        who = hello.node_id or "a client"
-        world.breaks(
-            "I17", f"{node.name} of group {own} takes the hello of {who} of group {hello.group_id}"
-        )
-    if node.namesake is not None and not hello.group_id:
-        return replace(
-            answer, code=Code.LEADER_PENDING_FULL, message="this is another group's machine"
-        )
-    return answer
-
-
-__all__ = ["FAULT", "Namesakes", "Stay", "other_disk", "other_membership", "watch_hellos"]
+__all__ = ["FAULT", "Namesakes", "Stay", "other_disk", "other_membership"]

@@ -14,9 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dledger.testing.sim.loop import MS, SECOND, US, Scheduler, SimLoop
+from dledger.testing.sim.loop import SimLoop
 from dledger.testing.sim.outcome import SeedCounts
 from dledger.testing.sim.rng import Rng
+from dledger.testing.sim.scheduler import MS, SECOND, US, Scheduler
 from dledger.testing.sim.stream import FIN, RESET, Item, SimTransport
 
 UNANSWERED_NS: Final = 3 * SECOND

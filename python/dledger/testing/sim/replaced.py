@@ -15,7 +15,7 @@ from dledger.testing.invariants.view import Memory, WatchedNode
 from dledger.testing.sim.cluster import Group, Node, World
 from dledger.testing.sim.damage import Damage
 from dledger.testing.sim.disk import Files
-from dledger.testing.sim.loop import MS
+from dledger.testing.sim.scheduler import MS
 
 FAULT: Final = "machine back"
 IN_LOG, COUNTED, LATER = "in the log", "counted", "later"

@@ -18,9 +18,10 @@ from dledger.testing.sim.cluster import Group, World
 from dledger.testing.sim.faults import Nemesis
 from dledger.testing.sim.life import ClientLife
 from dledger.testing.sim.locks import SimThreading
-from dledger.testing.sim.loop import MS, SECOND, SimLoop
+from dledger.testing.sim.loop import SimLoop
 from dledger.testing.sim.outcome import SeedOutcome, Violation
 from dledger.testing.sim.rng import Rng
+from dledger.testing.sim.scheduler import MS, SECOND
 from dledger.testing.sim.settings import SeedPlan, draw_plan, in_time
 from dledger.testing.sim.story import KEPT, Scribe
 from dledger.testing.sim.workload import Workload, final_reader

@@ -8,9 +8,10 @@ from typing import Any, Self, TypeVar
 from dledger.client.aio.client import AsyncClient
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.sim.cluster import Group, Node, World
-from dledger.testing.sim.loop import MS, US, Clock, SimLoop
+from dledger.testing.sim.loop import SimLoop
 from dledger.testing.sim.machine import Machine
 from dledger.testing.sim.rng import Rng
+from dledger.testing.sim.scheduler import MS, US, Clock
 from dledger.testing.sim.settings import PORT, SeedPlan
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from typing import Final
 
-from dledger.testing.sim.loop import MS, Scheduler
+from dledger.testing.sim.scheduler import MS, Scheduler
 
 KEPT: Final = 60
 """Lines kept of each process."""

@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
-from dledger.testing.sim.frames import FrameHarm
+from dledger.testing.sim.frames import Carrier, FrameHarm
 from dledger.testing.sim.loop import SimLoop
-
-if TYPE_CHECKING:
-    from dledger.testing.sim.network import Network
 
 SOCKET_BYTES: Final = 128 << 10
 """What the two systems hold of a stream without either program."""
@@ -31,7 +28,7 @@ class SimTransport(asyncio.Transport):
 
     peer: SimTransport
 
-    def __init__(self, network: Network, loop: SimLoop, other: str, is_link: bool) -> None:
+    def __init__(self, network: Carrier, loop: SimLoop, other: str, is_link: bool) -> None:
         super().__init__()
         self.loop = loop
         self.other = other

@@ -11,14 +11,12 @@ import asyncio.events
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from dledger.testing.disk.memory_disk import ProcessKilled
 from dledger.testing.greenlets import Greenlet, current_greenlet, new_greenlet
-
-if TYPE_CHECKING:
-    from dledger.testing.sim.locks import SimLock
-    from dledger.testing.sim.loop import Handle, SimLoop
+from dledger.testing.sim.process_loop import ProcessLoop
+from dledger.testing.sim.scheduler import Handle
 
 LONGEST_NS: Final = 20_000_000
 """For how long a turn is left at most while there are faults."""
@@ -28,6 +26,14 @@ after another: where each takes 10 ms and finds one small entry, a group that is
 nothing for half a minute."""
 TO_ITS_END: Final = object()
 _set_running = asyncio.events._set_running_loop
+
+
+class HeldLock(Protocol):
+    """See `dledger.testing.sim.locks.SimLock`."""
+
+    holder: TurnUnderWay | None
+
+    def locked(self) -> bool: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -44,7 +50,7 @@ class TurnUnderWay:
     result: Any = None
     ended: bool = False
     killed: bool = False
-    waits_for: SimLock | None = None
+    waits_for: HeldLock | None = None
     until: object = None
     """It is not left again before it lets go of this lock, or `TO_ITS_END`, because somebody waits
     for that."""
@@ -67,7 +73,7 @@ class Running:
 class Turns:
     """Those of one process."""
 
-    def __init__(self, loop: SimLoop) -> None:
+    def __init__(self, loop: ProcessLoop) -> None:
         self._loop = loop
         self._rng = loop.rng.fork("turns")
         self.often = 0
@@ -193,7 +199,7 @@ class Turns:
         finally:
             self._inside = before
 
-    def wait_for(self, lock: SimLock) -> None:
+    def wait_for(self, lock: HeldLock) -> None:
         """The loop, or a turn that may not be left, waits for a lock that a left turn holds: that
         goes on first."""
         while (holder := lock.holder) is not None:

@@ -10,9 +10,10 @@ from dledger.errors import DLedgerError
 from dledger.testing.sim.broker_life import BrokerLife
 from dledger.testing.sim.cluster import Node, World
 from dledger.testing.sim.life import ClientLife
-from dledger.testing.sim.loop import US, Clock, SimLoop
+from dledger.testing.sim.loop import SimLoop
 from dledger.testing.sim.machine import Machine
 from dledger.testing.sim.rng import Rng
+from dledger.testing.sim.scheduler import US, Clock
 from dledger.testing.sim.settings import PORT
 from dledger.testing.sim.shared_history import SharedHistory
 
