@@ -30,7 +30,7 @@ OPTIONS: Final = (
         "",
         "all",
         "Directory of a group of nodes on this machine; `.load(path)` and `.save(path)` set it. "
-        "A write makes the group where there is none; whoever comes first starts its nodes.",
+        "A write makes the group where there is none; the first use starts its nodes.",
     ),
     Option(
         "layout",
@@ -335,7 +335,7 @@ OPTIONS: Final = (
         "txnTimeout",
         "1h",
         WRITE,
-        "Records staged by a task are dropped when nobody has committed them for this "
+        "Records staged by a task are dropped when they were not committed for this "
         "long (`30m`, `2h`).",
     ),
 )
