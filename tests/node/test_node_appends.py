@@ -24,7 +24,7 @@ from dledger.protocol.messages.client import AppendRequest, TransferRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
 from dledger.records.body.header import BodyHeader, BodyKind, Codec, Flag, encode_header
-from dledger.records.body.payload import serialize
+from dledger.records.body.payload import compress
 from dledger.types import Role, Term
 
 MIB = 1 << 20
@@ -447,13 +447,13 @@ def test_a_compressed_batch_that_no_reader_could_decompress_is_not_taken(
         client = await group.client()
         topic = await client.create("t")
         zeros = pa.record_batch([pa.array([bytes(64 << 20)] * 5, pa.large_binary())], names=["x"])
-        payload, used = serialize(zeros, codec)
+        payload, used = compress(zeros, codec)
         assert (used, payload.size < 8 << 20) == (codec, True)
         head = encode_header(BodyHeader(BodyKind.DATA, topic, 0, 5, codec=codec))
         answer = await client.append(head + payload.to_pybytes())
         assert answer.code is Code.MALFORMED
         assert "decompressed it has over 268435456 bytes" in answer.message
-        sound, _ = serialize(pa.record_batch([pa.array([bytes(1 << 20)])], names=["x"]), codec)
+        sound, _ = compress(pa.record_batch([pa.array([bytes(1 << 20)])], names=["x"]), codec)
         head = encode_header(BodyHeader(BodyKind.DATA, topic, 0, 1, codec=codec))
         assert (await client.append(head + sound.to_pybytes())).code is Code.SUCCESS
 

@@ -33,7 +33,7 @@ def test_lag_is_told_in_rows_bytes_and_seconds(play: Callable[..., None]) -> Non
         await group.leader()
         async with AsyncClient(bootstrap(group)) as client:
             await client.create_topic("t", 2)
-            now = client.core.now_us()
+            now = client.core.environment.wall_us()
             for age in (50, 40):
                 await client.append("t", [b"x"] * 10, partition=0, timestamps=now - age * 1_000_000)
             await client.commit_offsets("g", {"t": {0: 10, 1: 0}})

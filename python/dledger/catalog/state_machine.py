@@ -131,9 +131,10 @@ class Catalog(CatalogState):
         partition = self._used.get(key) or self.partitions.get(key)
         if partition is None or header.count <= 0 or header.kind != BodyKind.DATA:
             return self._refusal(header, partition)
-        refused = refuse(header, partition.newest_schema, partition.topic)
-        if refused is not None:
-            return refused
+        if header.schema_version or partition.newest_schema >= 0:
+            refused = refuse(header, partition.newest_schema, partition.topic)
+            if refused is not None:
+                return refused
         if _flag(header.flags, _STAGED_FLAG):
             if header.producer_id > self.applied_index:
                 return None

@@ -23,11 +23,15 @@ class Event(Generic[P]):
     __slots__ = ("_subscribers",)
 
     def __init__(self) -> None:
-        self._subscribers: list[Callable[P, object]] = []
+        self._subscribers: tuple[Callable[P, object], ...] = ()
 
     def subscribe(self, subscriber: Callable[P, object]) -> None:
         """Call ``subscriber`` at each event from now on."""
-        self._subscribers.append(subscriber)
+        self._subscribers = (*self._subscribers, subscriber)
+
+    def unsubscribe(self, subscriber: Callable[P, object]) -> None:
+        """Call ``subscriber`` no more, from the next event on."""
+        self._subscribers = tuple(one for one in self._subscribers if one != subscriber)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
         for subscriber in self._subscribers:
@@ -42,8 +46,10 @@ class NodeEvents:
     """All entries up to this one are committed."""
     applied: Event[[]] = field(default_factory=Event)
     """The catalog has taken in some entries."""
-    finished: Event[[Finished]] = field(default_factory=Event)
-    """Raft committed a range of proposals, or gave it up."""
+    members_changed: Event[[]] = field(default_factory=Event)
+    """Other incarnations of members count by the catalog."""
+    given_up: Event[[Finished]] = field(default_factory=Event)
+    """Raft waits no more for the quorum of a range of proposals, for the reason in ``code``."""
     read_done: Event[[ReadDone]] = field(default_factory=Event)
     """A read index was confirmed, or cannot be."""
     role: Event[[RoleChange]] = field(default_factory=Event)

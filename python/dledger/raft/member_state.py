@@ -113,11 +113,18 @@ class Machine(RaftState):
     def step(self, message: PeerMessage, now_ms: int) -> None:
         """Take a message in, after checking its group, receiver, sender and term, in that order
         (D6, D14)."""
-        if message.remote_id != self.me or not self.watch.hears(message, now_ms):
+        is_of_group = message.group == self.tag and self.watch.is_known
+        if message.remote_id != self.me or not (
+            is_of_group or self.watch.may_hear(message, now_ms)
+        ):
             self._refuse(
                 message, Code.UNKNOWN_GROUP if message.remote_id == self.me else Code.UNKNOWN_MEMBER
             )
-        elif message.local_id in self.peers and self.terms.refuses(message, now_ms):
+        elif (
+            message.term > self.term
+            and message.local_id in self.peers
+            and self.terms.refuses(message, now_ms)
+        ):
             return
         elif isinstance(message, VoteRequest):
             is_taking = isinstance(self.acting, Candidate) and self.acting.taking_leadership
@@ -166,7 +173,11 @@ class Machine(RaftState):
             self.become_candidate(request.term, now_ms)
             return Code.TERM_NOT_READY
         code = self._follow(request.leader_id, now_ms)
-        if code is Code.SUCCESS and request.lost and request.lost == self.admission.incarnation:
+        if (
+            code is Code.SUCCESS
+            and request.lost
+            and request.lost == self.admission.membership.incarnation
+        ):
             self.admission.renew(1 + self.dice((1 << 63) - 2))
             self.out.fact("data_lost", node=self.me, leader=request.leader_id)
         return code
@@ -209,7 +220,7 @@ class Machine(RaftState):
                     term=self.term,
                     type=request.type,
                     code=code,
-                    incarnation=self.admission.incarnation,
+                    incarnation=self.admission.membership.incarnation,
                 )
             )
 
@@ -222,7 +233,7 @@ class Machine(RaftState):
                 term=self.term,
                 code=code,
                 round=request.round,
-                incarnation=self.admission.incarnation,
+                incarnation=self.admission.membership.incarnation,
                 durable_index=self.log.durable_index,
                 members_index=self.admission.membership.index,
             )

@@ -97,7 +97,7 @@ class RaftNode:
         if leader is None:
             whom = self.leader_id or ""
             raise NotLeader(f"{self.node_id} does not lead; ask {whom or 'again later'}", whom)
-        return self._run(lambda: leader.propose(bodies, magic, now_ms) if bodies else None)
+        return self._run(leader.propose, bodies, magic, now_ms)
 
     def persisted(self, position: Position, now_ms: int, generation: int | None = None) -> Ready:
         """Everything up to ``position`` is durable; that of an entry cut meanwhile is ignored.
@@ -162,8 +162,9 @@ class RaftNode:
         """When `tick` should be called next."""
         machine = self._machine
         transfer, deadline = machine.transfers.ongoing, machine.acting.deadline_ms()
-        if (asks_ms := machine.founding.deadline_ms()) < deadline:
-            deadline = asks_ms
+        founding = machine.founding
+        if machine.role is Role.CANDIDATE or founding.settled is not machine.admission.membership:
+            deadline = min(deadline, founding.deadline_ms())
         return deadline if transfer is None else min(deadline, transfer.deadline_ms)
 
     def can_accept(self, size: int) -> Code:

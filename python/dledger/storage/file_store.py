@@ -33,7 +33,7 @@ from dledger.storage.disk.disk import StoreFatal, Where, storage_error
 from dledger.storage.disk.lock_checks import is_held
 from dledger.storage.log.entry_writer import write_entries
 from dledger.storage.log.index import UNIT_SIZE
-from dledger.storage.log.preallocation import Room
+from dledger.storage.log.preallocation import Room, is_short
 from dledger.storage.log.reader import LogView, Reader
 from dledger.storage.log.repairs import repair
 from dledger.storage.log.term_index import Pairs, TermTable, find_terms
@@ -174,17 +174,23 @@ class FileStore:
 
     def append(self, entries: Sequence[Entry]) -> None:
         """See `LogStore.append`."""
-        self._check_alive()
-        if not entries:
-            return
         with self._lock:
-            check_append(self._view.end, entries, self._data.file_size, self._state.term)
-            self._room.make(self._view.end.end_pos, entries)
-            with self._fatal("append to", lambda: self._data.path(entries[0].pos)):
-                write_entries(self._data, self._index, self._view.end.end_pos, entries)
-            self._terms.append(entries)
-            self._show(self._view.grown(LogEnd.after(entries[-1])))
-        if self._room.is_short(self._view.end):
+            self._check_alive()
+            if not entries:
+                return
+            view = self._view
+            check_append(view.end, entries, self._data.file_size, self._state.term)
+            self._room.make(view.end.end_pos, entries)
+            try:
+                write_entries(self._data, self._index, view.end.end_pos, entries)
+            except OSError as error:
+                raise self._fail("append to", self._data.path(entries[0].pos), error) from error
+            if not self._terms.pairs or self._terms.pairs[-1][0] != entries[-1].term:
+                self._terms.append(entries)
+            end = LogEnd.after(entries[-1])
+            # not by `replace`, which is slow
+            self._show(LogView(view.begin_index, view.begin_pos, view.begin_chain, end, view.cuts))
+        if is_short(self._data, end.end_pos):
             self._keeper.wake()
 
     def _show(self, view: LogView) -> None:
@@ -219,10 +225,13 @@ class FileStore:
     def sync(self) -> Position:
         """See `LogStore.sync`."""
         with self._sync_lock:
+            self._check_alive()
             end = self._view.end
-            with self._fatal("sync", self._data.directory):
+            try:
                 self._data.sync()
-                self._marks.raise_to(end, no_commit_beyond(self._commit, end))
+                self._marks.raise_to(end, min(self._commit, end.position.index))
+            except OSError as error:
+                raise self._fail("sync", self._data.directory, error) from error
         if self._marks.stale:
             self._keeper.wake()
         return end.position

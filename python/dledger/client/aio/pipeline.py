@@ -74,7 +74,7 @@ class Pipeline:
             self._wake.set()
             return
         if not window.unanswered:
-            self._progress_ms = self._core.now_ms()
+            self._progress_ms = self._core.environment.now_ms()
         while (item := window.next()) is not None:
             connection.send(APPEND, item.tag, (item.header, item.payload))
         if self._asleep or (not window.unanswered and not window.empty):
@@ -98,7 +98,7 @@ class Pipeline:
                 self._wake.clear()
                 if self.on_answers is not None:
                     self.on_answers()
-                window.expire(self._core.now_ms())
+                window.expire(self._core.environment.now_ms())
                 if window.empty and self._closing:
                     return
                 if not window.empty and await self._ready():
@@ -118,7 +118,10 @@ class Pipeline:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOOK_S):
                 await self._wake.wait()
-        if self.window.unanswered and self._core.now_ms() - self._progress_ms > ATTEMPT_MS:
+        if (
+            self.window.unanswered
+            and self._core.environment.now_ms() - self._progress_ms > ATTEMPT_MS
+        ):
             self._core.routes.failed(self._address)
             self._drop()
 
@@ -220,7 +223,7 @@ class Pipeline:
             self._hello.set_result(None)
 
     def _batch_ended(self, connection: Connection) -> None:
-        self._progress_ms = self._core.now_ms()
+        self._progress_ms = self._core.environment.now_ms()
         if self.on_answers is not None:
             self.on_answers()
         window = self.window

@@ -50,7 +50,7 @@ class AsyncTransport:
         call = core.call(request)
         while True:
             try:
-                step = call.step(core.now_ms())
+                step = call.step(core.environment.now_ms())
             except Unavailable as error:
                 core.lost = type(error) is Unavailable
                 raise
@@ -94,7 +94,7 @@ class AsyncTransport:
                 call.unreachable(rpc.address, str(error))
             return None
         code, message, leader_id = request.outcome(answer)
-        done = call.answered(rpc.address, code, message, leader_id, self._core.now_ms())
+        done = call.answered(rpc.address, code, message, leader_id, self._core.environment.now_ms())
         return (answer, payload) if done else None
 
     async def rpc(self, address: str) -> Rpc:
@@ -135,4 +135,4 @@ class AsyncTransport:
             await rpc.close()
 
     def _patience_s(self, call: Call, attempt_ms: float) -> float:
-        return max(1.0, min(attempt_ms, call.deadline_ms - self._core.now_ms())) / 1000
+        return max(1.0, min(attempt_ms, call.deadline_ms - self._core.environment.now_ms())) / 1000

@@ -57,7 +57,7 @@ class BlockingTransport:
         call = self._core.call(request)
         while True:
             try:
-                step = call.step(self._core.now_ms())
+                step = call.step(self._core.environment.now_ms())
             except Unavailable as error:
                 self._core.lost = type(error) is Unavailable
                 raise
@@ -109,11 +109,11 @@ class BlockingTransport:
                 call.unreachable(address, str(error))
             return None
         code, message, leader_id = request.outcome(answer)
-        done = call.answered(address, code, message, leader_id, self._core.now_ms())
+        done = call.answered(address, code, message, leader_id, self._core.environment.now_ms())
         return (answer, payload) if done else None
 
     def _deadline(self, call: Call, attempt_ms: float) -> float:
-        now = self._core.now_ms()
+        now = self._core.environment.now_ms()
         return time.monotonic() + max(1.0, min(attempt_ms, call.deadline_ms - now)) / 1000
 
     def connection(self, address: str) -> BlockingConnection:

@@ -9,7 +9,13 @@ import pyarrow as pa
 from dledger.client.protocol import topics
 from dledger.client.protocol import transaction_requests as transactions
 from dledger.client.protocol.arguments import whole
-from dledger.client.protocol.client_state import SERVER_MS, ClientState, Operation, Request
+from dledger.client.protocol.client_state import (
+    CODECS,
+    SERVER_MS,
+    ClientState,
+    Operation,
+    Request,
+)
 from dledger.client.protocol.results import Appended
 from dledger.client.protocol.routing import CallPolicy
 from dledger.client.protocol.session import ProducerSession
@@ -50,12 +56,16 @@ def append(
     After an error that leaves the outcome open the session is given up, so that the next append
     starts a new one and does not wait for a number that may never come.
     """
-    info = yield from topics.known_topic(core, name, partition)
+    info = core.seen_topic(name, partition) or (yield from topics.topic(core, name))
     sessions = 0
     while True:
         at = place(core, info, partition, batch)
         header, payload = encode_batch(
-            batch, topic_id=info.topic_id, partition=at, codec=core.codec, now_us=core.now_us()
+            batch,
+            topic_id=info.topic_id,
+            partition=at,
+            codec=CODECS[core.config.compression],
+            now_us=core.environment.wall_us(),
         )
         check_size(core, name, batch.num_rows, len(payload))
         try:

@@ -105,9 +105,10 @@ class ClientState:
             bootstrap_servers, config, routes, environment, client_context(config.tls)
         )
 
-    @property
-    def codec(self) -> Codec:
-        return CODECS[self.config.compression]
+    def seen_topic(self, name: str, partition: int | None = None) -> TopicInfo | None:
+        """A topic as last seen; None where it was not, or not with that ``partition``."""
+        info = self.topics.get(name)
+        return info if info is not None and (partition or 0) < info.partitions else None
 
     def greeting(self) -> Greeting:
         """How a new connection begins."""
@@ -142,14 +143,6 @@ class ClientState:
             self.routes,
             request.terms,
             patience=patience,
-            now_ms=self.now_ms(),
+            now_ms=self.environment.now_ms(),
             dice=self.environment.fraction,
         )
-
-    def now_ms(self) -> int:
-        """The monotonic clock, in ms."""
-        return self.environment.now_ms()
-
-    def now_us(self) -> int:
-        """The wall clock, in microseconds since 1970 UTC: only ever a record's label."""
-        return self.environment.wall_us()

@@ -117,7 +117,7 @@ def lag(core: ClientState, group: str) -> Operation[list[Lag]]:
 
     def state(row: dict[str, Any]) -> Lag:
         rows = row["end_offset"] - row["offset"]
-        seconds = max(0.0, (core.now_us() - row["oldest_us"]) / 1e6) if rows else 0.0
+        seconds = max(0.0, (core.environment.wall_us() - row["oldest_us"]) / 1e6) if rows else 0.0
         return Lag(
             group,
             row["topic"],

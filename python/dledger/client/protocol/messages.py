@@ -113,7 +113,7 @@ def make_message(
         if is_interrupt(error):
             raise
         raise ConfigError(f"message for {topic!r}: {error}") from None
-    now = core.now_us() // 1000
+    now = core.environment.wall_us() // 1000
     return Message(
         topic, bytes(body), text, queue_id, flag=flag, born_timestamp=now, born_host=LOCALHOST
     )

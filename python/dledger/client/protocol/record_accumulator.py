@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dledger.client.protocol.appending import place_values
 from dledger.client.protocol.batching import Batch, OutgoingBatch, PartitionQueue, Pending, Promise
-from dledger.client.protocol.client_state import ClientState
+from dledger.client.protocol.client_state import CODECS, ClientState
 from dledger.client.protocol.in_flight_window import Done, Item
 from dledger.config import MIB
 from dledger.errors import ConfigError, DLedgerError, RecordTooLarge
@@ -176,8 +176,8 @@ def make_item(
         topic_id=info.topic_id,
         partition=partition,
         staged=staged,
-        codec=core.codec,
-        now_us=core.now_us(),
+        codec=CODECS[core.config.compression],
+        now_us=core.environment.wall_us(),
     )
-    deadline_ms = core.now_ms() + core.config.request_timeout_ms
+    deadline_ms = core.environment.now_ms() + core.config.request_timeout_ms
     return Item(info.topic_id, partition, header, payload, deadline_ms, done)

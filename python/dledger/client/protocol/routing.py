@@ -247,9 +247,9 @@ class Call:
         Raises:
             DLedgerError: the call failed, by its kind definitely or not.
         """
-        found = answer_outcome(code)
-        if found is AnswerOutcome.DONE:
+        if code is Code.SUCCESS:
             return True
+        found = answer_outcome(code)
         error = error_for(code, message, self.terms.what, leader_id)
         if found is AnswerOutcome.FAILED:
             says_nothing = self.terms.sequenced or code in _BEFORE_THE_LOG

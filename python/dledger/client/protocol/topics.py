@@ -65,10 +65,7 @@ def described(core: ClientState, names: Sequence[str]) -> Operation[dict[str, To
 def known_topic(core: ClientState, name: str, partition: int | None = None) -> Operation[TopicInfo]:
     """One topic as last seen by this client; asks only for one, or a ``partition`` of it, that it
     has not seen."""
-    info = core.topics.get(name)
-    if info is not None and (partition or 0) < info.partitions:
-        return info
-    return (yield from topic(core, name))
+    return core.seen_topic(name, partition) or (yield from topic(core, name))
 
 
 def known_topics(core: ClientState, names: Sequence[str]) -> Operation[dict[str, TopicInfo]]:

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from dledger.errors import ProtocolError, Unavailable
 from dledger.net.address import limit_unsent, split_address, tune
-from dledger.net.connections.handlers import Handlers, OnClose, OnConnection, OnFrame, ignore
+from dledger.net.connections.handlers import Handlers, OnClose, OnConnection, OnFrame
 from dledger.net.connections.incoming import Incoming
 from dledger.net.connections.outgoing import WRITE_HIGH_BYTES
 from dledger.net.connections.tls import nodes_of, not_opened
@@ -89,7 +89,8 @@ class Connection(Incoming, asyncio.BufferedProtocol):
         self.peer_name = _name(transport.get_extra_info("peername"))
         self.host = self.peer_name.rpartition(":")[0] or "?"
         self.opened_at = self.idle_since = self._loop.time()
-        self._handlers.on_open(self)
+        if self._handlers.on_open is not None:
+            self._handlers.on_open(self)
 
     def pause_writing(self) -> None:
         self._write_paused = True
@@ -226,6 +227,5 @@ __all__ = [
     "OnConnection",
     "OnFrame",
     "connect",
-    "ignore",
     "log",
 ]

@@ -19,10 +19,6 @@ OnConnection = Callable[[C], None]
 OnClose = Callable[[C, Exception | None], None]
 
 
-def ignore(connection: object) -> None:
-    """Nothing to do."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handlers(Generic[C]):
     """What a connection tells its owner.
@@ -33,8 +29,8 @@ class Handlers(Generic[C]):
 
     on_frame: OnFrame[C]
     on_close: OnClose[C]
-    on_open: OnConnection[C] = ignore
-    on_batch_end: OnConnection[C] = ignore
+    on_open: OnConnection[C] | None = None
+    on_batch_end: OnConnection[C] | None = None
 
 
 class ReceiveBuffer:

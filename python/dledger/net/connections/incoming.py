@@ -139,7 +139,7 @@ class Incoming(Outgoing, ABC):
                     break
                 self._take(frame)
                 taken += 1
-            if taken:
+            if taken and self._handlers.on_batch_end is not None:
                 self._handlers.on_batch_end(self)
         except ProtocolError as error:
             self.fail(error)
@@ -152,7 +152,8 @@ class Incoming(Outgoing, ABC):
     def _hand_out_large(self, frame: Frame) -> None:
         try:
             self._take(frame)
-            self._handlers.on_batch_end(self)
+            if self._handlers.on_batch_end is not None:
+                self._handlers.on_batch_end(self)
         except ProtocolError as error:
             self.fail(error)
         if self._turns is not None and not self.is_member:

@@ -84,25 +84,26 @@ class Inflow:
         self._loop = asyncio.get_running_loop()
         self._now_s = now_s or self._loop.time
         self._under_way: dict[Sender, InflowWindow] = {}
-        self._waiting: dict[Sender, int] = {}
+        self.kept_waiting: dict[Sender, int] = {}
+        """Connections that wait for room, and for how much."""
         self._relief: asyncio.Handle | None = None
 
     @property
     def waiting(self) -> int:
         """Connections that wait for room."""
-        return len(self._waiting)
+        return len(self.kept_waiting)
 
     def admits(self, sender: Sender, size: int) -> bool:
         """Whether a frame of so many bytes may get its buffer now; if not, `Sender.proceed` is
         called when it may."""
-        if self._waiting and sender not in self._waiting:
-            self._waiting[sender] = size
+        if self.kept_waiting and sender not in self.kept_waiting:
+            self.kept_waiting[sender] = size
             return False
         window = self._under_way.get(sender)
         if not self._fits(size, 0 if window is None else window.holds):
-            self._waiting[sender] = size
+            self.kept_waiting[sender] = size
             return False
-        self._waiting.pop(sender, None)
+        self.kept_waiting.pop(sender, None)
         return True
 
     def _fits(self, size: int, has: int) -> bool:
@@ -127,35 +128,35 @@ class Inflow:
 
     def forget(self, sender: Sender) -> None:
         """The connection has ended."""
-        self._waiting.pop(sender, None)
+        self.kept_waiting.pop(sender, None)
         self.note(sender, 0)
 
     def relieved(self) -> None:
         """There may be room again."""
-        if self._waiting and self._relief is None:
+        if self._relief is None:
             self._relief = self._loop.call_soon(self._let_in)
 
     def _let_in(self) -> None:
         """The next one, in the order in which they came."""
         self._relief = None
-        if not self._waiting:
+        if not self.kept_waiting:
             return
-        sender, size = next(iter(self._waiting.items()))
+        sender, size = next(iter(self.kept_waiting.items()))
         window = self._under_way.get(sender)
         if not self._fits(size, 0 if window is None else window.holds):
             return
-        waiting, self._waiting = self._waiting, {}
+        waiting, self.kept_waiting = self.kept_waiting, {}
         sender.proceed()  # asks again, and is alone now
         waiting.pop(sender, None)
-        self._waiting = {**waiting, **self._waiting}
+        self.kept_waiting = {**waiting, **self.kept_waiting}
         self._relief = self._loop.call_later(size / LET_IN_BYTES_PER_S, self._let_in)
 
     def sweep(self) -> None:
         """Give up frames that come too slowly."""
         now = self._now_s()
-        patience_s = self._pressed_s if self._waiting else self._stall_s
+        patience_s = self._pressed_s if self.kept_waiting else self._stall_s
         for sender, window in list(self._under_way.items()):
-            is_ours = sender.is_kept_waiting or (sender.takes_no_answers and not self._waiting)
+            is_ours = sender.is_kept_waiting or (sender.takes_no_answers and not self.kept_waiting)
             came, took_s = sender.received - window.received, now - window.at_s
             if not is_ours and took_s < patience_s:
                 continue

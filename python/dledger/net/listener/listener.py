@@ -15,7 +15,6 @@ from dledger.net.connections.connection import (
     OnConnection,
     OnFrame,
     SharedByPort,
-    ignore,
     log,
 )
 from dledger.net.limits.connection_slots import Places
@@ -128,7 +127,8 @@ class Listener:
         if self._door:
             self._door.enter(connection)
         self.places.open(connection)
-        self._owner.on_open(connection)
+        if self._owner.on_open is not None:
+            self._owner.on_open(connection)
 
     def _closed(self, connection: Connection, error: Exception | None) -> None:
         self.connections.pop(connection, None)
@@ -150,7 +150,7 @@ async def listen(
     on_close: OnClose[Connection],
     limits: FrameLimits,
     *,
-    on_batch_end: OnConnection[Connection] = ignore,
+    on_batch_end: OnConnection[Connection] | None = None,
     patience: Patience = Patience(),
     tls: ssl.SSLContext | None = None,
     held: Callable[[], int] = int,

@@ -179,7 +179,7 @@ class Admissions:
         self._raft = context.raft
         self._catalog = context.catalog
         self._proposals = proposals
-        context.events.applied.subscribe(self.applied)
+        context.events.members_changed.subscribe(self.members_changed)
         context.events.fact.subscribe(explain)
         context.status.add(lambda: {"admission": self.status()})
         self._loop = asyncio.get_running_loop()
@@ -190,7 +190,7 @@ class Admissions:
         self._look_again: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        self.applied()
+        self.members_changed()
         self._timer = self._loop.call_later(WAITS_LOG_S, self._look)
 
     def stop(self) -> None:
@@ -276,8 +276,8 @@ class Admissions:
         )
         waiting.connection.send(answer, waiting.request_id)
 
-    def applied(self) -> None:
-        """The catalog has taken in entries: if one of them says who counts, the core must know."""
+    def members_changed(self) -> None:
+        """The core must know which incarnations count by the catalog."""
         catalog = self._catalog
         if catalog.members_index > self._told:
             self._told = catalog.members_index

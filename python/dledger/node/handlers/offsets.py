@@ -31,7 +31,7 @@ class LinearizableReads:
         self._ready_loop = context.ready_loop
         self._catalog = context.catalog
         context.events.read_done.subscribe(self.done)
-        context.events.applied.subscribe(self.applied)
+        self._applied = context.events.applied
         self._loop = asyncio.get_running_loop()
         self._token = 0
         self._gathered: list[Serve] = []
@@ -70,6 +70,8 @@ class LinearizableReads:
             for serve in asked:
                 serve(Code.SUCCESS)
         else:
+            if not self._confirmed:
+                self._applied.subscribe(self.applied)
             self._confirmed.append((done.index, asked))
         if self._gathered and not self._scheduled:
             self._scheduled = True
@@ -80,6 +82,8 @@ class LinearizableReads:
         while self._confirmed and self._confirmed[0][0] <= self._catalog.applied_index:
             for serve in self._confirmed.pop(0)[1]:
                 serve(Code.SUCCESS)
+        if not self._confirmed:
+            self._applied.unsubscribe(self.applied)
 
     def fail_all(self, code: Code) -> None:
         waiting = [*self._asked, *self._gathered]

@@ -338,7 +338,7 @@ class RequestRouter:
 
     def relieved(self) -> None:
         """Held bytes have fallen: whoever was made to wait may go on."""
-        if self._listener is not None:
+        if self._listener is not None and self._listener.inflow.kept_waiting:
             self._listener.inflow.relieved()
         if self._paused and self._proposals.held_bytes <= self._full_bytes // 2:
             paused, self._paused = self._paused, {}

@@ -14,6 +14,7 @@ from dledger.environment import REAL, Environment
 from dledger.errors import CorruptEntry, OffsetOutOfRange
 from dledger.node.events import NodeEvents
 from dledger.node.loop.log_writer import LogWriter
+from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import LogEnd
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.raft.raft_node import RaftNode
@@ -197,7 +198,8 @@ class ReadyLoop:
         if ready.committed is not None and ready.append:
             self._commit(ready.committed)
         for finished in ready.finished:
-            self._events.finished(finished)
+            if finished.code is not Code.SUCCESS:  # what is committed is answered when applied
+                self._events.given_up(finished)
         for done in ready.reads:
             self._events.read_done(done)
         if ready.transfer is not None:

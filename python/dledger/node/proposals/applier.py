@@ -114,6 +114,7 @@ class Applier:
         self._loop.call_soon(self._next)
 
     def _apply(self, entries: tuple[Entry, ...]) -> None:
+        members_index = self.catalog.members_index
         try:
             for entry in entries:
                 self._apply_one(entry)
@@ -122,6 +123,8 @@ class Applier:
             self._ready_loop.fail(error)
             return
         self._events.applied()
+        if self.catalog.members_index != members_index:
+            self._events.members_changed()
 
     def _apply_one(self, entry: Entry) -> None:
         catalog = self.catalog

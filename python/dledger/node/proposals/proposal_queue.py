@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from itertools import filterfalse
 from typing import Final, Protocol, TypeVar
 
 from dledger.catalog.state_machine import CommandResult, DataResult
@@ -78,7 +79,7 @@ class ProposalQueue:
         self._pending_bytes = group.pending_bytes
         self._relieved = events.relieved
         self._peers = peers
-        events.finished.subscribe(self.finished)
+        events.given_up.subscribe(self.given_up)
         events.role.subscribe(lambda change: self.leadership_changed())
         events.transferred.subscribe(lambda done: self.leadership_changed())
         self._loop = asyncio.get_running_loop()
@@ -215,11 +216,7 @@ class ProposalQueue:
         """Propose what the core takes, answer the rest."""
         self._between = None
         gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
-        accepted = [
-            proposal
-            for proposal in self.accepted(gathered, self._answer)
-            if not self._is_known(proposal)
-        ]
+        accepted = list(filterfalse(self._is_known, self.accepted(gathered, self._answer)))
         if not accepted:
             return
         try:
@@ -329,10 +326,9 @@ class ProposalQueue:
             )
             proposal.connection.send(answer, proposal.request_id)
 
-    def finished(self, finished: Finished) -> None:
-        """Raft gave up on a range. SUCCESS is answered by `applied`, with the offset."""
-        if finished.code is Code.SUCCESS:
-            return
+    def given_up(self, finished: Finished) -> None:
+        """Raft waits no more for the quorum of a range; one that is committed `applied`
+        answers."""
         code = Code.TERM_CHANGED if finished.code is Code.EXPIRED_TERM else finished.code
         for index in range(finished.first, finished.last + 1):
             proposal = self._waiting.pop(Index(index), None)

@@ -82,7 +82,7 @@ class Puts:
         self._catalog = context.catalog
         self._proposals = proposals
         context.events.applied.subscribe(self.applied)
-        context.events.finished.subscribe(self.finished)
+        context.events.given_up.subscribe(self.given_up)
         self._loop = asyncio.get_running_loop()
         self._gathered: list[Put] = []
         self._gathered_bytes = 0
@@ -210,10 +210,8 @@ class Puts:
             else:
                 self._answer(put, Code.SUCCESS)
 
-    def finished(self, finished: Finished) -> None:
-        """Raft gave up on a range. SUCCESS is answered by `applied`."""
-        if finished.code is Code.SUCCESS:
-            return
+    def given_up(self, finished: Finished) -> None:
+        """Raft waits no more for the quorum of a range."""
         code = Code.TERM_CHANGED if finished.code is Code.EXPIRED_TERM else finished.code
         self._drop(lambda put: finished.first <= put.last and put.first <= finished.last, code)
 

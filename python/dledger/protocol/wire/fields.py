@@ -146,8 +146,11 @@ def _dict(key: Any, value: Any) -> FieldCodec:
     )
 
 
+_size_of: Final = attrgetter("size")
+
+
 def _entry_sizes(entries: tuple[Entry, ...]) -> bytes:
-    return struct.pack(f">{len(entries)}I", *[entry.size for entry in entries])
+    return struct.pack(f">{len(entries)}I", *map(_size_of, entries))
 
 
 def _sizes(packed: bytes) -> tuple[int, ...]:
@@ -295,7 +298,10 @@ def _builder(table: FieldTable) -> Step:
 def _getter(names: tuple[str, ...]) -> Step:
     if len(names) > 1:
         return attrgetter(*names)
-    return lambda message: tuple([getattr(message, name) for name in names])
+    if not names:
+        return lambda message: ()
+    only = attrgetter(*names)
+    return lambda message: (only(message),)
 
 
 def command_values(command: Any) -> Any:

@@ -96,7 +96,8 @@ class EntryDispatcher:
             and self._in_flight_bytes < config.push_window_bytes
             and len(self._in_flight) < MAX_IN_FLIGHT
         ):
-            if self._is_gone(Index(self.next_index - 1)):
+            previous = log.known_position(Index(self.next_index - 1))
+            if previous is None:
                 self._compare(Index(self.next_index - 1))
                 self._ask(now_ms)
                 return
@@ -104,7 +105,7 @@ class EntryDispatcher:
             if entries is None:
                 self._load(self.next_index, config.push_batch_bytes)
                 break
-            self._append(entries, now_ms)
+            self._append(previous, entries, now_ms)
         if not self._in_flight and self._commit_sent < log.committed_index:
             if self.commit_due_ms is None:
                 self.commit_due_ms = now_ms + COMMIT_DELAY_MS
@@ -149,12 +150,13 @@ class EntryDispatcher:
         ):
             self._paused_until_ms = now_ms + self.core.config.push_timeout_ms
             return
-        if self._is_gone(Index(entries[0].index - 1)):
+        previous = self.core.log.known_position(Index(entries[0].index - 1))
+        if previous is None:
             self._compare(Index(entries[0].index - 1))
         elif self.is_truncating and entries[0].index == self.compare_index + 1:
             self._truncate(entries[0], now_ms)
         elif self.state is PushState.APPEND and entries[0].index == self.next_index:
-            self._append(tuple(entries), now_ms)
+            self._append(previous, tuple(entries), now_ms)
         self.fill(now_ms)
 
     def on_response(self, response: PushEntryResponse, now_ms: int) -> None:
@@ -244,17 +246,13 @@ class EntryDispatcher:
             self._in_flight.clear()
             self._in_flight_bytes = 0
 
-    def _is_gone(self, index: Index) -> bool:
-        """Whether it cannot be told any more which entry came there: retention took it, or what
-        follows it."""
-        return index < self.core.log.begin_index - 1 or self.core.log.term_at(index) is None
-
     def _ask(self, now_ms: int) -> None:
-        if self.state is PushState.INSTALL_SNAPSHOT or self._is_gone(self.compare_index):
+        compared = self.core.log.known_position(self.compare_index)
+        if self.state is PushState.INSTALL_SNAPSHOT or compared is None:
             self._offer_state(now_ms)
             return
         self._asked_ms = now_ms
-        self._push(PushType.COMPARE, self.core.log.position_at(self.compare_index))
+        self._push(PushType.COMPARE, compared)
 
     def _offer_state(self, now_ms: int) -> None:
         """The follower needs entries that retention took: tell it where the log begins, so that it
@@ -286,8 +284,7 @@ class EntryDispatcher:
         self._asked_ms = now_ms
         self._push(PushType.TRUNCATE, self.core.log.position_at(self.compare_index), (entry,))
 
-    def _append(self, entries: tuple[Entry, ...], now_ms: int) -> None:
-        previous = self.core.log.position_at(Index(entries[0].index - 1))
+    def _append(self, previous: Position, entries: tuple[Entry, ...], now_ms: int) -> None:
         size = entries[-1].end_pos - entries[0].pos
         self._in_flight.append(InFlight(entries[-1].index, size, now_ms))
         self._in_flight_bytes += size

@@ -137,7 +137,8 @@ class Follower:
                 return
             self._cut(Index(first - 1), request.leader_id)
         new = entries[max(0, log.end_index + 1 - entries[0].index) :]
-        if new and not self._can_write(new):
+        # A full disk still takes the few bytes by which a term opens.
+        if new and not (self.core.writable or all(entry.magic == MAGIC_NOOP for entry in new)):
             self._answer(request, Code.DISK_FULL, request.previous.index)
             return
         if new and not self._sound(new):
@@ -159,10 +160,6 @@ class Follower:
         core.log.truncate(after)
         core.admission.cut(after)
         core.out.truncate_to = after
-
-    def _can_write(self, entries: Sequence[Entry]) -> bool:
-        """A full disk still takes the few bytes by which a term opens."""
-        return self.core.writable or all(entry.magic == MAGIC_NOOP for entry in entries)
 
     def _sound(self, entries: Sequence[Entry]) -> bool:
         """Whether the entries are as the leader stamped them, and in their places (D3)."""
@@ -219,7 +216,7 @@ class Follower:
                 index=self._acknowledged,
                 begin_index=core.log.begin_index,
                 end_index=core.log.end_index,
-                incarnation=core.admission.incarnation,
+                incarnation=core.admission.membership.incarnation,
             )
         )
 
@@ -240,7 +237,7 @@ class Follower:
                 end_index=log.end_index,
                 x_term=(log.term_at(index) or NO_TERM) if with_term else NO_TERM,
                 x_index=log.first_index_of_term_at(index) if with_term else NO_INDEX,
-                incarnation=core.admission.incarnation,
+                incarnation=core.admission.membership.incarnation,
             )
         )
 

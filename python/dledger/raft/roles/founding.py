@@ -47,9 +47,9 @@ class Founding:
         """Who said since this process began to ask that it knows of no id."""
         self._told = 0
         """The incarnation that the group has in this node's place, once it was told."""
-        self._complete: Membership | None = None
-        """The one that left nothing to ask for when it was looked at; compared by identity, at
-        every input."""
+        self.settled: Membership | None = None
+        """The membership that leaves nothing to ask for, but to a candidate; compared by identity,
+        at every input."""
 
     @property
     def is_open(self) -> bool:
@@ -60,10 +60,10 @@ class Founding:
         """Whether the others may know what this node does not: without a founding, or without a
         leader that would tell whether a change in this log is committed."""
         core, membership = self.core, self.core.admission.membership
-        if membership is not self._complete:
+        if membership is not self.settled:
             if self.is_open or core.watch.wants_id:
                 return True
-            self._complete = membership
+            self.settled = membership
         return core.admission.pending is not None and core.role is Role.CANDIDATE
 
     @property
@@ -105,7 +105,7 @@ class Founding:
                 local_id=core.me,
                 remote_id=peer,
                 term=core.term,
-                incarnation=core.admission.incarnation,
+                incarnation=core.admission.membership.incarnation,
                 nonce=self._nonce,
                 change=NOWHERE if pending is None else pending.position,
             )
@@ -150,7 +150,7 @@ class Founding:
     def on_response(self, response: MemberResponse, now_ms: int) -> None:
         """Found the group, learn that it was founded, or that a change is committed."""
         core = self.core
-        if response.asked != core.admission.incarnation or response.nonce != self._nonce:
+        if response.asked != core.admission.membership.incarnation or response.nonce != self._nonce:
             return
         pending = core.admission.pending
         if pending is not None and response.is_committed and response.change == pending.position:
@@ -175,7 +175,7 @@ class Founding:
         )
         if response.index == NO_INDEX and not is_promised:
             return  # of a founder that has lost its disk since
-        if bound.get(core.me) == core.admission.incarnation:
+        if bound.get(core.me) == core.admission.membership.incarnation:
             self._take_term(response, now_ms)
             self._join(response)
             core.admission.bind(response.index, bound.items())
@@ -185,7 +185,10 @@ class Founding:
         if not self._told:
             self._told = bound.get(core.me, -1)
             core.out.fact(
-                "not_admitted", node=core.me, own=core.admission.incarnation, known=self._told
+                "not_admitted",
+                node=core.me,
+                own=core.admission.membership.incarnation,
+                known=self._told,
             )
 
     def _take_term(self, response: MemberResponse, now_ms: int) -> None:
@@ -199,7 +202,7 @@ class Founding:
         has_joined = core.watch.told_without_id or own_id != drawn_name(core.config.group)
         if core.me != self.founder or self.missing or not self.is_open or has_joined:
             return
-        known = {core.me: core.admission.incarnation}
+        known = {core.me: core.admission.membership.incarnation}
         known |= {peer: response.incarnation for peer, response in self._said.items()}
         empty = {peer for peer, response in self._said.items() if response.is_empty}
         if core.log.end_index < 0 and core.term < 0:

@@ -80,7 +80,7 @@ class Leader:
                 self.core.become_candidate(self.core.term, now_ms)
                 return
         self._next_beat_ms = now_ms + self.core.config.heartbeat_ms
-        self.core.out.finish(self.acks.expire(now_ms))
+        self.core.out.finished += self.acks.expire(now_ms)
         self._mind_transfer(now_ms)
         self._beat()
         for dispatcher in self.dispatchers.values():
@@ -89,7 +89,7 @@ class Leader:
     def stop(self) -> None:
         """Step down: whoever waits is told now, because this node will not learn what becomes of
         it."""
-        self.core.out.finish(self.acks.fail())
+        self.core.out.finished += self.acks.fail()
         self.core.out.reads.extend(self.reads.fail())
 
     def can_accept(self, size: int) -> Code:
@@ -106,6 +106,8 @@ class Leader:
     def propose(self, bodies: Sequence[Buffer], magic: int, now_ms: int) -> None:
         """Stamp, append and push at once; followers write at the same time as this node's own
         disk."""
+        if not bodies:
+            return
         first = Index(self.core.log.end_index + 1)
         size = self._append(bodies, magic)
         self.acks.wait(
@@ -151,7 +153,8 @@ class Leader:
     def on_persisted(self, now_ms: int) -> None:
         if self.acks.acknowledge(self.core.me, self.core.log.durable_index):
             self._advance(now_ms)
-            self._tell_transferee()
+            if self.transfers.ongoing is not None:
+                self._tell_transferee()
 
     def on_heartbeat_response(self, response: HeartBeatResponse, now_ms: int) -> None:
         """SUCCESS counts for the quorum; TERM_NOT_READY means that the follower has just learned
@@ -178,7 +181,8 @@ class Leader:
         dispatcher.on_response(response, now_ms)
         if dispatcher.counts and self.acks.acknowledge(response.local_id, dispatcher.watermark):
             self._advance(now_ms)
-            self._tell_transferee()
+            if self.transfers.ongoing is not None:
+                self._tell_transferee()
 
     def recount(self) -> None:
         """Others count from now on; what one said that does not count any more is void."""
@@ -277,8 +281,9 @@ class Leader:
         index, members = self.acks.quorum_index, self.core.admission.membership
         if index < self.noop_index or not self.core.commit_to(index):
             return
-        self.core.out.finish(self.acks.complete(index))
-        self._finish_reads()
+        self.core.out.finished += self.acks.complete(index)
+        if self.reads.waiting:
+            self._finish_reads()
         self._dispatch(now_ms)
         if self.core.admission.membership is not members:
             self._advance(now_ms)  # one more counts now, and may have had more all along

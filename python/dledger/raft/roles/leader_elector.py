@@ -155,7 +155,7 @@ def answer_vote(
             request_term=request.term,
             result=result,
             pre_vote=request.pre_vote,
-            incarnation=core.admission.incarnation,
+            incarnation=core.admission.membership.incarnation,
         )
     )
 
@@ -272,7 +272,7 @@ class Candidate:
                 ledger_end=core.log.end.position,
                 pre_vote=self.pre_vote,
                 transfer=self.transfer,
-                incarnation=core.admission.incarnation,
+                incarnation=core.admission.membership.incarnation,
             )
         )
 

@@ -31,7 +31,7 @@ class ReadQueue:
         self._me = me
         self._noop_index = noop_index
         self._answered: dict[NodeId, int] = dict.fromkeys(members, 0)
-        self._waiting: deque[PendingRead] = deque()
+        self.waiting: deque[PendingRead] = deque()
         self.round = 0
         """The newest heartbeat round."""
 
@@ -43,8 +43,8 @@ class ReadQueue:
     def ask(self, token: int, committed: Index) -> bool:
         """Queue a read. True: a round should begin at once; False: one is open, the read goes with
         the next."""
-        is_open = bool(self._waiting) and self._waiting[-1].round >= self.round > self.quorum_round
-        self._waiting.append(PendingRead(token, max(committed, self._noop_index), self.round + 1))
+        is_open = bool(self.waiting) and self.waiting[-1].round >= self.round > self.quorum_round
+        self.waiting.append(PendingRead(token, max(committed, self._noop_index), self.round + 1))
         return not is_open
 
     def answered(self, member: NodeId, round_: int) -> None:
@@ -63,23 +63,23 @@ class ReadQueue:
     def wants_round(self) -> bool:
         """Whether reads wait for a round that has not begun although the last one is done."""
         return (
-            bool(self._waiting)
-            and self._waiting[-1].round > self.round
+            bool(self.waiting)
+            and self.waiting[-1].round > self.round
             and self.quorum_round == self.round
         )
 
     def done(self, committed: Index) -> list[ReadDone]:
         """The reads that may be served now."""
-        if not self._waiting or committed < self._noop_index:
+        if not self.waiting or committed < self._noop_index:
             return []
         quorum, done = self.quorum_round, []
-        while self._waiting and self._waiting[0].round <= quorum:
-            read = self._waiting.popleft()
+        while self.waiting and self.waiting[0].round <= quorum:
+            read = self.waiting.popleft()
             done.append(ReadDone(read.token, Code.SUCCESS, read.index))
         return done
 
     def fail(self) -> list[ReadDone]:
         """This node leads no more."""
-        failed = [ReadDone(read.token, Code.NOT_LEADER, NO_INDEX) for read in self._waiting]
-        self._waiting.clear()
+        failed = [ReadDone(read.token, Code.NOT_LEADER, NO_INDEX) for read in self.waiting]
+        self.waiting.clear()
         return failed

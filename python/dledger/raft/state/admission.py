@@ -73,10 +73,6 @@ class Admission:
         return Membership(0, NO_INDEX, tuple((member, 0) for member in members))
 
     @property
-    def incarnation(self) -> int:
-        return self.membership.incarnation
-
-    @property
     def is_admitted(self) -> bool:
         """Whether this very node may vote and stand."""
         return self.counts(self.me, self.membership.incarnation)
@@ -112,8 +108,7 @@ class Admission:
 
     def note(self, entries: Sequence[Entry]) -> bool:
         """``entries`` are at the end of the log now. Whether others count than before."""
-        change_of = self._change_of
-        changes = [change for entry in entries if (change := change_of(entry)) is not None]
+        changes = [change for change in map(self._change_of, entries) if change is not None]
         if not changes:
             return False
         self._held += changes

@@ -78,7 +78,8 @@ class GroupWatch:
         self.told_without_id = False
         """Another member has said that the group was founded, before there were ids."""
         self._alone = alone
-        self._is_known = alone
+        self.is_known = alone
+        """Whether this node knows which group it belongs to, so that the tag of a message tells."""
         self.look()
         core.admission.on_change = self.look
 
@@ -93,11 +94,10 @@ class GroupWatch:
         self.told_without_id = True
         self.look()
 
-    def hears(self, message: PeerMessage, now_ms: int) -> bool:
-        """Whether ``message`` is of this node's group; else a trace is left, not too often."""
+    def may_hear(self, message: PeerMessage, now_ms: int) -> bool:
+        """Whether ``message``, whose tag does not tell, may be of this node's group; else a trace
+        is left, not too often."""
         tag = self.core.tag
-        if message.group == tag and self._is_known:
-            return True
         if isinstance(message, MemberRequest | MemberResponse) and self._may_be_one(message.group):
             return True
         stranger = self.strangers.setdefault(
@@ -119,9 +119,9 @@ class GroupWatch:
         if self._alone:
             return
         core, membership = self.core, self.core.admission.membership
-        self._is_known = membership.founded or bool(membership.group_id) or self.told_without_id
+        self.is_known = membership.founded or bool(membership.group_id) or self.told_without_id
         name, members = core.config.group, core.config.members
-        core.tag = group_tag(name, members, membership.group_id if self._is_known else None)
+        core.tag = group_tag(name, members, membership.group_id if self.is_known else None)
 
     def _may_be_one(self, tag: str) -> bool:
         """Whether the sender, by what it knows, may be of this group: what one of both does not

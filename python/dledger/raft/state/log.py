@@ -93,6 +93,12 @@ class RaftLog:
             return self._terms[-1]
         return self._terms[bisect_right(self._firsts, index) - 1]
 
+    def known_position(self, index: Index) -> Position | None:
+        """As `position_at`; None where it cannot be told any more which entry was there: retention
+        took it, or what follows it."""
+        term = self.term_at(index)
+        return None if term is None or index < self.begin_index - 1 else Position(term, index)
+
     def position_at(self, index: Index) -> Position:
         term = self.term_at(index)
         if term is None:
@@ -160,8 +166,8 @@ class RaftLog:
                     newest = entry.term
                     self._terms.append(newest)
                     self._firsts.append(entry.index)
-        self._reach(LogEnd.after(last))
-        self._cache.extend(entries)
+        self.end, self.end_index = LogEnd.after(last), last.index
+        self._cache += entries
         self._evict()
 
     def truncate(self, after: Index) -> None:

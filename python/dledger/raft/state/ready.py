@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dledger.errors import StorageError
@@ -148,9 +147,6 @@ class Outbox:
     reads: list[ReadDone] = field(default_factory=list)
     transfer: TransferDone | None = None
     facts: list[Fact] = field(default_factory=list)
-
-    def finish(self, finished: Iterable[Finished]) -> None:
-        self.finished.extend(finished)
 
     def fact(self, event: str, **about: int | str) -> None:
         self.facts.append(Fact(event, tuple(about.items())))

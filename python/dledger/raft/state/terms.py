@@ -52,7 +52,7 @@ class TermWatch:
         """Whether ``message``, of a member and to this node, says a term that no history
         reaches."""
         term, own = message.term, self.core.term
-        if term <= own or term <= (limit := min(own + TERM_JUMP, MAX_TERM)):
+        if term <= (limit := min(own + TERM_JUMP, MAX_TERM)):
             return False
         refused = self.refused.get(message.local_id)
         if refused is None:

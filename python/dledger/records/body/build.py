@@ -199,7 +199,7 @@ def as_records(batch: pa.RecordBatch) -> pa.RecordBatch:
     schema = batch.schema
     if schema.metadata and VERSION in schema.metadata:
         return batch
-    if any(schema.equals(ready) for ready in _READY):
+    if schema in _READY:
         return batch
     names = schema.names
     for name in names:

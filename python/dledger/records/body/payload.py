@@ -26,17 +26,16 @@ _OPTIONS: Final = {
 }
 
 
-def serialize(batch: pa.RecordBatch, codec: Codec) -> tuple[pa.Buffer, Codec]:
-    """The message, and how its buffers are compressed: not at all when that would not make it
-    smaller."""
-    if codec is not Codec.NONE:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema, options=_OPTIONS[codec]) as writer:
-            writer.write_batch(batch)
-        stream = sink.getvalue()
-        start = 8 + _i32(stream, 4)[0]  # behind the schema message
-        if stream.size - start - _END_OF_STREAM < pa.ipc.get_record_batch_size(batch):
-            return stream.slice(start, stream.size - start - _END_OF_STREAM), codec
+def compress(batch: pa.RecordBatch, codec: Codec) -> tuple[pa.Buffer, Codec]:
+    """The message, its buffers compressed by ``codec``, and which codec it has: NONE where that
+    would not make it smaller."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=_OPTIONS[codec]) as writer:
+        writer.write_batch(batch)
+    stream = sink.getvalue()
+    start = 8 + _i32(stream, 4)[0]  # behind the schema message
+    if stream.size - start - _END_OF_STREAM < pa.ipc.get_record_batch_size(batch):
+        return stream.slice(start, stream.size - start - _END_OF_STREAM), codec
     return batch.serialize(), Codec.NONE
 
 
@@ -60,4 +59,4 @@ def deserialize(payload: Buffer, schema: pa.Schema, codec: Codec, count: int) ->
     return batch
 
 
-__all__ = ["MAX_DECODED_BYTES", "deserialize", "serialize"]
+__all__ = ["MAX_DECODED_BYTES", "compress", "deserialize"]

@@ -24,7 +24,7 @@ from dledger.records.body.header import (
     encode_header,
     read_header,
 )
-from dledger.records.body.payload import MAX_DECODED_BYTES, deserialize, serialize
+from dledger.records.body.payload import MAX_DECODED_BYTES, compress, deserialize
 from dledger.records.body.schema import (
     HEADERS,
     READ_SCHEMA,
@@ -78,13 +78,16 @@ def encode_batch(
         raise RecordTooLarge(
             f"a batch of {batch.nbytes} bytes is over the {MAX_DECODED_BYTES} that a reader unpacks"
         )
-    version = version_of(batch.schema)
+    version = version_of(batch.schema) if batch.schema.metadata else 0
     if version:
         first_us, last_us, times = _times(times_in(batch), count, now_us)
         flags = _TIMES if times is not None else 0
     else:
         batch, flags, first_us, last_us = _stored_columns(batch, now_us)
-    payload, codec = serialize(batch, codec)
+    if codec is Codec.NONE:
+        payload = batch.serialize()
+    else:
+        payload, codec = compress(batch, codec)
     header = BodyHeader(
         BodyKind.DATA,
         topic_id,

@@ -33,11 +33,6 @@ _O_DIRECT: Final[int] = getattr(os, "O_DIRECT", 0)
 _REFUSALS: Final = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT}
 
 
-def pays(buffers: Sequence[Buffer]) -> bool:
-    """Whether a write is better done past the page cache."""
-    return sum(map(len, buffers)) >= max(DIRECT_BYTES, PIECE_BYTES * len(buffers))
-
-
 class _Staging(threading.local):
     """Aligned memory of each writing thread."""
 

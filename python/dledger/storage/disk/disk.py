@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from dledger.errors import DiskFull, StorageError
 from dledger.forks import check_lock, let_go, open_for_lock
 from dledger.storage.disk.allocation_steps import FIRST_STEP
-from dledger.storage.disk.direct_io import DirectWriter, is_refusal, pays
+from dledger.storage.disk.direct_io import DIRECT_BYTES, PIECE_BYTES, DirectWriter, is_refusal
 from dledger.types import Buffer, slots_dataclass
 
 IOV_MAX: Final = 1024
@@ -196,7 +196,10 @@ class RealFile:
         return data
 
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
-        if not (self._may_go_direct and pays(buffers) and self._past_cache(buffers, offset)):
+        may_pay = self._may_go_direct and sum(map(len, buffers)) >= max(
+            DIRECT_BYTES, PIECE_BYTES * len(buffers)
+        )
+        if not (may_pay and self._past_cache(buffers, offset)):
             self._through_cache(buffers, offset)
 
     def _past_cache(self, buffers: Sequence[Buffer], offset: int) -> bool:

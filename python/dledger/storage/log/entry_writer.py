@@ -28,4 +28,4 @@ def write_entries(
         buffers += (entry.header, entry.body)
         pos = entry.end_pos
     data.pwritev(at, buffers)
-    index.put(entries[0].index, [unit_of(entry) for entry in entries])
+    index.put(entries[0].index, list(map(unit_of, entries)))

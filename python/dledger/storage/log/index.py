@@ -65,14 +65,17 @@ class LogIndex:
             else None
         )
 
+    def reserve(self, first: int, count: int) -> None:
+        """Make the files of the units of ``count`` entries from ``first`` on, with blocks."""
+        self.files.reserve(first * UNIT_SIZE, (first + count) * UNIT_SIZE)
+
     def put(self, first: int, units: Sequence[bytes]) -> None:
-        """Write the units of consecutive entries, making files as needed."""
+        """Write the units of consecutive entries; their files have blocks already (`reserve`)."""
         per_file = self.files.file_size // UNIT_SIZE
         at = 0
         while at < len(units):
             index = first + at
             count = min(len(units) - at, per_file - index % per_file)
-            self.files.reserve(index * UNIT_SIZE, (index + count) * UNIT_SIZE)
             self.files.pwritev(index * UNIT_SIZE, [b"".join(units[at : at + count])])
             at += count
 
@@ -92,5 +95,6 @@ class LogIndex:
         that an earlier sync left unwritten (D15); says whether it was not there."""
         unit, offset = unit_of(entry), entry.index * UNIT_SIZE
         there = self.files.has(offset) and self.files.pread(offset, UNIT_SIZE) == unit
+        self.reserve(entry.index, 1)
         self.put(entry.index, [unit])
         return not there

@@ -96,6 +96,7 @@ def index_damaged(data: SegmentFiles, index: LogIndex, event: Bad, walker: Walke
     size mostly. What the index says already is better than what a damaged header does."""
     known, room = index.get(event.first), event.resume - event.pos
     if known is None or known.pos != event.pos or not HEADER_SIZE <= known.size <= room:
+        index.reserve(event.first, 1)
         index.put(event.first, [damaged_unit(data, event, walker).pack()])
 
 

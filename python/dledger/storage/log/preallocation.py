@@ -55,11 +55,6 @@ class Room:
                     f"{low % files.file_size}; nothing was written. Free space on that disk"
                 )
 
-    def is_short(self, end: LogEnd) -> bool:
-        """Whether the last step of data that the log ends in is half full and what follows is not
-        there."""
-        return _is_short(self._data, end.end_pos)
-
     def make_ahead(self, end: LogEnd) -> None:
         """Take the steps that a log which ends there needs next, unless it is cut meanwhile.
 
@@ -69,10 +64,10 @@ class Room:
         data, index = self._data, self._index
         if self.is_out:  # only what is not there yet tells whether there is room again
             self._take(data, partial(data.grow_ahead, data.end - 1))
-        elif self.is_short(end):
+        elif is_short(data, end.end_pos):
             self._take(data, partial(data.grow_ahead, end.end_pos))
         unit = (end.position.index + 1) * UNIT_SIZE
-        if _is_short(index, unit):
+        if is_short(index, unit):
             self._take(index, partial(index.grow_ahead, unit))
 
     def _take(self, files: SegmentFiles, action: Callable[[], None]) -> bool:
@@ -88,7 +83,7 @@ class Room:
         return True
 
 
-def _is_short(files: SegmentFiles, offset: int) -> bool:
+def is_short(files: SegmentFiles, offset: int) -> bool:
     """Whether ``offset`` is in the second half of its file's last step, and what follows is not
     there."""
     inside = offset % files.file_size

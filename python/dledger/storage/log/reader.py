@@ -52,11 +52,6 @@ class LogView:
             Position(NO_TERM, Index(self.begin_index - 1)), self.begin_pos, self.begin_chain
         )
 
-    def grown(self, end: LogEnd) -> LogView:
-        """The same after an append; every append makes one, so not by ``replace``, which is
-        slow."""
-        return LogView(self.begin_index, self.begin_pos, self.begin_chain, end, self.cuts)
-
 
 class Reader:
     """Reads what the current LogView says is there. Thread-safe.

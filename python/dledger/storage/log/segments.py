@@ -288,18 +288,14 @@ class SegmentFiles:
             dirty = sorted(self._dirty)
             self._dirty.clear()
         for start in dirty:
-            self._sync_file(start)
-
-    def _sync_file(self, start: int) -> None:
-        """One file's turn, unless somebody drops it meanwhile."""
-        while self.has(start):
-            exchanged = self.exchanged
-            try:
-                self.file(start).fdatasync()
-                return
-            except FileNotFoundError:
-                if self.has(start) and self.exchanged == exchanged:
-                    raise
+            while self.has(start):  # a file that is dropped meanwhile needs no sync
+                exchanged = self.exchanged
+                try:
+                    self.file(start).fdatasync()
+                    break
+                except FileNotFoundError:
+                    if self.has(start) and self.exchanged == exchanged:
+                        raise
 
     def drop_behind(self, offset: int) -> None:
         """Delete the files behind the one that holds ``offset``, the last one first, so that no

@@ -45,10 +45,8 @@ class TermTable:
         self.pairs = pairs
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Entries were appended."""
+        """Entries were appended, the last one of a new term."""
         last = self.pairs[-1][0] if self.pairs else None
-        if entries[-1].term == last:
-            return
         new: list[tuple[Term, Index]] = []
         for entry in entries:
             if entry.term != last:

@@ -116,7 +116,7 @@ def _holds(
     """
     if view is not None:
         has = index < view.begin or (index <= view.synced() and view.terms.at(index) == term)
-        if has and counted(view.machine.admission.incarnation):
+        if has and counted(view.machine.admission.membership.incarnation):
             return True
     elif index <= memory.durable and memory.log.at(index) == term:
         return True

@@ -94,7 +94,7 @@ class Watch:
             # A committed entry that was in memory only is gone, and the one whose place it took may
             # be there again.
             memory.ever_committed = min(memory.ever_committed, memory.durable)
-            memory.incarnation = view.machine.admission.incarnation
+            memory.incarnation = view.machine.admission.membership.incarnation
 
     def lost_disk(self, node_id: NodeId) -> None:
         """A fault took the disk of a node that is down, or put an older one in its place: it owes

@@ -215,7 +215,7 @@ BROKER: Final = (
         "puts-open-end-is-definite",
         "D9 B23",
         "node.rocketmq.puts",
-        "Puts.finished",
+        "Puts.given_up",
         "code = Code.TERM_CHANGED if finished.code is Code.EXPIRED_TERM else finished.code",
         "code = Code.NOT_LEADER",
         "a put that may still be committed is called not written",

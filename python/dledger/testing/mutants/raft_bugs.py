@@ -102,9 +102,9 @@ RAFT: Final = (
         "highest-watermark",
         "B4",
         "raft.state.quorum_ack_checker",
-        "quorum_index",
-        "ordered[len(ordered) - quorum_size(len(ordered))]",
-        "ordered[-1]",
+        "QuorumAckChecker.quorum_index",
+        "[self._median]",
+        "[-1]",
         "an entry is committed as soon as one node has it",
     ),
     Mutant(

@@ -38,10 +38,10 @@ ROOM: Final = (
         "D12 B12",
         "storage.file_store",
         "FileStore.append",
-        "            self._room.make(self._view.end.end_pos, entries)\n",
+        "            self._room.make(view.end.end_pos, entries)\n",
         "            if self._data.has(entries[-1].end_pos):\n"
-        "                write_entries(self._data, self._index, self._view.end.end_pos, entries)\n"
-        "            self._room.make(self._view.end.end_pos, entries)\n",
+        "                write_entries(self._data, self._index, view.end.end_pos, entries)\n"
+        "            self._room.make(view.end.end_pos, entries)\n",
         "an append that is refused for want of room has written a part of its entries",
         STEPS,
     ),
@@ -60,7 +60,7 @@ ROOM: Final = (
         "D12 B12",
         "storage.file_store",
         "FileStore.append",
-        "self._room.make(self._view.end.end_pos, entries)",
+        "self._room.make(view.end.end_pos, entries)",
         "self._room.make(entries[0].pos, entries)",
         "the padding at the end of a file is written without room for it",
         STEPS,
@@ -109,7 +109,7 @@ ROOM: Final = (
         "step-only-when-needed",
         "D12",
         "storage.log.preallocation",
-        "_is_short",
+        "is_short",
         "inside <= step.middle",
         "inside <= step.end",
         "no step is taken ahead: each append at the end of one waits for the disk, and the disk "

@@ -137,7 +137,7 @@ SERVICE: Final = (
         "server-open-end-is-definite",
         "D9 B23",
         "node.proposals.proposal_queue",
-        "ProposalQueue.finished",
+        "ProposalQueue.given_up",
         "code = Code.TERM_CHANGED if finished.code is Code.EXPIRED_TERM else finished.code",
         "code = Code.NOT_LEADER",
         "a write that may still be committed is called not written",

@@ -12,10 +12,9 @@ THREADS: Final = (
         "D1 B10",
         "storage.log.segments",
         "SegmentFiles.sync",
-        "            self._dirty.clear()\n        for start in dirty:\n            "
-        "self._sync_file(start)",
-        "        for start in dirty:\n            self._sync_file(start)\n        "
-        "self._dirty.clear()",
+        "            self._dirty.clear()\n        for start in dirty:\n",
+        "        for start in [*dirty, None]:\n            if start is None:\n"
+        "                self._dirty.clear()\n                return\n",
         "a write that comes while a sync is under way is never synced, and called durable by the "
         "next sync",
         SCHEDULES,
