@@ -14,7 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from dledger.net.connections.connection import Connection, Handlers, connect
+from dledger.net.connections.connection import Connection, connect
+from dledger.net.connections.handlers import Handlers
 from dledger.net.connections.handshake import Greeting, Introduction
 from dledger.net.loop import run
 from dledger.net.user_directory import group_secret

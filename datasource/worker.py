@@ -34,6 +34,3 @@ def settle() -> None:
     started_as = getattr(sys.modules["__main__"], "__spec__", None)
     if started_as is not None and started_as.name == DAEMON:
         gc.freeze()
-
-
-__all__ = ["DAEMON", "settle"]

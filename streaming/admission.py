@@ -157,6 +157,3 @@ def _pieces(
         for p, target in zip(parts, targets, strict=True)
     ]
     return [list(pieces) for pieces in split(spans)]
-
-
-__all__ = ["BatchDelay", "admit", "limits_for", "shares"]

@@ -141,6 +141,3 @@ def _ranges(starts: Mapping[int, int], ends: Mapping[int, int]) -> str:
         if end > starts[p]
     ]
     return ", ".join(parts) or "of the batch, none,"
-
-
-__all__ = ["Changes"]

@@ -77,6 +77,3 @@ class Progress:
             self._log.ask(
                 lambda client: client.commit_offsets(self._group, offsets, log_ids=log_ids)
             )
-
-
-__all__ = ["Progress"]

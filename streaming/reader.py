@@ -275,6 +275,3 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Nothing: connections are the process's."""
-
-
-__all__ = ["LogStreamReader"]

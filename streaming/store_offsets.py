@@ -81,6 +81,3 @@ class StoreOffset:
                     "a new checkpointLocation"
                 )
         return places
-
-
-__all__ = ["StoreOffset"]

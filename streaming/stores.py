@@ -218,6 +218,3 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Nothing is open."""
-
-
-__all__ = ["StoreStreamReader"]

@@ -46,6 +46,3 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self.sink.abort(messages)
-
-
-__all__ = ["LogStreamWriter"]

@@ -69,6 +69,3 @@ def local_path(path: str) -> str:
             f"the path {path!r} is on {scheme!r}; a log's path is a directory on a local disk"
         )
     return os.path.abspath(path) if path else ""  # noqa: PTH100 - text in, text out; nothing is looked up
-
-
-__all__ = ["check_group", "group_servers", "local_path"]

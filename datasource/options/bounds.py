@@ -193,6 +193,3 @@ def time_us(option: str, value: Any) -> int:
             "1700000000000, or a time with its zone, as in 2024-03-10T07:30:00Z"
         )
     return (time - _EPOCH) // timedelta(microseconds=1)
-
-
-__all__ = ["Bound", "BoundKind", "parse_bound", "parse_offsets", "time_us"]

@@ -134,6 +134,3 @@ def batch_start(start: StreamOffset, end: StreamOffset) -> Positions:
                 "starts; give this query a new checkpointLocation"
             )
     return begins
-
-
-__all__ = ["EARLIEST", "LATEST", "Positions", "StreamOffset", "batch_start"]

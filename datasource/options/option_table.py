@@ -369,17 +369,3 @@ MEANT: Final = {
 def has_layout(given: Mapping[str, str]) -> bool:
     """Whether a read is of a store's files."""
     return any(name.lower() == "layout" for name in given)
-
-
-__all__ = [
-    "BATCH",
-    "MEANT",
-    "OPTIONS",
-    "READ",
-    "STORE_TABLES",
-    "STREAM",
-    "TABLES",
-    "WRITE",
-    "Option",
-    "has_layout",
-]

@@ -45,6 +45,3 @@ def word(values: Mapping[str, str], name: str, words: Sequence[str]) -> str:
 
 
 _SIZE: Final = {"k": 1 << 10, "m": MIB, "g": MIB << 10, "b": 1}
-
-
-__all__ = ["flag", "size_or_number", "word"]

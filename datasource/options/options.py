@@ -327,14 +327,3 @@ def _as_json(values: Mapping[str, str]) -> bool:
             "was written: leave one of them away"
         )
     return as_json
-
-
-__all__ = [
-    "OF_STORES",
-    "Options",
-    "check_use",
-    "need_group",
-    "need_topics",
-    "parse_options",
-    "sort_options",
-]

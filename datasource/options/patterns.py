@@ -87,6 +87,3 @@ def _named(name: str, negated: bool, inside: bool) -> str:
 def matches(pattern: str, name: str) -> bool:
     """Whether the whole name fits a pattern of `java_pattern`."""
     return re.fullmatch(pattern, name, re.ASCII) is not None
-
-
-__all__ = ["java_pattern", "matches"]

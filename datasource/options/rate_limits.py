@@ -50,6 +50,3 @@ def rate_limits(values: Mapping[str, str]) -> RateLimits:
     return RateLimits(
         rows, size, least or 0, duration_ms("maxTriggerDelay", values.get("maxTriggerDelay", "15m"))
     )
-
-
-__all__ = ["DEFAULT_BYTES", "RateLimits", "rate_limits"]

@@ -105,6 +105,3 @@ def _assigned(text: str) -> dict[str, frozenset[int]]:
     if not assigned:
         raise wrong
     return assigned
-
-
-__all__ = ["WAYS", "Selection", "parse_selection"]

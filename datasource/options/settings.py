@@ -150,14 +150,3 @@ def parse_settings(options: dict[str, str]) -> Settings:
 def spark_name(setting: str) -> str:
     """``request_timeout_ms`` -> ``dledger.request.timeout.ms``."""
     return PREFIX + setting.replace("_", ".")
-
-
-__all__ = [
-    "PREFIX",
-    "Settings",
-    "duration_ms",
-    "parse_settings",
-    "spark_name",
-    "whole_number",
-    "yes_or_no",
-]

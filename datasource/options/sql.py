@@ -122,16 +122,3 @@ def for_read(given: Mapping[str, str], schema: StructType, use: str) -> Mapping[
 def _fits(name: str, use: str) -> bool:
     where = _WHERE.get(name.lower(), "all" if name.lower().startswith(PREFIX) else "")
     return where == "all" or use in where.split(", ")
-
-
-__all__ = [
-    "HINT",
-    "KEY",
-    "TABLE",
-    "WRITE_HINT",
-    "for_read",
-    "is_create_table",
-    "of_create_table",
-    "remade",
-    "with_options",
-]

@@ -205,6 +205,3 @@ def _table(values: Mapping[str, str]) -> str:
         if other in values:
             raise ConfigError(f"option {other!r} says nothing to the table {name!r}: leave it away")
     return name
-
-
-__all__ = ["EARLIEST", "LATEST", "USED", "StoreOptions", "parse_store_options"]

@@ -95,6 +95,3 @@ def recreated(topic: str, what: str, log_id: str, fail: bool) -> str:
         f"{log_id}) were not read. "
         "Going on with the first record of the new one, because 'onTopicRecreate' is restart"
     )
-
-
-__all__ = ["check_order", "deleted", "keep_or_fail", "recreated", "report"]

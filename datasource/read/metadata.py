@@ -239,5 +239,3 @@ _TABLES: Final[dict[str, Callable[[Client, int], list[Row]]]] = {
     "nodes": _nodes,
     "entries": _entries,
 }
-
-__all__ = ["MetadataReader", "MetadataSlice", "parse_writer"]

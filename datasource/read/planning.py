@@ -202,16 +202,3 @@ def _by_rows(one: Slice, parts: int) -> Iterable[Slice]:
     cuts = [one.start + one.rows * i // parts for i in range(parts + 1)]
     for start, end in itertools.pairwise(cuts):
         yield replace(one, start=start, end=end, bytes=one.bytes // parts)
-
-
-__all__ = [
-    "MOST_TASKS",
-    "WHOLE",
-    "Shape",
-    "Slice",
-    "Split",
-    "measured",
-    "plan",
-    "ranges",
-    "together",
-]

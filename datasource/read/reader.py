@@ -245,6 +245,3 @@ def _rows(given: LogSlice, bodies: Iterable[Body], start: int) -> Iterator[pa.Re
     return table_rows(
         bodies, *at, given.headers, given.metadata, lambda body: as_records(body, schemas)
     )
-
-
-__all__ = ["LogReader", "LogSlice", "LogSlices", "plan_slices", "read_slice"]

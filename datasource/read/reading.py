@@ -167,6 +167,3 @@ def check_kind(info: TopicInfo, columns: Columns | None) -> None:
             f"topic {info.name!r} is raw, and the query reads columns of typed topics: exclude it "
             "by the pattern, or set option 'valueFormat' to json"
         )
-
-
-__all__ = ["RECORD", "check_kind", "columns_to_read", "schema_of_table"]

@@ -140,6 +140,3 @@ def _check_same_partitions(option: str, wanted: Positions, there: Positions) -> 
         raise ConfigError(
             f"option {option!r} names partitions that are not read: {', '.join(unknown)}"
         )
-
-
-__all__ = ["Edges", "resolve"]

@@ -228,17 +228,3 @@ def lengths(column: pa.Array) -> npt.NDArray[np.int32]:
     if column.null_count:
         found = np.where(column.is_valid().to_numpy(zero_copy_only=False), found, 0)
     return found.astype(np.int32)
-
-
-__all__ = [
-    "SCHEMAS",
-    "Constants",
-    "Decode",
-    "Part",
-    "decoded",
-    "gather",
-    "joined",
-    "lengths",
-    "places",
-    "table_rows",
-]

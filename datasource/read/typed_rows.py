@@ -102,6 +102,3 @@ def _with_record(
     known = pa.StructArray.from_arrays([*names, offsets, times, *entries], fields=RECORD_FIELDS)
     whole = schema.append(pa.field("_record", known.type))
     return pa.RecordBatch.from_arrays([*rows.columns[:-1], known], schema=whole)
-
-
-__all__ = ["RECORD_FIELDS", "typed_rows"]

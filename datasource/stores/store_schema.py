@@ -22,8 +22,8 @@ from dledger.config import nearest
 from dledger.datasource.options.sql import is_create_table, of_create_table, with_options
 from dledger.datasource.options.store_options import StoreOptions, parse_store_options
 from dledger.errors import ConfigError
-from dledger.rocketmq.columns.commit_log import SCHEMA
 from dledger.rocketmq.columns.entries import ENTRY_SCHEMA
+from dledger.rocketmq.columns.messages import SCHEMA
 from dledger.rocketmq.files.layout import DLEDGER
 
 TYPES: Final[dict[pa.DataType, DataType]] = {
@@ -110,13 +110,3 @@ def columns_to_read(options: StoreOptions, schema: StructType) -> tuple[str, ...
             )
         return ()
     return tuple(names[field.name.lower()] for field in schema)
-
-
-__all__ = [
-    "DAMAGE",
-    "columns_by_name",
-    "columns_to_read",
-    "spark_name",
-    "store_schema",
-    "whole_schema",
-]

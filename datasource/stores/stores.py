@@ -218,6 +218,3 @@ class Damage:
 
 def _place(piece: ScannedPiece) -> str:
     return f"bytes {piece.start} to {piece.end} of the log"
-
-
-__all__ = ["Damage", "StoreReader", "StoreSlice", "read_store_slice", "store_slices"]

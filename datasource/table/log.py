@@ -296,6 +296,3 @@ def fetch(address: Address, topic_id: int, partition: int, start: int, end: int)
     """Stored bodies that cover [start, end), checked against their CRCs."""
     for batch, body in address.client().fetch_bodies(topic_id, partition, start, end):
         yield Body(batch.base_offset, batch.count, body, batch.index, batch.term)
-
-
-__all__ = ["LOOKS", "Address", "GroupView", "Log", "check_ids", "fetch", "find_group"]

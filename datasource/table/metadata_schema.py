@@ -76,6 +76,3 @@ def metadata_schema(table: str) -> StructType:
     JVM."""
     columns = [column.split(" ") for column in SCHEMAS[table].split(", ")]
     return StructType([StructField(name, _TYPES[kind]) for name, kind in columns])
-
-
-__all__ = ["SCHEMAS", "metadata_schema"]

@@ -10,6 +10,3 @@ class ReadRange(NamedTuple):
 
     end: int
     bytes: int
-
-
-__all__ = ["ReadRange"]

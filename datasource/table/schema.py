@@ -205,15 +205,3 @@ def _is_headers(kind: DataType) -> bool:
         and isinstance(fields[0].dataType, StringType)
         and isinstance(fields[1].dataType, BinaryType)
     )
-
-
-__all__ = [
-    "COLUMNS",
-    "WriteColumns",
-    "check_partitioner",
-    "check_read_schema",
-    "check_write_schema",
-    "read_schema",
-    "same_columns",
-    "table_schema",
-]

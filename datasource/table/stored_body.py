@@ -17,6 +17,3 @@ class Body(NamedTuple):
     entry: int = -1
     """Index of its entry in the log."""
     term: int = -1
-
-
-__all__ = ["Body"]

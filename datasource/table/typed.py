@@ -278,20 +278,3 @@ def one_schema(found: Mapping[str, Columns]) -> Columns:
                 f"to json to read all of them as keys and values\n{table}"
             )
     return columns
-
-
-__all__ = [
-    "TypedTopic",
-    "agree",
-    "check_readable",
-    "columns_of",
-    "find_topic",
-    "has_names_of_records",
-    "is_typed_write",
-    "one_schema",
-    "open_topic",
-    "read_columns",
-    "refuse_mixture",
-    "spark_schema",
-    "unseen",
-]

@@ -71,6 +71,3 @@ class Appends:
         for producer in self._producers.values():
             with suppress(DLedgerError):
                 producer.close()
-
-
-__all__ = ["Appends"]

@@ -59,6 +59,3 @@ def _thread_name(task: Path) -> str:
         return (task / "comm").read_text().strip()
     except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
         return ""
-
-
-__all__ = ["runs_streams", "warn_of_repeats"]

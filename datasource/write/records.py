@@ -14,7 +14,7 @@ from dledger.datasource.table.schema import WriteColumns
 from dledger.datasource.table.typed import TypedTopic
 from dledger.datasource.write.spreading import Spread
 from dledger.errors import ConfigError
-from dledger.records.body.records import RECORD_SCHEMA
+from dledger.records.body.schema import RECORD_SCHEMA
 from dledger.records.body.typed import convert, key_bytes, stamped
 from dledger.records.columns.arrays import binary_parts
 from dledger.records.columns.partitioner import rows_by_code
@@ -186,6 +186,3 @@ def cut(records: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
         end = max(start + 1, int(np.searchsorted(ends, before + most, "right")))
         yield records.slice(start, end - start)
         start = end
-
-
-__all__ = ["Coalescer", "Routed", "Router", "TypedRouter", "cut"]

@@ -63,6 +63,3 @@ def tell_repeated(writer_id: str, sequence: int, done: Committed) -> None:
             writer_id,
             when,
         )
-
-
-__all__ = ["explain", "tell_kept", "tell_repeated"]

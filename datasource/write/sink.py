@@ -346,6 +346,3 @@ def refuse_overwrite(overwrite: bool, what: str) -> None:
             "(Client.delete_topic), and to keep the last state of an aggregate, write it with a "
             "key from foreachBatch"
         )
-
-
-__all__ = ["BY_COLUMN", "Sink", "refuse_overwrite"]

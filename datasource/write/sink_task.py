@@ -66,6 +66,3 @@ class Staged(WriterCommitMessage):
     transaction: WriteTransaction
     stage: StageSum | None = None
     rows: RowsSum = field(default_factory=RowsSum)
-
-
-__all__ = ["Staged", "Task", "WriteTransaction"]

@@ -88,6 +88,3 @@ class Spread:
         given = asked.cast(pa.int64())
         numbers = np.frombuffer(given.buffers()[1], np.int64, len(given), given.offset * 8)
         return np.where(given.is_valid().to_numpy(zero_copy_only=False), numbers, chosen)
-
-
-__all__ = ["Spread"]

@@ -119,6 +119,3 @@ def _make(folder: Path) -> None:
     for other in top.iterdir():
         if other.stat().st_mtime < time.time() - KEPT_S:
             shutil.rmtree(other, ignore_errors=True)
-
-
-__all__ = ["WriteNote", "check_claim", "claim"]

@@ -69,6 +69,3 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         self.sink.abort(messages)
-
-
-__all__ = ["BatchWriter"]

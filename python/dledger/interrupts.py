@@ -42,6 +42,3 @@ class suppressed:
         trace: TracebackType | None,
     ) -> bool:
         return isinstance(error, OSError) and not is_interrupt(error)
-
-
-__all__ = ["is_interrupt", "suppressed"]

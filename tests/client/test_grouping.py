@@ -9,7 +9,7 @@ import pytest
 from dledger.client.protocol.batching import Batch, PartitionQueue, Pending
 from dledger.client.protocol.results import Appended
 from dledger.errors import DLedgerError, OutcomeUnknown, ProducerFenced, Unavailable
-from dledger.records.body.records import make_records
+from dledger.records.body.build import make_records
 
 
 class Answer:

@@ -18,7 +18,8 @@ from dledger.datasource.table.schema import WriteColumns, read_schema
 from dledger.datasource.table.stored_body import Body
 from dledger.datasource.write.records import Coalescer, Router, cut
 from dledger.errors import ConfigError
-from dledger.records.body.records import RECORD_SCHEMA, encode_batch
+from dledger.records.body.records import encode_batch
+from dledger.records.body.schema import RECORD_SCHEMA
 
 HEADERS = RECORD_SCHEMA.field("headers").type
 COLUMN_NAMES = SCHEMAS[False, False].names

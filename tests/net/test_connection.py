@@ -18,7 +18,7 @@ from dledger.errors import ConfigError, PortInUse, ProtocolError, Unavailable
 from dledger.net import Connection, FrameLimits, Handlers, Listener, Patience, connect, listen, run
 from dledger.net.address import KERNEL_BYTES
 from dledger.net.connections.buffers import JOIN_BYTES, joined
-from dledger.net.connections.handlers import RECEIVE_BYTES, OnConnection, ignore
+from dledger.net.connections.handlers import RECEIVE_BYTES, OnConnection
 from dledger.net.connections.incoming import TURN_BYTES, TURN_FRAMES
 from dledger.net.connections.outgoing import WRITE_HIGH_BYTES
 from dledger.net.loop import loop_factory
@@ -708,7 +708,7 @@ def test_requests_that_wait_are_held_as_bytes_and_lost_by_nobody() -> None:
                 await asyncio.sleep(0)
             assert len(node.frames) < 1000
             assert sum(isinstance(one, Frame) for one in gc.get_objects()) < TURN_FRAMES
-            node.on_measure = ignore
+            node.on_measure = lambda connection: None
             connection.resume_reading()
             await node.until(lambda: len(node.frames) == count + 1)
 

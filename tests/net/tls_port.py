@@ -13,7 +13,7 @@ from dledger.config import MIB, ClientConfig, Tls
 from dledger.errors import Unavailable
 from dledger.net import Connection, FrameLimits, Patience, listen
 from dledger.net.connections.blocking import BlockingConnection
-from dledger.net.connections.handlers import OnConnection, ignore
+from dledger.net.connections.handlers import OnConnection
 from dledger.net.connections.handshake import Greeting, Introduction
 from dledger.net.connections.rpc import Rpc
 from dledger.net.connections.tls import CertificateRefused, client_context, server_context
@@ -39,7 +39,7 @@ class Port:
         self,
         tls: Tls | None,
         new_loop: Callable[[], asyncio.AbstractEventLoop],
-        on_open: OnConnection = ignore,
+        on_open: OnConnection = lambda connection: None,
         **patience: Any,
     ) -> None:
         self.address = ""

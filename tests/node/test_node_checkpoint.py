@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from dledger.errors import StorageError
-from dledger.node.checkpoints import SNAPSHOTS, Checkpoints
+from dledger.node.checkpoints import Checkpoints
+from dledger.storage.meta.snapshots import SNAPSHOTS
 from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.types import NO_INDEX, NOWHERE, Index, Position, Term
 

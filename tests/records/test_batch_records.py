@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dledger.errors import ConfigError, CorruptEntry, ProtocolError, RecordTooLarge
+from dledger.records.body.build import make_records
 from dledger.records.body.header import (
     BODY_HEADER_SIZE,
     BodyHeader,
@@ -21,10 +22,9 @@ from dledger.records.body.header import (
     decode_header,
     encode_header,
 )
-from dledger.records.body.payload import MAX_DECODED_BYTES
-from dledger.records.body.records import decode_batch, encode_batch, make_records, with_offsets
+from dledger.records.body.records import decode_batch, encode_batch, with_offsets
 from dledger.records.body.schema import HEADERS, READ_SCHEMA, RECORD_SCHEMA, TIMESTAMP
-from dledger.records.body.unpacked_size import check_sizes
+from dledger.records.body.unpacked_size import MAX_DECODED_BYTES, check_sizes
 
 NOW = 1_700_000_000_000_000
 BYTES = st.one_of(st.none(), st.binary(max_size=12))

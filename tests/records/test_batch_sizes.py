@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dledger.errors import ConfigError, RecordTooLarge
+from dledger.records.body.build import make_records
 from dledger.records.body.header import Codec
-from dledger.records.body.records import encode_batch, make_records
+from dledger.records.body.records import encode_batch
 from dledger.records.body.sizer import OVERHEAD, coalesce, split_batch
 
 SIZES = st.lists(st.integers(0, 300), max_size=60)

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from dledger.errors import CorruptEntry, ProtocolError
+from dledger.records.body.build import make_records
 from dledger.records.body.header import Codec
-from dledger.records.body.records import decode_batch, encode_batch, make_records
+from dledger.records.body.records import decode_batch, encode_batch
 from dledger.records.body.sizer import coalesce, split_batch
 from dledger.records.body.typed import (
     arrow_schema,

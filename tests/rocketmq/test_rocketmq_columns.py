@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.rocketmq.columns.commit_log import SCHEMA, column_batches
+from dledger.rocketmq.columns.commit_log import column_batches
+from dledger.rocketmq.columns.messages import SCHEMA
 from dledger.rocketmq.columns.properties import PropertyColumns
 from dledger.rocketmq.format.compression import compress, compression_flags
 from dledger.rocketmq.format.hosts import Host

@@ -11,7 +11,7 @@ import pytest
 from dledger.client import AsyncClient, AsyncStage, Committed
 from dledger.errors import ReplayMismatch
 from dledger.protocol.messages.catalog_commands import StageSum
-from dledger.records.body.records import make_records
+from dledger.records.body.build import make_records
 from dledger.records.digest import RowsSum, sum_rows
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.sim.cluster import WatchedServer

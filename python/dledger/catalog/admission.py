@@ -68,6 +68,3 @@ def refused(catalog: CatalogState, command: Command) -> CommandResult | None:
         case CommitOffsets() | CommitProgress():
             return catalog.consumer_groups.no_partition(command)
     return None
-
-
-__all__ = ["malformed", "refused"]

@@ -107,6 +107,3 @@ def first_offsets(catalog: CatalogState, first: int, last: int) -> dict[int, int
             if first <= index <= last:
                 found[index] = base
     return found
-
-
-__all__ = ["Page", "first_offsets", "list_commits", "list_partitions", "list_progress"]

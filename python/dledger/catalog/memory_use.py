@@ -88,6 +88,3 @@ def growth(catalog: CatalogState, command: Command) -> int:
         case EvolveSchema():
             return len(command.schema)
     return 0
-
-
-__all__ = ["growth", "weigh"]

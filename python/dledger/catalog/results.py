@@ -41,5 +41,3 @@ class CommandResult:
 
 STAGED: Final = DataResult(Code.SUCCESS)
 """The answer to every batch that waits for its transaction."""
-
-__all__ = ["STAGED", "BatchRef", "CommandResult", "DataResult"]

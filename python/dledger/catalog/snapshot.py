@@ -288,6 +288,3 @@ def _decode_producers(meta: dict[str, Any], packed: _Packed, producers: Producer
             window.results = _little_endian(window.results)
             producers.results += len(window.results)
         producers.sessions[producer_id] = producers.by_name[name] = session
-
-
-__all__ = ["checksum", "decode", "encode"]

@@ -169,6 +169,3 @@ class CatalogState:
             if at is not None
         ]
         return min(times, default=None)
-
-
-__all__ = ["CatalogState"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from dledger.catalog import snapshot
-from dledger.catalog.results import STAGED, BatchRef, CommandResult, DataResult
+from dledger.catalog.results import STAGED, CommandResult, DataResult
 from dledger.catalog.state import CatalogState
 from dledger.catalog.topics.partition import Partition
 from dledger.catalog.topics.schemas import refuse
@@ -280,6 +280,3 @@ class Catalog(CatalogState):
         CatalogState.__init__(catalog, tables)
         snapshot.decode(data, catalog, tables)
         return catalog
-
-
-__all__ = ["BatchRef", "Catalog", "CommandResult", "DataResult"]

@@ -149,6 +149,3 @@ def stdin_lines() -> Iterator[list[bytes]]:
             yield lines
     if rest:
         yield [rest]
-
-
-__all__ = ["append"]

@@ -156,6 +156,3 @@ def _summary(size: int, window: int, runs: list[dict[str, float]]) -> dict[str, 
         "mb_per_s_min": ordered[0]["mb_per_s"],
         "mb_per_s_max": ordered[-1]["mb_per_s"],
     }
-
-
-__all__ = ["bench"]

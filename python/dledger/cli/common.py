@@ -187,17 +187,3 @@ def text_or_base64(name: str, value: bytes | None) -> dict[str, str | None]:
         return {name: value.decode()}
     except UnicodeDecodeError:
         return {f"{name}_base64": base64.b64encode(value).decode()}
-
-
-__all__ = [
-    "find_group",
-    "group_options",
-    "is_path",
-    "json_option",
-    "naming_topic",
-    "open_client",
-    "parse_settings",
-    "print_json",
-    "print_table",
-    "text_or_base64",
-]

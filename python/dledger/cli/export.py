@@ -181,6 +181,3 @@ def broker_address(text: str) -> Host:
     raise ConfigError(
         f"--broker {text}: write the broker's IP address and port, as in 10.0.0.1:10911"
     )
-
-
-__all__ = ["export"]

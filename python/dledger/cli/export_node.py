@@ -188,6 +188,3 @@ def _put_entries(store: CommitLogExport, look: Inspection, node: Path) -> str:
             last = event.entry.index
     check_committed(look, last, left_out)
     return left_out
-
-
-__all__ = ["FILE_SIZE", "export_messages", "export_node"]

@@ -101,6 +101,3 @@ def batches(found: Iterator[Row], messages: RecordMessages) -> Iterator[list[Mes
             batch, size = [], 0
     if batch:
         yield batch
-
-
-__all__ = ["export_topic"]

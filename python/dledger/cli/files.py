@@ -55,6 +55,3 @@ def check_directory(directory: Path) -> None:
     if (directory / "group.json").exists():
         nodes = sorted(str(path.parent) for path in directory.glob("*/node.pid"))
         raise PathError(f"{directory} holds a group; name one of its nodes: {', '.join(nodes)}")
-
-
-__all__ = ["dump", "verify"]

@@ -199,6 +199,3 @@ def admit(node: str, bootstrap: str, timeout: float) -> None:
     with open_client(bootstrap, timeout) as client:
         client.admit(node)
     click.echo(f"{node} is admitted")
-
-
-__all__ = ["admit", "groups", "status", "transfer"]

@@ -106,5 +106,3 @@ _COMMANDS: Final = (
 )  # fmt: skip
 for _command in _COMMANDS:
     main.add_command(_command)
-
-__all__ = ["main"]

@@ -38,6 +38,3 @@ def reset_term(directories: tuple[Path, ...], term: int | None) -> None:
         f"Start the nodes when every member has been given a term; for members on other machines: "
         f"dledger reset-term --term {done[0].term} DIR"
     )
-
-
-__all__ = ["reset_term"]

@@ -161,6 +161,3 @@ def tell_next(plan: AdoptionPlan, root: Path) -> None:
         f"when every member is adopted: dledger serve --self-id {plan.node_id} --peers ... "
         f"--group {plan.group} --dir {root / plan.directory.name} {texts}"
     )
-
-
-__all__ = ["adopt"]

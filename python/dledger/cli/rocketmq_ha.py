@@ -177,6 +177,3 @@ async def until_signalled(work: Coroutine[Any, Any, None]) -> None:
         loop.remove_signal_handler(number)
     if not task.cancelled():
         task.result()
-
-
-__all__ = ["follow", "serve_ha"]

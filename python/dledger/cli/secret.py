@@ -43,6 +43,3 @@ def enforce(bootstrap: str, timeout: float) -> None:
     with open_client(bootstrap, timeout) as client:
         client.enforce_secret()
     click.echo("every member has to prove the secret now")
-
-
-__all__ = ["secret"]

@@ -113,6 +113,3 @@ def allow_all_files() -> None:
     with suppress(OSError, ValueError):
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-__all__ = ["serve"]

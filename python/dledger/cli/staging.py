@@ -48,6 +48,3 @@ def staged(directory: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise
-
-
-__all__ = ["MARK", "staged"]

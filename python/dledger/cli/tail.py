@@ -178,6 +178,3 @@ def _follow_all(client: Client, topic: str, starts: dict[int, int], printer: Pri
     ended.wait()
     if errors:
         raise errors[0]
-
-
-__all__ = ["tail"]

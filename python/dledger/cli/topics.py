@@ -292,6 +292,3 @@ def delete(name: str, yes: bool, bootstrap: str, timeout: float) -> None:
     with open_client(bootstrap, timeout) as client, naming_topic(client, name):
         client.delete_topic(name)
     click.echo(f"topic {name} deleted")
-
-
-__all__ = ["topics"]

@@ -39,6 +39,3 @@ def nearest(name: str, known: list[str]) -> str:
     """`` (did you mean X?)``, or nothing when no known name is like it."""
     close = get_close_matches(name, known, n=1, cutoff=0.6)
     return f" (did you mean {close[0]!r}?)" if close else ""
-
-
-__all__ = ["NAME", "check_name", "check_secret_file", "nearest"]

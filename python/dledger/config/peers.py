@@ -30,6 +30,3 @@ def parse_peers(text: str) -> dict[NodeId, str]:
 def format_peers(peers: dict[NodeId, str]) -> str:
     """The inverse of `parse_peers`."""
     return ";".join(f"{node}-{address}" for node, address in peers.items())
-
-
-__all__ = ["format_peers", "parse_peers"]

@@ -318,5 +318,3 @@ def from_settings(cls: type[T], settings: dict[str, Any]) -> T:
 
 EMBEDDED_DEFAULTS: Final[dict[str, Any]] = {"segment_bytes": 256 * MIB, "index_file_bytes": 4 * MIB}
 """A laptop's group: smaller files, so that a first log costs little disk."""
-
-__all__ = ["EMBEDDED_DEFAULTS", "MIB", "ClientConfig", "GroupConfig", "NodeConfig", "from_settings"]

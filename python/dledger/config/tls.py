@@ -39,6 +39,3 @@ def tls_files(ca: str, certificate: str, key: str) -> Tls | None:
                 f"directories"
             )
     return Tls(ca, certificate, key)
-
-
-__all__ = ["Tls", "tls_files"]

@@ -302,6 +302,3 @@ def read_group(path: str | os.PathLike[str]) -> tuple[Home, GroupFile]:
     if file is None:
         raise PathError(f"{home}: there is no group in this directory (no group.json)")
     return home, file
-
-
-__all__ = ["EmbeddedGroup", "NodeInfo", "connect_path", "describe_nodes", "read_group"]

@@ -96,6 +96,3 @@ class GroupFile:
                 f"{where} is damaged ({type(error).__name__}: {error}); restore it from a copy: "
                 "it names the group that the stores beside it belong to"
             ) from error
-
-
-__all__ = ["GroupFile", "User"]

@@ -363,6 +363,3 @@ class PidFile:
         """The node ended cleanly: nothing of it lives anywhere."""
         with suppress(OSError):
             os.ftruncate(self._descriptor, 0)
-
-
-__all__ = ["Home", "NodeProcess", "PidFile", "path_errors"]

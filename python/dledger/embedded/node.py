@@ -118,6 +118,3 @@ class EmbeddedNode:
 
     def __repr__(self) -> str:
         return f"EmbeddedNode({str(self._home)!r})"
-
-
-__all__ = ["EmbeddedNode"]

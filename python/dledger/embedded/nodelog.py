@@ -59,6 +59,3 @@ def log_to_stderr(path: Path) -> None:
     root = logging.getLogger()
     root.addHandler(BoundedLog(path))
     root.setLevel(logging.INFO)
-
-
-__all__ = ["LOG_BYTES", "BoundedLog", "log_to_stderr"]

@@ -64,6 +64,3 @@ def free_ports(host: str, count: int, avoid: set[int] | None = None) -> list[int
         f"no {count} free ports on {host} in {first}..{end - 1} ({error}); is it an address of "
         f"this host?"
     )
-
-
-__all__ = ["free_ports", "port_range"]

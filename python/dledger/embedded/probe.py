@@ -102,6 +102,3 @@ def wait_for_leader(
         if time.monotonic() > deadline:
             return None
         time.sleep(POLL_S)
-
-
-__all__ = ["NodeView", "ask_all", "ask_node", "ask_to_lead", "wait_for_leader"]

@@ -193,17 +193,3 @@ def spawn_python(module: str, arguments: list[str], stdout: int, log_file: Path)
         setsigmask=(),
         setsigdef=(signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD),
     )
-
-
-__all__ = [
-    "PidScope",
-    "ProcessId",
-    "application_pid",
-    "exit_code",
-    "is_descendant",
-    "parent_of",
-    "reap",
-    "spawn_python",
-    "start_time",
-    "this_host",
-]

@@ -206,18 +206,3 @@ def _typed(cls: type[Any], settings: dict[str, Any]) -> dict[str, Any]:
                     f"setting {f.name}={value!r}: give a value of type {wanted[-1].__name__}"
                 )
     return settings
-
-
-__all__ = [
-    "IDLE_TIMEOUT_MS",
-    "REPLICAS",
-    "REPLICAS_DEFAULT",
-    "check_group_settings",
-    "check_join",
-    "check_replicas",
-    "check_settings",
-    "group_config",
-    "known_settings",
-    "node_config",
-    "tls_of",
-]

@@ -93,6 +93,3 @@ def _answer(home: Home, node: NodeId, pid: int, said: bytes) -> DLedgerError | N
     if isinstance(kind, type) and issubclass(kind, DLedgerError):
         return kind(message)
     return Unavailable(f"{message} ({answer['error']}; see {home.node_directory(node) / LOG_FILE})")
-
-
-__all__ = ["END_TIMEOUT_S", "Killed", "spawn_nodes"]

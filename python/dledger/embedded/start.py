@@ -380,6 +380,3 @@ def stop_nodes(home: Home, nodes: Iterable[NodeId]) -> None:
                 process.signal(signal.SIGKILL)
                 if not home.wait_gone(node, process, DRAIN_TIMEOUT_S):
                     left.remove(node)  # the kernel does not let it end
-
-
-__all__ = ["Wish", "join_group", "start_nodes", "stop_group", "stop_nodes"]

@@ -1,7 +1,8 @@
 """Sockets: asyncio connections of frames, a node's port, links between peers, and a plain socket
 for blocking use."""
 
-from dledger.net.connections.connection import Connection, Handlers, connect
+from dledger.net.connections.connection import Connection, connect
+from dledger.net.connections.handlers import Handlers
 from dledger.net.connections.peer import PeerLink
 from dledger.net.limits.patience import Patience
 from dledger.net.listener.listener import Listener, listen

@@ -155,6 +155,3 @@ def create_secret(path: str | os.PathLike[str]) -> None:
         os.link(draft, where)
     finally:
         draft.unlink()
-
-
-__all__ = ["Secret", "Side", "create_secret", "read_secret"]

@@ -150,13 +150,3 @@ def user_secret() -> Path:
                 raise
             raise ConfigError(f"{path}: {error.strerror}; {_OTHERWISE}") from None
     return path
-
-
-__all__ = [
-    "GROUP_SECRET",
-    "forget_group",
-    "group_secret",
-    "note_group",
-    "user_directory",
-    "user_secret",
-]

@@ -60,6 +60,3 @@ class NodeContext:
     @property
     def node_id(self) -> NodeId:
         return self.node.node_id
-
-
-__all__ = ["NodeContext", "StatusSections"]

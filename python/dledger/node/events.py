@@ -82,6 +82,3 @@ class NodeEvents:
     fatal: Event[[BaseException]] = field(default_factory=Event)
     """The first error that the node cannot go on with; nothing is sent or acknowledged after it
     (D2)."""
-
-
-__all__ = ["Event", "NodeEvents"]

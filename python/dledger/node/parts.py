@@ -192,6 +192,3 @@ class NodeParts:
             "catalog_lost": self.context.catalog_lost,
             "secret": self.gate.status(),
         }
-
-
-__all__ = ["NodeParts", "OpenFiles"]

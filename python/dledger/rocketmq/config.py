@@ -9,8 +9,6 @@ from dledger.config import nearest
 from dledger.errors import ConfigError, UnknownOption
 from dledger.rocketmq.format.consume_queue_unit import UNIT_SIZE
 
-__all__ = ["HA", "STORE", "parse_broker_settings"]
-
 
 def count(text: str) -> int:
     """A number above 0."""

@@ -51,6 +51,3 @@ def open_settings(
         if isinstance(error, OSError):
             raise storage_error("recover", settings.directory, error) from error
         raise
-
-
-__all__ = ["open_settings", "open_store"]

@@ -9,7 +9,8 @@ import pytest
 
 from dledger.errors import CorruptStore, FormatError, OffsetOutOfRange
 from dledger.rocketmq.format.consume_queue_unit import FILLER, ConsumeQueueUnit
-from dledger.rocketmq.store.consume_queues import ConsumeQueue, ConsumeQueues
+from dledger.rocketmq.store.consume_queue import ConsumeQueue
+from dledger.rocketmq.store.consume_queues import ConsumeQueues
 
 IN_FILE = 10
 

@@ -153,6 +153,3 @@ class Groups:
             if needed:
                 found.append(min(needed))
         return sorted(found)
-
-
-__all__ = ["ConsumerGroup", "Groups", "Hold"]

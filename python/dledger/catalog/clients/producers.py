@@ -206,14 +206,3 @@ def _wrong_epoch(header: BodyHeader, session: ProducerState) -> DataResult:
         f"producer {session.name!r}: a newer session took over; epoch is {session.epoch}, not "
         f"{header.producer_epoch}",
     )
-
-
-__all__ = [
-    "MAX_RESULTS",
-    "MAX_SESSIONS",
-    "SESSION_MS",
-    "WINDOW",
-    "ProducerState",
-    "Producers",
-    "ResultWindow",
-]

@@ -359,13 +359,3 @@ def _unlike(writer: Writer, command: CommitWrite) -> str:
         return ""
     rows = f"{command.records} other" if writer.records == command.records else f"{command.records}"
     return f"it was committed already{when} with {writer.records} rows, and now it has {rows} rows"
-
-
-__all__ = [
-    "MAX_STAGE_MS",
-    "STAGED_ROW",
-    "StageState",
-    "Transactions",
-    "malformed_commit",
-    "malformed_stage",
-]

@@ -121,6 +121,3 @@ class Writers:
 def trace_name(name: str) -> str:
     """The hash that stands for a writer that gave way: 128 bits of BLAKE2b, in hexadecimal."""
     return hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
-
-
-__all__ = ["JOB", "MAX_WRITERS", "Offsets", "Trace", "Writer", "Writers", "trace_name"]

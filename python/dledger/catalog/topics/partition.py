@@ -313,6 +313,3 @@ class Partition:
             self.begin_row = gone
             self.begin_offset = self._number(gone, BASE) if gone < self.rows else self.next_offset
             self.table.drop_front(gone)
-
-
-__all__ = ["NO_TIME", "ROW", "ROW_SIZE", "Partition", "table_name"]

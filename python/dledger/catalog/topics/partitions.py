@@ -87,6 +87,3 @@ class Partitions(Mapping[int, Partition]):
         self.gone.add(info.topic_id)
         few, many = (self.used, keys) if len(self.used) < len(keys) else (keys, self.used)
         return {key: self.used.pop(key) for key in sorted(key for key in few if key in many)}
-
-
-__all__ = ["Partitions"]

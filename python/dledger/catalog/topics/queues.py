@@ -91,6 +91,3 @@ class Settled:
         offset = self._next.get(key, 0)
         self._next[key] = offset + 1
         return offset
-
-
-__all__ = ["Queue", "Queues", "Settled"]

@@ -134,6 +134,3 @@ def refuse(header: BodyHeader, newest: int, topic: str) -> DataResult | None:
     else:
         text = f"topic {topic!r} has schema versions 1 to {newest}, not {header.schema_version}"
     return DataResult(Code.SCHEMA_MISMATCH, -1, text)
-
-
-__all__ = ["MAX_VERSIONS", "RAW", "Schemas", "refuse"]

@@ -123,6 +123,3 @@ class MemoryTables:
 
     def names(self) -> list[str]:
         return sorted(self.tables)
-
-
-__all__ = ["MemoryTable", "MemoryTables", "Table", "TableFactory"]

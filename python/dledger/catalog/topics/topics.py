@@ -153,6 +153,3 @@ def malformed_topic(command: CreateTopic) -> str:
 
 def _result(info: TopicInfo) -> dict[str, object]:
     return {"topic_id": info.topic_id, "log_id": info.log_id, "partitions": info.partitions}
-
-
-__all__ = ["MAX_PARTITIONS", "SETTINGS", "Topics", "malformed_topic"]

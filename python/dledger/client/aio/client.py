@@ -25,8 +25,7 @@ from dledger.client.protocol.session import ProducerSession
 from dledger.environment import REAL, Environment
 from dledger.errors import DLedgerError
 from dledger.protocol.messages.client import FetchedBatch, TopicInfo
-from dledger.records.body.build import Headers, Times, Values
-from dledger.records.body.records import make_records
+from dledger.records.body.build import Headers, Times, Values, make_records
 
 if TYPE_CHECKING:
     pass

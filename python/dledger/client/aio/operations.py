@@ -89,6 +89,3 @@ class AsyncOperations(ABC):
     view_message = awaited(messages.view_message)
     get_message = awaited(messages.get_message)
     query_message = awaited(messages.query_message)
-
-
-__all__ = ["AsyncOperations"]

@@ -89,6 +89,3 @@ class AsyncFlow:
     async def close(self) -> None:
         await self.empty()
         await self.pipeline.close()
-
-
-__all__ = ["AsyncFlow"]

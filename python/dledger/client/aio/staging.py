@@ -21,8 +21,7 @@ from dledger.client.protocol.session import ProducerSession
 from dledger.client.protocol.staging import Batches, StageTally, TransactionState, cut
 from dledger.errors import DLedgerError, TransactionError
 from dledger.protocol.messages.catalog_commands import StageSum
-from dledger.records.body.build import Headers, Times, Values
-from dledger.records.body.records import make_records
+from dledger.records.body.build import Headers, Times, Values, make_records
 
 if TYPE_CHECKING:
     from dledger.protocol.messages.client import TopicInfo
@@ -202,6 +201,3 @@ class AsyncTransaction:
             await self.abort()
         except DLedgerError:
             return  # it times out by itself; the error under way is the one to tell
-
-
-__all__ = ["AsyncStage", "AsyncTransaction"]

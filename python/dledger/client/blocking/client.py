@@ -36,8 +36,7 @@ from dledger.client.protocol.schemas import of_body
 from dledger.errors import DLedgerError
 from dledger.interrupts import is_interrupt
 from dledger.protocol.messages.client import FetchedBatch, TopicInfo
-from dledger.records.body.build import Headers, Times, Values
-from dledger.records.body.records import make_records
+from dledger.records.body.build import Headers, Times, Values, make_records
 
 if TYPE_CHECKING:
     pass

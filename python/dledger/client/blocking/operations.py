@@ -87,6 +87,3 @@ class Operations(ABC):
     view_message = blocking(messages.view_message)
     get_message = blocking(messages.get_message)
     query_message = blocking(messages.query_message)
-
-
-__all__ = ["Operations"]

@@ -21,8 +21,7 @@ from dledger.client.protocol.session import ProducerSession
 from dledger.client.protocol.transaction_requests import init_producer
 from dledger.errors import ConfigError
 from dledger.protocol.messages.client import TopicInfo
-from dledger.records.body.build import Headers, Times, Values
-from dledger.records.body.records import make_records
+from dledger.records.body.build import Headers, Times, Values, make_records
 
 
 class Producer:

@@ -24,8 +24,7 @@ from dledger.client.protocol.staging import Batches, StageTally, TransactionStat
 from dledger.errors import DLedgerError, TransactionError
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.protocol.messages.client import TopicInfo
-from dledger.records.body.build import Headers, Times, Values
-from dledger.records.body.records import make_records
+from dledger.records.body.build import Headers, Times, Values, make_records
 
 if TYPE_CHECKING:
     from dledger.records.digest import RowsSum

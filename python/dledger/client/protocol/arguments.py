@@ -246,6 +246,3 @@ def _mistake(name: str, wrong: WrongArgument) -> ConfigError:
     return ConfigError(
         f"{name} is {shown}, of type {type(value).__name__}: {expected} belongs there"
     )
-
-
-__all__ = ["ELSEWHERE", "TAKEN", "Time", "checked", "microseconds", "whole"]

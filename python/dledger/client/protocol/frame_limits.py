@@ -7,6 +7,3 @@ from dledger.protocol.wire import FrameLimits
 LIMITS = FrameLimits(payload_bytes=1 << 30)
 """An answer is as large as the largest stored body, whatever the group's limit was when it was
 written."""
-
-
-__all__ = ["LIMITS"]

@@ -175,15 +175,3 @@ def _all(
         found += map(state, answer.rows)
         start = answer.next_start
     return found
-
-
-__all__ = [
-    "CommitState",
-    "EntryState",
-    "Lag",
-    "PartitionState",
-    "commits",
-    "entries",
-    "lag",
-    "partitions",
-]

@@ -284,14 +284,3 @@ def offset_of(message_id: str) -> int:
         return OffsetId.parse(message_id).physical_offset
     except FormatError as error:
         raise ConfigError(str(error)) from None
-
-
-__all__ = [
-    "GetMessageResult",
-    "PutMessageResult",
-    "get_message",
-    "put_message",
-    "put_messages",
-    "query_message",
-    "view_message",
-]

@@ -164,6 +164,3 @@ def _place(body: memoryview, time_us: int, columns: Columns | None) -> int:
         times = record_times(*decode_typed(body, lambda version: columns))
     numbers = memoryview(times.buffers()[1]).cast("q")[times.offset : times.offset + len(times)]
     return next(place for place, time in enumerate(numbers) if time >= time_us)
-
-
-__all__ = ["offsets_at", "offsets_for_times"]

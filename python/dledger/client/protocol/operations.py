@@ -28,6 +28,3 @@ def as_method(method: Method, operation: Callable[..., Any]) -> Method:
         [own, *arguments], return_annotation=result
     )
     return method
-
-
-__all__ = ["Declared", "P", "as_method"]

@@ -147,15 +147,3 @@ def out_of_range(
         begin,
         last,
     )
-
-
-__all__ = [
-    "Replicas",
-    "check_partition",
-    "find_nodes",
-    "out_of_range",
-    "preferred_address",
-    "reader",
-    "records",
-    "take",
-]

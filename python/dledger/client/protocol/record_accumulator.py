@@ -14,8 +14,8 @@ from dledger.client.protocol.in_flight_window import Done, Item
 from dledger.config import MIB
 from dledger.errors import ConfigError, DLedgerError, RecordTooLarge
 from dledger.protocol.messages.client import TopicInfo
-from dledger.records.body.build import Values
-from dledger.records.body.records import as_records, encode_batch
+from dledger.records.body.build import Values, as_records
+from dledger.records.body.records import encode_batch
 from dledger.records.body.sizer import OVERHEAD, split_batch
 
 MAX_IN_FLIGHT = 2000

@@ -110,6 +110,3 @@ def evolve_schema(
     result = yield from execute(command, f"schema of {topic.name!r}")
     now = Columns.parse(result["schema"]) if result["schema"] else None
     return Evolved(result["accepted"], result["version"], now)
-
-
-__all__ = ["Evolved", "at", "evolve_schema", "load", "of_body", "schema", "schemas"]

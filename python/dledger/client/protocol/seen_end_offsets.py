@@ -76,6 +76,3 @@ def behind(answer: OffsetsResponse, known: Known) -> str:
                     f"seen {ends[at]}"
                 )
     return ""
-
-
-__all__ = ["SeenEndOffsets", "behind"]

@@ -128,6 +128,3 @@ class TransactionState:
         assert self.result is not None
         self.over = True
         return self.result
-
-
-__all__ = ["Batches", "StageTally", "TransactionState", "cut"]

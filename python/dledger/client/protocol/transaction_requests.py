@@ -102,6 +102,3 @@ def committed(result: Mapping[str, Any]) -> Committed:
         result.get("committed_ms", 0),
         result.get("checked", True),
     )
-
-
-__all__ = ["abort_transaction", "commit_transaction", "committed", "init_producer", "open_stage"]

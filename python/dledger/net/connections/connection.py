@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from dledger.errors import ProtocolError, Unavailable
 from dledger.net.address import limit_unsent, split_address, tune
-from dledger.net.connections.handlers import Handlers, OnClose, OnConnection, OnFrame
+from dledger.net.connections.handlers import Handlers
 from dledger.net.connections.incoming import Incoming
 from dledger.net.connections.outgoing import WRITE_HIGH_BYTES
 from dledger.net.connections.tls import nodes_of, not_opened
@@ -217,15 +217,3 @@ async def connect(
     if sock is not None and unanswered_ms:
         tune(sock, unanswered_ms)
     return connection
-
-
-__all__ = [
-    "SHUTDOWN_S",
-    "Connection",
-    "Handlers",
-    "OnClose",
-    "OnConnection",
-    "OnFrame",
-    "connect",
-    "log",
-]

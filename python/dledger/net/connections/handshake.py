@@ -198,6 +198,3 @@ def other_protocol(hello: HelloRequest) -> str:
         f"this node is dledger {RELEASE} and speaks protocol version {PROTOCOL_VERSION}, the "
         f"program that connects is {theirs} and speaks {hello.version}: upgrade the older one"
     )
-
-
-__all__ = ["Greeting", "Introduction", "other_group", "other_protocol", "unanswered"]

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from dledger.config import MIB
 from dledger.errors import ConfigError, DLedgerError, Unavailable
-from dledger.net.connections.connection import Connection, Handlers, connect, log
+from dledger.net.connections.connection import Connection, connect, log
+from dledger.net.connections.handlers import Handlers
 from dledger.net.connections.handshake import Greeting, unanswered
 from dledger.net.connections.tls import CertificateRefused, certificate_refused
 from dledger.protocol.messages.peer import PeerMessage

@@ -9,7 +9,8 @@ from typing import Any
 
 from dledger.errors import DLedgerError, ProtocolError
 from dledger.net.connections.blocking import Lost, no_welcome
-from dledger.net.connections.connection import Connection, Handlers, connect
+from dledger.net.connections.connection import Connection, connect
+from dledger.net.connections.handlers import Handlers
 from dledger.net.connections.handshake import Greeting
 from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
 from dledger.protocol.wire import FrameLimits, Message

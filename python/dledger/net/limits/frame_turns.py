@@ -95,6 +95,3 @@ class FrameTurns:
             self._each = 0
             if self._waiting:
                 self._begin_next()
-
-
-__all__ = ["FrameTurns"]

@@ -230,6 +230,3 @@ class Outflow(Generic[A]):
                 taker.fail(SlowTaker(f"{text}, and others wait for theirs"))
             else:
                 window.at_s, window.taken = now_s, taken
-
-
-__all__ = ["Outflow", "SlowTaker"]

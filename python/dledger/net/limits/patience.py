@@ -30,6 +30,3 @@ class Patience:
     as many of answers that are read or unsent."""
     sweep_s: float = 1.0
     """Time between two looks at all connections."""
-
-
-__all__ = ["Patience"]

@@ -199,6 +199,3 @@ class Turns(Generic[A]):
         self._left = self._each = 0
         self.waiting.clear()
         self._hosts.clear()
-
-
-__all__ = ["Asker", "Company", "Pace", "Turns"]

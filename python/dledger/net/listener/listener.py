@@ -8,15 +8,8 @@ import ssl
 from collections.abc import Callable
 
 from dledger.errors import ConfigError, PortInUse
-from dledger.net.connections.connection import (
-    Connection,
-    Handlers,
-    OnClose,
-    OnConnection,
-    OnFrame,
-    SharedByPort,
-    log,
-)
+from dledger.net.connections.connection import Connection, SharedByPort, log
+from dledger.net.connections.handlers import Handlers, OnClose, OnConnection, OnFrame
 from dledger.net.limits.connection_slots import Places
 from dledger.net.limits.frame_turns import FrameTurns
 from dledger.net.limits.inflow import Inflow

@@ -138,6 +138,3 @@ class Arrival(asyncio.Protocol):
         self._ended = True
         with suppress(OSError):  # the other side was quicker
             self._socket.shutdown(socket.SHUT_RDWR)
-
-
-__all__ = ["Door"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from dledger.catalog.state_machine import BatchRef
+from dledger.catalog.results import BatchRef
 from dledger.errors import CorruptEntry, OffsetOutOfRange, StorageError, TopicNotFound
 from dledger.net import Connection
 from dledger.node.context import NodeContext

@@ -233,6 +233,3 @@ def _command(entry: Entry) -> Command | None:
         return decode_command(entry.body[BODY_HEADER_SIZE:])
     except ProtocolError:
         return None
-
-
-__all__ = ["Listings"]

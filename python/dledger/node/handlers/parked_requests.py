@@ -214,6 +214,3 @@ class LongPolls:
                 self._end(poll, poll.give_up)
         while self._due:
             self._answer()
-
-
-__all__ = ["LongPoll", "LongPolls"]

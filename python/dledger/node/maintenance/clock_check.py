@@ -40,6 +40,3 @@ class ClockCheck:
         wall = (await self._leader.ask()).get("clock", {}).get("wall_ms")
         if isinstance(wall, int):
             self._clocks.compare(wall, asked_ms)
-
-
-__all__ = ["ClockCheck"]

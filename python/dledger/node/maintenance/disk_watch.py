@@ -36,6 +36,3 @@ class DiskWatch:
         log("disk level is %s, was %s; %s", level.name, self.level.name, self._node.directory)
         self.level = level
         self._ready_loop.set_writable(level is not DiskLevel.FULL)
-
-
-__all__ = ["DiskWatch"]

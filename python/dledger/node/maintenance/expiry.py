@@ -37,6 +37,3 @@ class Expiry:
             self._due_ms, self._again_ms = due, now_ms + EXPIRE_MS
             # the proposal queue stamps it
             proposals.execute(None, 0, ExecuteRequest(command=Expire(time_ms=0)))
-
-
-__all__ = ["Expiry"]

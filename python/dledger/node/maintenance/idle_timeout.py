@@ -40,6 +40,3 @@ def process_lives(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-__all__ = ["IdleTimeout", "process_lives"]

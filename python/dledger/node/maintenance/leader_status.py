@@ -30,6 +30,3 @@ class LeaderStatus:
         except (Unavailable, ConfigError, LookupError) as error:
             logger.debug("%s does not tell its status: %s", leader, error)
             return {}
-
-
-__all__ = ["LeaderStatus"]

@@ -51,6 +51,3 @@ class Maintenance:
                 running = self._loop.create_task(work)
                 self._running[running] = None
                 running.add_done_callback(self._running.pop)
-
-
-__all__ = ["Maintenance", "MaintenanceTask"]

@@ -135,6 +135,3 @@ class Retention:
         logger.info("retention: entries %d to %d are gone", before, begin - 1)
         self._context.raft.forget(begin)
         self._drop_before(begin)
-
-
-__all__ = ["Retention"]

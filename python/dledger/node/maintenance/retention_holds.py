@@ -161,6 +161,3 @@ class Laggards:
 
 def _known(mark: Index) -> str:
     return "this leader has not heard" if mark == NO_INDEX else f"has entries up to {mark} only"
-
-
-__all__ = ["Laggards", "RetentionHolds"]

@@ -258,6 +258,3 @@ def _not_certified(node_id: str, certified: Set[str]) -> str:
         f"{node_id} needs a certificate with the URI dledger://node/{node_id}, and the one "
         f"that it shows {whose}"
     )
-
-
-__all__ = ["Gate", "Visit"]

@@ -61,6 +61,3 @@ def on_loopback(address: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
-
-
-__all__ = ["with_secret"]

@@ -47,6 +47,3 @@ class Enforcement:
 def is_enforced(disk: Disk, directory: Path) -> bool:
     """Whether the record is there and says so. Raises OSError."""
     return disk.exists(directory / SECRET_FILE) and Enforcement(disk, directory).on
-
-
-__all__ = ["Enforcement", "is_enforced"]

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from dledger.catalog.state_machine import Catalog, CommandResult, DataResult
+from dledger.catalog.results import CommandResult, DataResult
+from dledger.catalog.state_machine import Catalog
 from dledger.errors import CorruptEntry, ProtocolError
 from dledger.node.context import NodeContext
 from dledger.node.proposals.proposal_queue import ProposalQueue

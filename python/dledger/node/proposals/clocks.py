@@ -166,6 +166,3 @@ class Clocks:
 
 def _by(ahead: int) -> str:
     return f"{abs(ahead) // 1000} s {'ahead of' if ahead > 0 else 'behind'}"
-
-
-__all__ = ["Clocks", "SteadyWall"]

@@ -94,6 +94,3 @@ def answer_to(
         return AppendResponse(code=code, message=message, leader_id=leader, base_offset=base_offset)
     values = result.result if result is not None else {}
     return ExecuteResponse(code=code, message=message, leader_id=leader, result=values)
-
-
-__all__ = ["MESSAGES", "PROPOSAL_BYTES", "Proposal", "answer_to", "check_append"]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from itertools import filterfalse
 from typing import Final, Protocol, TypeVar
 
-from dledger.catalog.state_machine import CommandResult, DataResult
+from dledger.catalog.results import CommandResult, DataResult
 from dledger.errors import ProtocolError
 from dledger.net import Connection
 from dledger.node.context import NodeContext

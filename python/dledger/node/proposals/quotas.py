@@ -208,6 +208,3 @@ class Quotas:
                 claim.bytes for claim in self._unplaced
             )
         return self._weight + self._grown + more
-
-
-__all__ = ["Quotas"]

@@ -25,6 +25,3 @@ def stamp_time(command: Command, clocks: Clocks) -> Command:
         place: dict[str, Any] = {"time_ms": time_ms}
         return replace(command, **place)
     return command
-
-
-__all__ = ["TIMED", "has_time", "stamp_time"]

@@ -75,6 +75,3 @@ class RepairServer:
                 entries=entries,
             )
         )
-
-
-__all__ = ["RepairServer"]

@@ -37,8 +37,6 @@ from dledger.storage.opening import open_settings
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.types import Index, NodeId, Term
 
-__all__ = ["AdoptionPlan", "adopt", "plan_adoption"]
-
 FIRST_TERM: Final = Term(0)
 MOST_QUEUES_BYTES: Final = 4 << 20
 PIECE_BYTES: Final = 4 << 20

@@ -65,14 +65,3 @@ class DispatchMark:
                 *values, crc = form.unpack(data)
                 return DispatchMark(*values[1:]) if crc == crc32(data[:-4] + bytes(4)) else None
         return None
-
-
-__all__ = [
-    "FORMER_MAGIC",
-    "FORMER_MARK",
-    "MARK",
-    "MARK_FILE",
-    "MARK_MAGIC",
-    "UNTOLD",
-    "DispatchMark",
-]

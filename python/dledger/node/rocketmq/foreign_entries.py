@@ -18,6 +18,3 @@ def apply_foreign(catalog: Catalog, entry: Entry) -> None:
     catalog.apply_message(
         entry.index, stored.topic, stored.queue_id, stored.queue_offset, stored.store_timestamp
     )
-
-
-__all__ = ["apply_foreign"]

@@ -38,7 +38,7 @@ from dledger.protocol.messages.rocketmq import (
 from dledger.rocketmq.format.append_hook import read_stored
 from dledger.rocketmq.format.message import decode_message
 from dledger.rocketmq.format.properties import keys_of
-from dledger.rocketmq.store.consume_queues import ConsumeQueue
+from dledger.rocketmq.store.consume_queue import ConsumeQueue
 from dledger.types import NO_INDEX, Buffer, Index, NodeId
 
 MAX_MESSAGES: Final = 4096

@@ -87,6 +87,3 @@ class Checkpointer:
         delete."""
         logger.warning("the catalog is not saved: %s", error)
         self.due_ms = self._now_ms() + FULL_RETRY_MS
-
-
-__all__ = ["Checkpointer"]

@@ -282,6 +282,3 @@ class _Outlines:
 
     def names(self) -> list[str]:
         return sorted(self._tables)
-
-
-__all__ = ["Image", "ImageHead", "Unpacker"]

@@ -224,6 +224,3 @@ class SnapshotReceiver:
             "bytes": fetch.offset,
             "of": fetch.size,
         }
-
-
-__all__ = ["SnapshotReceiver"]

@@ -146,6 +146,3 @@ def summary_of(store: LogStore, catalog: Catalog, faults: Iterable[Fault]) -> Lo
         committed=known_committed(store, catalog),
         faulty=tuple(sorted((run.first, run.last) for run in faults)),
     )
-
-
-__all__ = ["Snapshots", "known_committed", "summary_of"]

@@ -131,6 +131,3 @@ class GroupWatch:
             not one or not other or one == other
             for one, other in zip(own[1:], theirs[1:], strict=False)
         )
-
-
-__all__ = ["GroupWatch", "Stranger", "drawn_name", "id_in"]

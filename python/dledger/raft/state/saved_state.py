@@ -34,5 +34,3 @@ class RaftOptions:
 
 
 DEFAULT_OPTIONS: Final = RaftOptions()
-
-__all__ = ["DEFAULT_OPTIONS", "RaftOptions", "SavedState"]

@@ -257,17 +257,3 @@ def _map_as_list(column: pa.MapArray) -> pa.Array:
         offset=column.offset,
         children=[entries],
     )
-
-
-__all__ = [
-    "VERSION",
-    "Headers",
-    "Times",
-    "Values",
-    "as_records",
-    "binary_column",
-    "constant_times",
-    "headers_column",
-    "make_records",
-    "times_column",
-]

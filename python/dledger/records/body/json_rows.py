@@ -29,6 +29,3 @@ def as_records(body: Buffer, schemas: Schemas) -> pa.RecordBatch:
         ],
         schema=RECORD_SCHEMA,
     )
-
-
-__all__ = ["as_records"]

@@ -14,7 +14,7 @@ import pyarrow as pa
 from dledger.errors import CorruptEntry
 from dledger.interrupts import is_interrupt
 from dledger.records.body.header import Codec
-from dledger.records.body.unpacked_size import MAX_DECODED_BYTES, check_sizes
+from dledger.records.body.unpacked_size import check_sizes
 from dledger.types import Buffer
 
 _END_OF_STREAM: Final = 8  # bytes of the marker that a stream writer adds
@@ -57,6 +57,3 @@ def deserialize(payload: Buffer, schema: pa.Schema, codec: Codec, count: int) ->
     if batch.num_rows != count:
         raise CorruptEntry(f"the header promises {count} records, the payload has {batch.num_rows}")
     return batch
-
-
-__all__ = ["MAX_DECODED_BYTES", "compress", "deserialize"]

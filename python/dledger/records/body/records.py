@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dledger.errors import ConfigError, ProtocolError, RecordTooLarge
-from dledger.records.body.build import as_records, constant_times, make_records
+from dledger.records.body.build import as_records, constant_times
 from dledger.records.body.header import (
     BODY_HEADER_SIZE,
     BodyHeader,
@@ -24,7 +24,7 @@ from dledger.records.body.header import (
     encode_header,
     read_header,
 )
-from dledger.records.body.payload import MAX_DECODED_BYTES, compress, deserialize
+from dledger.records.body.payload import compress, deserialize
 from dledger.records.body.schema import (
     HEADERS,
     READ_SCHEMA,
@@ -33,6 +33,7 @@ from dledger.records.body.schema import (
     payload_schema,
 )
 from dledger.records.body.typed import times_in, version_of
+from dledger.records.body.unpacked_size import MAX_DECODED_BYTES
 from dledger.types import Buffer
 
 FEW: Final = 64
@@ -199,15 +200,3 @@ def with_offsets(
     return pa.RecordBatch.from_arrays(
         [_offsets(base_offset + first, last - first), *records.columns], schema=READ_SCHEMA
     )
-
-
-__all__ = [
-    "MAX_DECODED_BYTES",
-    "READ_SCHEMA",
-    "RECORD_SCHEMA",
-    "as_records",
-    "decode_batch",
-    "encode_batch",
-    "make_records",
-    "with_offsets",
-]

@@ -27,6 +27,3 @@ def payload_schema(times: bool, keys: bool, headers: bool) -> pa.Schema:
     """The columns of a payload, in order, by the optional ones it has."""
     present = {"timestamp": times, "key": keys, "value": True, "headers": headers}
     return pa.schema([field for field in RECORD_SCHEMA if present[field.name]])
-
-
-__all__ = ["HEADERS", "READ_SCHEMA", "RECORD_SCHEMA", "TIMESTAMP", "payload_schema"]

@@ -108,6 +108,3 @@ def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
     there = field.name in batch.schema.names
     return batch.column(field.name) if there else pa.nulls(batch.num_rows, field.type)
-
-
-__all__ = ["OVERHEAD", "coalesce", "split_batch"]

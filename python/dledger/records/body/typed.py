@@ -251,16 +251,3 @@ def _convert_atom(column: pa.Array, kind: pa.DataType) -> pa.Array:
         if pc.all(same).as_py() is False:
             raise pa.ArrowInvalid("a number needs more digits than a float has")
     return found
-
-
-__all__ = [
-    "Schemas",
-    "arrow_schema",
-    "convert",
-    "decode_typed",
-    "key_bytes",
-    "record_times",
-    "stamped",
-    "times_in",
-    "version_of",
-]

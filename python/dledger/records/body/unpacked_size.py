@@ -76,6 +76,3 @@ def check_sizes(payload: Buffer, codec: Codec) -> None:
             total += length if declared == -1 else declared
             if total > MAX_DECODED_BYTES:
                 raise ValueError(f"decompressed it has over {MAX_DECODED_BYTES} bytes")
-
-
-__all__ = ["MAX_DECODED_BYTES", "check_sizes"]

@@ -24,6 +24,3 @@ def binary_parts(column: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[n
         else np.zeros(1, np.int32)
     )
     return places, np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8)
-
-
-__all__ = ["binary_parts", "number_column"]

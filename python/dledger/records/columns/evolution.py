@@ -171,6 +171,3 @@ def _lines(rows: Iterable[tuple[str, str, str, str]]) -> Iterable[str]:
                 f"{mark if not line else '':2}{a:{SHOWN}} | {b:{SHOWN}} "
                 f"{remark if not line else ''}"
             ).rstrip()
-
-
-__all__ = ["Merged", "holds", "is_evolution", "merge", "side_by_side"]

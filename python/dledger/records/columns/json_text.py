@@ -172,6 +172,3 @@ def _base64(column: pa.Array) -> pa.Array:
         _TEXT, len(column), [None, pa.py_buffer(found), pa.py_buffer(text.tobytes())]
     )
     return pc.if_else(column.is_valid(), whole, _NULL) if column.null_count else whole
-
-
-__all__ = ["rows_as_json"]

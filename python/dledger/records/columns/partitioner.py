@@ -99,6 +99,3 @@ def rows_by_code(codes: npt.NDArray[np.int64]) -> Iterator[tuple[int, pa.Array]]
     borders = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(codes)]
     for first, last in itertools.pairwise(borders):
         yield int(ordered[first]), number_column(pa.int64(), order[first:last])
-
-
-__all__ = ["murmur2", "murmur2_of", "partition_for", "partitions_for", "rows_by_code"]

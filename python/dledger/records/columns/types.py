@@ -320,17 +320,3 @@ def _type_data(kind: Type) -> Any:
 def _canonical(data: Any) -> str:
     """The same text for the same value, on every machine."""
     return json.dumps(data, separators=(",", ":"), sort_keys=True)
-
-
-__all__ = [
-    "INTEGERS",
-    "Array",
-    "Atom",
-    "Columns",
-    "Field",
-    "Map",
-    "Struct",
-    "Type",
-    "build",
-    "find",
-]

@@ -55,17 +55,3 @@ def sum_mixed(hashes: Hashes) -> int:
 def weights(count: int) -> Hashes:
     """Odd numbers, one for each place in a block or a list; more of them begin with the same."""
     return mix(np.arange(1, count + 1, dtype=np.uint64)) | np.uint64(1)
-
-
-__all__ = [
-    "BASE",
-    "HALF",
-    "MASK",
-    "NULL",
-    "Hashes",
-    "carried",
-    "mix",
-    "native",
-    "sum_mixed",
-    "weights",
-]

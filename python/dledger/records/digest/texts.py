@@ -142,6 +142,3 @@ def _folded(copied: Callable[[slice], npt.NDArray[np.void]], count: int, factors
         words = copied(some).view(WORDS).reshape(-1, len(factors))
         np.matmul(carried(words, room[: len(words)]), factors, out=found[some])
     return found
-
-
-__all__ = ["hashes_of_bytes"]

@@ -159,6 +159,3 @@ _KINDS: Final[list[tuple[Callable[[pa.DataType], bool], Callable[[Any], Hashes]]
     (pa.types.is_map, _of_maps),
     (pa.types.is_list, _of_lists),
 ]
-
-
-__all__ = ["sum_of_cells"]

@@ -19,8 +19,6 @@ from dledger.checksum import crc32
 from dledger.protocol.messages.entry import HEADER_SIZE
 from dledger.rocketmq.format.message import CRC_MASK, MAGIC_V1, MAGIC_V2, MAX_TOPIC, MIN_MESSAGE
 
-__all__ = ["Fields", "Rows", "walk_entries", "walk_messages"]
-
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 PAIR: Final = struct.Struct(">iI")

@@ -23,17 +23,6 @@ from dledger.rocketmq.format.scan import Scanner
 from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
 from dledger.types import Buffer
 
-__all__ = [
-    "BATCH_BYTES",
-    "EVERYTHING",
-    "SCHEMA",
-    "Batches",
-    "ColumnBatch",
-    "Wanted",
-    "column_batches",
-    "first_false",
-]
-
 BATCH_BYTES: Final = 16 << 20
 MAX_BUFFER: Final = (1 << 31) - 1
 """Arrow counts the bytes of a column with 32 bits; a commit log file has 1 GiB."""

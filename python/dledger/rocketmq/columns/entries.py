@@ -23,8 +23,6 @@ from dledger.rocketmq.columns.properties import array, slices
 from dledger.rocketmq.format.scan import Scanner
 from dledger.types import Buffer
 
-__all__ = ["ENTRY_SCHEMA", "EntryScanner", "entry_batches"]
-
 MAGIC_CONFIG_CHANGE: Final = 3
 """Known to DLedger 0.4.0, which never writes it."""
 MAGICS: Final = (MAGIC_NORMAL, MAGIC_NOOP, MAGIC_CONFIG_CHANGE)

@@ -25,8 +25,6 @@ from dledger.rocketmq.format.message import (
 from dledger.rocketmq.format.properties import KEYS, TAGS, UNIQUE_KEY
 from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
 
-__all__ = ["SCHEMA", "MessageColumns"]
-
 TIME: Final = pa.timestamp("us", "UTC")
 FIRST_TIME: Final = -62_135_596_800_000
 """The year 1 in milliseconds: neither Python nor Spark has a time before it, or behind the year

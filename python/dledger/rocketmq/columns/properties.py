@@ -9,8 +9,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["PropertyColumns", "array", "slices"]
-
 Ints = npt.NDArray[np.int64]
 NAME_END: Final = 1
 VALUE_END: Final = 2

@@ -22,8 +22,6 @@ from dledger.rocketmq.format.message import MAX_BODY, lay_out
 from dledger.rocketmq.format.scan import Scanner
 from dledger.rocketmq.format.scanned_piece import Incomplete, PieceKind, ScannedPiece, Unbounded
 
-__all__ = ["LOOKBACK", "WINDOW", "FileReader", "LogSpan", "Read"]
-
 Read = Callable[[int, int], bytes]
 """``read(offset, length)``: exactly these bytes of the log."""
 WINDOW: Final = 16 << 20

@@ -17,8 +17,6 @@ from dledger.rocketmq.columns.borders import Fields, Rows, walk_messages
 from dledger.rocketmq.columns.messages import MessageColumns
 from dledger.rocketmq.dispatch.reput import IN_QUEUE, ROLLBACK
 
-__all__ = ["Chunk", "Ints", "sound_rows"]
-
 Ints = npt.NDArray[np.int64]
 FEW: Final = 32
 """Fewer messages are not worth columns."""

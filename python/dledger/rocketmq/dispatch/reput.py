@@ -40,8 +40,6 @@ from dledger.rocketmq.store.index_service import IndexService
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 from dledger.types import Buffer
 
-__all__ = ["DELAY_LEVELS_MS", "SCHEDULE_TOPIC", "DispatchRequest", "Dispatcher", "Reput"]
-
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 DELAY: Final = "DELAY"
 SECOND: Final = 1000

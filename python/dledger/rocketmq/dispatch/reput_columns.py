@@ -24,8 +24,6 @@ from dledger.rocketmq.store.index_file import MAX_INT, OpenIndex
 from dledger.rocketmq.store.index_service import IndexService
 from dledger.types import Buffer
 
-__all__ = ["ColumnReput"]
-
 CQ_UNIT: Final = np.dtype([("place", ">i8"), ("size", ">i4"), ("tags", ">i8")])
 INDEX_UNIT: Final = np.dtype(
     [("hash", ">i4"), ("place", ">i8"), ("seconds", ">i4"), ("previous", ">i4")]

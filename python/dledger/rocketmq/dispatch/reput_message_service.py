@@ -10,8 +10,6 @@ from typing import Final
 
 from dledger.rocketmq.store.message_store import MessageStore
 
-__all__ = ["ReputMessageService"]
-
 SLICE: Final = 4 << 20
 """Log bytes between two looks at whether to stop."""
 REST: Final = 4

@@ -25,8 +25,6 @@ from dledger.rocketmq.store.topic_configs import TopicConfig, TopicConfigs
 from dledger.rocketmq.upgrade.adoption import copy_store
 from dledger.rocketmq.upgrade.old_commit_log import OldCommitLog
 
-__all__ = ["CommitLogExport"]
-
 DISPATCHED: Final = 8 << 20
 """Bytes of messages that go into the queues at once."""
 

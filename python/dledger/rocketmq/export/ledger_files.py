@@ -20,8 +20,6 @@ from dledger.rocketmq.store.files import FileHandles, make_directory, write_whol
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 from dledger.types import Buffer
 
-__all__ = ["DATA_FILE", "INDEX_FILE", "MAX_ENTRY", "LedgerFiles"]
-
 DATA_FILE: Final = 1 << 30
 """Bytes of a data file (mappedFileSizeForEntryData)."""
 INDEX_UNIT: Final = struct.Struct(">iqiqq")

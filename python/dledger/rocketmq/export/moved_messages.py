@@ -15,8 +15,6 @@ from dledger.rocketmq.format.message import (
     PHYSICAL_OFFSET_AT,
 )
 
-__all__ = ["moved_message", "place_message"]
-
 PAIR: Final = struct.Struct(">iI")
 
 

@@ -14,8 +14,6 @@ from dledger.rocketmq.format.hosts import Host
 from dledger.rocketmq.format.message import MAX_BODY, Message
 from dledger.rocketmq.format.properties import KEYS, MAX_PROPERTIES, format_properties
 
-__all__ = ["BROKER", "RecordMessages", "check_topic_name"]
-
 BROKER: Final = Host.of("127.0.0.1", 10911)
 NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
 SYSTEM: Final = frozenset({

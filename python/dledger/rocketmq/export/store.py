@@ -20,8 +20,6 @@ from dledger.rocketmq.store.message_store import MessageStore
 from dledger.rocketmq.store.store_lock import CheckpointFile
 from dledger.rocketmq.store.topic_configs import TopicConfig, TopicConfigs
 
-__all__ = ["LedgerExport", "PlainExport", "StoreExport"]
-
 Begins = Mapping[int, int]
 FIRST_INDEX: Final = 0
 

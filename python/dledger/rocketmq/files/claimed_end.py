@@ -10,8 +10,6 @@ from dledger.rocketmq.files.storage import Storage
 from dledger.rocketmq.format.consume_queue_unit import UNIT, UNIT_SIZE
 from dledger.rocketmq.format.index_file import HEADER, is_index_name
 
-__all__ = ["NamedMessage", "last_claim"]
-
 QUEUES: Final = "consumequeue"
 INDEX: Final = "index"
 

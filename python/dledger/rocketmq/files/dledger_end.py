@@ -24,8 +24,6 @@ from dledger.rocketmq.columns.windows import FileReader
 from dledger.rocketmq.files.layout import Form, is_log_name
 from dledger.rocketmq.files.storage import Storage
 
-__all__ = ["committed_end", "committed_index", "ledger_end"]
-
 UNIT: Final = struct.Struct(">iqiqq")
 """Of the index: magic, pos, size, index, term."""
 COLUMNS: Final = ("entry_index", "term", "size")

@@ -13,8 +13,6 @@ from dledger.protocol.messages.entry import HEADER_SIZE
 from dledger.rocketmq.files.storage import Storage
 from dledger.rocketmq.format.index_file import IndexReader, is_index_name
 
-__all__ = ["Cover", "IndexPart", "Span", "joined", "read_cover"]
-
 INDEX: Final = "index"
 Span = tuple[int, int | None]
 """Offsets in the log, from the first to behind the last; None for its end."""

@@ -12,8 +12,6 @@ from dledger.rocketmq.files.ranges import first_stored
 from dledger.rocketmq.format.checkpoint import StoreCheckpoint
 from dledger.rocketmq.format.config_json import decode_config
 
-__all__ = ["inspect_store"]
-
 TOPICS: Final = "config/topics.json"
 
 

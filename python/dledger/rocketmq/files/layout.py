@@ -20,17 +20,6 @@ from dledger.rocketmq.files.storage import FolderListing, Storage
 from dledger.rocketmq.format.message import BLANK_MAGIC, DLEDGER_BLANK_MAGIC, MAGIC_V1, MAGIC_V2
 from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
 
-__all__ = [
-    "COMMITLOG",
-    "DLEDGER",
-    "LAYOUTS",
-    "Form",
-    "LogFile",
-    "Store",
-    "is_log_name",
-    "open_store",
-]
-
 LAYOUTS: Final = ("rocketmq", "dledger")
 COMMITLOG: Final = "commitlog"
 DLEDGER: Final = "dledger"

@@ -22,8 +22,6 @@ from dledger.rocketmq.format.hosts import OffsetId
 from dledger.rocketmq.format.index_file import key_hash
 from dledger.rocketmq.format.scanned_piece import ScannedPiece
 
-__all__ = ["Found", "Search", "message_with_id", "search"]
-
 MATCHED: Final = ("physical_offset", "unique_key", "keys")
 
 

@@ -15,8 +15,6 @@ from dledger.rocketmq.files.layout import DLEDGER, Form, LogFile, Store
 from dledger.rocketmq.files.storage import Storage
 from dledger.rocketmq.format.scanned_piece import Incomplete, ScannedPiece, Unbounded
 
-__all__ = ["FileRange", "RangePlan", "cut", "first_stored", "plan_store", "read_range"]
-
 HEAD: Final = 64 << 10
 """Bytes of a file in which its first message is looked for."""
 CLOCK_MARGIN_MS: Final = 3_600_000

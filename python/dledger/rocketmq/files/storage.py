@@ -16,8 +16,6 @@ from typing import Any, Final
 from dledger.errors import ConfigError, PathError
 from dledger.interrupts import is_interrupt
 
-__all__ = ["FolderListing", "Storage"]
-
 LOCAL: Final = ("file", "local")
 
 

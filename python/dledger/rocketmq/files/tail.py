@@ -15,8 +15,6 @@ from dledger.rocketmq.files.ranges import FileRange
 from dledger.rocketmq.files.storage import Storage
 from dledger.rocketmq.format.scanned_piece import ScannedPiece
 
-__all__ = ["Places", "begins", "bounded", "ends", "faults_between", "place_at", "ranges_between"]
-
 INDEX: Final = "index"
 LEAST_BACK: Final = 1 << 16
 BLANK: Final = b"\xff\xff\xff\xff"

@@ -35,8 +35,6 @@ from dledger.rocketmq.format.message import (
 )
 from dledger.types import Buffer, slots_dataclass
 
-__all__ = ["Stored", "Unplaced", "check_messages", "read_stored", "write_place"]
-
 COMMON_SIZE: Final = MIN_MESSAGE - 3
 """A message of version 1 with IPv4 hosts, up to its body."""
 PUT: Final = struct.Struct(">iIIi20xi44xi")

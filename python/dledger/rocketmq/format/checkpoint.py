@@ -9,8 +9,6 @@ from typing import Final
 from dledger.errors import FormatError
 from dledger.types import Buffer
 
-__all__ = ["CHECKPOINT_SIZE", "StoreCheckpoint"]
-
 CHECKPOINT_SIZE: Final = 4096
 FIELDS: Final = struct.Struct(">qqqqq")
 RECOVERY_SLACK_MS: Final = 3000

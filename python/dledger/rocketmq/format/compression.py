@@ -10,8 +10,6 @@ import pyarrow as pa
 from dledger.errors import FormatError
 from dledger.rocketmq.format.message import COMPRESSION_SHIFT, Compression, SysFlag
 
-__all__ = ["MAX_UNPACKED", "compress", "compression_flags", "unpack"]
-
 MAX_UNPACKED: Final = 64 << 20
 """Bytes that a body may have when it is unpacked; more is taken for an attack."""
 CODECS: Final = {Compression.LZ4: "lz4", Compression.ZSTD: "zstd"}

@@ -15,8 +15,6 @@ from typing import Any, Final
 from dledger.errors import FormatError
 from dledger.types import Buffer
 
-__all__ = ["decode_config", "encode_config"]
-
 TOKEN: Final = re.compile(
     r"[ \t\r\n]*(?:([{}\[\],:])|(\"(?:[^\"\\\x00-\x1f]|\\.)*\")|([-+.\w]+)|(.|\Z))", re.DOTALL
 )

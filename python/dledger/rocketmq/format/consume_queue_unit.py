@@ -14,19 +14,6 @@ from typing import Final
 
 from dledger.types import Buffer
 
-__all__ = [
-    "BATCH_UNIT_SIZE",
-    "FILLER",
-    "UNIT_SIZE",
-    "BatchUnit",
-    "ConsumeQueueUnit",
-    "decode_batch_units",
-    "decode_units",
-    "encode_batch_units",
-    "encode_units",
-    "sound_units",
-]
-
 UNIT: Final = struct.Struct(">qiq")
 UNIT_SIZE: Final = UNIT.size
 BATCH_UNIT: Final = struct.Struct(">qiqqqhii")

@@ -14,8 +14,6 @@ from typing import Final
 
 from dledger.errors import FormatError
 
-__all__ = ["LOCALHOST", "Host", "OffsetId", "UniqueId"]
-
 PORT: Final = struct.Struct(">i")
 PLACE: Final = struct.Struct(">iq")
 UNIQUE: Final = struct.Struct(">HIIH")

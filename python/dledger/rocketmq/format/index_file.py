@@ -24,11 +24,6 @@ from dledger.errors import FormatError
 from dledger.rocketmq.format.properties import POWERS, java_hash
 from dledger.types import Buffer
 
-__all__ = [
-    "DEFAULT_SLOTS", "DEFAULT_UNITS", "NAME_DIGITS", "IndexFile", "IndexReader", "IndexUnit",
-    "KeyHashes", "is_index_name", "key_hash",
-]  # fmt: skip
-
 Read = Callable[[int, int], Buffer]
 
 HEADER: Final = struct.Struct(">qqqqii")

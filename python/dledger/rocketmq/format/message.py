@@ -33,26 +33,6 @@ from dledger.rocketmq.format.hosts import LOCALHOST, Host, OffsetId
 from dledger.rocketmq.format.properties import MAX_PROPERTIES, parse_properties
 from dledger.types import Buffer
 
-__all__ = [
-    "BLANK_MAGIC",
-    "BLANK_SIZE",
-    "DLEDGER_BLANK_MAGIC",
-    "MAGIC_V1",
-    "MAGIC_V2",
-    "MAX_BODY",
-    "MIN_MESSAGE",
-    "PHYSICAL_OFFSET_AT",
-    "Compression",
-    "Message",
-    "SysFlag",
-    "TransactionType",
-    "decode_message",
-    "encode_blank",
-    "encode_dledger_blank",
-    "encode_message",
-    "message_size",
-]
-
 MAGIC_V1: Final = 0xDAA320A7
 MAGIC_V2: Final = 0xDAA320AB
 BLANK_MAGIC: Final = 0xCBD43194

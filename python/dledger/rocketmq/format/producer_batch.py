@@ -19,8 +19,6 @@ from dledger.errors import FormatError
 from dledger.rocketmq.format.properties import MAX_PROPERTIES
 from dledger.types import Buffer
 
-__all__ = ["BatchItem", "decode_batch", "encode_batch"]
-
 HEAD: Final = struct.Struct(">iiiii")
 INT16: Final = struct.Struct(">h")
 MIN_ITEM: Final = HEAD.size + INT16.size

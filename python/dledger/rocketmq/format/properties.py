@@ -13,18 +13,6 @@ from collections.abc import Mapping
 from operator import mul
 from typing import Final
 
-__all__ = [
-    "KEYS",
-    "MAX_PROPERTIES",
-    "TAGS",
-    "UNIQUE_KEY",
-    "format_properties",
-    "java_hash",
-    "keys_of",
-    "parse_properties",
-    "tags_code",
-]
-
 NAME_END: Final = "\x01"
 VALUE_END: Final = "\x02"
 KEYS: Final = "KEYS"

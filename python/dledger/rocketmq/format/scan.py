@@ -39,8 +39,6 @@ from dledger.rocketmq.format.message import (
 from dledger.rocketmq.format.scanned_piece import Incomplete, PieceKind, ScannedPiece, Unbounded
 from dledger.types import Buffer
 
-__all__ = ["Scanner", "scan"]
-
 PAIR: Final = struct.Struct(">iI")
 INT64: Final = struct.Struct(">q")
 MARKS: Final = re.compile(

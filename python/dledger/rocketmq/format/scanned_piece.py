@@ -62,6 +62,3 @@ class Unbounded(Exception):
         super().__init__(reason)
         self.offset = offset
         self.reason = reason
-
-
-__all__ = ["Incomplete", "PieceKind", "ScannedPiece", "Unbounded"]

@@ -23,8 +23,6 @@ from dledger.rocketmq.store.consume_queue import MAX_QUEUE_OFFSET
 from dledger.rocketmq.store.consume_queues import MAX_QUEUE_ID, checked_topic
 from dledger.types import Buffer
 
-__all__ = ["CheckedLog"]
-
 SIZE: Final = struct.Struct(">i")
 PAIR: Final = 8
 

@@ -23,8 +23,6 @@ from dledger.rocketmq.ha_protocol.ha_client import HAClient
 from dledger.rocketmq.ha_protocol.messages import HASettings
 from dledger.types import Buffer
 
-__all__ = ["BrokerFollower", "RawLog"]
-
 logger = logging.getLogger(__name__)
 
 DEFAULTS: Final = HASettings()

@@ -23,8 +23,6 @@ from dledger.rocketmq.ha_protocol.group_transfer_service import (
 from dledger.rocketmq.ha_protocol.ha_connection import HAConnection, TransferFrame
 from dledger.rocketmq.ha_protocol.messages import HASettings
 
-__all__ = ["AcceptSocketService", "HAService", "ReadableLog", "milliseconds"]
-
 logger = logging.getLogger(__name__)
 
 DEFAULTS: Final = HASettings()

@@ -10,8 +10,6 @@ from dledger.rocketmq.ha_protocol.group_transfer_service import BrokerRole
 from dledger.rocketmq.ha_protocol.messages import HASettings
 from dledger.rocketmq.store.message_store import MessageStore
 
-__all__ = ["serve_store"]
-
 
 async def serve_store(
     store: MessageStore,

@@ -13,8 +13,6 @@ from dledger.rocketmq.ha.follower import BrokerFollower
 from dledger.rocketmq.ha_protocol.messages import HASettings
 from dledger.rocketmq.store.message_store import MessageStore
 
-__all__ = ["follow_master"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -15,8 +15,6 @@ from typing import Final
 
 from dledger.rocketmq.ha_protocol.messages import HASettings
 
-__all__ = ["BrokerRole", "GroupCommitRequest", "GroupTransferService", "HAStatus"]
-
 DEFAULTS: Final = HASettings()
 
 

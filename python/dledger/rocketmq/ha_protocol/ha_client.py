@@ -20,8 +20,6 @@ from dledger.rocketmq.ha_protocol.messages import (
 )
 from dledger.types import Buffer
 
-__all__ = ["HAClient", "LogPiece"]
-
 DEFAULTS: Final = HASettings()
 MOST_OFFSET: Final = 2**63 - 1
 

@@ -15,8 +15,6 @@ from dledger.errors import ProtocolError, Unavailable
 from dledger.rocketmq.ha_protocol.messages import HEADER, REPORT_SIZE, HASettings
 from dledger.types import Buffer
 
-__all__ = ["HAConnection", "ReadSocketService", "TransferFrame", "WriteSocketService"]
-
 DEFAULTS: Final = HASettings()
 UNKNOWN: Final = -1
 NEVER: Final = 2**63

@@ -15,8 +15,6 @@ from typing import Final
 
 from dledger.errors import ConfigError
 
-__all__ = ["HEADER", "HEADER_SIZE", "MOST_FRAME", "REPORT", "REPORT_SIZE", "HASettings"]
-
 HEADER: Final = struct.Struct(">qi")
 """Of a frame: where its bytes begin in the log, and how many they are."""
 HEADER_SIZE: Final = HEADER.size

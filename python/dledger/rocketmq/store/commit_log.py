@@ -35,8 +35,6 @@ from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 from dledger.rocketmq.store.placed import Placed, RecoveredLog
 from dledger.types import Buffer
 
-__all__ = ["COMMIT_LOG_FILE", "CommitLog"]
-
 COMMIT_LOG_FILE: Final = 1 << 30
 """Bytes of a file (mappedFileSizeCommitLog)."""
 WINDOW: Final = 8 << 20

@@ -16,8 +16,6 @@ from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 
-__all__ = ["WITHOUT_ITS_END", "Survey", "is_in", "lost_end"]
-
 CHUNK: Final = 1 << 12
 """Units that are looked at together."""
 WITHOUT_ITS_END: Final = (

@@ -19,8 +19,6 @@ from dledger.rocketmq.format.consume_queue_unit import FILLER, UNIT, UNIT_SIZE, 
 from dledger.rocketmq.store.files import FileHandles
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 
-__all__ = ["UNITS_IN_FILE", "ConsumeQueue"]
-
 logger = logging.getLogger(__name__)
 
 UNITS_IN_FILE: Final = 300_000

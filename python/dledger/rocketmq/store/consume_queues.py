@@ -11,8 +11,6 @@ from dledger.errors import FormatError
 from dledger.rocketmq.store.consume_queue import UNITS_IN_FILE, ConsumeQueue
 from dledger.rocketmq.store.files import FileHandles, storing
 
-__all__ = ["UNITS_IN_FILE", "ConsumeQueue", "ConsumeQueues", "checked_topic"]
-
 MAX_QUEUE_ID: Final = (1 << 31) - 1
 
 

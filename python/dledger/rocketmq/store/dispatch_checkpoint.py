@@ -19,8 +19,6 @@ from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.files import storing, write_whole
 from dledger.rocketmq.store.index_service import IndexService
 
-__all__ = ["QueueEnd", "StoreMark", "StoreMarkFile"]
-
 FILE: Final = "dispatched"
 
 

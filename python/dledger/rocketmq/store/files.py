@@ -15,8 +15,6 @@ from typing import Final
 from dledger.errors import DiskFull, DLedgerError, PathError, StorageError
 from dledger.types import Buffer
 
-__all__ = ["FileHandles", "clear", "make_directory", "storing", "sync_directory", "write_whole"]
-
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 STRETCH: Final = 1 << 20
 ZEROS: Final = bytes(STRETCH)

@@ -21,8 +21,6 @@ from dledger.rocketmq.format.index_file import HEADER, SLOT, UNIT, IndexReader
 from dledger.rocketmq.store.files import clear, storing, sync_directory
 from dledger.rocketmq.store.mapped_file_queue import write_at
 
-__all__ = ["OpenIndex", "index_size"]
-
 MAX_INT: Final = 0x7FFF_FFFF
 CHUNK: Final = 1 << 14
 """Units that are looked at together when a file is cut."""

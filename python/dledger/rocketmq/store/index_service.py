@@ -23,8 +23,6 @@ from dledger.rocketmq.format.index_file import (
 from dledger.rocketmq.store.files import make_directory, storing, sync_directory
 from dledger.rocketmq.store.index_file import OpenIndex
 
-__all__ = ["IndexService", "now_ms"]
-
 NAME_FORMAT: Final = "%Y%m%d%H%M%S%f"
 
 

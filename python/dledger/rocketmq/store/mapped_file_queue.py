@@ -18,8 +18,6 @@ from dledger.errors import CorruptStore, OffsetOutOfRange, PathError, StorageErr
 from dledger.rocketmq.store.files import FileHandles, clear, make_directory, storing, sync_directory
 from dledger.types import Buffer
 
-__all__ = ["MappedFileQueue", "log_names"]
-
 NAME_DIGITS: Final = 20
 LAST_OFFSET: Final = (1 << 63) - 1
 

@@ -28,7 +28,8 @@ from dledger.rocketmq.format.message import Message
 from dledger.rocketmq.format.properties import keys_of
 from dledger.rocketmq.store.commit_log import COMMIT_LOG_FILE, CommitLog
 from dledger.rocketmq.store.completeness import WITHOUT_ITS_END, Survey, is_in, lost_end
-from dledger.rocketmq.store.consume_queues import UNITS_IN_FILE, ConsumeQueues
+from dledger.rocketmq.store.consume_queue import UNITS_IN_FILE
+from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.dispatch_checkpoint import StoreMark, StoreMarkFile
 from dledger.rocketmq.store.files import FileHandles
 from dledger.rocketmq.store.index_service import IndexService, now_ms
@@ -37,8 +38,6 @@ from dledger.rocketmq.store.settings import MessageStoreSettings
 from dledger.rocketmq.store.store_lock import AbortFile, CheckpointFile, StoreLock, make_root
 from dledger.rocketmq.store.topic_configs import TopicConfigs
 from dledger.types import Buffer
-
-__all__ = ["MessageStore"]
 
 logger = logging.getLogger(__name__)
 

@@ -28,6 +28,3 @@ class RecoveredLog:
     """Of the last message, 0 without one."""
     reason: str = ""
     """What is wrong with the bytes at the end; empty where nothing is there."""
-
-
-__all__ = ["Placed", "RecoveredLog"]

@@ -28,6 +28,3 @@ class MessageStoreSettings(TypedDict, total=False):
     reput: type[Reput]
     """`dledger.rocketmq.dispatch.reput_columns.ColumnReput` is several times as fast where much
     comes at once."""
-
-
-__all__ = ["MessageStoreSettings"]

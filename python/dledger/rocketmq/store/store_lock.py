@@ -12,8 +12,6 @@ from dledger.errors import PathError
 from dledger.rocketmq.format.checkpoint import CHECKPOINT_SIZE, StoreCheckpoint
 from dledger.rocketmq.store.files import make_directory, storing, sync_directory
 
-__all__ = ["AbortFile", "CheckpointFile", "StoreLock", "make_root"]
-
 WORD: Final = b"lock"
 
 

@@ -14,8 +14,6 @@ from dledger.rocketmq.store.consume_queues import checked_topic
 from dledger.rocketmq.store.files import make_directory, storing, write_whole
 from dledger.rocketmq.store.index_service import now_ms
 
-__all__ = ["TopicConfig", "TopicConfigs", "load_config", "save_config"]
-
 READ_WRITE: Final = 6
 FILE: Final = "topics.json"
 

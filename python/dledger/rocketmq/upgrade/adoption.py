@@ -14,8 +14,6 @@ from typing import Final
 from dledger.rocketmq.format.message import encode_blank
 from dledger.rocketmq.store.files import make_directory, storing, sync_directory
 
-__all__ = ["STAGED", "Adoption", "close_last_file", "copy_store"]
-
 STAGED: Final = "adopting-"
 """Begins the name of a node's directory that is not ready."""
 PIECE_BYTES: Final = 4 << 20

@@ -25,8 +25,6 @@ from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue, log_names
 from dledger.rocketmq.store.store_lock import CheckpointFile
 from dledger.rocketmq.upgrade.adoption import Adoption
 
-__all__ = ["examine"]
-
 COLUMNS: Final = ("topic", "queue_id", "queue_offset", "sys_flag", "store_timestamp", "entry_index")
 CQ_UNIT: Final = np.dtype([("place", ">i8"), ("size", ">i4"), ("tags", ">i8")])
 STRETCH: Final = 16 << 20

@@ -19,8 +19,6 @@ from dledger.rocketmq.store.files import storing, write_whole
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 from dledger.rocketmq.store.store_lock import StoreLock
 
-__all__ = ["ADOPTED_FILE", "Adopted", "OldCommitLog"]
-
 ADOPTED_FILE: Final = "adopted"
 COMMIT_LOG: Final = "commitlog"
 PAIR: Final = 8

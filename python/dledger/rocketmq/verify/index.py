@@ -14,8 +14,6 @@ from dledger.rocketmq.format.index_file import HEADER, SLOT, UNIT, IndexReader, 
 from dledger.rocketmq.store.files import storing
 from dledger.rocketmq.verify.queues import PUT_BACK, Problem
 
-__all__ = ["IndexAudit"]
-
 INDEX_UNIT: Final = np.dtype(
     [("hash", ">i4"), ("place", ">i8"), ("seconds", ">i4"), ("previous", ">i4")]
 )

@@ -12,8 +12,6 @@ from dledger.rocketmq.store.files import storing
 from dledger.rocketmq.store.mapped_file_queue import log_names
 from dledger.rocketmq.verify.queues import PUT_BACK, Problem
 
-__all__ = ["LedgerAudit"]
-
 UNIT: Final = struct.Struct(">iqiqq")
 """Magic, pos, size, index, term."""
 

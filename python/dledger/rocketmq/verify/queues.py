@@ -15,8 +15,6 @@ from dledger.rocketmq.store.consume_queues import folders
 from dledger.rocketmq.store.files import storing
 from dledger.rocketmq.store.mapped_file_queue import log_names
 
-__all__ = ["PUT_BACK", "Problem", "QueueAudit"]
-
 CQ_UNIT: Final = np.dtype([("place", ">i8"), ("size", ">i4"), ("tags", ">i8")])
 PUT_BACK: Final = "put back the whole file, or those that are missing"
 Key = tuple[str, int]

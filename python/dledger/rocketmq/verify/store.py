@@ -22,8 +22,6 @@ from dledger.rocketmq.verify.index import IndexAudit
 from dledger.rocketmq.verify.ledger import LedgerAudit
 from dledger.rocketmq.verify.queues import PUT_BACK, Problem, QueueAudit
 
-__all__ = ["Audit"]
-
 ENTRIES: Final = (PieceKind.ENTRY, PieceKind.NOOP)
 
 

@@ -36,6 +36,3 @@ class Blocks(dict[int, Step]):
             step = self.get(start)
             total += step.end if step is not None else max(0, min(end - start, size))
         return total
-
-
-__all__ = ["Blocks", "make_room"]

@@ -35,6 +35,3 @@ def step_of(inside: int, first: int, size: int) -> Step:
         begin, end = end, end + min(end, LARGEST_STEP)
     end = min(end, size)
     return Step(begin, begin + (end - begin) // 2, end)
-
-
-__all__ = ["FIRST_STEP", "LARGEST_STEP", "Step", "step_of"]

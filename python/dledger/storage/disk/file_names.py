@@ -11,6 +11,3 @@ NEW_SUFFIX: Final = ".new"
 def file_name(start: int) -> str:
     """The name of the file whose first byte has the given offset in the log."""
     return f"{start:020d}"
-
-
-__all__ = ["NEW_SUFFIX", "file_name"]

@@ -115,6 +115,3 @@ def damaged_unit(data: SegmentFiles, event: Bad, walker: Walker) -> LogIndexUnit
     top = behind.term if isinstance(behind, Entry) else before
     term = fields[3] if before <= fields[3] <= top else before if before >= 0 else max(top, 0)
     return LogIndexUnit(max(fields[0], 1), event.pos, size, event.first, Term(term))
-
-
-__all__ = ["Begin", "damaged_unit", "first_index", "rebuild_index"]

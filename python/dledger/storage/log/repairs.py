@@ -272,6 +272,3 @@ def by_file(
                 parts[-1] = (*parts[-1][:2], entry.pos)
             parts.append((start, [entry], behind))
     return parts
-
-
-__all__ = ["FileCopy", "check_run", "repair"]

@@ -49,6 +49,3 @@ def _places_to_look(data: Segments, pos: int, stop: int) -> list[tuple[int, int]
             places.append((found, size))
         pos = found + size
     return places
-
-
-__all__ = ["CHUNK", "LOOK_BYTES", "first_nonzero"]

@@ -161,6 +161,3 @@ def _give(node: _Node, term: Term, disk: Disk) -> Reset:
         log_term=node.log_term,
         term=term,
     )
-
-
-__all__ = ["MARGIN", "Reset", "reset_terms"]

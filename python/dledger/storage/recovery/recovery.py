@@ -306,6 +306,3 @@ def mark_of(recovered: Recovered, commit: Index, boot_id: bytes) -> RecoveryPoin
 def no_commit_beyond(commit: Index, end: LogEnd) -> Index:
     """A commit mark only speaks of what is here."""
     return Index(max(min(commit, end.position.index), NO_INDEX))
-
-
-__all__ = ["Recovered", "mark_of", "no_commit_beyond", "recover"]

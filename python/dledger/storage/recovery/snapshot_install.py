@@ -311,13 +311,3 @@ def _set_mark(disk: Disk, root: Path, record: InstallRecord) -> None:
         return  # recovery scans the whole log then
     mark = replace(mark, begin_index=first, begin_pos=begin.end_pos, begin_chain=begin.chain_crc)
     slots.write_both(mark.pack())
-
-
-__all__ = [
-    "INSTALL_FILE",
-    "InstallRecord",
-    "StagedTable",
-    "Staging",
-    "finish_install",
-    "read_record",
-]

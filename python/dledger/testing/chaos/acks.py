@@ -98,6 +98,3 @@ class Acks:
 
         found = touching(BEFORE_S) or [f"after {what}" for what in touching(RECOVERY_S)[-1:]]
         return " + ".join(dict.fromkeys(found)) or "no fault was under way"
-
-
-__all__ = ["Acks", "Gap"]

@@ -222,6 +222,3 @@ async def run_all(
         for task in (end, *tasks):
             task.cancel()
         await asyncio.gather(end, *tasks, return_exceptions=True)
-
-
-__all__ = ["Appender", "Pipeliner", "Place", "Worker", "run_all"]

@@ -135,6 +135,3 @@ class Watcher(Consumer):
             task = asyncio.ensure_future(self._end(topic, partition, stale=False))
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
-
-
-__all__ = ["Consumer", "Watcher"]

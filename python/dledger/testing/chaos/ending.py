@@ -139,6 +139,3 @@ def _data(directory: Path, size: int) -> Iterator[bytes]:
             while start < size and (block := file.read(min(COMPARED, size - start))):
                 yield block
                 start += len(block)
-
-
-__all__ = ["compare_stores", "read_back", "read_from"]

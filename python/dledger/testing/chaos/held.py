@@ -11,7 +11,7 @@ import pyarrow as pa
 from dledger.client import AsyncStage, Committed
 from dledger.errors import DLedgerError, ReplayMismatch
 from dledger.protocol.messages.catalog_commands import StageSum
-from dledger.records.body.records import make_records
+from dledger.records.body.build import make_records
 from dledger.records.digest import RowsSum, sum_rows
 from dledger.testing.chaos.clients import PAUSE_S, Place, Worker
 from dledger.testing.chaos.writers import STAGE_MS
@@ -118,6 +118,3 @@ class HeldWriter(Worker):
 
     def _wrong(self, text: str) -> None:
         self.place.wrong.append(f"{self.name}/{self._sequence}: {text}")
-
-
-__all__ = ["HeldWriter"]

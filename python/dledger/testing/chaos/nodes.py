@@ -352,6 +352,3 @@ class Nodes:
         """Delete all files."""
         for node in self._by_name.values():
             shutil.rmtree(node.home, ignore_errors=True)
-
-
-__all__ = ["GROUP", "HOST", "PROXY_HOST", "Node", "Nodes"]

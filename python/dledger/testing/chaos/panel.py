@@ -60,6 +60,3 @@ class Panel:
         """All switches off; the counts stay."""
         for name in SWITCHES:
             self[name] = 0
-
-
-__all__ = ["COUNTS", "SWITCHES", "Panel"]

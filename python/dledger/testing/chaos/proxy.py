@@ -313,6 +313,3 @@ def abort(writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
     writer.transport.abort()
-
-
-__all__ = ["CLIENT", "Link", "Proxy", "ProxyCounts", "Rules"]

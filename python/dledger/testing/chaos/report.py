@@ -118,6 +118,3 @@ def _part(part: dict[str, Any]) -> Iterator[str]:
             f"  nothing acknowledged for {gap['length_s']:.2f} s at {gap['start_s']:.1f} s: "
             f"{gap['cause']}"
         )
-
-
-__all__ = ["as_dict", "fault_problems", "lines"]

@@ -250,6 +250,3 @@ def _judge(part: Part, history: Sequence[Operation], say: Say) -> None:
     part.problems += [
         f"nobody could decide whether {where} is linearizable" for where in part.verdict.too_hard
     ]
-
-
-__all__ = ["TOPICS", "Part", "run_part"]

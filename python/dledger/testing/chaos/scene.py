@@ -144,6 +144,3 @@ class Scene:
                 for name, s in (await self.nodes.statuses()).items()
             }
             raise NoProgress(f"nothing was acknowledged for {BACK_S:g} s; {states}")
-
-
-__all__ = ["BACK_S", "NoProgress", "Scene"]

@@ -58,6 +58,3 @@ def schedule(seed: int, faults: Sequence[Fault]) -> Iterator[tuple[Fault, ...]]:
                 yield first, second
             else:
                 yield (first,)
-
-
-__all__ = ["ALL_FAULTS", "named_faults", "schedule"]

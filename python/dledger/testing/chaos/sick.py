@@ -61,6 +61,3 @@ class SickDisk(RealDisk):
     def statvfs(self, path: Path) -> DiskSpace:
         space = super().statvfs(path)
         return DiskSpace(space.total, 0) if self.panel["full"] else space
-
-
-__all__ = ["SickDisk", "SickFile"]

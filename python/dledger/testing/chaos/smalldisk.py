@@ -74,6 +74,3 @@ class SmallDisk:
                     ["umount", "--lazy", str(self.path)], capture_output=True, check=False
                 )
             self.mounted = False
-
-
-__all__ = ["SmallDisk"]

@@ -10,7 +10,7 @@ from typing import Any, Final
 from dledger.client import AsyncStage, Committed
 from dledger.errors import DLedgerError
 from dledger.protocol.messages.catalog_commands import StageSum
-from dledger.records.body.records import make_records
+from dledger.records.body.build import make_records
 from dledger.testing.chaos.clients import PAUSE_S, Place, Worker
 from dledger.testing.checkers.history import Call, OperationKind
 
@@ -182,6 +182,3 @@ class Writer(Worker):
         place = self.place.partitions()[0]
         self._begin(name, max(attempts, default=0) + 3 * ABANDONED, place, ()).ok()
         self.place.acks.note()
-
-
-__all__ = ["Writer"]

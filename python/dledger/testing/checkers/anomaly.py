@@ -66,6 +66,3 @@ class Findings:
         count = self.counts[anomaly] = self.counts.get(anomaly, 0) + 1
         if count <= MAX_OF_A_KIND:
             self.found.append(Finding(anomaly, text, shown_by))
-
-
-__all__ = ["MAX_OF_A_KIND", "Anomaly", "Finding", "Findings"]

@@ -253,16 +253,3 @@ def load(*paths: Path) -> list[Operation]:
                 raise ValueError(f"{path}:{at + 1}: not an operation: {error!r}") from error
         history.extend(found.values())
     return sorted(history, key=lambda operation: operation.invoked_ns)
-
-
-__all__ = [
-    "NEVER",
-    "Call",
-    "Operation",
-    "OperationKind",
-    "OperationOutcome",
-    "Recorder",
-    "in_pieces",
-    "load",
-    "save",
-]

@@ -306,6 +306,3 @@ def _without_overlap(calls: list[_Append | _Observation]) -> list[_Append | _Obs
             return Finding(Anomaly.NOT_LINEARIZABLE, f"two appends at offset {start}", shown_by)
         end, before = start + append.size, append
     return calls
-
-
-__all__ = ["MAX_CONFIGURATIONS", "Configuration", "TooHard", "check_linearizable"]

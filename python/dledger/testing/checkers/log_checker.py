@@ -178,6 +178,3 @@ def _check_length(places: Places, findings: Findings) -> None:
                 f"were written"
             )
             findings.add(Anomaly.INVENTED, text, operation)
-
-
-__all__ = ["check_log"]

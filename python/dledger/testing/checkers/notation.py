@@ -144,6 +144,3 @@ def _line(op: Operation) -> str:
         *told,
     ]
     return " ".join(words)
-
-
-__all__ = ["parse", "show"]

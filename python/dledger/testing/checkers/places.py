@@ -171,6 +171,3 @@ class Places:
 
     def __str__(self) -> str:
         return f"{self.name[0]}/{self.name[1]}"
-
-
-__all__ = ["WRITES", "Places", "Reach", "end_of", "is_fresh_end", "offsets_of"]

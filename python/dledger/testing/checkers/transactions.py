@@ -82,6 +82,3 @@ def _check_parts(
             if places.is_absent(part, first.returned_ns):
                 text = f"transaction {name}: {places} has not got its part"
                 findings.add(Anomaly.TORN, text, part, first)
-
-
-__all__ = ["check_transactions"]

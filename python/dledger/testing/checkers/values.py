@@ -51,6 +51,3 @@ def decode_value(data: Buffer) -> int:
         return DAMAGED
     value = int(_NUMBER.unpack_from(data)[0])
     return value if value >= 0 and data == encode_value(value, len(data)) else DAMAGED
-
-
-__all__ = ["DAMAGED", "MIN_VALUE_BYTES", "decode_value", "encode_value", "split_id", "value_id"]

@@ -76,6 +76,3 @@ def check_history(history: Iterable[Operation]) -> Verdict:
             if finding is not None:
                 verdict.findings.append(finding)
     return verdict
-
-
-__all__ = ["Verdict", "check_history"]

@@ -310,6 +310,3 @@ def _cuts(op: Op | None) -> tuple[int, ...]:
         return ()
     size = len(op.data)
     return tuple(sorted({1, min(47, size - 1), size // 2, size - 1}))
-
-
-__all__ = ["Recording", "Sweep", "Tally", "record", "record_start"]

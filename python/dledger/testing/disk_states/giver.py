@@ -42,6 +42,3 @@ class Giver:
         begin = LogEnd(Position(NO_TERM, before.index), first.pos, before.chain_crc)
         image = Image(catalog, begin, first=first)
         return image.read(0, image.size)
-
-
-__all__ = ["Giver"]

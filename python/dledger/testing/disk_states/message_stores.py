@@ -335,6 +335,3 @@ def sweep(seeds: range, every: int = 1) -> StoreTally:
                     tally.lost += 1
                     tally.findings.append(f"seed {seed}, call {kill_at}, power {power}: {error}")
     return tally
-
-
-__all__ = ["StoreLife", "StoreTally", "crash", "sweep"]

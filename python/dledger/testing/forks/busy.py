@@ -95,6 +95,3 @@ class Busy:
         """A group of its own, whose lock is held for as long as its node needs to start."""
         with EmbeddedGroup(self._folder.with_name("other"), replicas=1):
             self._stop.wait(0.2)
-
-
-__all__ = ["Busy"]

@@ -186,6 +186,3 @@ class Machine:
         if self.rng.chance(100_000):
             self.ports[found[0]] = Process(0)
         return list(found)
-
-
-__all__ = ["Machine", "Process"]

@@ -148,6 +148,3 @@ class NodeProcesses:
             if owner is not None and owner.lives:
                 found.add(node)
         return found
-
-
-__all__ = ["NodeProcess", "NodeProcesses"]

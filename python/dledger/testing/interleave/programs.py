@@ -127,6 +127,3 @@ class Directory:
     def remove(self) -> None:
         with suppress(OSError):
             shutil.rmtree(self._folder)
-
-
-__all__ = ["Directory", "stands_in"]

@@ -21,7 +21,6 @@ from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.testing.disk_states.checking import check_start, check_started
 from dledger.testing.disk_states.life import StoreLife
 from dledger.testing.disk_states.promise import (
-    BrokenPromise,
     NotStarted,
     Promise,
     check_catalog,
@@ -243,6 +242,3 @@ def prepared(scenario: Scenario) -> Prepared:
     life = StoreLife(scenario.settings, disk)
     scenario.prepare(life)
     return Prepared(Image.of(disk), life.promise, Index(max(life.promise.commit, 0)))
-
-
-__all__ = ["Bench", "BrokenPromise", "ScheduleOutcome", "bench", "prepared"]

@@ -108,6 +108,3 @@ def _files(disk: Any, view: WatchedNode) -> Iterator[tuple[int, bytearray]]:
     for path, inode in disk.names.items():
         if path.parent == directory and path.name.isdecimal():
             yield int(path.name), inode.written
-
-
-__all__ = ["AtRest"]

@@ -13,6 +13,3 @@ class Broken(BaseException):
         super().__init__(f"{invariant}: {text}")
         self.invariant = invariant
         self.text = text
-
-
-__all__ = ["Broken"]

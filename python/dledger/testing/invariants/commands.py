@@ -173,6 +173,3 @@ class Commands:
                 rows = partition.placed(0, 1 << 62)
                 wanted += [index for base, count, index, _ in rows if base + count > offset]
         return min(wanted, default=None)
-
-
-__all__ = ["Commands", "State"]

@@ -250,6 +250,3 @@ class Applied:
                 f"acknowledged {topic}/{partition} [{start}, {end}); the committed log ends at "
                 f"{ends}",
             )
-
-
-__all__ = ["Applied", "Commits", "Offsets"]

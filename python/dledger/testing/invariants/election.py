@@ -122,6 +122,3 @@ def vote(memory: Memory, name: str, term: int, candidate: NodeId) -> None:
     known = memory.votes.setdefault(term, candidate)
     if known != candidate:
         raise Broken("I8", f"{name} votes for {candidate} in term {term}, and voted for {known}")
-
-
-__all__ = ["Elections", "vote"]

@@ -93,6 +93,3 @@ def check_clients(history: Sequence[Operation]) -> Verdict:
     if verdict.findings:
         raise Broken("I26", "\n".join(str(finding) for finding in verdict.findings[:5]))
     return verdict
-
-
-__all__ = ["ELECTIONS", "Healing", "check_clients", "check_equal"]

@@ -122,6 +122,3 @@ class Logs:
                 f"{view.store.begin_index}, committed is {view.log.committed_index}",
             )
         view.begin = view.terms.begin = begin
-
-
-__all__ = ["Logs"]

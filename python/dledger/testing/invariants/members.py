@@ -121,6 +121,3 @@ class Members:
 
 def _differs(one: Membership, other: Membership) -> bool:
     return one.founded and one.bound != other.bound
-
-
-__all__ = ["Members"]

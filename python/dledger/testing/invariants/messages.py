@@ -119,6 +119,3 @@ def check_push(view: WatchedNode, message: PeerMessage) -> None:
             raise Broken(
                 "I19", f"{view} pushes {len(message.entries)} entries of {size} bytes at once"
             )
-
-
-__all__ = ["check_limits", "check_push", "check_sent"]

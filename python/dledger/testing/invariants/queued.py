@@ -214,6 +214,3 @@ class Queued:
             for key in keys_of(one.message.property_map()):
                 if files.index.lookup(one.message.topic, key).count(one.place) != 1:
                     raise Broken("Q4", f"{who} does not find {one} once by its key {key!r}")
-
-
-__all__ = ["Queued", "Stored"]

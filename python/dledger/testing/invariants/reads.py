@@ -72,6 +72,3 @@ def leads_with_quorum(view: WatchedNode, now_ms: int) -> None:
             f"{view} still leads term {view.machine.term}, but has heard {heard} nodes since "
             f"{since}",
         )
-
-
-__all__ = ["ReadIndexes", "leads_with_quorum"]

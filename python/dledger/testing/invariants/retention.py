@@ -107,6 +107,3 @@ def is_tight(view: WatchedNode) -> bool:
     return not (
         has_room and free >= node.disk_reserve_bytes and 1 - free / total < node.disk_warn_ratio
     )
-
-
-__all__ = ["Retention", "is_tight"]

@@ -129,6 +129,3 @@ class Storage:
                     )
             index += len(found)
         return last
-
-
-__all__ = ["Storage"]

@@ -112,6 +112,3 @@ class Truth:
         """chainCrc of an entry that was seen."""
         known = self.written.get((index, term))
         return None if known is None else known.chain_crc
-
-
-__all__ = ["Terms", "Truth", "Written"]

@@ -91,6 +91,3 @@ class WatchedNode:
 
     def __str__(self) -> str:
         return self.name
-
-
-__all__ = ["Memory", "WatchedNode"]

@@ -334,6 +334,3 @@ class Watch:
         ``with self``."""
         if self.broken is None:
             self.broken = broken
-
-
-__all__ = ["Watch"]

@@ -113,6 +113,3 @@ def _attach_store(watch: Watch, view: WatchedNode, server: NodeServer) -> None:
         watched_save,
     )
     store.truncate, store.retain = watched_truncate, watched_retain
-
-
-__all__ = ["attach"]

@@ -143,6 +143,3 @@ def _got(result: CommandResult) -> str:
     if result.code is Code.SUCCESS:
         return "repeated" if result.result["repeated"] else "new"
     return "another" if result.code is Code.REPLAY_MISMATCH else "refused"
-
-
-__all__ = ["Known", "Last", "Writers"]

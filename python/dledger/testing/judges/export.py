@@ -101,6 +101,3 @@ def _part(operation: Operation) -> dict[str, Any]:
     if operation.kind is OperationKind.READ and start < 0:
         start = 0
     return {"start": start, "values": list(values)}
-
-
-__all__ = ["exported", "lines"]

@@ -128,5 +128,3 @@ def _fresh(rng: Rng, op: Operation) -> Operation:
 _LIES: Final[tuple[Callable[[Rng, Operation], Operation], ...]] = (
     _other_place, _lost_value, _doubled_value, _swapped, _other_outcome, _other_time, _fresh,
 )  # fmt: skip
-
-__all__ = ["broken", "sound"]

@@ -55,6 +55,3 @@ def _answers(text: str) -> Iterator[tuple[str, Judgement]]:
             plain["history"],
             Judgement(verdicts[plain["verdict"]], plain["operations"], plain["ms"]),
         )
-
-
-__all__ = ["Judgement", "judge"]

@@ -132,5 +132,3 @@ QUERIES: Final = (
         SQL,
     ),
 )
-
-__all__ = ["QUERIES"]

@@ -94,6 +94,3 @@ class AstrayFile:
                 self._went(Stray(self.path, self._inode, offset, place, b"".join(buffers), *before))
                 offset = place
         self._file.pwritev(buffers, offset)
-
-
-__all__ = ["AstrayFile", "Stray", "settled_end"]

@@ -305,6 +305,3 @@ def attach(
 
     queued.watch_begin(name, lambda: store.begin_index)
     proposals.applied = watched_applied  # type: ignore[method-assign]
-
-
-__all__ = ["BrokerFiles", "HostFiles", "SimOs", "SmallDispatched", "attach"]

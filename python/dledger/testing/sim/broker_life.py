@@ -197,6 +197,3 @@ class BrokerLife(ClientLife):
             before, at = at, await self._asker.get(topic.name, partition, at, stale=False)
             if at == before:
                 await asyncio.sleep(0.1)
-
-
-__all__ = ["Asker", "BrokerLife"]

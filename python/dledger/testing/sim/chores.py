@@ -163,6 +163,3 @@ class Chores:
 
 def _span(done: Committed, topic: Topic, partition: int) -> tuple[int, int]:
     return done.offsets[topic.name][partition]
-
-
-__all__ = ["Chores"]

@@ -346,6 +346,3 @@ class Group:
 
 def _term(node: Node) -> int:
     return node.server.raft.term if node.server is not None else -1
-
-
-__all__ = ["Group", "Node", "World"]

@@ -177,6 +177,3 @@ class Damage:
             )
         node.disk.misdirect[part][:] = ways
         return f"the next writes of {node.name} to its {part} go astray, by bytes: {ways[::-1]}"
-
-
-__all__ = ["Damage"]

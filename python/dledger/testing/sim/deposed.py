@@ -221,6 +221,3 @@ class Witness:
         self._loop.kill()
         self._world.network.died(self._name, self._loop, power=False)
         self._heal()
-
-
-__all__ = ["FAULT", "Deposed", "Witness"]

@@ -372,6 +372,3 @@ class Nemesis:
             self._tell(
                 f"sets the wall clock of {node.name} {node.wall_offset_us // YEAR_US} years off"
             )
-
-
-__all__ = ["Nemesis"]

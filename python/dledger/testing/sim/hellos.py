@@ -56,6 +56,3 @@ def _answer(
             answer, code=Code.LEADER_PENDING_FULL, message="this is another group's machine"
         )
     return answer
-
-
-__all__ = ["OtherMachine", "watch_hellos"]

@@ -255,6 +255,3 @@ class ClientLife(ClientSession):
             if kind is OperationKind.END:
                 topic.ends[at] = max(topic.ends[at], answer[at])
         self.note(f"{kind.value} offsets of {topic.name}: {answer}")
-
-
-__all__ = ["ClientLife"]

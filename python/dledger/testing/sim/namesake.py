@@ -157,6 +157,3 @@ class Stay:
             )
         if raft.term < OTHER_TERM or (last.index >= 0 and last.term < OTHER_TERM):
             world.breaks("I17", f"{name} of another group is at {last} in term {raft.term}")
-
-
-__all__ = ["FAULT", "Namesakes", "Stay", "other_disk", "other_membership"]

@@ -18,7 +18,7 @@ from dledger.testing.sim.loop import SimLoop
 from dledger.testing.sim.outcome import SeedCounts
 from dledger.testing.sim.rng import Rng
 from dledger.testing.sim.scheduler import MS, SECOND, US, Scheduler
-from dledger.testing.sim.stream import FIN, RESET, Item, SimTransport
+from dledger.testing.sim.stream import RESET, Item, SimTransport
 
 UNANSWERED_NS: Final = 3 * SECOND
 """A link between nodes gives up a connection that nobody answers, as TCP_USER_TIMEOUT makes it."""
@@ -288,6 +288,3 @@ class Network:
 
 def _ignore(source: SimLoop, target: SimLoop, data: bytes) -> None:
     """Nobody wants to know."""
-
-
-__all__ = ["FIN", "RESET", "Network", "Server", "Weather"]

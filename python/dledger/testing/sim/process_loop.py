@@ -32,6 +32,3 @@ class ProcessLoop(Protocol):
     def hold(self, action: Callable[[Any], None], argument: Any) -> bool: ...
 
     def deliver(self, said: Any) -> None: ...
-
-
-__all__ = ["ProcessLoop"]

@@ -162,6 +162,3 @@ class Return:
             self._world.story.tell(self._node.name, "is the new machine again")
             self._exchange()
             self._damage.is_another(self._node)
-
-
-__all__ = ["FAULT", "Replaced", "Return"]

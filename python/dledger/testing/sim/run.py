@@ -337,6 +337,3 @@ def _outcome(
         violation=violation,
         story=story,
     )
-
-
-__all__ = ["run_seed"]

@@ -138,6 +138,3 @@ class Clock:
 
     def wall_us(self) -> int:
         return max(0, WALL_BASE_US + self.local_ns() // 1000 + self.wall_offset_us)
-
-
-__all__ = ["MOST_AT_ONCE", "MS", "SECOND", "US", "WALL_BASE_US", "Clock", "Handle", "Scheduler"]

@@ -90,6 +90,3 @@ class ClientSession:
         topic.ends[partition] = max(topic.ends[partition], end)
         self.workload.done(topic.name, partition, start, end, count)
         self.note(f"appended {count} to {topic.name}/{partition}, {start} to {end}")
-
-
-__all__ = ["ClientSession"]

@@ -46,6 +46,3 @@ class SharedHistory:
         watch = self.world.watch
         if watch is not None:
             watch.acknowledged(topic, partition, start, end)
-
-
-__all__ = ["SharedHistory", "Topic"]

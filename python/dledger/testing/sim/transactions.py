@@ -93,6 +93,3 @@ class Transactions:
                 self._life.workload.done(topic_name, partition, start, end, end - start)
             else:  # a repeat may tell of the attempt before
                 call.unknown()
-
-
-__all__ = ["Transactions"]

@@ -113,6 +113,3 @@ def final_reader(workload: Workload) -> tuple[ClientLife, SimLoop]:
     world = workload.world
     loop = client.loop = world.new_loop(client.name, Clock(world.scheduler))
     return new_life(client, loop, world.rng.fork("last client"), "last"), loop
-
-
-__all__ = ["Client", "Operator", "Workload", "final_reader"]

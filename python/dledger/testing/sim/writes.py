@@ -16,7 +16,7 @@ from typing import Final
 from dledger.client import AsyncStage, Committed
 from dledger.errors import DLedgerError, ReplayMismatch
 from dledger.protocol.messages.catalog_commands import StageSum
-from dledger.records.body.records import make_records
+from dledger.records.body.build import make_records
 from dledger.records.digest import RowsSum, sum_rows
 from dledger.testing.checkers.history import Call, OperationKind
 from dledger.testing.sim.session import ClientSession
@@ -210,6 +210,3 @@ class Writes:
 
     def _broken(self, text: str) -> None:
         self._life.workload.world.breaks("I30", f"{self.name} {self._sequence}: {text}")
-
-
-__all__ = ["Writes"]

@@ -391,6 +391,3 @@ class Campaign:
             ),
             2,
         )
-
-
-__all__ = ["ALL", "SMALL", "Campaign", "Sizes"]

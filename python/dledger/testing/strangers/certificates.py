@@ -83,6 +83,3 @@ def _openssl(*arguments: str | Path) -> None:
         raise ConfigError(
             f"openssl {arguments[0]}: {said.decode(errors='replace').strip()[-400:]}"
         ) from None
-
-
-__all__ = ["Authority"]

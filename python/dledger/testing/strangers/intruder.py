@@ -328,7 +328,5 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-__all__ = ["ATTACKS", "main"]
-
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -166,6 +166,3 @@ def _of_replication(claim: Claim) -> tuple[PeerMessage, ...]:
             group=group, local_id=me, remote_id=to, term=term, take_leadership_index=index
         ),
     )
-
-
-__all__ = ["WIRE_MAX", "Answers", "dial", "hello", "is_welcome", "lies"]

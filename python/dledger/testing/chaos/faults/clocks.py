@@ -59,5 +59,3 @@ CLOCK_FAULTS: Final = (
         clock_step,
     ),
 )
-
-__all__ = ["CLOCK_FAULTS"]

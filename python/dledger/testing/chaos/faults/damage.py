@@ -185,5 +185,3 @@ DAMAGE_FAULTS: Final = (
         wipe,
     ),
 )
-
-__all__ = ["DAMAGE_FAULTS", "entries_of", "flip"]

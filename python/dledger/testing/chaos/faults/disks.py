@@ -115,5 +115,3 @@ DISK_FAULTS: Final = (
     Fault("sync_error", "a node's fdatasync fails", "errors given", sync_error),
     Fault("write_error", "a node's writes fail", "errors given", write_error),
 )
-
-__all__ = ["DISK_FAULTS"]

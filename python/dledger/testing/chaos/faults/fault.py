@@ -25,6 +25,3 @@ class Fault:
     bite: str
     run: Callable[[Scene], Awaitable[int]]
     on_links: bool = False
-
-
-__all__ = ["Fault"]

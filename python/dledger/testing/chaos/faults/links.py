@@ -164,5 +164,3 @@ LINK_FAULTS: Final = (
         True,
     ),
 )
-
-__all__ = ["LINK_FAULTS"]

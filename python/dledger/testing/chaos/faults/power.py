@@ -134,5 +134,3 @@ POWER_FAULTS: Final = (
         power_cut_all,
     ),
 )
-
-__all__ = ["POWER_FAULTS", "what_is_missing"]

@@ -126,5 +126,3 @@ PROCESS_FAULTS: Final = (
     ),
     Fault("hand_over", "leadership transferred under load", "transfers done", hand_over),
 )
-
-__all__ = ["PROCESS_FAULTS"]

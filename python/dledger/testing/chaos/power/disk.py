@@ -170,6 +170,3 @@ class PoweredDisk(SickDisk):
         return blake2b(
             super().boot_id() + self._journal.outages.to_bytes(4, "big"), digest_size=16
         ).digest()
-
-
-__all__ = ["PoweredDisk", "PoweredFile"]

@@ -207,6 +207,3 @@ def replace(path: Path, content: bytes) -> None:
     fresh = path.with_name(path.name + ".new")
     fresh.write_bytes(content)
     fresh.replace(path)
-
-
-__all__ = ["Journal", "Pending", "Record", "read_records", "replace"]

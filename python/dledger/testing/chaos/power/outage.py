@@ -163,6 +163,3 @@ def _undo_name(change: Record, kept: Path) -> bool:
     if old is not None:
         os.link(old, target)
     return True
-
-
-__all__ = ["MOODS", "as_pending", "cut_power", "forget"]
