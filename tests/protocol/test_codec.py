@@ -330,7 +330,7 @@ def test_pushed_entries_must_agree_with_their_sizes() -> None:
     "message",
     [
         AppendRequest(timeout_ms=1 << 70),
-        AppendRequest(timeout_ms=object()),  # type: ignore[arg-type]
+        AppendRequest(timeout_ms={1}),  # type: ignore[arg-type]
         MetadataRequest(topics=("\ud800",)),
         ExecuteRequest(command="nothing"),  # type: ignore[arg-type]
         FetchResponse(
