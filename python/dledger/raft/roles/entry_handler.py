@@ -52,8 +52,8 @@ class Follower:
         """The connection from the leader has ended: do not wait for it any longer than for one's
         turn to ask.
 
-        A hint, not a proof: whoever still hears the leader refuses the pre-vote, and so does the
-        leader itself, so a leader with a quorum is not disturbed. A word from it on another
+        A hint, not a proof: a node that still hears the leader refuses the pre-vote, and so does
+        the leader itself, so a leader with a quorum is not disturbed. A message from it on another
         connection takes the hint back.
         """
         core = self.core
@@ -112,6 +112,8 @@ class Follower:
             self._answer(request, Code.INCONSISTENT_STATE, first.index)
 
     def _match(self, index: Index, request: PushEntryRequest) -> None:
+        # Entries behind ``matched_index`` may be those of a former leader, so the commit index of
+        # this leader says nothing about them.
         self.matched_index = max(self.matched_index, index)
         self.core.commit_to(min(request.commit_index, self.matched_index))
 
@@ -127,6 +129,9 @@ class Follower:
         if not entries or not _well_formed(request):
             self.core.out.fact("malformed_push", leader=request.local_id, push=str(request))
             return
+        # Log matching: two logs with the same last entry of the overlap have the same ones before
+        # it, so that entry alone tells whether they differ. ``holds`` answered for ``previous``
+        # already.
         overlap = min(log.end_index, entries[-1].index)
         if overlap >= entries[0].index and not log.holds(
             entries[overlap - entries[0].index].position
@@ -186,7 +191,7 @@ class Follower:
         term.
 
         Raises:
-            SafetyViolation: what the leader has there contradicts a committed entry.
+            SafetyViolation: the leader's entry there contradicts a committed entry.
         """
         log = self.core.log
         if index <= log.committed_index:
@@ -207,6 +212,8 @@ class Follower:
     def _acknowledge(self) -> None:
         core = self.core
         assert core.leader_id is not None
+        # A matched entry may be in the page cache only, and a durable one may be a former leader's.
+        # Only entries that are both count as this follower's promise.
         self._acknowledged = min(self.matched_index, core.log.durable_index)
         core.send(
             PushEntryResponse(

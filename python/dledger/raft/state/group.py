@@ -1,4 +1,4 @@
-"""Which group a node belongs to, and whom it therefore does not hear.
+"""Which group a node belongs to, and whose messages it therefore refuses.
 
 A group's name is chosen by people, and two groups may have the same; its members are told to each
 node when it is started, and lists may differ. So what makes a group is durable (`Membership`): the
@@ -50,16 +50,16 @@ def id_in(tag: str) -> str | None:
 
 @dataclass(slots=True)
 class Stranger:
-    """Who says that it is a member and speaks for another group."""
+    """A node that says that it is a member and speaks for another group."""
 
     tag: str
-    """What it said last; see `group_tag`."""
+    """Its last tag; see `group_tag`."""
     messages: int
     told_ms: int
 
 
 class Core(Protocol):
-    """What the opinion is made of, and where it is told."""
+    """The parts of a core that the check reads, and where it reports."""
 
     config: GroupConfig
     admission: Admission
@@ -114,8 +114,7 @@ class GroupWatch:
         return False
 
     def look(self) -> None:
-        """What this node knows of its group is another thing than before: so is what its messages
-        say."""
+        """The node's knowledge of its group has changed, and so has the tag of its messages."""
         if self._alone:
             return
         core, membership = self.core, self.core.admission.membership
@@ -124,8 +123,8 @@ class GroupWatch:
         core.tag = group_tag(name, members, membership.group_id if self._is_known else None)
 
     def _may_be_one(self, tag: str) -> bool:
-        """Whether the sender, by what it knows, may be of this group: what one of both does not
-        know yet is no contradiction."""
+        """Whether the sender, by what it knows, may be of this group: a part that either side does
+        not know yet is no contradiction."""
         own, theirs = self.core.tag.split("/"), tag.split("/")
         return own[0] == theirs[0] and all(
             not one or not other or one == other

@@ -82,8 +82,8 @@ class ReadDone:
 
 @slots_dataclass()
 class RoleChange:
-    """What this node is from now on, and whom it follows (itself when it leads; None when it knows
-    nobody)."""
+    """The role of this node from now on, and the leader that it follows (itself when it leads; None
+    when it knows none)."""
 
     role: Role
     term: Term
