@@ -58,8 +58,8 @@ class RaftNode:
     # ---- inputs
 
     def follow_only(self) -> None:
-        """What the log means is lost here, so this node could not lead: it asks for no votes in
-        this life. It votes and counts as ever, for which the log is enough."""
+        """The catalog is lost here, so this node could not lead: it asks for no votes in this life.
+        It votes and counts as ever, for which the log is enough."""
         self._machine.follows_only = True
 
     def tick(self, now_ms: int) -> Ready:

@@ -1,4 +1,4 @@
-"""What one follower is sent: DLedger's EntryDispatcher."""
+"""The pushes to one follower: DLedger's EntryDispatcher."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class Founding:
         )
 
     def on_request(self, request: MemberRequest) -> None:
-        """Say who this is, and what it knows."""
+        """Answer with this node's incarnation and what it knows of the founding."""
         if (self.is_open or self.core.watch.wants_id) and request.local_id == self.founder:
             self._promised = request.incarnation
             # A drawn name is known before the founding, and so says nothing of it.

@@ -12,10 +12,9 @@ The rule, with its reasons:
   meet: {0, 2} and {1, 2'} do not. As soon as the entry is in a node's log, the former incarnation
   counts for nothing there (Raft thesis, 4.1: the newest configuration in the log); a cut of the
   entry undoes that. The new incarnation counts when the entry is known to be committed. In between
-  neither does, and a quorum is a majority of all members without both: it meets every quorum of
   before and every quorum of after. So the entry has a majority of members that will never elect a
-  log without it, whatever the former incarnation, come back with its disk, says to those that do
-  not have it.
+  log without it, even when the former incarnation comes back with its disk and answers members that
+  do not have it.
 - The new incarnation votes from when it knows of the entry: by applying it, from another member, or
   by a catalog that it took over. It need not have the entries before it: without one of that
   majority no candidate wins. With that it takes the term of the member that tells it, so that it

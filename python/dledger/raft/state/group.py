@@ -8,12 +8,13 @@ ids of its members, and an id that is drawn at its founding. The rules, with the
   id. Nodes with another list have other quorums, and a leader of another group is none here,
   whatever its term.
 - A node that knows of none hears questions and answers about foundings, and nothing else: no
-  heartbeat, push or vote. What it asks goes to the addresses that it was given; who calls it may
-  take its address for another node's.
+  heartbeat, push or vote. Its questions go to the addresses that it was given; a node that calls it
+  may take its address for another node's.
 - Once it is told by such an answer that its group exists, it hears that group, also where it does
   not count in it.
-- A list of members is recorded only when all who had a part in a founding, or told of it, have the
-  same one. So a first start with a wrong list leaves nothing that would refuse the right one.
+- A list of members is recorded only when all members that had a part in a founding, or told of it,
+  have the same one. So a first start with a wrong list leaves no record that would refuse the right
+  one.
 - A group that was founded before there were ids gets one as it got its founding: its first member
   draws it when all others have said, since it began to ask, that they know of none
   (`dledger.raft.roles.founding`). A group whose name was drawn has it for its id.

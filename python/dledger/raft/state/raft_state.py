@@ -112,8 +112,7 @@ class RaftState(ABC):
         return base_ms + self.dice(base_ms)
 
     def send(self, message: PeerMessage) -> None:
-        """Send to a member. A stranger has no address: the message goes into the
-        trace."""
+        """Send to a member. A stranger has no address: the message goes into the trace."""
         if message.remote_id in self.peers:
             self.out.messages.append(message)
         else:

@@ -1,7 +1,8 @@
 """The index files: for each entry 32 bytes (magic, pos, size, index, term) at byte ``index * 32``.
 
-They hold nothing that the data files do not, so an append waits for no sync of them. What is read
-here is checked against the data before it is believed; what does not fit is rebuilt from the data.
+They hold nothing that the data files do not, so an append waits for no sync of them. A unit that is
+read here is checked against the data before it is believed; one that does not fit is rebuilt from
+the data.
 """
 
 from __future__ import annotations

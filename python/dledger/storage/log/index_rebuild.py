@@ -39,8 +39,8 @@ def rebuild_index(
     Args:
         stop: where the log is known to end.
         begin: index, pos, and the chainCrc in front of the first kept entry.
-        until: go on at least to this entry, in whatever file it is.
-        on_damage: told what cannot be believed on the way.
+        until: go on at least to this entry, also in a later file.
+        on_damage: told each damage on the way.
     """
     low, first, seed = start, begin[0], None if begin[2] < 0 else begin[2]
     while low > begin[1]:
@@ -74,9 +74,9 @@ def rebuild_index(
 
 
 def _vouched_first(data: SegmentFiles, index: LogIndex, start: int) -> tuple[Index, int] | None:
-    """The index that a file begins with, and the chain in front of it. Nothing but the entry before
-    vouches for what the file's first header says, so None unless that one is found, with the
-    padding to the end of its file."""
+    """The index that a file begins with, and the chain before it. Only the entry before vouches for
+    the index in the file's first header, so None unless that entry is found, with the padding to
+    the end of its file."""
     first = first_index(data, start)
     unit = None if first is None else index.get(first - 1)
     if first is None or unit is None or not data.has(unit.pos):
@@ -93,7 +93,7 @@ def _vouched_first(data: SegmentFiles, index: LogIndex, start: int) -> tuple[Ind
 
 def index_damaged(data: SegmentFiles, index: LogIndex, event: Bad, walker: Walker) -> None:
     """Keep a damaged entry findable, so that it can be named and repaired: its place is known, its
-    size mostly. What the index says already is better than what a damaged header does."""
+    size mostly. A unit that the index has already is better than the fields of a damaged header."""
     known, room = index.get(event.first), event.resume - event.pos
     if known is None or known.pos != event.pos or not HEADER_SIZE <= known.size <= room:
         index.put(event.first, [damaged_unit(data, event, walker).pack()])

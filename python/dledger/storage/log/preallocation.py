@@ -16,7 +16,7 @@ from dledger.storage.log.segments import SegmentFiles
 
 class Room:
     """The space of data and index ahead of the log's end. Entries that are about to be written get
-    theirs in any case; the keeper takes the next step before that."""
+    theirs in any case; the background tasks take the next step before that."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """Putting sound copies of damaged entries back in their place.
 
 The files that hold them are written anew and renamed, so that a crash leaves the old file or the
-new one, and nothing is ever written over bytes that somebody may still need (CTRL, FAST'18). Only
-then are the entries counted as there.
+new one, and no byte that may still be needed is ever overwritten (CTRL, FAST'18). Only then are the
+entries counted as there.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class FileCopy:
         self._data.replace(self._start, self._path)
 
     def _no_room(self, error: OSError) -> Exception:
-        """What is raised for an error of taking room: the copy goes, the old file is as it was."""
+        """The exception for an error of taking room: the copy goes, the old file is as it was."""
         self.drop()
         if not is_full(error):
             return error
@@ -217,7 +217,7 @@ def repair(
     """Put a run of sound entries in place of damaged ones, file by file; durable on return.
 
     Args:
-        view: what of the files is the log now.
+        view: returns the part of the files that is the log now.
         still: held while a copy takes its file's place, so that the log does not change.
 
     Raises:
@@ -230,7 +230,7 @@ def repair(
             copy = FileCopy(data, start, run=part, behind=follows_at)
             copy.begin(seen.end.end_pos)
             _put_in_place(copy, view, still, run[0].index, seen)
-    # what a cut or retention took, or half of it
+    # a file, or half of one, that a cut or retention took
     except (FileNotFoundError, struct.error) as error:
         if reader.unchanged(seen):
             raise
@@ -248,6 +248,8 @@ def _put_in_place(
         for lock in still:
             held.enter_context(lock)
         now = view()
+        # The copy shows the log as it was at ``seen``. Appends since are copied now; after a cut or
+        # a deletion the copy would bring entries back.
         if now.cuts != seen.cuts or now.begin_index > first:
             copy.drop()
             raise _changed(first)

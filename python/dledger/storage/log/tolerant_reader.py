@@ -1,7 +1,6 @@
-"""Reading the whole log of a running store, piece by piece, to find rot before somebody needs the
-entry.
+"""Reading the whole log of a running store, piece by piece, to find rot before an entry is needed.
 
-A pass goes from the first kept entry as far as the log is durable and committed: what is behind
+A pass goes from the first kept entry as far as the log is durable and committed: entries behind
 that may still be cut. Bytes that the disk does not give back count as damage of the entries that
 they belong to.
 """
@@ -130,7 +129,7 @@ class Scrub:
             while self._at - start < max_bytes:
                 at, fault = next(self._events)
                 if fault is not None and fault.first < self._view().begin_index:
-                    self._events = None  # what is missing there is what retention took
+                    self._events = None  # retention took the entries missing there
                     break
                 self._at = max(at, self._at)
                 if fault is not None:

@@ -26,7 +26,7 @@ _MARK: Final = struct.Struct(">qqqIqqqIq16sqqqB")
 
 @slots_dataclass()
 class StateRecord:
-    """Who this is and what it promised; the file sizes too, because files of another size mean
+    """The node's identity and its promises; the file sizes too, because files of another size mean
     another log."""
 
     identity: Identity

@@ -113,11 +113,11 @@ class FileTable:
             self._dirty = True
 
     def sync(self) -> None:
-        """Make all rows durable, while others are appended. Only here is the file made, so that who
-        appends never waits for that.
+        """Make all rows durable, while others are appended. Only here is the file made, so that an
+        append never waits for that.
 
         Raises:
-            DiskFull: there is no room; what was not synced is still to be.
+            DiskFull: there is no room; the rows not synced are still to be.
         """
         if self._file is None:
             if not self._waiting:
@@ -366,7 +366,7 @@ class TableFiles:
 
 
 def verify_table_file(file: DiskFile) -> str:
-    """What is wrong with a table file, "" for nothing. Reads all of it."""
+    """The damage of a table file, "" for none. Reads all of it."""
     header = unpack_header(file.pread(HEADER_BYTES, 0))
     if header is None:
         return "the table's header is damaged"

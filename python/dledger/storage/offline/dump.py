@@ -1,4 +1,4 @@
-"""What stands in a stopped store, entry by entry."""
+"""The content of a stopped store, entry by entry."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def dump_store(directory: str | Path, disk: Disk | None = None) -> Iterator[dict
 
 
 def kind_of(entry: Entry) -> str:
-    """What an entry carries, by its magic and the first bytes of its body."""
+    """The content of an entry, by its magic and the first bytes of its body."""
     if entry.magic == MAGIC_NOOP:
         return "noop"
     try:

@@ -5,7 +5,7 @@ No legal history leads there, because neither the hint of a commit nor a checkpo
 which sums up committed entries, ever goes beyond what is durable here (a state taken over from
 another node may). So the disk has lost what it had synced. Such a node must not vote as the one
 that acknowledged those entries: it becomes another incarnation, as one with an empty disk does
-(B27). Of a group of one nobody else has them: its operator has to say that they may be lost, with
+(B27). In a group of one no other node has them: its operator has to say that they may be lost, with
 the number of the last entry that is left, so that it is said on purpose.
 """
 
@@ -49,13 +49,13 @@ def _snapshots(parts: Parts) -> SnapshotFiles:
 
 
 def own_up(parts: Parts, committed: Index, end: Index, environment: Environment) -> str:
-    """What is lost of the entries up to ``committed`` in a log that ends at ``end``, "" for
-    nothing. In a group of several the node is another incarnation on return, durably, and before
-    anything forgets what was committed.
+    """The loss among the entries up to ``committed`` in a log that ends at ``end``, "" for none. In
+    a group of several the node is another incarnation on return, durably, and before any record of
+    what was committed is removed.
 
     Raises:
-        CorruptStore: the group has no other node, and nobody has said that the entries may be lost.
-        ConfigError: somebody has, and they are not, or others have them.
+        CorruptStore: the group has no other node, and the settings do not accept the loss.
+        ConfigError: they accept a loss that is not there, or of which other nodes have the entries.
         OSError: the disk failed.
     """
     settings = parts.settings

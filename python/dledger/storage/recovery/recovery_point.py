@@ -1,7 +1,7 @@
 """The mark while the store is open; see `dledger.storage.meta.hard_state.Mark`.
 
 Written after each sync without waiting (a record that can be read is true), made durable by the
-keeper, and lowered durably in both slots before anything that it speaks of is cut.
+background tasks, and lowered durably in both slots before an entry that it covers is cut.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RecoveryPoints:
         true."""
         self.mark = mark
         self.stale = False
-        """What was written last is not durable yet."""
+        """The record written last is not durable yet."""
         self.cuts = 0
         self._slots = slots
         self._writing = threading.Lock()
@@ -54,7 +54,7 @@ class RecoveryPoints:
                 self._vouch(mark, before)
             self._change(mark)
             self.stale = True
-        # else somebody who settles the mark writes it, or the next sync
+        # else the thread that settles the mark writes it, or the next sync
         if self._writing.acquire(blocking=False):
             try:
                 self._write(mark)
