@@ -75,9 +75,8 @@ class Checkpoints:
 
     def save(self, data: bytes, index: Index, store: LogStore) -> None:
         """Make ``data``, the catalog as of ``index``, the newest snapshot, and durable the rows of
-        the topic index that it counts on; that there may be more by now does no harm. Nothing is
-        saved while the log on the disk does not come up to ``index``. Blocks; runs on a thread of
-        its own.
+        the topic index that it counts on; more rows do no harm. While the log on the disk does not
+        come up to ``index``, nothing is saved. Blocks; runs on a thread of its own.
 
         Raises:
             DiskFull: there is no room for it now.

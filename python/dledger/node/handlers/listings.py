@@ -1,5 +1,5 @@
-"""What a group knows, as rows: partitions, consumer groups' progress, commits of transactions,
-entries of the log."""
+"""A group's state as rows: partitions, consumer groups' progress, commits of transactions, entries
+of the log."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class ReadyLoop:
         self.feed(self.raft.set_writable, writable, self._now_ms())
 
     def propose(self, bodies: Sequence[Buffer]) -> Ready:
-        """Stamp the bodies. The caller notes who waits for which entry, then calls `carry_out`."""
+        """Stamp the bodies. The caller notes the proposal of each entry, then calls `carry_out`."""
         return self.raft.propose(bodies, self._now_ms())
 
     def on_durable(self, position: Position) -> None:
@@ -157,8 +157,8 @@ class ReadyLoop:
     # --- effects ----------------------------------------------------------------------------------
 
     def carry_out(self, ready: Ready) -> None:
-        """Save, cut, send, write, then tell. Messages need not wait for the write: nobody counts an
-        entry on this disk before the disk has reported it (D1)."""
+        """Save, cut, send, write, then tell. Messages need not wait for the write: no node counts
+        an entry on this disk before the disk has reported it (D1)."""
         if ready is not IDLE:
             try:
                 if ready.hard_state is not None:
@@ -171,7 +171,7 @@ class ReadyLoop:
                 if ready.committed is not None and not ready.append:
                     # a client's answer goes out before the peers' news
                     self._commit(ready.committed)
-                    if self.failed:  # what is committed could not be applied
+                    if self.failed:  # a committed entry could not be applied
                         return
                 for message in ready.messages:
                     self.links.send(message)

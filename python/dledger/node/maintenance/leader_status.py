@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class LeaderStatus:
-    """Asks whichever member leads now."""
+    """Asks the member that leads now."""
 
     def __init__(self, context: NodeContext, peers: Peers) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""Maintenance: what a node does by the clock, ten times a second."""
+"""Maintenance: the work of a node by the clock, ten times a second."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class MaintenanceTask(Protocol):
     """One thing to look after."""
 
     def tick(self, now_ms: int) -> Coroutine[Any, Any, None] | None:
-        """Do what is due at ``now_ms``, on the node's loop. What takes longer is returned, and runs
-        beside."""
+        """Do the work that is due at ``now_ms``, on the node's loop. Longer work is returned, and
+        runs beside."""
 
 
 class Maintenance:

@@ -92,7 +92,7 @@ class Retention:
     async def retain(self) -> None:
         """Let expired files go. Only the leader knows what every member has, so only the leader
         decides, and waits for those that are behind as long as the settings allow; the others keep
-        what it keeps. What is in front of the log goes first; each node has its own of that."""
+        the same. The application's old files, before the log, go first; each node has its own."""
         if await self._application.retain_old(self._clocks.wall_ms()):
             return
         raft = self._context.raft

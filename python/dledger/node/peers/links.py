@@ -80,7 +80,7 @@ class Peers:
         return {str(peer): link.connected for peer, link in self._links.items()}
 
     def shut_out(self) -> str:
-        """Whom the group would lose if each member had to prove the secret from now on; see
+        """The members that the group would lose if each had to prove the secret from now on; see
         `Gate.shut_out`."""
         reached = {peer for peer, link in self._links.items() if link.connected}
         return self._gate.shut_out(

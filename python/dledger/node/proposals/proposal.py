@@ -37,7 +37,7 @@ MESSAGES: Final = {
 
 @dataclass(slots=True)
 class Proposal:
-    """Somebody who waits for one entry. ``connection`` is None for the node's own commands."""
+    """A write that waits for one entry. ``connection`` is None for the node's own commands."""
 
     connection: Connection | None
     request_id: int
@@ -61,7 +61,7 @@ def check_append(payload: memoryview, max_body_bytes: int) -> BodyHeader | Comma
     """The header of a body that may be appended, or why it may not."""
     try:
         header = decode_header(payload)
-        if header.codec:  # what no reader could read is not taken either
+        if header.codec:  # a body that no reader could read is not taken
             check_sizes(payload[BODY_HEADER_SIZE:], header.codec)
     except (ValueError, struct.error) as error:
         return CommandResult(Code.MALFORMED, f"append: {error}")

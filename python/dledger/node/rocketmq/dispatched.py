@@ -3,7 +3,7 @@ again at a start.
 
 They hold nothing that the log does not, so an acknowledgement waits for none of them. Now and then
 they are synced, and only then a mark is written that says up to which entry they are whole. At a
-start everything behind the mark is cut off, whatever a crash left of it, and made again from the
+start everything behind the mark is cut off, with the remains of a crash, and made again from the
 log: a node that was stopped well has nothing behind it. Where the mark is missing or damaged, the
 log begins behind it, or queues and index are not what it says, all is made anew.
 
@@ -79,13 +79,13 @@ class Dispatched:
         self.next_index = Index(0)
         """The entry that is to be put next, when nothing `is_behind` in the old commit log."""
         self.old: OldCommitLog | None = None
-        """What lies in front of the group's log."""
+        """The old commit log before the group's log."""
         self._old_at = 0
         """Everything before this place of it is put."""
         self._end_pos = 0
         self._marked = NO_INDEX
         self._marked_pos = 0
-        """Up to here all was put once, whatever has to be put again before that."""
+        """Up to here all was put once, even if some has to be put again before that."""
         self._has_mark = False
         self._is_open = False
         self._thread = threading.get_ident()
@@ -148,7 +148,7 @@ class Dispatched:
             )
         if mark.index + 1 < store.begin_index:
             return f"the log begins at entry {store.begin_index}, they end at {mark.index}"
-        # When this is interrupted, nobody else can tell what was cut off and not put again.
+        # Until all is put again no other record tells what was cut off, so the mark goes first.
         if not was_clean or mark.index > end.position.index:
             self._remove_mark()
         self.queues.recover()
@@ -179,7 +179,7 @@ class Dispatched:
         return self.index.truncate_dirty(end_pos, doubted=doubted)
 
     def _missing(self, mark: DispatchMark, *, is_torn: bool) -> str:
-        """What is less than the mark says, when everything behind it is cut off.
+        """The lack of queues and index against the mark, when everything behind it is cut off.
 
         Args:
             is_torn: the index ends sooner, and its rest is going to be put again.
@@ -225,7 +225,7 @@ class Dispatched:
         self._has_mark = False
 
     def _found(self, index: Index, end_pos: int) -> DispatchMark:
-        """What a mark would say of queues and index as they are."""
+        """The mark of queues and index as they are."""
         ends = [end for end in self.queues.next_offsets().values() if end]
         return DispatchMark(
             index, end_pos, len(ends), sum(ends), self.index.end_offset, self.index.end_keys
@@ -239,8 +239,8 @@ class Dispatched:
         )
 
     def put_old(self, most: int) -> None:
-        """Put messages of the old commit log, about ``most`` bytes of it. What cannot be put,
-        because it is damaged, is left out up to the end of its file.
+        """Put messages of the old commit log, about ``most`` bytes of it. After a damaged message
+        the rest of its file is left out.
 
         Raises:
             DiskFull, StorageError: as for `put`.

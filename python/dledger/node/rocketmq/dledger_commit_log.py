@@ -101,7 +101,7 @@ class DLedgerCommitLog(Application):
 def application_of(
     context: NodeContext, proposals: ProposalQueue, *, linearizable: LinearizableReads
 ) -> Application:
-    """What the log of a group is for."""
+    """The purpose of a group's log."""
     if context.group.commit_log == "topics":
         return Application()
     return DLedgerCommitLog(context, proposals, linearizable=linearizable)

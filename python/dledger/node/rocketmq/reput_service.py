@@ -2,7 +2,7 @@
 index, on every node.
 
 It follows the commit, which a change of roles neither stops nor sets back, so a follower's files
-are as good as the leader's. The core's cache has what was committed just now; what is older is read
+are as good as the leader's. The core's cache has the newest committed entries; older ones are read
 from the store. One thread owns the files; questions for them are asked there too, one after the
 other.
 """
@@ -40,7 +40,7 @@ R = TypeVar("R")
 
 @dataclass(slots=True, eq=False)
 class Waiter:
-    """Somebody who wants an entry to be dispatched."""
+    """A caller that wants an entry to be dispatched."""
 
     index: Index
     serve: Callable[[Code], None]
@@ -103,7 +103,7 @@ class NodeReputService:
         )
 
     def _unless_failed(self, function: Callable[[], None]) -> None:
-        """On the thread. What waits for it when the node fails is not done any more (D2)."""
+        """On the thread. A function that waits when the node fails is not called any more (D2)."""
         if not self._ready_loop.failed:
             function()
 
@@ -159,8 +159,8 @@ class NodeReputService:
             return True
 
     async def stop(self, *, clean: bool) -> None:
-        """Nothing more is put; returns when the files are closed, and, where ``clean``, durable and
-        marked so."""
+        """No more messages are put. Returns when the files are closed, and, where ``clean``,
+        durable and marked so."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
