@@ -345,6 +345,8 @@ class Dispatched:
         self._check_thread()
         at = Index(self.next_index - 1)
         here, known = (at, self._end_pos), (self._marked, self._marked_pos)
+        # The mark names no entry that the log may still lose, and does not go back while messages
+        # are put again.
         if at > durable or here < known or (here == known and self._has_mark):
             return
         self._write_mark()

@@ -198,6 +198,5 @@ class Rows:
         return Rows(self.fields, self.view, self.at[chosen], self.room[chosen])
 
     def _within(self, places: Ints, width: int) -> Ints:
-        """Places that can be read at all; what is read elsewhere than asked is refused by
-        ``adds_up``."""
+        """Places that can be read at all; a place that is clipped is refused by ``adds_up``."""
         return np.clip(places, 0, self.fields.size - width)

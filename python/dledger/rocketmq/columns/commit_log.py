@@ -68,10 +68,10 @@ class ColumnBatch:
     has_last: bool = True
     """Whether it is the last row."""
     kind: PieceKind | None = None
-    """What stands there where it is no rows."""
+    """The kind of the piece that stands there where it is no rows."""
     tail: ScannedPiece | None = None
-    """What would be damage, but for being the last thing in the log: a write that nobody finished,
-    or one given up."""
+    """A piece that would be damage, but for being the last thing in the log: a write that was not
+    finished, or one given up."""
 
 
 def column_batches(
@@ -95,10 +95,10 @@ def column_batches(
         stop: messages that begin at or behind this offset are not wanted.
         file_end: offset in the log where the file ends, if the data end before that.
         data_end: offset in the log where the file's bytes end, if these data are only a part of
-            them. Then the messages that are whole come first, and what decides about the rest is
-            asked for by an exception.
-        wanted: leave out other messages. Damage is never left out: nobody knows what it was.
-        columns: names out of ``SCHEMA``, all by default; what is not asked for is not taken out.
+            them. Then the messages that are whole come first, and an exception asks for the bytes
+            that decide about the rest.
+        wanted: leave out other messages. Damage is never left out: its messages are unknown.
+        columns: names out of ``SCHEMA``, all by default; other columns are not taken out.
         check: compare bodies with their CRC.
         batch_bytes: bytes of the log in one batch, about.
 

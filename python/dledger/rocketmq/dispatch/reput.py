@@ -1,12 +1,11 @@
-"""What a broker does with messages once they are in the commit log: consume queues and index are
-made of them.
+"""The dispatch of messages from the commit log: consume queues and index are made of them.
 
-`Dispatcher` reads bytes of a log and says what is in them; `Reput` puts that into the queues and
-the index and remembers how far it has come. It takes the plain commit log and that of DLedger mode,
-where a message lies 48 bytes behind the start of its entry. The rules are the original's: a message
-gets a unit in its queue unless it is prepared or rolled back in a transaction, and a place in the
-index unless it is rolled back; its tags code is the hash of its tags, or the time of delivery for
-one that is delayed.
+`Dispatcher` reads bytes of a log and returns the messages in them; `Reput` puts those into the
+queues and the index and remembers how far it has come. It takes the plain commit log and that of
+DLedger mode, where a message lies 48 bytes behind the start of its entry. The rules are the
+original's: a message gets a unit in its queue unless it is prepared or rolled back in a
+transaction, and a place in the index unless it is rolled back; its tags code is the hash of its
+tags, or the time of delivery for one that is delayed.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ class DispatchRequest(NamedTuple):
     store_timestamp: int
     queue_offset: int
     keys: Sequence[str]
-    """What the index finds it by: the unique key, then each word of KEYS."""
+    """The keys in the index: the unique key, then each word of KEYS."""
     sys_flag: int
 
 
@@ -96,7 +95,7 @@ class Dispatcher:
     ) -> None:
         """Args:
         delay_levels_ms: the broker's messageDelayLevel, in milliseconds.
-        check: compare bodies with their CRC; otherwise that is for whoever wrote the log.
+        check: compare bodies with their CRC; otherwise the writer of the log has done that.
         """
         self._delays = delay_levels_ms
         self._check = check
@@ -125,6 +124,8 @@ class Dispatcher:
         found: list[DispatchRequest] = []
         at, size, unpack = 0, len(view), PAIR.unpack_from
         while at + PAIR.size <= size:
+            # A message begins with size and magic, an entry with magic and size: the order tells
+            # them apart.
             first, second = unpack(view, at)
             if second in MAGICS and MIN_MESSAGE <= first <= size - at:
                 place, end = at, at + first
@@ -134,6 +135,8 @@ class Dispatcher:
                 try:
                     end = self._other(view, at, start, file_end)
                 except FormatError:
+                    # The messages before the damage are returned first. The next call begins with
+                    # the damage, and raises.
                     if found:
                         break
                     raise
@@ -274,8 +277,8 @@ def keys(properties: Mapping[str, str]) -> Sequence[str]:
 class Reput:
     """Puts messages into consume queues and index, from ``offset`` on.
 
-    Bytes may be handed over again, from anywhere at or before ``offset``: what is there already is
-    not put twice.
+    Bytes may be handed over again, from anywhere at or before ``offset``: a message that is there
+    already is not put twice.
     """
 
     def __init__(
@@ -307,8 +310,8 @@ class Reput:
             file_end: offset in the log where the file ends.
 
         Raises:
-            FormatError: what stands at `offset` is no message, or names a queue that cannot be;
-                what is before it has been put.
+            FormatError: the bytes at `offset` are no message, or name a queue that cannot be; the
+                messages before have been put.
             DiskFull, StorageError: queues or index cannot be written; `offset` is where it was.
         """
         skipped = self.offset - start
@@ -331,6 +334,8 @@ class Reput:
         while (begin := self.offset) < last:
             rest = files.file_size - begin % files.file_size
             length = min(window, rest, files.max_offset - begin)
+            # Without progress the window holds no whole message. A larger one helps, unless this
+            # one ended with the file or the log already.
             if self.dispatch(files.read(begin, length), begin, begin + rest) > begin:
                 window = CHUNK
             elif length < window:
@@ -365,6 +370,8 @@ class Reput:
                     index.put(topic, words, physical, stored)
                 self.store_timestamp = stored
         finally:
+            # Also after an error: `offset` stays where it is then, so the next call puts these
+            # messages again. Queues and index pass over those that they have.
             self._queues.write()
             if index is not None:
                 index.write()

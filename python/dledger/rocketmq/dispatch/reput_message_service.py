@@ -1,5 +1,5 @@
-"""ReputMessageService: dispatches a store's log in a thread of its own, behind whoever appends to
-it."""
+"""ReputMessageService: dispatches a store's log in a thread of its own, behind the thread that
+appends to it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHECKPOINT_S: Final = 10.0
 
 
 class ReputMessageService:
-    """While it runs, queues, index and checkpoint of the store are its own: nobody else may
+    """While it runs, queues, index and checkpoint of the store are its own: no other thread may
     dispatch or flush it.
 
     Others may append to ``store.log``, read it and flush it meanwhile.
@@ -61,7 +61,7 @@ class ReputMessageService:
         """Return when the slice that is being dispatched is done.
 
         Raises:
-            FormatError, DiskFull, StorageError: what has ended the thread before.
+            FormatError, DiskFull, StorageError: the error that has ended the thread before.
         """
         self._stopped.set()
         self._wake.set()
@@ -83,7 +83,7 @@ class ReputMessageService:
                 if time.monotonic() >= due:
                     self._checkpoint()
                     due = time.monotonic() + self._checkpoint_s
-        except Exception as error:  # handed to whoever stops the service
+        except Exception as error:  # handed to the caller of `stop`
             self.error = error
             self._on_error()
         finally:

@@ -44,7 +44,7 @@ class CommitLogExport:
         old: OldCommitLog | None,
         index: bool = True,
     ) -> None:
-        """Copy the old commit log, and what its broker has in ``config``, and put its messages into
+        """Copy the old commit log, and its broker's files in ``config``, and put its messages into
         the queues.
 
         Args:
@@ -52,7 +52,7 @@ class CommitLogExport:
             self_id: dLegerSelfId.
             file_size: bytes of each file of the log, those of the old one too.
             begin: where the first file of the group's log begins.
-            old: what is in front of it.
+            old: the old log before it.
             index: make the index by key.
 
         Raises:

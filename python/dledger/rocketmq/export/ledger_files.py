@@ -37,7 +37,7 @@ AppendHook = Callable[[bytearray, int], None]
 
 
 class LedgerFiles:
-    """Writes the directory; nobody else may use it meanwhile."""
+    """Writes the directory; no other process may use it meanwhile."""
 
     def __init__(
         self,

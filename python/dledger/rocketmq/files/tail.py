@@ -1,5 +1,5 @@
-"""How far a store has been written, while a broker writes it: what is whole, and in DLedger mode
-committed."""
+"""How far a store has been written, while a broker writes it: the end of its whole messages, and in
+DLedger mode of the committed ones."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def _end(store: Store, form: Form, known: int) -> int:
         return known
     if committed >= known:
         return max(committed, form.begin)
-    # What was shown stays so while it is there: this checkpoint is a copy, or the first one of a
-    # node that had none.
+    # Messages shown once stay shown while they are there: this checkpoint is a copy, or the first
+    # one of a node that had none.
     return min(known, _written_end(store, file, committed), ledger_end(store.storage, form))
 
 
@@ -153,7 +153,7 @@ def ranges_between(
 def faults_between(
     store: Store, starts: Mapping[str, int], stops: Mapping[str, int]
 ) -> list[ScannedPiece]:
-    """What is wrong between files of [starts, stops)."""
+    """The faults between files of [starts, stops)."""
     return [
         fault
         for form in store.forms

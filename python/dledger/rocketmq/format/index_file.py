@@ -8,8 +8,8 @@
     units, 20 bytes each: keyHash, phyOffset, seconds since beginTimestamp, number of the unit
         before in the chain
 
-``indexCount`` begins at 1 and unit 0 is never used. Only a hash is stored: who looks something up
-must compare the key in the message itself.
+``indexCount`` begins at 1 and unit 0 is never used. Only a hash is stored: a reader must compare
+the key in the message itself.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def key_hash(topic: str, key: str) -> int:
 
 class KeyHashes:
     """`key_hash` for many keys. Those of one client begin alike, with its address and process, and
-    differ in their last characters; what keys begin with is hashed once."""
+    differ in their last characters; the common begin is hashed once."""
 
     def __init__(self) -> None:
         self._begins: dict[tuple[str, str], int] = {}
@@ -265,8 +265,7 @@ class IndexFile(IndexReader):
         return True
 
     def check(self) -> list[str]:
-        """What contradicts itself in this file, one sentence each: chains, slots, and their
-        counts."""
+        """The contradictions in this file, one sentence each: chains, slots, and their counts."""
         wrong, in_chains, used = [], 0, 0
         for number in range(self.slots):
             at, newest = self.slot(number), self.count

@@ -1,4 +1,4 @@
-"""What a producer sends when it sends many messages at once (request 320): items one behind the
+"""The body that a producer sends with many messages at once (request 320): items one behind the
 other.
 
 ::

@@ -40,8 +40,7 @@ LONGEST_WAIT_MS: Final = 5_000
 
 
 class RawLog(Protocol):
-    """What a slave needs of its commit log; `dledger.rocketmq.store.commit_log.CommitLog` is
-    one."""
+    """The commit log that a slave needs; `dledger.rocketmq.store.commit_log.CommitLog` is one."""
 
     @property
     def max_offset(self) -> int:
@@ -163,7 +162,7 @@ class BrokerFollower:
 
     async def _connect(self) -> socket.socket:
         """Raises:
-        OSError: nobody listens, or nobody answers in time.
+        OSError: no process listens, or none answers in time.
         """
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
@@ -223,8 +222,8 @@ class BrokerFollower:
         return end
 
     def _flush_log(self) -> None:
-        """Runs in the thread. A flush that has failed is never tried again, also where nobody
-        waited for its end any more: the next one would succeed and tell nothing."""
+        """Runs in the thread. A flush that has failed is never tried again, even when no caller
+        waits for its end any more: the next one would succeed and tell nothing."""
         if self._failed is not None:
             raise self._failed
         try:
@@ -253,7 +252,7 @@ class BrokerFollower:
 
 
 def why_closed(client: HAClient) -> str:
-    """What a master may mean that says nothing when it closes."""
+    """The likely reason of a master that closes without a message."""
     if client.within_header:
         return "it closed the connection within a header"
     if client.frames:

@@ -32,14 +32,13 @@ MOST_SLAVES: Final = 64
 CHUNK: Final = 1 << 20
 """Log bytes that are sent together, as many frames."""
 SMALL: Final = 1 << 16
-"""Log bytes that are read on the loop: what was just appended, and is in memory still."""
+"""Log bytes that are read on the loop: appended just now, and still in memory."""
 REPORTS: Final = 1 << 16
 HOUR: Final = 3_600_000
 
 
 class ReadableLog(Protocol):
-    """What a master needs of its commit log; `dledger.rocketmq.store.commit_log.CommitLog` is
-    one."""
+    """The commit log that a master needs; `dledger.rocketmq.store.commit_log.CommitLog` is one."""
 
     @property
     def min_offset(self) -> int:
@@ -62,7 +61,7 @@ class HAService:
     """All slaves of one master, and the puts that wait for them. Belongs to the running loop.
 
     Args:
-        log: what the slaves get; whoever appends to it calls `notify_appended`.
+        log: the log that slaves get; its writer calls `notify_appended`.
         role: only a sync master's puts wait.
         clock: milliseconds.
     """
@@ -134,7 +133,7 @@ class HAService:
     def _decided(self, requests: list[GroupCommitRequest], status: HAStatus) -> None:
         for request in requests:
             future = self._waiting.pop(request)
-            if not future.done():  # whoever waited may have been cancelled
+            if not future.done():  # the caller may have been cancelled
                 future.set_result(request.status or status)
 
     def _set_timer(self) -> None:

@@ -82,7 +82,7 @@ class CommitLog:
         self.file_size = file_size
         self.next_offsets: dict[tuple[str, int], int] = {}
         """The queue offset that the next message of a topic and queue gets (topicQueueTable); set
-        by whoever knows the consume queues."""
+        by the part that knows the consume queues."""
         self.store_timestamp = 0
         """Of the last message, in milliseconds since 1970."""
         self._clock = clock
@@ -97,7 +97,8 @@ class CommitLog:
 
     @property
     def sound_offset(self) -> int:
-        """What a slave may report of this log: all of it, unless a `CheckedLog` says less."""
+        """The end of the log that a slave may report: all of it, unless a `CheckedLog` says
+        less."""
         return self.files.max_offset
 
     def put_message(self, message: Message) -> Placed:
@@ -141,7 +142,7 @@ class CommitLog:
         return placed
 
     def _place(self, at: int, size: int, pending: list[bytes | bytearray]) -> int:
-        """Where a message of this size goes; what is pending is written before a blank."""
+        """The place for a message of this size; pending bytes are written before a blank."""
         room = self.file_size - at % self.file_size
         if size + BLANK_SIZE <= room:
             return at
@@ -262,20 +263,20 @@ class CommitLog:
 
         Args:
             begin: see `recovery_start`.
-            physic_msg_timestamp: the checkpoint's: what was stored before is on the disk.
+            physic_msg_timestamp: the checkpoint's: messages stored before are on the disk.
             put: gets the messages on the way.
-            cut_damage: give up what stands behind damage, on the disk or not, as the original does.
+            cut_damage: give up the log behind damage, on the disk or not, as the original does.
             check: as for `recover_normally`.
 
         Raises:
-            CorruptStore: a message that was on the disk stands behind what is damaged.
+            CorruptStore: a message that was on the disk stands behind the damage.
         """
         self.files.doubt(begin)
         return self._recovered(begin, put, -1 if cut_damage else physic_msg_timestamp, check)
 
     def recovery_start(self, recovery_timestamp: int) -> int:
         """Start of the last file whose first message was stored at this time (milliseconds since
-        1970) or before, or of the first file: what is before it is on the disk, in the queues,
+        1970) or before, or of the first file: the log before it is on the disk, and in the queues
         too."""
         for start in reversed(self.files.starts):
             stored = self.first_stored(start)

@@ -1,10 +1,10 @@
 """One consume queue: a log of 20-byte units in ``consumequeue/<topic>/<queue>``; the number of a
 message's unit is its queue offset.
 
-What is put is gathered and goes to the file by ``write``. A queue whose first message has an offset
-above 0 begins with fillers, as a broker puts them. A broker that finds a gap further on puts the
-message at the next free place, where it cannot be found by its offset any more; here fillers go
-between, which a broker's consumers skip.
+Units are gathered and go to the file by ``write``. A queue whose first message has an offset above
+0 begins with fillers, as a broker puts them. A broker that finds a gap further on puts the message
+at the next free place, where it cannot be found by its offset any more; here fillers go between,
+which a broker's consumers skip.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class ConsumeQueue:
 
     def recover(self) -> None:
         """Find the queue's end, from the third last file on: the first unit without a size, or that
-        lies before the one in front of it. What is behind becomes zeros; a queue without a message
+        lies before the one in front of it. The units behind become zeros; a queue without a message
         has no files."""
         self._pending = []
         self.max_physical = 0

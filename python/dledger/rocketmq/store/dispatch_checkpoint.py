@@ -1,5 +1,5 @@
-"""What a store knows of its own queues and index: a mark in the file ``dispatched`` in its root,
-which a broker passes over.
+"""The mark of a store about its own queues and index, in the file ``dispatched`` in its root, which
+a broker passes over.
 
 It says where each queue ended and which index files there were when everything up to a place of the
 commit log had been dispatched. Files say nothing of others that are gone: a broker that has lost a
@@ -60,7 +60,7 @@ class StoreMark:
         former: StoreMark | None,
         begin: int = -1,
     ) -> StoreMark:
-        """What queues and index are.
+        """The mark of queues and index as they are.
 
         Args:
             former: has the ends of queues without files.

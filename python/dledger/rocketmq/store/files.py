@@ -24,10 +24,10 @@ ZEROS: Final = bytes(STRETCH)
 
 @contextmanager
 def storing(doing: str, path: Path) -> Iterator[None]:
-    """Raise OSErrors as what they mean for a store: ``doing`` says what was tried, as in ``write``.
+    """Raise OSErrors as errors of a store: ``doing`` says what was tried, as in ``write``.
 
     Raises:
-        DiskFull: no space is left; what was asked for has not been done.
+        DiskFull: no space is left; the operation has not been done.
         StorageError: the disk failed; whether it was done is not known.
     """
     try:
@@ -39,7 +39,7 @@ def storing(doing: str, path: Path) -> Iterator[None]:
 
 
 def disk_error(doing: str, path: Path, error: OSError) -> DLedgerError:
-    """What an error of the system means for a store."""
+    """The error of a store for an error of the system."""
     if error.errno in FULL:
         return DiskFull(f"no space left to {doing} {path}: free some, or move the store")
     return StorageError(f"cannot {doing} {path}: {error.strerror}; see the system's log")
@@ -60,7 +60,7 @@ class FileHandles:
         self._users: dict[int, int] = {}
         """Descriptor -> how many use it now."""
         self._leaving: set[int] = set()
-        """Descriptors that are closed when nobody uses them any more."""
+        """Descriptors that are closed at the end of their last use."""
         self._lock = threading.Lock()
         weakref.finalize(self, close_all, self._open)
 
@@ -118,7 +118,7 @@ class FileHandles:
                 self._let_go(found)
 
     def close(self) -> None:
-        """Close all; what nobody refers to any more is closed by itself."""
+        """Close all; files that have no reference any more are closed by themselves."""
         with self._lock:
             while self._open:
                 self._let_go(self._open.popitem()[1])

@@ -54,7 +54,7 @@ class OpenIndex:
         self._units_at = HEADER.size + slots * SLOT.size
         with storing("open", path):
             self._handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            # also when nobody refers to it any more
+            # also when there is no reference to it any more
             self._closed = weakref.finalize(self, os.close, self._handle)
             try:
                 self._map = self._mapped(index_size(slots, units))
@@ -199,7 +199,7 @@ class OpenIndex:
             self._is_dirty = False
 
     def reader(self) -> IndexReader:
-        """What has been written, for looking up."""
+        """The written part, for looking up."""
         return IndexReader(
             lambda place, length: self._map[place : place + length],
             len(self._map),

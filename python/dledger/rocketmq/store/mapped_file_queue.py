@@ -47,10 +47,10 @@ def log_names(directory: Path) -> dict[int, int]:
 class MappedFileQueue:
     """A log of bytes in ``directory``, in files of ``file_size`` bytes.
 
-    When opened, everything up to the last file's end counts as written: only who knows what is in
-    the files can say where the log ends, and does so by `truncate_dirty`. One thread appends and
-    cuts; any others may `read`, `flush` and `delete_before` meanwhile, and none of these waits for
-    a sync but a flush, a cut and a deletion.
+    When opened, everything up to the last file's end counts as written: only a caller that knows
+    the content of the files can say where the log ends, and does so by `truncate_dirty`. One thread
+    appends and cuts; any others may `read`, `flush` and `delete_before` meanwhile, and none of
+    these waits for a sync but a flush, a cut and a deletion.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class MappedFileQueue:
         self._end = self._starts[-1] + file_size if self._starts else 0
         self._flushed = self._end
         self._cuts = 0
-        """Number of cuts so far: a reader that met one looks again."""
+        """Number of cuts so far: a reader that met one reads again."""
         self._dirty: dict[int, None] = {}
         self._names = self._names_synced = 0
         """Number of changes of names so far, and how many of them are on the disk."""
@@ -192,7 +192,7 @@ class MappedFileQueue:
         return offset
 
     def close_file(self, head: Buffer) -> None:
-        """Write ``head`` (a blank) at the end and go on at the next file; what is behind it stays
+        """Write ``head`` (a blank) at the end and go on at the next file; the bytes behind it stay
         zero."""
         room = self.room
         if len(head) > room:
@@ -293,8 +293,8 @@ class MappedFileQueue:
         """Return when everything that had been written, and every name, is on the disk.
 
         Raises:
-            StorageError: the disk failed; what is on it is not known, and asking again gives the
-                same error.
+            StorageError: the disk failed; its content is not known, and asking again gives the same
+                error.
         """
         with self._flushing:
             if self._failed is not None:
@@ -310,8 +310,8 @@ class MappedFileQueue:
             self._flushed = end
 
     def doubt(self, offset: int) -> None:
-        """What lies from here on may not be on the disk, though it can be read: whoever wrote it
-        ended too soon."""
+        """Bytes from here on may not be on the disk, though they can be read: their writer ended
+        too soon."""
         with self._flushing:
             with self._marks:
                 self._dirty.update(
@@ -358,8 +358,8 @@ class MappedFileQueue:
             self._handles.forget(self.path(start))
 
     def _make(self, start: int) -> None:
-        """A file gets its size before its name, and its name before the next one does: whatever
-        happens, nobody sees a file that is too short, or a gap."""
+        """A file gets its size before its name, and its name before the next one does: a crash at
+        any point shows no file that is too short, and no gap."""
         make_directory(self.directory)
         self._sync_names(self._names)
         path = self.path(start)

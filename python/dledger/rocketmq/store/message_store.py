@@ -1,12 +1,12 @@
 """A RocketMQ store as a broker has it: commit log, consume queues, index, checkpoint, lock and
 abort file, topics.
 
-What is put is in queues and index at once, and on the disk after `MessageStore.flush`, in an order
-that a crash at any point leaves recoverable: commit log, then queues and index, then the checkpoint
-that says so. A store that was not closed is recovered from the last commit log file that the
-checkpoint vouches for: what is behind in queues and index is made again from the log. Where the
-store's mark does not say that queues and index are whole, they are compared with all of the log: a
-queue that was lost would number its messages from 0 again.
+A put message is in queues and index at once, and on the disk after `MessageStore.flush`, in an
+order that a crash at any point leaves recoverable: commit log, then queues and index, then the
+checkpoint that says so. A store that was not closed is recovered from the last commit log file that
+the checkpoint vouches for: the part of queues and index behind that is made again from the log.
+Where the store's mark does not say that queues and index are whole, they are compared with all of
+the log: a queue that was lost would number its messages from 0 again.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ class MessageStore:
     manager."""
 
     def __init__(self, root: Path, **settings: Unpack[MessageStoreSettings]) -> None:
-        """Take the store's lock, recover it, and dispatch what has not been.
+        """Take the store's lock, recover it, and dispatch the rest of its log.
 
         Args:
             root: the broker's storePathRootDir.
             settings: see `MessageStoreSettings`.
 
         Raises:
-            PathError: somebody has the store open, it is one of DLedger mode, or the folder cannot
-                be used.
+            PathError: another process has the store open, it is one of DLedger mode, or the folder
+                cannot be used.
             CorruptStore: files have other sizes, are missing, or are damaged where no crash
                 explains it; or queues or index are not whole, nor is the log that they could be
                 made of.
@@ -66,8 +66,7 @@ class MessageStore:
         self.root = root
         self.lent_to: int | None = None
         """The only thread that may dispatch, flush, look into queues and index, and delete; None:
-        whichever does so alone. Appending to `log`, flushing and reading it is open to others
-        meanwhile."""
+        any one thread. Appending to `log`, flushing and reading it is open to others meanwhile."""
         self._lock = StoreLock(root)
         try:
             self._abort, self._checkpoint_file = AbortFile(root), CheckpointFile(root)
@@ -187,8 +186,8 @@ class MessageStore:
             logger.warning("%s: the commit log is damaged: %s", self.root, survey.damage)
 
     def _recover_normally(self, cut_damage: bool) -> RecoveredLog:
-        """After a clean stop everything has been dispatched; what is put behind it all the same is
-        put here."""
+        """After a clean stop everything has been dispatched; messages put behind it all the same
+        are put here."""
         found = self.log.recover_normally(cut_damage=cut_damage, check=self._check_end)
         self._forget(found.end)
         self.reput.offset = max(self.log.min_offset, self.queues.max_physical)
@@ -203,7 +202,8 @@ class MessageStore:
             self.index.truncate_dirty(end)
 
     def _recover_abnormally(self, start: int, cut_damage: bool) -> RecoveredLog:
-        """What a crash may have torn, in queues and index too, is made anew from the log."""
+        """The parts that a crash may have torn, in queues and index too, are made anew from the
+        log."""
         self.queues.truncate_dirty(start)
         again = start if self.index is None else self.index.truncate_dirty(start, doubted=True)
         begin = min(start, again)
@@ -385,7 +385,7 @@ class MessageStore:
             self.abandon()
 
     def abandon(self) -> None:
-        """Let go of the store without a word: whoever opens it next recovers it."""
+        """Close the store without a mark: the next start recovers it."""
         if self.index is not None:
             self.index.close()
         self.log.files.close()

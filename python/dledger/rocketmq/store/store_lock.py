@@ -1,4 +1,4 @@
-"""Who may use a store, and how it was left: ``lock``, ``abort`` and ``checkpoint`` in its root."""
+"""The users of a store, and how it was left: ``lock``, ``abort`` and ``checkpoint`` in its root."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class StoreLock:
 
 
 class AbortFile:
-    """``abort`` exists while a store is open: whoever finds it knows that the last one did not end
-    well."""
+    """``abort`` exists while a store is open: a start that finds it knows that the last one did not
+    end well."""
 
     def __init__(self, root: Path) -> None:
         self._path = root / "abort"
@@ -103,7 +103,7 @@ class CheckpointFile:
         self._path = root / "checkpoint"
 
     def read(self) -> StoreCheckpoint:
-        """What it says; zeros where there is no file.
+        """The checkpoint's fields; zeros where there is no file.
 
         Raises:
             FormatError: it is too short.

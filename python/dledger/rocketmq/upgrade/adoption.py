@@ -20,7 +20,7 @@ STAGED: Final = "adopting-"
 """Begins the name of a node's directory that is not ready."""
 PIECE_BYTES: Final = 4 << 20
 LEFT_OUT: Final = ("lock", "abort")
-"""Of a store that is copied: what says that it is in use."""
+"""Of a store that is copied: the files that say that it is in use."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Adoption:
     has_blank: bool = False
     """The last file is closed already."""
     tail: str = ""
-    """What stands behind the last message where there should be nothing."""
+    """The bytes behind the last message where there should be none."""
     messages: int = 0
     store_ms: int = 0
     """Store time of the last message, milliseconds since 1970."""

@@ -1,5 +1,5 @@
-"""What the plain commit log in a store is, where it ends and how far its queues have come: read,
-and not changed."""
+"""The plain commit log in a store, where it ends and how far its queues have come: read, and not
+changed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def examine(root: Path) -> Adoption:
 
     Raises:
         PathError: there is no plain commit log, or its broker runs, or was not stopped.
-        CorruptStore: it is damaged: nobody should build on it.
+        CorruptStore: it is damaged, and must not be built on.
     """
     sizes = log_names(root / "commitlog")
     if not sizes:

@@ -220,8 +220,8 @@ class Audit:
         self._lag(root, "keys of messages at the log's end are in no index file", index.lag)
 
     def _lag(self, path: Path, reason: str, places: list[int]) -> None:
-        """What is not dispatched yet: the next start does it, where the last one did not end
-        well."""
+        """Messages that are not dispatched yet: the next start does it, where the last one did not
+        end well."""
         if not places:
             return
         if (self._directory / "abort").exists():
@@ -242,7 +242,7 @@ class Audit:
             return None
 
     def _says(self, field: str) -> int:
-        """What the store's checkpoint says, 0 without one."""
+        """The field of the store's checkpoint, 0 without one."""
         try:
             return int(getattr(CheckpointFile(self._directory).read(), field))
         except FormatError:
