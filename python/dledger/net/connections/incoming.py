@@ -63,7 +63,7 @@ class Incoming(Outgoing, ABC):
         """The thread's receive buffer, while this connection reads into it; None: into a large
         payload's own."""
         self._holds = 0
-        """What `Inflow` has noted."""
+        """The bytes that `Inflow` has noted."""
         self._frames: list[Frame] = []
         """Parsed and not handed out, because they were not wanted any more; no more than are handed
         out in a turn."""
@@ -247,7 +247,7 @@ class Incoming(Outgoing, ABC):
         if self.closing:
             return
         rest, self._reader.refused = self._reader.rest, False
-        try:  # whoever's turn it is: the frame would lose its place among those who wait for room
+        try:  # also out of turn: else the frame would lose its place among those that wait
             self._reader.parse(memoryview(rest), self._frames, len(self._frames) + 1)
         except ProtocolError as error:
             self.fail(error)
@@ -281,7 +281,7 @@ class Incoming(Outgoing, ABC):
             self._transport.resume_reading()
 
     def _end_reading(self) -> None:
-        """The connection has ended. What it held may be much, and goes at once, not when this
+        """The connection has ended. Its buffers may be large, and go at once, not when this
         object is collected."""
         self._reader.forget()
         self._frames.clear()

@@ -1,4 +1,4 @@
-"""The sending half of a connection: what is sent in one turn of the loop leaves in one write."""
+"""The sending half of a connection: the messages of one turn of the loop leave in one write."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Outgoing:
             return
         self._out, self._queued = [], 0
         was_full = size > WRITE_HIGH_BYTES
-        # whoever has something to send has one
+        # a connection with bytes to send has one
         transport = cast(asyncio.Transport, self._transport)
         if transport.is_closing():
             return
@@ -101,8 +101,7 @@ class Outgoing:
 
     def _write_now(self, pieces: list[Buffer]) -> list[Buffer]:
         """Give the kernel what it takes at once, and return the rest. The loop itself would write
-        at the end of its turn: behind whatever else is to be done in it, a write to the disk for
-        one."""
+        at the end of its turn: behind all other work of the turn, such as a write to the disk."""
         if self._descriptor < 0:  # a transport without a socket, or under TLS
             return pieces
         try:

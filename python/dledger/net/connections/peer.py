@@ -1,8 +1,8 @@
 """The outgoing connection to one other node: opened again and again, and never more behind it than
 a bound.
 
-Peers talk one way on each connection. What cannot be sent is dropped: raft sends again what still
-matters.
+Peers talk one way on each connection. A message that cannot be sent is dropped: raft sends again
+those that still matter.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ENDED: Final = 3
 """Connections in a row that a peer ends without a word before it is said; one or two are those of a
 node that stops."""
 UNANSWERED_MS: Final = 3000
-"""A connection whose packets nobody acknowledges for this long is given up and opened anew."""
+"""A connection whose packets are not acknowledged for this long is given up and opened anew."""
 
 
 class PeerLink:
@@ -44,7 +44,7 @@ class PeerLink:
         limits: of frames that come back, which is only the answer to hello.
         max_bytes: unsent bytes from which messages are dropped.
         on_change: told True when the peer takes a connection and False after it is lost.
-        tls: what connections to it need, if they are not plain.
+        tls: the context of connections to it, if they are not plain.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class PeerLink:
             self._on_change(True)
 
     def _forget(self) -> None:
-        """What waited is old by now; a peer that comes back needs today's messages."""
+        """Waiting messages are old by now; a peer that comes back needs today's."""
         self.dropped += len(self._waiting)
         self._waiting.clear()
         self._waiting_bytes = 0

@@ -1,4 +1,4 @@
-"""What a listener bears of the other sides."""
+"""The patience of a listener with the other sides."""
 
 from __future__ import annotations
 

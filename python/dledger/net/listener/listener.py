@@ -155,10 +155,10 @@ async def listen(
     tls: ssl.SSLContext | None = None,
     held: Callable[[], int] = int,
 ) -> Listener:
-    """Open a port (0: any free one; see ``.port``) and call back for what comes in.
+    """Open a port (0: any free one; see ``.port``) and call back for connections and frames.
 
     Every connection's first frame must be a HelloRequest of at most 64 KiB; the owner answers it,
-    and gives the connection its place (`Listener.places`). Whatever is no proper frame ends its
+    and gives the connection its place (`Listener.places`). A frame that is not proper ends its
     connection with a line in the log, one for each reason and address in a while. ``held``: bytes
     that the owner holds, within ``patience.max_bytes``.
 

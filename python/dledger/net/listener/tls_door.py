@@ -1,5 +1,5 @@
-"""The door of a port under TLS: who is in the handshake has a place like one that has not said
-hello, and a handshake that fails is logged, and told to the other side.
+"""The door of a port under TLS: a connection in the handshake has a place like one that has not
+said hello. A handshake that fails is logged, and told to the other side.
 
 The servers of both loops count no connection before its handshake is done, log none that fails, and
 end it without the alert that says why. So they only accept here; the handshake is that of a second
