@@ -1,4 +1,4 @@
-"""The way out of asyncio producers and stages: what may be on its way, and what becomes of it."""
+"""The way out of asyncio producers and stages: the batches on their way, and their outcomes."""
 
 from __future__ import annotations
 

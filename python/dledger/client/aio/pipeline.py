@@ -57,7 +57,7 @@ class Pipeline:
         self._fresh = False
         """Something was pushed since the last look."""
         self._asleep = False
-        """Nobody looks for what is late: nothing has been under way for a while."""
+        """No timer looks for late batches: none has been under way for a while."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def push(self, *items: Item) -> None:
@@ -84,10 +84,10 @@ class Pipeline:
         """Wait until every batch is answered or given up, then close the connection."""
         self._closing = True
         self._wake.set()
-        await asyncio.wait((self._task,))  # who stops waiting does not end it
+        await asyncio.wait((self._task,))  # a cancelled caller does not end it
 
     def cancel(self) -> None:
-        """End now; what is not answered fails."""
+        """End now; unanswered batches fail."""
         self._task.cancel()
         self.window.fail_all(Unavailable(CLOSED))  # a task that has not begun yet would not do it
 

@@ -133,11 +133,10 @@ class AsyncProducer:
         await self._flow.empty()
 
     async def close(self) -> None:
-        """Flush, then end. Appending afterwards is an error. Each call returns only when everything
-        is answered.
+        """Flush, then end. Appending afterwards is an error. Each call returns only when all
+        records are answered.
 
-        In a forked child it only gives up the child's copy: what was appended is the parent's to
-        send.
+        In a forked child it only gives up the child's copy: the parent sends its records.
         """
         if self._flow.forked:
             return
@@ -153,7 +152,7 @@ class AsyncProducer:
 
 
 class _Answer(asyncio.Future[Appended]):
-    """Who waits may stop waiting; the records are on their way all the same."""
+    """A caller may stop waiting; the records are on their way all the same."""
 
     def set_result(self, result: Appended, /) -> None:
         if not self.done():

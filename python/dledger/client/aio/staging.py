@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class AsyncStageOwner(Protocol):
-    """What a stage or a transaction asks of its client."""
+    """The client that a stage or a transaction needs."""
 
     async def known_topic(self, name: str, partition: int | None = None) -> TopicInfo:
         """See `Client.known_topic`."""

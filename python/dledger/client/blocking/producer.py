@@ -80,10 +80,10 @@ class Producer:
         disk.
 
         An exception of a signal handler that ends this call leaves it open whether its records were
-        taken; what earlier calls took goes out all the same.
+        taken; the records of earlier calls go out all the same.
 
         Raises:
-            RecordTooLarge, ConfigError: nothing was taken. Everything else comes through the
+            RecordTooLarge, ConfigError: no record was taken. All other errors come through the
                 future.
         """
         plain = headers is None and timestamps is None
@@ -145,7 +145,7 @@ class Producer:
             self._flow.background.loop.call_later(self._linger_s, self._lingered)
 
     def _lingered(self) -> None:
-        if not self._lock.acquire(blocking=False):  # the loop does not wait for who makes a batch
+        if not self._lock.acquire(blocking=False):  # the loop waits for no thread of an append
             self._flow.background.loop.call_later(self._linger_s, self._lingered)
             return
         try:
@@ -164,11 +164,10 @@ class Producer:
         self._flow.wait_empty()
 
     def close(self) -> None:
-        """Flush, then end. Appending afterwards is an error. Each call returns only when everything
-        is answered.
+        """Flush, then end. Appending afterwards is an error. Each call returns only when all
+        records are answered.
 
-        In a forked child it only gives up the child's copy: what was appended is the parent's to
-        send.
+        In a forked child it only gives up the child's copy: the parent sends its records.
         """
         if self._flow.forked:
             return

@@ -33,7 +33,7 @@ APPEND = AppendRequest(timeout_ms=SERVER_MS)
 
 
 class SessionHolder(Protocol):
-    """Who keeps a session from one append to the next."""
+    """Keeps a session from one append to the next."""
 
     session: ProducerSession | None
 

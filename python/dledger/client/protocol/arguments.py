@@ -1,8 +1,8 @@
-"""Arguments of callers, looked at before anything is sent: a wrong one is the caller's mistake, and
-its name helps.
+"""Arguments of callers, checked before any request is sent: a wrong one is the caller's mistake,
+and its name helps.
 
 `checked` goes by the annotations of a class's public methods, so that a new method is checked as
-well. What is as good as the annotated type is taken for it: whole numbers of numpy, sets of names.
+well. A value as good as the annotated type is taken for it: whole numbers of numpy, sets of names.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What the blocking and the asyncio client share: settings, routes, and the operations, written
-once as generators.
+"""The common part of the blocking and the asyncio client: settings, routes, and the operations,
+written once as generators.
 
 An operation yields a `Request` for each question and is sent `(answer, payload)`, or has the error
 thrown into it; a shell (`dledger.client.blocking.transport`, `dledger.client.aio.transport`) does
@@ -54,7 +54,7 @@ class Request:
     """Why an answer is older than what the client knows already, or ""; then it is asked again."""
 
     def outcome(self, answer: Any) -> tuple[Code, str, str]:
-        """What an answer amounts to: its code, message, and hint at the leader."""
+        """The outcome of an answer: its code, message, and hint at the leader."""
         code: Code = answer.code
         if code is Code.SUCCESS and self.behind is not None and (why := self.behind(answer)):
             return Code.BEHIND, why, ""
@@ -73,7 +73,7 @@ class ClientState:
     routes: Routes
     environment: Environment = REAL
     tls: ssl.SSLContext | None = None
-    """What connections to the nodes need, if they are not plain."""
+    """The context of connections to the nodes, if they are not plain."""
     topics: dict[str, TopicInfo] = field(default_factory=dict)
     """Topics as last seen; a wrong one is noticed when a node refuses its id."""
     ends: SeenEndOffsets = field(default_factory=SeenEndOffsets)
@@ -82,7 +82,7 @@ class ClientState:
     changes."""
     turn: int = 0
     lost: bool = False
-    """A call found nobody, or another group: perhaps this one has gone from these addresses for
+    """A call found no node, or another group: perhaps this one has gone from these addresses for
     good."""
 
     @staticmethod
@@ -123,12 +123,12 @@ class ClientState:
         )
 
     def refusal(self, address: str, error: WrongGroup | CertificateRefused) -> DLedgerError:
-        """What to raise for a node that is not taken, or takes not this side: the error itself
-        where no other address is left; else `Unavailable`, for that address alone."""
+        """The exception for a node that is refused, or refuses this side: the error itself where no
+        other address is left; else `Unavailable`, for that address alone."""
         routes = self.routes
         if isinstance(error, CertificateRefused):  # one node's may be wrong, where others' are not
             return error if routes.is_refused(address) else Unavailable(str(error))
-        if routes.peers and not routes.is_foreign(address):  # its port was given to somebody else
+        if routes.peers and not routes.is_foreign(address):  # its port was given to another
             return Unavailable(str(error))
         self.lost = True
         return error

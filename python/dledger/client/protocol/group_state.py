@@ -1,5 +1,4 @@
-"""What a group knows of itself, for those who look after it: partitions, consumer groups' lag,
-commits, entries."""
+"""The state of a group, for its operators: partitions, consumer groups' lag, commits, entries."""
 
 from __future__ import annotations
 
@@ -74,7 +73,7 @@ class CommitState:
 
 @dataclass(frozen=True, slots=True)
 class EntryState:
-    """An entry of the log. What its kind does not have is empty, 0, or -1."""
+    """An entry of the log. A field that its kind does not have is empty, 0, or -1."""
 
     index: int
     term: int

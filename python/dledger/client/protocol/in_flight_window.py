@@ -4,8 +4,8 @@ known. Pure.
 A session numbers the batches of each partition from 0 without gaps; a node takes only the next
 number. So when a batch is refused for a moment, all behind it are refused too, and go out again
 behind it. When a number will never be taken (its batch was refused for good, or given up) the
-session is over: what is behind is numbered anew in the next session, which fences the former one,
-after everything that was numbered in the old one is known.
+session is over: the batches behind are numbered anew in the next session, which fences the former
+one, after the outcome of every batch numbered in the old one is known.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class InFlightWindow:
         self.again.append(item)
 
     def lost(self) -> None:
-        """The connection is gone: whatever was sent on it may have been done."""
+        """The connection is gone: all batches sent on it may have been done."""
         for item in self.unanswered.values():
             item.maybe = True
         self.again.extend(self.unanswered.values())
@@ -153,7 +153,7 @@ class InFlightWindow:
                 self._fail(item, error)
 
     def fail_all(self, error: DLedgerError) -> None:
-        """Nothing can go on: every batch fails, and so does whatever comes."""
+        """No batch can go on: every one fails, and so do later ones."""
         self.broken = error
         everything = [*self.unanswered.values(), *self.again, *self.waiting, *self._renumber]
         self.unanswered.clear()

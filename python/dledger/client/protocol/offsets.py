@@ -28,7 +28,7 @@ def offsets(
     batches; see `offsets_at`.
 
     Raises:
-        Behind: for the whole time nobody answered who knows as much as this client has seen.
+        Behind: for the whole time no node answered that knows as much as this client has seen.
     """
     for name in topics:
         check_name("topic", name)

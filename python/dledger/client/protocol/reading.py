@@ -18,7 +18,7 @@ from dledger.records.columns.types import Columns
 
 
 class Replicas:
-    """Whom a reader asks: one replica as long as it answers well, then the next one.
+    """The order in which a reader asks replicas: one as long as it answers well, then the next one.
 
     Those on the reader's own machine come first, among these and among the others any: readers
     spread.

@@ -1,4 +1,4 @@
-"""What a client's calls give back."""
+"""The results of a client's calls."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Lineage:
     """The groups of which it is a copy: the id of each, and the last index that both share."""
 
     def follows(self, group_id: str) -> bool:
-        """Whether it is that group or a copy of it, up to whatever index: who asks knows offsets,
-        and no log index to hold against the last shared one. What is not known is no
+        """Whether it is that group or a copy of it. A client knows offsets, and no log index to
+        hold against the last shared one, so that index limits nothing. An unknown id is no
         contradiction."""
         return not group_id or self.group_id in ("", group_id) or group_id in dict(self.ancestors)
 
@@ -78,7 +78,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsets:
-    """What a consumer group has processed: topic -> partition -> next offset."""
+    """The offsets that a consumer group has processed: topic -> partition -> next offset."""
 
     name: str
     offsets: dict[str, dict[int, int]] = field(default_factory=dict)

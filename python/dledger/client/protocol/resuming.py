@@ -20,12 +20,12 @@ T = TypeVar("T")
 
 
 class Resuming(Iterator[T], Generic[T]):
-    """What generators yield, each from behind what the one before it gave.
+    """The items of generators, each from behind the last item of the one before it.
 
     Args:
         make: a generator from an offset on.
         start: the first offset.
-        end_of: the offset behind what was yielded.
+        end_of: the offset behind a yielded item.
     """
 
     def __init__(

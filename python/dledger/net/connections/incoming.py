@@ -281,8 +281,8 @@ class Incoming(Outgoing, ABC):
             self._transport.resume_reading()
 
     def _end_reading(self) -> None:
-        """The connection has ended. Its buffers may be large, and go at once, not when this
-        object is collected."""
+        """The connection has ended. Its buffers may be large, and go at once, not when this object
+        is collected."""
         self._reader.forget()
         self._frames.clear()
         if self._inflow is not None:
