@@ -1,5 +1,5 @@
-"""How much memory a catalog takes, about: what its parts weigh in bytes, counted without walking
-their contents."""
+"""How much memory a catalog takes, about: the bytes of its parts, counted without walking their
+contents."""
 
 from __future__ import annotations
 

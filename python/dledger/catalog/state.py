@@ -21,14 +21,14 @@ from dledger.types import NO_INDEX, Index
 
 
 class CatalogState:
-    """What the committed log means, up to and including `applied_index`."""
+    """The meaning of the committed log, up to and including `applied_index`."""
 
     most_writers: ClassVar = MAX_WRITERS
     """Writers of transactions that are remembered by name. Nodes that differ in it have different
     catalogs."""
 
     def __init__(self, tables: TableFactory) -> None:
-        """An empty state, with whatever tables there are."""
+        """An empty state, with the given tables."""
         self._tables = tables
         self.applied_index: Index = NO_INDEX
         self.clock_ms = 0
@@ -96,7 +96,7 @@ class CatalogState:
         """The batches that hold [offset, end_offset), consecutive, up to ``max_bytes`` but at least
         one.
 
-        ``end_offset`` -1 is the end. Nothing when ``offset`` is not there yet.
+        ``end_offset`` -1 is the end. Empty when ``offset`` is not there yet.
 
         Raises:
             TopicNotFound: no such topic or partition.

@@ -31,7 +31,7 @@ class Schemas:
     """JSON texts of each typed topic's versions, in order."""
 
     def __init__(self, topics: Topics, used: Mapping[int, Partition]) -> None:
-        """``used``: see `Partitions`; whichever comes later asks for the newest version."""
+        """``used``: see `Partitions`; one that is made later asks for the newest version."""
         self._topics = topics
         self._used = used
         self.by_topic: dict[int, list[str]] = {}
