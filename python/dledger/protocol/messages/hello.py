@@ -32,8 +32,8 @@ class HelloRequest:
     version: int = PROTOCOL_VERSION
     release: str = ""
     group_id: str = ""
-    """What the group drew at its founding; empty for one that is not founded, and for a client that
-    knows none."""
+    """The id drawn at the group's founding; empty for one that is not founded, and for a client
+    that knows none."""
     members: tuple[str, ...] = ()
     """Of a peer: the ids of the group's nodes, in its opinion."""
     ancestors: Ancestors = ()

@@ -138,9 +138,9 @@ class FrameReader:
         self._first = first
         self._admits = admits
         self.rest: bytes | memoryview = b""
-        """Bytes held that are no whole frame yet; what is fed next belongs right behind them."""
+        """Bytes held that are no whole frame yet; the next bytes belong right behind them."""
         self.has_more = False
-        """There may be whole frames in `rest`, which nobody has taken."""
+        """There may be whole frames in `rest` that were not taken yet."""
         self.large: memoryview | None = None
         """The buffer of a large payload that is under way."""
         self._filled = 0
@@ -224,12 +224,11 @@ class FrameReader:
             payload = memoryview(bytes(view[body:end])) if payload_len else _EMPTY
             frames.append(Frame(kind, request_id, header, payload))
             at = end
-        if at < size:  # bytes that nobody changes need no copy
+        if at < size:  # read-only bytes need no copy
             self.rest = view[at:] if view.readonly else bytes(view[at:])
 
     def keep(self, view: memoryview) -> None:
-        """Take no frame out of ``view`` for now. What is held as bytes takes less memory than
-        frames."""
+        """Take no frame out of ``view`` for now. Bytes take less memory than frames."""
         self.rest, self.has_more = view if view.readonly else bytes(view), True
 
     def _ask(self, size: int) -> bool:
