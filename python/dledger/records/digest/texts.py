@@ -34,8 +34,8 @@ def hashes_of_bytes(array: pa.Array) -> Hashes:
     + rest``.
 
     A value of ``w`` whole words has ``w // MOST`` blocks of ``MOST`` words, and then one for each
-    power of 2 that the rest of ``w`` is made of, the largest first. What is left over is less than
-    a word.
+    power of 2 that the rest of ``w`` is made of, the largest first. The bytes left over are less
+    than a word.
     """
     if not len(array):
         return np.zeros(0, np.uint64)
