@@ -168,7 +168,7 @@ class TransactionError(DLedgerError):
 
 
 class ReplayMismatch(DLedgerError):
-    """A write that was committed already is run again with other rows, or by somebody who has gone
+    """A write that was committed already is run again with other rows, or by a writer that has gone
     back."""
 
 
