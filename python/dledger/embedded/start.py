@@ -36,7 +36,7 @@ SIGN_OF_LIFE_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a caller asks of a group that may or may not be there yet."""
+    """A caller's request to a group that may or may not be there yet."""
 
     user: User
     settings: dict[str, Any]
@@ -218,7 +218,7 @@ def _settle(home: Home, node: NodeId) -> None:
     process = state.process
     if process is None or not state.running:
         return
-    if not process.alive:  # killed; its lock goes last, and until then it looks as if it ran
+    if not process.alive:  # killed; its lock goes last, and until then it seems to run
         home.wait_gone(node, process, DRAIN_TIMEOUT_S)
         return
     moved = state.home != str(home) and Home(state.home).place() != home.place()
@@ -297,7 +297,7 @@ def _write_if_changed(home: Home, file: GroupFile) -> GroupFile:
     try:
         return home.write(file)
     except PathError:
-        # Somebody else's group: it may be used, but not changed.
+        # Another user's group: it may be used, but not changed.
         if present is not None and all(home.node(node).running for node in present.local):
             return present
         raise
@@ -309,9 +309,9 @@ def start_nodes(
     """Start these nodes at the same time and wait until each serves or says why not. Call with the
     lock held.
 
-    A node whose port somebody else has taken gets another one, and one that is killed meanwhile is
-    started again. Nodes that cannot start are an error only when there are too few others for a
-    quorum, or with ``alone``.
+    A node whose port was taken by another process gets another one, and one that is killed
+    meanwhile is started again. Nodes that cannot start are an error only when there are too few
+    others for a quorum, or with ``alone``.
     """
     failures: dict[NodeId, DLedgerError] = {}
     waiting = list(nodes)
@@ -353,8 +353,8 @@ def _spawn_again(home: Home, nodes: list[NodeId]) -> dict[NodeId, DLedgerError |
 def stop_group(home: Home, file: GroupFile) -> None:
     """End all nodes of the directory gracefully. Call with the lock held.
 
-    The leader goes last: it has nobody left to hand leadership to, and so does not wait for one
-    that ends as well.
+    The leader goes last: it has no follower left to hand leadership to, and so does not wait for
+    one that ends as well.
     """
     leader = wait_for_leader(file.addresses, file.group, 0, tls_of(file.settings))
     stop_nodes(home, [node for node in file.local if node != leader])
@@ -365,8 +365,8 @@ def stop_nodes(home: Home, nodes: Iterable[NodeId]) -> None:
     """End nodes gracefully, all at the same time; with SIGKILL those that will not. Call with the
     lock held.
 
-    A node may have another process behind the one that ends: whoever had started it was killed, and
-    so it was started once more.
+    A node may have another process behind the one that ends: the starter of that one was killed,
+    and so it was started once more.
     """
     left = list(nodes)
     while processes := {
