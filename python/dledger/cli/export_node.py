@@ -18,7 +18,7 @@ FILE_SIZE: Final = 1 << 30
 
 
 def export_node(node: Path, place: Path, self_id: str, file_size: int) -> dict[str, Any]:
-    """Write every entry of a stopped node's log with its index, term and body; what there was.
+    """Write every entry of a stopped node's log with its index, term and body; returns the counts.
 
     DLedger 0.3 and before knows one kind of entry: those that a leader opens its term with become
     plain ones with the same body, so that indexes stay. A RocketMQ message that says where it lies
@@ -87,7 +87,7 @@ def check_committed(look: Inspection, last: int, left_out: str) -> int:
 
     Args:
         last: index of the last entry that is there.
-        left_out: what stands behind it.
+        left_out: describes the bytes behind it.
 
     Raises:
         CorruptStore: entries that were on the disk are not there.
@@ -168,7 +168,7 @@ def _check_old(old: OldCommitLog, node: Path) -> None:
 
 def _put_entries(store: CommitLogExport, look: Inspection, node: Path) -> str:
     """Write the entries of the node's log, and check that those that it knew to be committed are
-    there; what stands behind the last one.
+    there; returns a description of the bytes behind the last one.
 
     Raises:
         CorruptEntry: an entry is damaged.

@@ -1,4 +1,4 @@
-"""``dledger rocketmq``: what lies in a RocketMQ store, read from its files alone."""
+"""``dledger rocketmq``: the content of a RocketMQ store, read from its files alone."""
 
 from __future__ import annotations
 

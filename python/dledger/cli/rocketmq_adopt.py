@@ -138,7 +138,7 @@ def confirm(yes: bool) -> None:
     """Ask.
 
     Raises:
-        ConfigError: there is nobody to be asked.
+        ConfigError: there is no terminal to ask on.
     """
     if not yes:
         if not sys.stdin.isatty():
