@@ -1,4 +1,5 @@
-"""What a read is of: named topics, topics whose name fits a pattern, or named partitions. Pure."""
+"""The selection of a read: named topics, topics whose name fits a pattern, or named partitions.
+Pure."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def _storage_options(values: Mapping[str, str]) -> dict[str, Any]:
         options = json.loads(values.get("storageOptions", "{}"))
     except ValueError:
         options = None
-    if not isinstance(options, dict):  # what it says may be a secret
+    if not isinstance(options, dict):  # its text may be a secret
         raise ConfigError(
             "option 'storageOptions' is no JSON object: write it as in {\"anon\": true}"
         )

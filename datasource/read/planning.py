@@ -35,7 +35,7 @@ MOST_TASKS: Final = 2000
 
 @dataclass(frozen=True, slots=True, order=True)
 class Slice:
-    """Records [start, end) of one topic partition: what one task reads."""
+    """Records [start, end) of one topic partition: the input of one task."""
 
     topic: str
     partition: int
@@ -79,7 +79,7 @@ def _span(one: Slice, target: int, start: int, most: int = MOST_PIECES) -> Span:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What tasks are to be like."""
+    """The wanted size and number of tasks."""
 
     least: int = 0
     """So many tasks at least, if there are as many records."""

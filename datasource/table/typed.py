@@ -29,7 +29,7 @@ something of the column's type."""
 
 @dataclass(frozen=True, slots=True)
 class TypedTopic:
-    """What a task needs to write a frame to a typed topic."""
+    """A typed topic, as a task needs it to write a frame."""
 
     info: TopicInfo
     version: int
