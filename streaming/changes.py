@@ -1,5 +1,5 @@
-"""What is not what it was when the checkpoint was written: the group, or topics that were deleted,
-created again, or taken off the options, as partitions can be."""
+"""Changes since the checkpoint was written: of the group, or of topics that were deleted, created
+again, or taken off the options, as partitions can be."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOGGER: Final = logging.getLogger("dledger.spark")
 
 
 class Changes:
-    """What becomes of a query then: an error, or by the user's word a warning, once for each."""
+    """The handling of such changes: an error, or by the user's option a warning, once for each."""
 
     def __init__(self, options: Options) -> None:
         self._options = options

@@ -194,8 +194,8 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StoreOffset(self._seen).as_json() if self._seen else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The tasks of the batch [start, end); the same batch at every replay, whatever ``start``
-        says by then."""
+        """The tasks of the batch [start, end); the same batch at every replay, also when ``start``
+        differs then."""
         first, last = StoreOffset.from_json(start), StoreOffset.from_json(end)
         starts = last.start_of_batch(first)
         store = self._open()
@@ -217,7 +217,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing: the checkpoint is what counts."""
 
     def stop(self) -> None:
-        """Nothing is open."""
+        """No file is open."""
 
 
 __all__ = ["StoreStreamReader"]
