@@ -34,7 +34,7 @@ from dledger.types import NodeId, Role, Term
 
 
 class Machine(RaftState):
-    """A node as a state machine. ``acting`` does what the present role does; only ``become_*``
+    """A node as a state machine. ``acting`` does the work of the present role; only ``become_*``
     replace it."""
 
     def __init__(
@@ -141,7 +141,7 @@ class Machine(RaftState):
             self._on_response(message, now_ms)
 
     def take(self) -> Ready:
-        """The effects of what was just done."""
+        """The effects of the last call."""
         told, changed = self._told, None
         if told.role is not self.role or told.term != self.term or told.leader_id != self.leader_id:
             self._told = changed = RoleChange(self.role, self.term, self.leader_id)

@@ -147,7 +147,7 @@ class RaftNode:
         return self._run(self._set_faulty, runs, now_ms)
 
     def repaired(self, entries: Sequence[Entry]) -> None:
-        """Entries that were damaged are sound again; `set_faulty` says what is left."""
+        """Entries that were damaged are sound again; `set_faulty` names those left."""
         for entry in entries:
             self._log.correct(entry.index, entry.term)
         self._machine.admission.repaired(entries)

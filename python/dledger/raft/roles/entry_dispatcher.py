@@ -62,7 +62,7 @@ class EntryDispatcher:
         self.incarnation: int | None = None
         """The incarnation that answered; None before the first answer."""
         self.counts = core.admission.of(peer) is not None
-        """Whether what it says counts for a quorum."""
+        """Whether its answers count for a quorum."""
         self.members_index = NO_INDEX
         """The index of its membership, as it last reported."""
         self.check_round: int | None = None
@@ -115,7 +115,7 @@ class EntryDispatcher:
                 self._commit(now_ms)
 
     def tick(self, now_ms: int) -> None:
-        """Resend what was not answered in time; called with every heartbeat."""
+        """Resend pushes that were not answered in time; called with every heartbeat."""
         config, log = self.core.config, self.core.log
         if self.state is not PushState.APPEND:
             if self._asked_ms is not None and now_ms - self._asked_ms >= config.push_timeout_ms:
@@ -258,7 +258,7 @@ class EntryDispatcher:
             self._in_flight_bytes = 0
 
     def _is_gone(self, index: Index) -> bool:
-        """Whether it cannot be told any more which entry came there: retention took it, or what
+        """Whether the entry that came there is unknown by now: retention took it, or the one that
         follows it."""
         return index < self.core.log.begin_index - 1 or self.core.log.term_at(index) is None
 

@@ -1,4 +1,4 @@
-"""The follower's side of replication: what it does with a leader's heartbeats and pushes."""
+"""The follower's side of replication: its answers to a leader's heartbeats and pushes."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ class Follower:
         self.core.commit_to(min(request.commit_index, self.matched_index))
 
     def _take(self, request: PushEntryRequest) -> None:
-        """APPEND and TRUNCATE: take the entries that are new. Only TRUNCATE cuts, and only what
-        differs.
+        """APPEND and TRUNCATE: take the entries that are new. Only TRUNCATE cuts, and only entries
+        that differ.
 
         TRUNCATE shows the leader's own entry behind ``previous``. So one that comes late or twice,
         when its cut was made and the place filled long ago, cuts nothing: the entry it shows is
@@ -187,8 +187,8 @@ class Follower:
         return True
 
     def _refuse(self, request: PushEntryRequest, index: Index) -> None:
-        """INCONSISTENT_STATE at ``index``, with what the leader needs to step back over a whole
-        term.
+        """INCONSISTENT_STATE at ``index``, with the fields by which the leader steps back over a
+        whole term.
 
         Raises:
             SafetyViolation: the leader's entry there contradicts a committed entry.

@@ -69,8 +69,8 @@ class Leader:
         return due
 
     def tick(self, now_ms: int) -> None:
-        """Tell commits that no APPEND has carried. Once per heartbeat: beat, resend, give up what
-        took too long."""
+        """Tell commits that no APPEND has carried. Once per heartbeat: beat, resend, give up late
+        proposals."""
         if now_ms < self._next_beat_ms:
             self._dispatch(now_ms)
             return
@@ -273,8 +273,8 @@ class Leader:
             dispatcher.fill(now_ms)
 
     def _advance(self, now_ms: int) -> None:
-        """Commit what a quorum has, if it is of this term: that commits all before it (Raft paper,
-        5.4.2)."""
+        """Commit up to the index that a quorum has, if it is of this term: that commits all before
+        it (Raft paper, 5.4.2)."""
         index, members = self.acks.quorum_index, self.core.admission.membership
         # An entry of an earlier term can be overwritten although a quorum has it (figure 8). A
         # quorum with the NOOP cannot elect a leader without it, nor without the entries before it.

@@ -92,9 +92,9 @@ class VoteTally:
 def judge(core: RaftState, request: VoteRequest, now_ms: int) -> VoteResult:
     """This node's answer to ``request``, in DLedger's order; changes nothing.
 
-    The ledger ends are compared by what is durable here: only that was ever acknowledged, and a
-    power cut may take the rest away again. REJECT_TERM_SMALL_THAN_LEDGER is never said: a node's
-    term is not under its log's.
+    The ledger ends are compared by the durable end here: only durable entries were ever
+    acknowledged, and a power cut may take the rest away again. REJECT_TERM_SMALL_THAN_LEDGER is
+    never said: a node's term is not under its log's.
     """
     mine, theirs = core.log.durable, request.ledger_end
     if request.local_id not in core.config.members:

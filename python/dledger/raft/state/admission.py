@@ -45,13 +45,13 @@ def no_change(entry: Entry) -> None:
 
 
 class Admission:
-    """One node's view. `take` returns what must be durable before anything that follows from it is
+    """One node's view. The result of `take` must be durable before anything that follows from it is
     sent or written."""
 
     def __init__(
         self, me: NodeId, membership: Membership, *, log: RaftLog, change_of: ChangeOf = no_change
     ) -> None:
-        """``change_of``: what an entry changes, told from its bytes alone."""
+        """``change_of``: the change by an entry, told from its bytes alone."""
         self.me = me
         self.membership = membership
         self.on_change: Callable[[], None] = lambda: None
@@ -156,7 +156,7 @@ class Admission:
         self.settle()
 
     def renew(self, incarnation: int) -> None:
-        """This node is not what it was."""
+        """This node is another incarnation from now on."""
         self._set(replace(self.membership, incarnation=incarnation))
 
     def take(self) -> Membership | None:

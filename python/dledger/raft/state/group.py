@@ -43,8 +43,8 @@ def drawn_name(name: str) -> str:
 
 
 def id_in(tag: str) -> str | None:
-    """The id in what a message says of its group, perhaps none yet; None where the sender knows of
-    no founding."""
+    """The group id in a message's tag, perhaps none yet; None where the sender knows of no
+    founding."""
     parts = tag.split("/")
     return parts[2] if len(parts) == 3 else None
 
@@ -69,7 +69,7 @@ class Core(Protocol):
 
 
 class GroupWatch:
-    """One node's opinion, and what it refuses by it."""
+    """One node's opinion, and the messages it refuses by it."""
 
     def __init__(self, core: Core, *, alone: bool) -> None:
         """``alone``: a core without a store; its group has a name and nothing else."""

@@ -16,7 +16,7 @@ UNKNOWN_POS = -1
 
 @dataclass(frozen=True, slots=True)
 class LogSummary:
-    """What a store tells of itself when a node starts; all of it is durable."""
+    """A store's description of its log when a node starts; all of it is durable."""
 
     begin_index: Index = Index(0)
     end: LogEnd = LogEnd()  # noqa: RUF009 - frozen
@@ -29,8 +29,7 @@ class LogSummary:
 
 
 class RaftLog:
-    """Positions, conflicts, what is durable and what is committed, and a cache of the newest
-    entries.
+    """Positions, conflicts, the durable and the committed index, and a cache of the newest entries.
 
     The cache is bounded by bytes of log, measured by ``pos``, so that appending and cutting cost
     nothing per entry. It keeps entries that are not durable whatever its size: no other copy of
@@ -106,9 +105,9 @@ class RaftLog:
         return NOWHERE if term is None else Position(term, self.durable_index)
 
     def holds(self, position: Position) -> bool:
-        """Whether that very entry is in the log; what retention dropped was committed, so it was in
-        it. The term of a damaged one may not be known, but what is committed a leader has as it
-        was."""
+        """Whether that very entry is in the log. An entry that retention dropped was committed, so
+        it was in it. The term of a damaged one may not be known, but a leader has every committed
+        one as it was."""
         if position.index < self.begin_index or self.term_at(position.index) == position.term:
             return True
         return position.index <= self.committed_index and self._is_faulty(position.index)
@@ -218,7 +217,7 @@ class RaftLog:
         return True
 
     def forget(self, begin_index: Index) -> None:
-        """Retention dropped what is before ``begin_index``; only committed entries may go."""
+        """Retention dropped the entries before ``begin_index``; only committed ones may go."""
         if begin_index <= self.begin_index:
             return
         assert begin_index <= self.committed_index + 1, (

@@ -53,7 +53,7 @@ class QuorumAckChecker:
         return True
 
     def forget(self, member: NodeId) -> None:
-        """``member`` has lost what it had, or is another incarnation now: its promises are void."""
+        """``member`` has lost its log, or is another incarnation now: its promises are void."""
         self.watermarks[member] = NO_INDEX
 
     @property

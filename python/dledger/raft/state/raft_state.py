@@ -166,7 +166,7 @@ class RaftState(ABC):
 
 
 def _with_members(membership: Membership, config: GroupConfig) -> Membership:
-    """What the record says, and what it did not say in older releases.
+    """The membership of the record, with the fields that older releases did not have.
 
     Raises:
         ConfigError: the record names other members than the settings.

@@ -1,4 +1,4 @@
-"""What a node must do after each call: effects as data, in the order in which they must happen."""
+"""The effects of each call as data, in the order in which the node must carry them out."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class TransferDone:
 
 @slots_dataclass(kw_only=True)
 class Ready:
-    """What the caller must now do, in field order."""
+    """The effects that the caller must now carry out, in field order."""
 
     hard_state: HardState | None = None
     """1. Durable before any of ``messages`` leaves this process."""
@@ -161,7 +161,7 @@ class Outbox:
         role: RoleChange | None,
         membership: Membership | None = None,
     ) -> Ready:
-        """Everything collected, with what only the node knows; `IDLE` when it is nothing."""
+        """All collected effects, with those that only the node knows; `IDLE` when it is nothing."""
         if not (
             self.append
             or self.messages
