@@ -83,7 +83,7 @@ class RecoveryReport:
 
 @dataclass(frozen=True, slots=True)
 class Scrubbed:
-    """One step of a scrub: bytes passed, what is wrong with them, and how far the pass has come."""
+    """One step of a scrub: bytes passed, the damage in them, and how far the pass has come."""
 
     size: int = 0
     faults: tuple[Fault, ...] = ()
@@ -218,8 +218,8 @@ class LogStore(Protocol):
         side by side belong together, so that the sound ones around them can vouch for them. May be
         called from any thread.
 
-        ``last_stays``: the log is about to be cut behind the last of them, so what is behind it
-        does not vouch; the caller has seen that the last one is of the index and term that is to be
+        ``last_stays``: the log is about to be cut behind the last of them, so entries behind it do
+        not vouch; the caller has seen that the last one is of the index and term that is to be
         there, and there is one such entry.
 
         Raises:
@@ -234,7 +234,7 @@ class LogStore(Protocol):
         to ``committed`` (as it was when the pass began). One step at a time, from any thread.
 
         Raises:
-            StorageError: the disk failed otherwise than by not giving back what was written.
+            StorageError: the disk failed otherwise than by not giving back written bytes.
         """
 
     def examine(self, first: Index, last: Index) -> tuple[Fault, ...]:

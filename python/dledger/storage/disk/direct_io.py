@@ -74,8 +74,7 @@ class DirectWriter:
         offset: int,
         cached: Callable[[Sequence[Buffer], int], None],
     ) -> None:
-        """Write all buffers back to back; ``cached`` writes what is no whole block. Raises
-        OSError."""
+        """Write all buffers back to back; ``cached`` writes parts of a block. Raises OSError."""
         views = [memoryview(buffer).cast("B") for buffer in buffers]
         size = sum(map(len, views))
         first, last = -offset % BLOCK, size - (offset + size) % BLOCK

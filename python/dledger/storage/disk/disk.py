@@ -30,7 +30,7 @@ Where = Path | Callable[[], Path]
 
 class StoreFatal:
     """A context in which an error of the disk ends a store: ``fail(what, where, error)`` says so
-    and returns what is raised instead. Not a generator, because every append and every sync goes
+    and returns the error to raise. Not a generator, because every append and every sync goes
     through one."""
 
     __slots__ = ("_fail", "_what", "_where")
@@ -276,7 +276,7 @@ class RealLock:
 
 class RealDisk:
     """The operating system's files. ``direct``: large writes go past the page cache where that is
-    possible, which suits what is synced at once."""
+    possible, which suits writes that are synced at once."""
 
     witness: Witness | None = None
     first_step = FIRST_STEP

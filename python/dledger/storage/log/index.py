@@ -89,8 +89,8 @@ class LogIndex:
                 self.files.cut(offset)
 
     def put_again(self, entry: Entry) -> bool:
-        """Write an entry's unit whether it stands there or not, because what is read may be a page
-        that an earlier sync left unwritten (D15); says whether it was not there."""
+        """Write an entry's unit also when it stands there, because the unit read may be a page that
+        an earlier sync left unwritten (D15); returns whether it was not there."""
         unit, offset = unit_of(entry), entry.index * UNIT_SIZE
         there = self.files.has(offset) and self.files.pread(offset, UNIT_SIZE) == unit
         self.put(entry.index, [unit])

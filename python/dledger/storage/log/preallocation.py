@@ -56,7 +56,7 @@ class Room:
                 )
 
     def is_short(self, end: LogEnd) -> bool:
-        """Whether the last step of data that the log ends in is half full and what follows is not
+        """Whether the last step of data that the log ends in is half full and the next one is not
         there."""
         return _is_short(self._data, end.end_pos)
 
@@ -67,7 +67,7 @@ class Room:
             StorageError: the disk failed.
         """
         data, index = self._data, self._index
-        if self.is_out:  # only what is not there yet tells whether there is room again
+        if self.is_out:  # only a new step tells whether there is room again
             self._take(data, partial(data.grow_ahead, data.end - 1))
         elif self.is_short(end):
             self._take(data, partial(data.grow_ahead, end.end_pos))
@@ -89,7 +89,7 @@ class Room:
 
 
 def _is_short(files: SegmentFiles, offset: int) -> bool:
-    """Whether ``offset`` is in the second half of its file's last step, and what follows is not
+    """Whether ``offset`` is in the second half of its file's last step, and the next one is not
     there."""
     inside = offset % files.file_size
     step = files.steps.get(offset - inside)

@@ -59,7 +59,7 @@ class LogView:
 
 
 class Reader:
-    """Reads what the current LogView says is there. Thread-safe.
+    """Reads the log of the current LogView. Thread-safe.
 
     The writer changes the view before it takes anything away, so that a reader that met a change
     can tell.

@@ -39,7 +39,7 @@ def check_run(
     data: SegmentFiles, reader: Reader, view: LogView, run: Sequence[Entry], last_stays: bool
 ) -> int:
     """See that consecutive entries are the ones that belong between their neighbours in this log.
-    With ``last_stays`` what is behind them is about to be cut, and need not vouch.
+    With ``last_stays`` entries behind them are about to be cut, and need not vouch.
 
     Returns:
         Where the log goes on behind them.
@@ -103,9 +103,9 @@ def _end_before(reader: Reader, view: LogView, index: Index) -> int:
 class FileCopy:
     """A new copy of one data file with sound entries in place of damaged ones.
 
-    `begin` does nearly all of the work and needs no lock: nothing that it copies is written any
-    more. `finish` takes what was appended meanwhile and puts the copy in place; the log must not
-    change during it.
+    `begin` does nearly all of the work and needs no lock: the bytes that it copies are not written
+    any more. `finish` takes the entries appended meanwhile and puts the copy in place; the log must
+    not change during it.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class FileCopy:
             self._skip.append((entry.pos, min(following, start + data.file_size)))
 
     def begin(self, end_pos: int) -> None:
-        """Copy what of the log lies in this file in front of ``end_pos``.
+        """Copy the part of the log in this file before ``end_pos``.
 
         Raises:
             DiskFull: there is no room for a second copy of the file.

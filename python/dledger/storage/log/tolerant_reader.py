@@ -58,7 +58,7 @@ def examine(
     it.
 
     Raises:
-        CorruptEntry: a truncation or retention took away some of what was looked at.
+        CorruptEntry: a truncation or retention took away some of these entries.
     """
     try:
         faults = _examine(data, reader, view, known, first, last)
@@ -109,7 +109,7 @@ class Scrub:
     def __init__(
         self, data: SegmentFiles, view: Callable[[], LogView], *, sure: Callable[[], LogEnd]
     ) -> None:
-        """``sure()``: the end of what is durable."""
+        """``sure()``: the durable end."""
         self._data = data
         self._view = view
         self._sure = sure
@@ -120,7 +120,7 @@ class Scrub:
         """Read about ``max_bytes`` more; a pass goes up to ``committed`` as it is when it begins.
 
         Raises:
-            OSError: the disk failed in another way than by not giving back what is written.
+            OSError: the disk failed otherwise than by not giving back written bytes.
         """
         if self._events is None:
             self._events, self._at = self._walk(committed), self._view().begin_pos
@@ -139,7 +139,7 @@ class Scrub:
         return Scrubbed(self._at - start, tuple(faults), self._at, self._events is None)
 
     def _walk(self, committed: Index) -> Iterator[tuple[int, Fault | None]]:
-        """Where the log goes on, and what is wrong in front of it, again and again."""
+        """Where the log goes on, and the damage before it, again and again."""
         view, known = self._view(), self._sure()
         limit = min(committed, known.position.index)
         begin = LogEnd(

@@ -30,8 +30,8 @@ MAX_MAGIC: Final = 3
 class Chain:
     """Checks one header after the other against the chain of checksums.
 
-    A damaged entry's stored checksum cannot be trusted as the seed of the next one, so both what it
-    says and what it should say are tried: damage is charged to the entry that has it, not to its
+    A damaged entry's stored checksum cannot be trusted as the seed of the next one, so both the
+    stored and the computed one are tried: damage is charged to the entry that has it, not to its
     neighbour.
     """
 
@@ -159,8 +159,8 @@ class Walker:
                 pos = event.resume
 
     def _examine(self, pos: int) -> Entry | int | str:
-        """The entry at ``pos``, the next file's start behind padding, or what is wrong there (""
-        for zeros)."""
+        """The entry at ``pos``, the next file's start behind padding, or the fault there ("" for
+        zeros)."""
         remaining = self.remaining(pos)
         head = self.bytes_at(pos, min(HEADER_SIZE, remaining))
         if len(head) < min(HEADER_SIZE, remaining):
@@ -265,7 +265,7 @@ class Walker:
         return pos + self.remaining(pos) if head == blank(self.remaining(pos)) else pos
 
     def _believable(self, pos: int, at_least: int) -> Entry | None:
-        """The entry at ``pos`` if it can belong to this log behind what was passed."""
+        """The entry at ``pos`` if it can belong to this log behind the entries passed."""
         if not self._data.has(pos):
             return None
         entry = self.entry_at(pos)

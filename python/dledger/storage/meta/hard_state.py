@@ -74,7 +74,7 @@ class StateRecord:
 
 @slots_dataclass()
 class RecoveryPoint:
-    """How far the disk is known to hold what was written.
+    """How far the disk is known to hold the written log.
 
     Whenever it can be read it is true, even if it was never synced itself: it is written after the
     sync it tells of, and lowered, durably, before anything below it is cut.

@@ -22,8 +22,8 @@ MEMBERS_MAGIC: Final = b"DLmb"
 
 
 def pack_membership(membership: Membership) -> bytes:
-    """JSON: incarnations by name, the entry that says so, what later entries of the log change, and
-    which group it is. Records of before have fewer of these."""
+    """JSON: incarnations by name, the entry of the membership, the changes by later entries of the
+    log, and the group. Records of before have fewer of these."""
     bound = {str(member): incarnation for member, incarnation in membership.bound}
     value: dict[str, Any] = {
         "incarnation": membership.incarnation,

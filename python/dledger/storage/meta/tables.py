@@ -205,7 +205,7 @@ class FileTable:
             self.begin = max(self.begin, min(begin, self.end))
             dead, live = self.begin - self._first, self.end - self.begin
             if self._file is not None and dead >= CHUNK_ROWS and dead >= live:
-                with suppress(DiskFull):  # for two copies of what is left: another time, then
+                with suppress(DiskFull):  # no room for two copies of the rest: another time
                     self.write()
                     self._replace(self.begin, self._written)
 

@@ -38,7 +38,7 @@ Problem = dict[str, Any]
 
 @dataclass(slots=True)
 class Inspection:
-    """The files of one store, read-only, and what was wrong on the way to them."""
+    """The files of one store, read-only, and the faults on the way to them."""
 
     directory: Path
     disk: Disk

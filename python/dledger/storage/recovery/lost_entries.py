@@ -1,5 +1,5 @@
-"""A log that ends before what its own files know to be committed: acknowledged entries are gone
-from this disk.
+"""A log that ends before an entry that its own files know to be committed: acknowledged entries are
+gone from this disk.
 
 No legal history leads there, because neither the hint of a commit nor a checkpoint of the catalog,
 which sums up committed entries, ever goes beyond what is durable here (a state taken over from
@@ -35,7 +35,7 @@ def known_commit(parts: Parts) -> Index:
 
 
 def forget_beyond(parts: Parts, end: Index) -> None:
-    """Checkpoints of what is lost go: a start when the log has grown again would take other entries
+    """Checkpoints of lost entries go: a start when the log has grown again would take other entries
     for summed up.
 
     Raises:

@@ -187,7 +187,7 @@ def _check_index(parts: Parts, stop: LogEnd, begin: Begin, found: _Findings) -> 
 
 
 def _walk(parts: Parts, walker: Walker, known: LogEnd, commit_hint: Index, found: _Findings) -> str:
-    """Pass over the log; returns what is wrong behind its end, "" when nothing is there."""
+    """Pass over the log; returns the fault behind its end, "" when no byte is there."""
     end, unsure = walker.end, False
     for event in walker.walk():
         if isinstance(event, Good):
@@ -260,7 +260,7 @@ def _tail(walker: Walker, event: Finish, commit_hint: Index) -> str:
 
 
 def _finish(parts: Parts, end: LogEnd, reason: str, known: LogEnd, found: _Findings) -> LogEnd:
-    """Cut what is behind the log and write its unsynced tail anew; afterwards all of it is
+    """Cut the bytes behind the log and write its unsynced tail anew; afterwards all of it is
     durable."""
     data = parts.data
     if not data.starts:
@@ -313,7 +313,7 @@ def mark_of(recovered: Recovered, commit: Index, boot_id: bytes) -> RecoveryPoin
 
 
 def no_commit_beyond(commit: Index, end: LogEnd) -> Index:
-    """A commit mark only speaks of what is here."""
+    """A commit mark only covers entries that are here."""
     return Index(max(min(commit, end.position.index), NO_INDEX))
 
 

@@ -110,9 +110,9 @@ class RecoveryPoints:
 
 
 def vouch_for(parts: Parts, witness: Witness, mark: RecoveryPoint, before: RecoveryPoint) -> None:
-    """Have a disk of a test look whether a mark is true: a sync covers all that it calls durable,
-    and what it calls indexed and the one before did not. Units before that may have been written
-    again, as they were."""
+    """Have a disk of a test check whether a mark is true: a sync covers all that it calls durable,
+    and the units that it calls indexed and the one before did not. Units before that may have been
+    written again, as they were."""
     indexed = ((end.position.index + 1) * UNIT_SIZE for end in (before.indexed, mark.indexed))
     witness(parts.data.directory, mark.begin_pos, mark.durable.end_pos)
     witness(parts.index.files.directory, *indexed)

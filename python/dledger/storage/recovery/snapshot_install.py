@@ -49,7 +49,7 @@ class InstallRecord:
     begin: LogEnd = LogEnd()  # noqa: RUF009 - frozen
     """The place before the first kept entry; chain_crc -1: unknown."""
     end: LogEnd | None = None
-    """Where a new log ends; None: the log stays and loses what is in front of ``begin``."""
+    """Where a new log ends; None: the log stays and loses the entries before ``begin``."""
     catalog: bool = True
     """Whether topic index and snapshots are replaced."""
 
@@ -144,7 +144,7 @@ class Staging:
             raise storage_error("write the state of another node to", self._root, error) from error
 
     def drop(self) -> None:
-        """Remove what was written."""
+        """Remove the written files."""
         with self.writing():
             drop_staged(self._disk, self._root)
 
@@ -156,7 +156,7 @@ class Staging:
             begin: the place before the first kept entry.
             first: that entry, which a new log consists of; None: the log that is there stays from
                 ``begin`` on.
-            catalog: False: topic index and snapshots stay as they are; they do not need what goes.
+            catalog: False: topic index and snapshots stay as they are; they need no removed entry.
         """
         disk, root = self._disk, self._root
         if not catalog:
@@ -190,8 +190,7 @@ class Staging:
 
 
 def read_record(disk: Disk, root: Path, notes: list[str] | None = None) -> InstallRecord | None:
-    """The record; None when no state was ever taken over here. ``notes`` get what is to be said of
-    it.
+    """The record; None when no state was ever taken over here. ``notes`` get the remarks on it.
 
     Raises:
         CorruptStore: it cannot be read, and files are there that it may speak of.
@@ -215,7 +214,7 @@ def read_record(disk: Disk, root: Path, notes: list[str] | None = None) -> Insta
 
 
 def finish_install(disk: Disk, root: Path, index_file_bytes: int, notes: list[str]) -> Index:
-    """Carry out what a record says, or remove what none speaks of. To be called before anything
+    """Carry out a record, or remove the files that no record names. To be called before anything
     else of the store.
 
     Returns:
