@@ -57,12 +57,13 @@ class Application:
         """The node stops: every proposal gets an answer. ``code`` is an indefinite one."""
 
     async def retain_old(self, now_ms: int) -> bool:
-        """Let go of what is expired in front of the log at ``now_ms`` since 1970. Whether something
-        is left there: then the log stays whole."""
+        """Let go of the expired files before the log at ``now_ms`` since 1970. Whether some are
+        left there: then the log stays whole."""
         return False
 
     async def stop(self, *, clean: bool) -> None:
-        """Close what is open. The log has been written by then, and is durable where ``clean``."""
+        """Close the open files. The log has been written by then, and is durable where
+        ``clean``."""
 
 
 def refusing(answer: type[Any], text: str) -> Handler:

@@ -84,7 +84,7 @@ class Checkpoints:
         try:
             if store.durable.index < index:
                 durable = store.sync()  # a snapshot is never ahead of the log it sums up
-                # a follower applies what still waits for its disk, from memory
+                # a follower applies entries from memory that still wait for its disk
                 if durable.index < index:
                     logger.info(
                         "%s: no checkpoint at entry %d, which is not on the disk yet",

@@ -150,7 +150,7 @@ class NodeServer:
         events.fatal.subscribe(self._fatal)
 
     async def stop(self) -> None:
-        """Hand leadership over, answer what is pending, save everything, close. Safe to call
+        """Hand leadership over, answer pending requests, save everything, close. Safe to call
         twice."""
         if self._closed or not self._running:
             return
@@ -189,7 +189,7 @@ class NodeServer:
         await parts.application.stop(clean=self._error is None)
 
     def _restart(self, between: Callable[[], None]) -> None:
-        """Stop, carry out ``between``, and start again on what the disk has then."""
+        """Stop, carry out ``between``, and start again on the files that the disk has then."""
         self._restarting = asyncio.get_running_loop().create_task(self._stop_and_start(between))
 
     async def _stop_and_start(self, between: Callable[[], None]) -> bool:
@@ -239,7 +239,7 @@ class NodeServer:
             await asyncio.sleep(0.005)
 
     async def wait_failed(self) -> None:
-        """Returns never; raises what this node cannot go on with.
+        """Returns never; raises the error that ends this node.
 
         Raises:
             StorageError: the disk failed, or a promise was found broken.

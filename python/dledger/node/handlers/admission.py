@@ -1,4 +1,4 @@
-"""Letting a member back in that lost its disk, and saying in plain words what goes on until then.
+"""Letting a member back in that lost its disk, and reporting its state until then.
 
 See `dledger.raft.state.admission` for why a new incarnation does not count by itself, and why it
 may once a leader has had it admitted.
@@ -201,7 +201,7 @@ class Admissions:
             self._answer(waiting, Code.TERM_CHANGED)
 
     def _look(self) -> None:
-        """Say what a group waits for that cannot begin."""
+        """Report why a group that cannot begin waits."""
         self._timer = self._loop.call_later(WAITS_LOG_S, self._look)
         if self._raft.not_heard_yet:
             logger.warning(
@@ -211,7 +211,7 @@ class Admissions:
             )
 
     def admit(self, connection: Connection, request_id: int, request: AdmitRequest) -> None:
-        """Propose that a member counts as what it is now."""
+        """Propose that a member counts by its present incarnation."""
         code, text = self._refusal(request.node_id)
         heard = self._raft.heard.get(request.node_id, 0)
         is_done = (

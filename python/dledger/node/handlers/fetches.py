@@ -1,4 +1,4 @@
-"""Fetches: stored bodies, byte for byte, of what is committed and applied, and of nothing else
+"""Fetches: stored bodies, byte for byte, of committed and applied entries, and of no others
 (D8)."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Requests that wait for what is not there yet, for as long as their clients say (RocketMQ's
-PullRequestHoldService).
+"""Requests that wait for records or for applied entries, for as long as their clients say
+(RocketMQ's PullRequestHoldService).
 
 They are small and cost nothing to send, so a client could fill a node with them. Their bytes are
 bounded, and the connections have equal shares of them. The requests of a partition are in the order

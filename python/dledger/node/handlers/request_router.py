@@ -147,7 +147,7 @@ class RequestRouter:
         self._full_bytes = min(node.max_client_bytes, group.pending_bytes // 2)
         self._closed = False
         self._catalog_lost = context.catalog_lost
-        """No client is answered: this node does not know what its log means."""
+        """No client is answered: this node has lost the catalog of its log."""
         self.client_requests = 0
         """Requests of clients so far; asking for the status is none."""
         self.used_ms = self._now_ms()

@@ -56,7 +56,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """A job: sync what the loop has written itself."""
+    """A job: sync the loop's own writes."""
 
 
 Job = Append | Truncate | Run | Sync
@@ -64,7 +64,7 @@ SYNC: Final = Sync()
 
 
 class LogWriterListener(Protocol):
-    """Hears on the loop what has become of the jobs."""
+    """Hears on the loop of the outcome of the jobs."""
 
     def on_durable(self, position: Position) -> None:
         """Everything up to there is durable."""
@@ -92,7 +92,7 @@ class LogWriter:
         lazy: bool = False,
         environment: Environment = REAL,
     ) -> None:
-        """``lazy`` reports what is written, not what is synced: ``flush=async``."""
+        """``lazy`` reports written entries, not synced ones: ``flush=async``."""
         self.is_full = False
         """A write found no room: it is tried again until there is some, and nothing behind it is
         written before."""
@@ -177,8 +177,8 @@ class LogWriter:
             await self._loop.run_in_executor(None, self._worker.join)
 
     def _durable(self, result: tuple[Position, int]) -> None:
-        """A sync from before a cut says nothing about what was written again in the same place;
-        another follows."""
+        """A sync from before a cut says nothing about later writes in the same place; another
+        follows."""
         assert self._loops.is_me(), "what a LogWriter has done is heard by the loop alone"
         position, cuts = result
         if cuts == self._cuts:
@@ -218,8 +218,8 @@ class LogWriter:
 
     def _carry_out(self, jobs: list[Job], last: bool) -> None:
         """The jobs in their order, up to a write that finds no room, or a cut behind a damaged
-        entry: the core has gone on, so they have to follow as soon as they can. Meanwhile only what
-        may make room is done."""
+        entry: the core has gone on, so they have to follow as soon as they can. Meanwhile only jobs
+        that may make room are done."""
         assert self._threads.is_me(), "a LogWriter's jobs are carried out by its thread alone"
         self._waiting = []
         for job in jobs:

@@ -1,5 +1,5 @@
-"""The shell around the raft core: feeds it inputs and carries out, in the order of its contract,
-what it returns."""
+"""The shell around the raft core: feeds it inputs and carries out the effects that it returns, in
+the order of its contract."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dledger.types import Buffer, Index, NodeId, Position
 logger = logging.getLogger(__name__)
 
 READERS: Final = 2
-"""Threads that read what is not in memory: for followers, clients and the catalog."""
+"""Threads that read entries which are not in memory: for followers, clients and the catalog."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -36,7 +36,7 @@ class Links(Protocol):
         """Queue a message for the member that it names."""
 
     def flush(self) -> None:
-        """Send what is queued now, not at the end of the loop's turn."""
+        """Send the queued messages now, not at the end of the loop's turn."""
 
 
 class ReadyLoop:
@@ -204,8 +204,8 @@ class ReadyLoop:
             self._events.transferred(ready.transfer)
 
     def _commit(self, index: Index) -> None:
-        """Tell, but not while the store still has what is to be cut: it would take that for what
-        was committed."""
+        """Tell, but not while the store still has entries that are to be cut: it would take them
+        for the committed ones."""
         if self._cuts:
             self._committed = index
         else:

@@ -1,4 +1,4 @@
-"""The leader's status, for what only the leader can say."""
+"""The leader's status, for fields that only the leader knows."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class KeptFiles(NamedTuple):
 
 
 class Retention:
-    """Decides what may go, and keeps the catalog in step with the front of the log."""
+    """Decides which files may go, and keeps the catalog in step with the log's begin."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Retention:
             return
         raft = self._context.raft
         limit = min(
-            # the first entry that stays is committed: no cut goes back into what is gone
+            # the first entry that stays is committed: no cut goes back into deleted files
             raft.committed_index - 1,
             self._applier.applied_index,
             self._context.checkpoints.oldest_index,

@@ -20,7 +20,7 @@ TELL_MS: Final = 10_000
 
 
 class RetentionHolds:
-    """The leader's view; the other members keep what the leader keeps."""
+    """The leader's view; the other members keep the same files as the leader."""
 
     def __init__(self, node: NodeConfig, catalog: Catalog) -> None:
         self._node = node

@@ -95,7 +95,7 @@ class Gate:
         return self._greeting(self.introduction(), peer)
 
     def as_client(self, peer: NodeId) -> Greeting:
-        """How a connection to another node begins that is asked what clients ask."""
+        """How a connection to another node begins that carries a client's requests."""
         return self._greeting(replace(self.introduction(), node_id=""), peer)
 
     def _greeting(self, own: Introduction, peer: NodeId) -> Greeting:

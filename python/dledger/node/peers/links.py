@@ -68,11 +68,11 @@ class Peers:
             link.start()
 
     def send(self, message: PeerMessage | RepairMessage | InstallMessage) -> None:
-        """May be lost: the core says again what matters."""
+        """The message may be lost: the core repeats those that matter."""
         self._links[message.remote_id].send(message)
 
     def flush(self) -> None:
-        """Let go of what was sent now, instead of at the end of the loop's turn."""
+        """Hand sent messages to the kernel now, instead of at the end of the loop's turn."""
         for link in self._links.values():
             link.flush()
 

@@ -71,7 +71,7 @@ class Applier:
             self._next()
 
     def resume(self) -> None:
-        """An entry was repaired: go on, if that was what this waits for."""
+        """An entry was repaired: go on, if this waits for that entry."""
         if self._waits_for_repair:
             self._waits_for_repair = False
             self._next()

@@ -70,9 +70,9 @@ class Clocks:
         leads_in: Callable[[], Term | None],
         is_settled: Callable[[], bool],
     ) -> None:
-        """``leads_in``: the term in which this node leads and has applied what earlier leaders
-        wrote, if it does. ``is_settled``: it does, and no command on its way into the log begins a
-        time-out."""
+        """``leads_in``: the term in which this node leads and has applied all entries of earlier
+        leaders, if it does. ``is_settled``: it does, and no command on its way into the log begins
+        a time-out."""
         self._environment = environment
         self._catalog = catalog
         self._leads_in = leads_in

@@ -17,7 +17,7 @@ from dledger.records.body.unpacked_size import check_sizes
 from dledger.types import NO_TERM, Buffer, NodeId, Role, Term
 
 PROPOSAL_BYTES: Final = 512
-"""About what a request takes while it waits, beside its body."""
+"""About the memory of a waiting request, beside its body."""
 
 MESSAGES: Final = {
     Code.NOT_LEADER: "this node does not lead; ask {leader}",

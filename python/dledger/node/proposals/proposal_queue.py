@@ -207,12 +207,12 @@ class ProposalQueue:
         return False
 
     def _propose(self) -> None:
-        """One proposal for what has gathered."""
+        """One proposal for the gathered requests."""
         if not self._wait_for_leader():
             self._settle()
 
     def _settle(self) -> None:
-        """Propose what the core takes, answer the rest."""
+        """Propose those that the core takes, answer the rest."""
         self._between = None
         gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
         accepted = [
@@ -280,9 +280,9 @@ class ProposalQueue:
         return True
 
     def _is_stamped_too_soon(self, proposal: Proposal) -> bool:
-        """Whether a command has its time from a node that did not know yet what the leaders before
-        have stamped: their clocks may have been far behind, and what they opened would be over by
-        this time as soon as it is applied."""
+        """Whether a command has its time from a node that did not know yet the stamps of the
+        leaders before: their clocks may have been far behind, and their stages and sessions would
+        be over by this time as soon as it is applied."""
         term = self._leads_in()
         if (
             proposal.command is None

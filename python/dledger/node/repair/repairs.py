@@ -364,7 +364,7 @@ class Repairs:
         self._events.repaired()
 
     def _examine(self, fault: Fault) -> None:
-        """The damage may be wider than what is known of it: look around that."""
+        """The damage may be wider than it is known: examine its surroundings."""
         future = self._ready_loop.on_reader(self._store.examine, fault.first, fault.last)
         future.add_done_callback(self._examined)
 

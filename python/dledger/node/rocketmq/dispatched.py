@@ -5,7 +5,7 @@ They hold nothing that the log does not, so an acknowledgement waits for none of
 they are synced, and only then a mark is written that says up to which entry they are whole. At a
 start everything behind the mark is cut off, with the remains of a crash, and made again from the
 log: a node that was stopped well has nothing behind it. Where the mark is missing or damaged, the
-log begins behind it, or queues and index are not what it says, all is made anew.
+log begins behind it, or queues and index differ from it, all is made anew.
 
 A log that goes on behind an old plain commit log (`dledger.rocketmq.upgrade.old_commit_log`) has
 that one's messages in the same queues and the same index: they are put first, then the entries.
@@ -62,7 +62,7 @@ class Dispatched:
     ) -> None:
         """Args:
         wall_ms: milliseconds since 1970, for the names of index files.
-        reput: puts what is in an old commit log.
+        reput: puts the messages of an old commit log.
         lock: keep others off the store that the old commit log is part of.
         """
         self._directory = directory
@@ -173,7 +173,7 @@ class Dispatched:
         return ""
 
     def _cut(self, end_pos: int, *, doubted: bool = False) -> int:
-        """Forget what is behind this position; from where on everything must be put again: see
+        """Forget the units behind this position; returns from where on all must be put again: see
         `IndexService`."""
         self.queues.truncate_dirty(end_pos)
         return self.index.truncate_dirty(end_pos, doubted=doubted)
@@ -269,7 +269,7 @@ class Dispatched:
             self._end_pos = self._old_at
 
     def retain_old(self, store: LogStore, settings: StoreSettings, now_ms: int) -> bool:
-        """Remove what is expired of the old commit log. Whether some is left: then the group's log
+        """Remove expired files of the old commit log. Whether some are left: then the group's log
         stays whole.
 
         Raises:
@@ -296,11 +296,11 @@ class Dispatched:
         return not old.is_gone
 
     def put(self, entries: Sequence[Entry]) -> None:
-        """Put what these entries, of which the first one is `next_index`, have for queues and
-        index.
+        """Put the messages of these entries, of which the first one is `next_index`, into queues
+        and index.
 
         Raises:
-            CorruptStore: the queues are not what they should be; `start_anew`.
+            CorruptStore: the queues contradict the entries; `start_anew`.
             DiskFull: nothing of it counts; calling again puts it all.
             StorageError: the disk failed.
         """
@@ -337,7 +337,7 @@ class Dispatched:
         self._start_anew(store, reason)
 
     def save(self, durable: Index) -> None:
-        """Make what was put durable, and say so, if the log itself is: up to entry ``durable``.
+        """Make the put messages durable, and say so, if the log itself is: up to entry ``durable``.
 
         Raises:
             DiskFull, StorageError: it is not, or perhaps not.

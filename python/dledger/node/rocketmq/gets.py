@@ -1,5 +1,4 @@
-"""Gets: messages by where they lie, by queue offset, and by key. Only what is committed is ever
-shown.
+"""Gets: messages by place, by queue offset, and by key. Only committed messages are ever shown.
 
 A question is linearizable unless it says ``stale``: this node first proves that it leads, then
 waits until everything that was committed by then is applied and, where queues or index are asked,

@@ -126,7 +126,7 @@ class Puts:
             self._propose()
 
     def _propose(self) -> None:
-        """One proposal for what has gathered and the core takes; the rest is answered."""
+        """One proposal for the gathered puts that the core takes; the rest is answered."""
         gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
         # Queue offsets are settled when everything that earlier leaders committed is applied.
         accepted = self._proposals.accepted(

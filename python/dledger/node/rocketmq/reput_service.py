@@ -31,9 +31,10 @@ CHUNK_ENTRIES: Final = 2048
 """Entries put at once, so that a question need not wait long for the thread."""
 READ_BYTES: Final = 4 << 20
 PAUSE_S: Final = 0.5
-"""Before what failed is tried again: an entry that is being repaired, a disk that is full."""
+"""Pause before a failed step is tried again: an entry that is being repaired, a disk that is
+full."""
 BEHIND_MS: Final = 2_000
-"""Longest wait of a question for queues and index to come up to what is applied."""
+"""Longest wait of a question for queues and index to come up to the applied entries."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -74,7 +75,7 @@ class NodeReputService:
     # --- dispatch ---------------------------------------------------------------------------------
 
     def start(self, committed: Index) -> None:
-        """Recover queues and index, then go on with what is committed."""
+        """Recover queues and index, then go on with the committed entries."""
         self._committed = committed
         self._work(self.files.open, self._store)
 
@@ -151,7 +152,7 @@ class NodeReputService:
             self._ready_loop.fail(error)
 
     async def retain_old(self, settings: StoreSettings, now_ms: int) -> bool:
-        """Let what is expired of an old commit log go; whether some of it is left."""
+        """Let expired files of an old commit log go; whether some of it is left."""
         try:
             return await self.run(self.files.retain_old, self._store, settings, now_ms)
         except StorageError as error:

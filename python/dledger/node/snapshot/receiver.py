@@ -62,8 +62,8 @@ class SnapshotReceiver:
         is_enough: Callable[[ImageHead], bool],
         on_fetched: Callable[[Unpacker], None],
     ) -> None:
-        """``is_enough`` says whether nothing but the head of a state is needed. ``on_fetched`` is
-        told when what is needed is there and sound; `given_up` is the answer if it is of no use any
+        """``is_enough`` says whether the head of a state alone is needed. ``on_fetched`` is told
+        when the needed part is there and sound; `given_up` is the answer if it is of no use any
         more."""
         self._context = context
         self._group = context.group
@@ -88,8 +88,8 @@ class SnapshotReceiver:
     # --- fetching ---------------------------------------------------------------------------------
 
     def wanted(self, leader: NodeId) -> None:
-        """``leader`` has no more what this node needs: fetch its state, if that is not under
-        way."""
+        """``leader`` no longer has the entries that this node needs: fetch its state, if that is
+        not under way."""
         if self._stopped or self._ready_loop.failed:
             return
         if self._fetch is not None:

@@ -29,8 +29,8 @@ SEEK_S: Final = 0.5
 
 
 class Snapshots:
-    """Decides what a fetched state is good for, with the core
-    (`dledger.raft.roles.snapshot_install`), and has it taken over."""
+    """Decides the use of a fetched state, with the core (`dledger.raft.roles.snapshot_install`),
+    and has it taken over."""
 
     def __init__(self, context: NodeContext, peers: Peers, *, checkpointer: Checkpointer) -> None:
         self._node_id = context.node_id
@@ -121,7 +121,7 @@ class Snapshots:
                 "no catalog" if front_only else f"the catalog as of entry {head.index}",
                 begin.position.index + 1,
             )
-            # nothing more is taken in, nor acknowledged, by what this node is now
+            # this run of the node takes in and acknowledges no more entries
             self._ready_loop.failed = True
             first = fetched.first if mode is InstallMode.REPLACE else None
             self._restart(
