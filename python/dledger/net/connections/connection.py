@@ -163,14 +163,14 @@ class Connection(Incoming, asyncio.BufferedProtocol):
         self.close()
 
     def close(self) -> None:
-        """Send what is unsent, then close."""
+        """Send the unsent bytes, then close."""
         self.flush()
         self._ended = True
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Close now and forget what is unsent."""
+        """Close now and forget the unsent bytes."""
         self._ended = True
         self._out.clear()
         self._queued = 0

@@ -39,7 +39,7 @@ class Outgoing:
         """Bytes handed to `send` so far."""
 
     def _was_sent(self) -> None:
-        """Called when the kernel was given what there was, where that had been more than may
+        """Called when the kernel was given all bytes there were, where those had been more than may
         wait."""
 
     @property
@@ -79,7 +79,8 @@ class Outgoing:
         self.handed += size
 
     def flush(self) -> None:
-        """Hand to the kernel what `send` has collected, now instead of at the end of the turn."""
+        """Hand the bytes that `send` has collected to the kernel, now instead of at the end of the
+        turn."""
         out, size = self._out, self._queued
         if not out:
             return

@@ -114,12 +114,12 @@ class PeerLink:
         self._waiting_bytes += sum(map(len, frame))
 
     def flush(self) -> None:
-        """Hand what was sent to the kernel now."""
+        """Hand the sent messages to the kernel now."""
         if self._connection is not None:
             self._connection.flush()
 
     async def close(self) -> None:
-        """Send what is unsent, then close and connect no more."""
+        """Send the unsent messages, then close and connect no more."""
         if self._task is not None:
             self._task.cancel()
             # a defect that ended it is told by `_no_end`, and must not stop this

@@ -18,7 +18,7 @@ def server_context(tls: Tls | None) -> ssl.SSLContext | None:
     """The context of a port, or None for plain connections.
 
     Raises:
-        ConfigError: a file is not there, or is not what it should be.
+        ConfigError: a file is not there, or is malformed.
     """
     if tls is None:
         return None
@@ -196,7 +196,7 @@ class _Context(ssl.SSLContext):
 
 
 class HandshakeFailed(ssl.SSLError):
-    """The handshake of a connection that was accepted; ``alert`` is what TLS says to the other
+    """The handshake of a connection that was accepted; ``alert`` is TLS's alert to the other
     side."""
 
     def __init__(self, reason: str, alert: bytes) -> None:
@@ -231,8 +231,8 @@ class _ServerContext(_Context):
 
 
 def handshake_failure(error: OSError) -> tuple[str, bytes]:
-    """Why the handshake of a connection that was accepted has failed, and what to send to the other
-    side."""
+    """Why the handshake of a connection that was accepted has failed, and the bytes to send to the
+    other side."""
     if isinstance(error, HandshakeFailed):
         return str(error), error.alert
     if isinstance(error, ConnectionError):

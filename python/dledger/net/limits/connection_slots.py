@@ -35,7 +35,7 @@ class GaveWay(ProtocolError):
 
 
 class Newcomer(Protocol):
-    """One that has not said hello: a connection, or what becomes one when its TLS handshake is
+    """One that has not said hello: a connection, or one that begins when its TLS handshake is
     done."""
 
     host: str

@@ -27,7 +27,7 @@ EACH_TURN: Final = 2
 """Waiting answers that are made in one turn of the loop: those in memory go to the kernel in it,
 too."""
 LOOK_S: Final = 0.02
-"""Between two checks of what was sent, while an answer waits."""
+"""Between two measurements of the sent bytes, while an answer waits."""
 GIVEN_BACK_PER_S: Final = 1.0
 """Of the budget: how fast the room of closed connections is given to waiting ones, which may take
 none of it either. All of it at once would be a burst of work whenever many are closed, and all
@@ -109,7 +109,7 @@ class Outflow(Generic[A]):
 
     @property
     def is_full(self) -> bool:
-        """Whether what is asked for now would have to wait."""
+        """Whether a request of now would have to wait."""
         return bool(self._hosts) or not self._has_room()
 
     @property

@@ -26,8 +26,8 @@ class Patience:
     pressed_s: float = 2.0
     """The same while others wait for the room that it takes."""
     max_bytes: int = 64 * MIB
-    """Of frames under way on all connections together, and of what `listen` is told of beside them;
-    as many of answers that are read or unsent."""
+    """Of frames under way on all connections together, and of the bytes that `listen` is told of
+    beside them; as many of answers that are read or unsent."""
     sweep_s: float = 1.0
     """Time between two looks at all connections."""
 

@@ -150,7 +150,7 @@ class Turns(Generic[A]):
         return (is_alone or self._left > 0) and self._is_free(is_alone and len(self._hosts) <= 1)
 
     def go_on(self) -> None:
-        """Carry out what has its turn."""
+        """Carry out the work that has its turn."""
         if self._goes_on:  # called by work that has ended at once
             return
         self._goes_on = True

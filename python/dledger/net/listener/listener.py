@@ -92,7 +92,7 @@ class Listener:
         self._timer = self._loop.call_later(self._patience.sweep_s, self._sweep)
 
     async def close(self) -> None:
-        """Accept no more, send what is unsent on each connection, close them."""
+        """Accept no more, send the unsent bytes of each connection, close them."""
         if self._timer:
             self._timer.cancel()
         if self._server:
@@ -118,8 +118,8 @@ class Listener:
         )
 
     def refuse(self, connection: Connection, reason: str) -> None:
-        """Send what is unsent, then close; with a line in the log, one for each reason and address
-        in a while."""
+        """Send the unsent bytes, then close; with a line in the log, one for each reason and
+        address in a while."""
         self._seldom.warn(connection.peer_name, reason)
         connection.close()
 
