@@ -44,7 +44,7 @@ class AsyncFlow:
         forks.check_born_here(self._born, self._what)
 
     def take(self) -> None:
-        """Send what is ready, whether there is room or not."""
+        """Send the ready batches, whether there is room or not."""
         while self.ready:
             outgoing = self.ready.popleft()
             outgoing.refuse()

@@ -68,7 +68,7 @@ class Pipeline:
         self._pump()
 
     def _pump(self) -> None:
-        """Send what can be sent now."""
+        """Send the batches that can be sent now."""
         window, connection = self.window, self._connection
         if connection is None or self._hello is not None:
             self._wake.set()

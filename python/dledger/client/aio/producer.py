@@ -90,7 +90,7 @@ class AsyncProducer:
     async def append_batch(
         self, partition: int | None, batch: pa.RecordBatch
     ) -> asyncio.Future[Appended]:
-        """Append a batch of record columns now, behind what was appended before it; see
+        """Append a batch of record columns now, behind the records appended before it; see
         `append`."""
         return await self._append(self._accumulator.place(partition, None), batch, now=True)
 
@@ -127,7 +127,8 @@ class AsyncProducer:
         self._flow.take()
 
     async def flush(self) -> None:
-        """Send what waits, and return when everything is answered. Failures are in the futures."""
+        """Send the waiting records, and return when all are answered. Failures are in the
+        futures."""
         self._flow.check()
         self._hand_over()
         await self._flow.empty()

@@ -183,7 +183,7 @@ class AsyncTransaction:
         return state.committed()
 
     async def abort(self) -> None:
-        """Drop what was staged. In a forked child it is the parent's, and stays."""
+        """Drop the staged batches. In a forked child the stage is the parent's, and stays."""
         state, stage = self._state, self._stage
         if state.over or stage is None or stage.forked:
             return

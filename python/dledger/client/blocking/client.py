@@ -111,8 +111,8 @@ class Client(Operations):
 
     def _give_back(self, transport: BlockingTransport) -> None:
         """Behind a call that came to its end. A transport of an interrupted call is not given back,
-        however often what clears it away is interrupted, too: its session's number may be used, and
-        an answer on its way."""
+        also when its clearing away is interrupted several times: its session's number may be used,
+        and an answer on its way."""
         # a reader of the parent's had it at the fork
         if transport.asking or transport.born != forks.generation:
             transport.close()
@@ -261,7 +261,7 @@ class Client(Operations):
             replica: the node to read from first; any one else.
 
         Raises:
-            OffsetOutOfRange: with ``begin`` and ``end``, what there is.
+            OffsetOutOfRange: with ``begin`` and ``end`` of the kept offsets.
             TopicNotFound, TopicRecreated, Unavailable, CorruptEntry: as they say.
         """
         info = self.topic(topic)

@@ -132,7 +132,7 @@ class Flow:
                 self._scheduled = True
 
     def take(self) -> None:
-        """On the loop: send what is ready and fits."""
+        """On the loop: send the batches that are ready and fit."""
         with self._lock:
             # before the queue is read: a later batch schedules anew
             self._scheduled = False

@@ -103,7 +103,7 @@ class Producer:
         return answer
 
     def append_batch(self, partition: int | None, batch: pa.RecordBatch) -> Future[Appended]:
-        """Append a batch of record columns now, behind what was appended before it; see
+        """Append a batch of record columns now, behind the records appended before it; see
         `append`."""
         return self._append(self._accumulator.place(partition, None), batch, now=True)
 
@@ -135,7 +135,7 @@ class Producer:
             raise ConfigError("the producer is closed; open another one")
 
     def _linger(self) -> None:
-        """See to it that what waits goes out in time."""
+        """See to it that waiting records go out in time."""
         if not self._lingering and not self._accumulator.empty:
             self._flow.background.loop.call_soon_threadsafe(self._start_lingering)
 
@@ -156,7 +156,8 @@ class Producer:
         self._flow.take()
 
     def flush(self) -> None:
-        """Send what waits, and return when everything is answered. Failures are in the futures."""
+        """Send the waiting records, and return when all are answered. Failures are in the
+        futures."""
         self._flow.background.check_elsewhere()
         self._ready()
         with self._lock:

@@ -230,7 +230,7 @@ class Transaction:
         return state.committed()
 
     def abort(self) -> None:
-        """Drop what was staged. In a forked child it is the parent's, and stays."""
+        """Drop the staged batches. In a forked child the stage is the parent's, and stays."""
         state, stage = self._state, self._stage
         if state.over or stage is None or stage.forked:
             return

@@ -163,7 +163,7 @@ class BlockingTransport:
         return connection
 
     def keep(self, connection: BlockingConnection) -> None:
-        """Give back what `take` gave, with no answer under way."""
+        """Give back the result of `take`, with no answer under way."""
         if self._connections.setdefault(connection.address, connection) is not connection:
             connection.close()
 

@@ -24,8 +24,8 @@ class Gates:
         self._closed: deque[Any] = deque()
 
     def wait(self, reached: Callable[[], bool]) -> None:
-        """Return when ``reached()``. It is asked again after each `open` that follows what makes it
-        true."""
+        """Return when ``reached()``. It is asked again after each `open` that follows a change that
+        makes it true."""
         while not reached():
             gate = allocate_lock()
             gate.acquire()

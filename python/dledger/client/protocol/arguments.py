@@ -34,7 +34,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class WrongArgument(Exception):
-    """With what belongs in the place of a value, and the value."""
+    """With the expected type of a value, and the value."""
 
 
 def _text(value: Any) -> str:

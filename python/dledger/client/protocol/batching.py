@@ -100,7 +100,7 @@ class OutgoingBatch:
         self.taken = False
 
     def refuse(self) -> None:
-        """Fail what cannot go out."""
+        """Fail the appends that cannot go out."""
         refused, self.refused = self.refused, ()
         for batch, error in refused:
             batch.answered(error)

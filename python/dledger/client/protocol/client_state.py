@@ -33,8 +33,8 @@ from dledger.types import Buffer
 
 T = TypeVar("T")
 ATTEMPT_MS: Final = 5000
-"""Longest silence after a request before it is asked again elsewhere. Only what is safe to repeat
-is asked again."""
+"""Longest silence after a request before it is asked again elsewhere. Only a request that is safe
+to repeat is asked again."""
 SERVER_MS: Final = 4000
 """The time a node is given for a write: it answers before we stop listening."""
 CODECS: Final = {"none": Codec.NONE, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
@@ -51,7 +51,7 @@ class Request:
     timeout_ms: float | None = None
     """For all attempts; None: the client's request_timeout_ms."""
     behind: Callable[[Any], str] | None = None
-    """Why an answer is older than what the client knows already, or ""; then it is asked again."""
+    """Why an answer is older than the client's knowledge, or ""; then it is asked again."""
 
     def outcome(self, answer: Any) -> tuple[Code, str, str]:
         """The outcome of an answer: its code, message, and hint at the leader."""
@@ -66,7 +66,7 @@ Operation = Generator[Request, tuple[Any, memoryview], T]
 
 @dataclass(slots=True)
 class ClientState:
-    """A client's settings and what it has learned. Plain values: threads may share it."""
+    """A client's settings and its knowledge of the group. Plain values: threads may share it."""
 
     bootstrap_servers: str
     config: ClientConfig

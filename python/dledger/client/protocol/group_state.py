@@ -93,7 +93,7 @@ class EntryState:
 
 
 def partitions(core: ClientState) -> Operation[list[PartitionState]]:
-    """All partitions of all topics, with what they hold, by topic and number."""
+    """All partitions of all topics, with their content, by topic and number."""
 
     def state(row: dict[str, Any]) -> PartitionState:
         return PartitionState(

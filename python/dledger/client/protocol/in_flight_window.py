@@ -133,12 +133,12 @@ class InFlightWindow:
         self.unanswered.clear()
 
     def resume(self) -> None:
-        """Send again what has to be, in order, before anything new."""
+        """Send batches again that have to be, in order, before any new one."""
         self.waiting.extendleft(sorted(self.again, key=lambda item: -item.order))
         self.again.clear()
 
     def expire(self, now_ms: float) -> None:
-        """Give up what is not under way and whose time is over."""
+        """Give up the batches that are not under way and whose time is over."""
         for items in (self.again, self.waiting, self._renumber):
             late = [item for item in items if item.deadline_ms <= now_ms]
             for item in late:

@@ -27,7 +27,7 @@ class Lineage:
 class Appended:
     """The records have the offsets [start, end).
 
-    A producer cuts what is too large for one entry (``max_body_bytes``, less 1 KiB). Records of
+    A producer cuts a batch too large for one entry (``max_body_bytes``, less 1 KiB). Records of
     others may lie between the pieces; ``end - start`` is then more than were appended.
     """
 
@@ -41,7 +41,7 @@ class Appended:
 class Committed:
     """A transaction's end. ``repeated``: it was committed already, and nothing was changed now.
 
-    ``offsets``: topic -> partition -> (start, end) of what it wrote; empty for a repeat of a commit
+    ``offsets``: topic -> partition -> (start, end) of its records; empty for a repeat of a commit
     that a later one of the same writer has overtaken. ``committed_ms``: of the repeat of a write
     with a digest, when it was committed; 0 where that is not known. ``checked``: False when that
     commit has left no digest to hold the repeat against.

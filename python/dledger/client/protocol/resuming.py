@@ -60,7 +60,7 @@ class Resuming(Iterator[T], Generic[T]):
         return found
 
     def close(self) -> None:
-        """Give back what the reader holds; it is over."""
+        """Give back the resources of the reader; it is over."""
         if self._running is None:
             self._running = self._make(self._position)
         self._running.close()
@@ -96,7 +96,7 @@ class AsyncResuming(AsyncIterator[T], Generic[T]):
         return found
 
     async def aclose(self) -> None:
-        """Give back what the reader holds; it is over."""
+        """Give back the resources of the reader; it is over."""
         if self._running is None:
             self._running = self._make(self._position)
         await self._running.aclose()

@@ -66,8 +66,8 @@ class SeenEndOffsets:
 
 
 def behind(answer: OffsetsResponse, known: Known) -> str:
-    """Why an answer with end offsets is older than what was known when it was asked for; empty when
-    it is not."""
+    """Why an answer with end offsets is older than those known when it was asked for; empty when it
+    is not."""
     for topic, offsets in answer.offsets.items():
         ends = known.get(topic, {}).get(answer.log_ids.get(topic, ""), {})
         for at, end in offsets.items():
