@@ -32,7 +32,7 @@ WRITER: Final = 700
 TRACE: Final = 400
 """Of a writer that gave way."""
 SPAN: Final = 300
-"""Of a partition in what a writer committed last."""
+"""Of a partition in a writer's last commit."""
 RETIRED: Final = 200
 
 

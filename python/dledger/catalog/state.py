@@ -1,4 +1,4 @@
-"""The catalog's state, and what can be asked of it."""
+"""The catalog's state, and the questions to it."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class CatalogState:
 
         Raises:
             TopicNotFound: no such topic or partition.
-            OffsetOutOfRange: ``offset`` is below what is kept.
+            OffsetOutOfRange: ``offset`` is below the first kept one.
         """
         return self._at(topic_id, partition).find(offset, end_offset, max_bytes)
 

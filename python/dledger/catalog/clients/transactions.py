@@ -351,7 +351,7 @@ def malformed_commit(command: CommitTransaction | CommitWrite) -> str:
 
 
 def _unlike(writer: Writer, command: CommitWrite) -> str:
-    """How a repeat differs from what was committed, or nothing."""
+    """How a repeat differs from the committed transaction, or nothing."""
     when = f" on {utc(writer.committed_ms)}" if writer.committed_ms else ""
     if command.sequence < writer.sequence:
         return f"its writer has committed {writer.sequence} already{when}, which is newer"

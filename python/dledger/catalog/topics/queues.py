@@ -70,7 +70,7 @@ class Queues:
 
     @classmethod
     def decode(cls, data: Iterable[Any]) -> Queues:
-        """From what `encode` gave."""
+        """From the result of `encode`."""
         queues = cls()
         queues.store_ms, rows = data
         queues.next = {(topic, queue_id): end for topic, queue_id, end in rows}

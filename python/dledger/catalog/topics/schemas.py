@@ -2,8 +2,7 @@
 stays for ever.
 
 Two writers that change a topic's columns at once both name the version that they started from. The
-first one is taken; the other one is told what the columns are by now, and puts its own together
-with these.
+first one is taken; the other one is told the present columns, and puts its own together with these.
 """
 
 from __future__ import annotations
