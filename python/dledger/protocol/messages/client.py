@@ -86,7 +86,7 @@ class AppendResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecuteRequest:
-    """Commit this command and answer with what the catalog made of it."""
+    """Commit this command and answer with the catalog's result."""
 
     command: Command
     timeout_ms: int = 2500

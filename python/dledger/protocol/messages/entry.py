@@ -70,7 +70,7 @@ class Entry:
 
     @property
     def verified(self) -> bool:
-        """False for what DLedger itself wrote: both checksums are zero."""
+        """False for an entry that DLedger itself wrote: both checksums are zero."""
         return self.chain_crc != 0 or self.body_crc != 0
 
     def __str__(self) -> str:

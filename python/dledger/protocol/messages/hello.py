@@ -62,9 +62,9 @@ class HelloResponse:
 
 @slots_dataclass(kw_only=True)
 class HelloProof:
-    """That this side has the secret that it must have for what it said it is. A client whose node
-    has proved the secret by then may send its first request right behind; a node that refuses the
-    proof takes nothing behind it."""
+    """The proof that this side has the secret required of its kind. A client whose node has proved
+    the secret by then may send its first request right behind; a node that refuses the proof takes
+    no frame behind it."""
 
     proof: bytes
 

@@ -83,7 +83,7 @@ class PutMessageResponse:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewMessageRequest:
     """The message at a physical offset. Linearizable (leader only) unless ``stale``, which any node
-    answers from what it knows to be committed."""
+    answers from the entries that it knows to be committed."""
 
     physical_offset: int
     stale: bool = False
@@ -120,7 +120,7 @@ class GetMessageStatus(IntEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetMessageRequest:
     """Messages of a queue from ``queue_offset`` on. Linearizable (leader only) unless ``stale``,
-    which any node answers from what it has dispatched."""
+    which any node answers from its dispatched messages."""
 
     topic: str
     queue_id: int
