@@ -16,7 +16,7 @@ def as_records(body: Buffer, schemas: Schemas) -> pa.RecordBatch:
 
     Raises:
         ProtocolError: no body of a typed topic, or of an unknown version.
-        CorruptEntry: the payload is not what the header says.
+        CorruptEntry: the payload contradicts the header.
     """
     header, columns, batch = decode_typed(body, schemas)
     key = key_bytes(columns, batch)

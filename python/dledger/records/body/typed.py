@@ -105,7 +105,7 @@ def decode_typed(body: Buffer, schemas: Schemas) -> tuple[BodyHeader, Columns, p
 
     Raises:
         ProtocolError: no body of a typed topic, or of an unknown version.
-        CorruptEntry: the payload is not what the header says.
+        CorruptEntry: the payload contradicts the header.
     """
     view = memoryview(body)
     header = read_header(view)

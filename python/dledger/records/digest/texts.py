@@ -25,8 +25,8 @@ WORDS: Final = np.dtype("<u8")
 MOST: Final = 4096
 """Words of a block."""
 AT_ONCE: Final = 15_360
-"""Words that are copied together: 120 KiB. From 128 KiB on, malloc(3) gives back to the kernel what
-is freed."""
+"""Words that are copied together: 120 KiB. From 128 KiB on, malloc(3) gives freed memory back to
+the kernel."""
 
 
 def hashes_of_bytes(array: pa.Array) -> Hashes:
