@@ -110,8 +110,8 @@ def export_messages(
     """Write the messages of a stopped node's commit log, and those of the old one in front of it,
     as the store of a broker in DLedger mode; how many there are.
 
-    Old messages stay where they were. The others move, since what else the group had in its log
-    goes: their queue offsets stay, their physical offsets and the broker's ids of them do not.
+    Old messages stay where they were. The others move, since the other entries of the group's log
+    go: their queue offsets stay, their physical offsets and the broker's ids of them do not.
 
     Raises:
         ConfigError: the node's files have another size than the broker's.

@@ -60,7 +60,7 @@ def verify(directory: Path, index_slots: int) -> None:
 
 
 def store_argument(function: F) -> F:
-    """``STORE`` and what it takes to reach it."""
+    """``STORE`` and the options to reach it."""
     function = click.option(
         "--storage-options",
         metavar="JSON",

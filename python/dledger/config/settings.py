@@ -62,7 +62,7 @@ class GroupConfig:
     ``rocketmq``: messages of a RocketMQ commit log, each an entry of its own (DLedgerCommitLog).
     Never changed once the group has files."""
     max_topics: int = 10_000
-    """Topics in all. These limits keep a node within 300 MiB; the leader refuses what is over one
+    """Topics in all. These limits keep a node within 300 MiB; the leader refuses a command over one
     before it is written."""
     max_partitions: int = 100_000
     """Partitions of all topics together."""

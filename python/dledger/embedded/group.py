@@ -65,7 +65,7 @@ class EmbeddedGroup:
 
     Raises:
         PathError: the path is a file, not writable, on a full disk, or in use by another host.
-        ConfigError, UnknownOption: a setting cannot be, or is not what the existing group has.
+        ConfigError, UnknownOption: a setting cannot be, or differs from the existing group's.
         Unavailable: the nodes did not start or elect a leader; the message has their last words.
     """
 
@@ -83,7 +83,7 @@ class EmbeddedGroup:
         self.start()
 
     def start(self) -> None:
-        """Join the group, starting what is missing, and wait until it has a leader."""
+        """Join the group, starting missing nodes, and wait until it has a leader."""
         forks.check_born_here(self._born, repr(self))
         group = _join_and_wait(self._home, self._wish).group
         if self._held and group != self._group:  # deleted meanwhile

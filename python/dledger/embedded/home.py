@@ -60,7 +60,7 @@ class NodeProcess:
 
 @contextmanager
 def path_errors(path: Path, doing: str) -> Iterator[None]:
-    """Turn the system's word on a path into `PathError` that says what to do."""
+    """Turn the system's error of a path into `PathError` with the remedy."""
     try:
         yield
     except PathError:

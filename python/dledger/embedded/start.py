@@ -93,8 +93,7 @@ def _note(home: Home, file: GroupFile) -> None:
 
 
 def _end_old_release(home: Home, file: GroupFile, wish: Wish) -> None:
-    """A group without a secret is of release 0.1.0. Its nodes understand nothing of what is said
-    today."""
+    """A group without a secret is of release 0.1.0. Its nodes understand no message of today."""
     running = [node for node in file.local if home.node(node).running]
     others = [user.process.pid for user in file.live_users() if user.process != wish.user.process]
     if running and others:
@@ -175,7 +174,7 @@ def _check_free_space(home: Home, settings: dict[str, Any]) -> None:
 
 
 def _existing_group(home: Home, file: GroupFile, wish: Wish) -> GroupFile:
-    """Check what is there against what is asked for, and take up what may change."""
+    """Compare the group with the request, and take up settings that may change."""
     _refuse_other_host(home, file.local)
     for node in file.local:
         _settle(home, node)
