@@ -89,7 +89,7 @@ class Rows:
     """Messages that may lie at these positions of a buffer: where their parts are, and which of
     them are sound.
 
-    Where a size is out of bounds, what follows from it means nothing; ``adds_up`` is False there.
+    Where a size is out of bounds, values derived from it mean nothing; ``adds_up`` is False there.
     """
 
     fields: Fields

@@ -28,14 +28,14 @@ Read = Callable[[int, int], bytes]
 """``read(offset, length)``: exactly these bytes of the log."""
 WINDOW: Final = 16 << 20
 GLANCE: Final = 1 << 16
-"""Bytes that are read to see what stands at one place."""
+"""Bytes that are read to examine one place."""
 LOOKBACK: Final = MAX_BODY + (1 << 17)
 """A range's begin is found by walking from so far before it. Bytes in the middle of a body may look
 like a message that lies where it says: a sender can make them so. From before the largest message
 that holds them they do not.
 """
 OVERLAP: Final = 64
-"""Of two windows in a search: more than a mark and what stands around it."""
+"""Of two windows in a search: more than a mark and the bytes around it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class FileReader:
     _: KW_ONLY
     entries: bool = False
     """DLedger's entries with any body, as `entry_batches` gives them; otherwise messages, as
-    `column_batches` does, which says what the other fields mean."""
+    `column_batches` does, which explains the other fields."""
     columns: tuple[str, ...] | None = None
     wanted: Wanted = EVERYTHING
     check: bool = True
@@ -311,7 +311,7 @@ class FileReader:
 
     def _search(self, offset: int, stop: int | None = None) -> tuple[ScannedPiece | None, int]:
         """The first sound piece at or behind an offset and before ``stop``, and where there is none
-        the end of what is not zero."""
+        the end of the bytes that are not zero."""
         span, at, length, written = self.span, offset, self.window, 0
         stop = span.data_end if stop is None else min(stop, span.data_end)
         while at < stop:

@@ -118,7 +118,7 @@ class Dispatcher:
             more bytes. A blank leads to ``file_end``.
 
         Raises:
-            FormatError: the data begin with what is no message; it says where, and why.
+            FormatError: the data do not begin with a message; it says where, and why.
         """
         view = memoryview(data).cast("B")
         found: list[DispatchRequest] = []
@@ -232,8 +232,8 @@ class Dispatcher:
         return code
 
     def _other(self, view: memoryview, at: int, start: int, file_end: int) -> int:
-        """Pass what is neither a whole message nor a whole entry: where to go on, which is ``at``
-        where that takes more bytes.
+        """Pass bytes that are neither a whole message nor a whole entry: where to go on, which is
+        ``at`` where that takes more bytes.
 
         Raises:
             FormatError: no log has this.
@@ -252,7 +252,7 @@ class Dispatcher:
         return at if piece.kind is PieceKind.UNUSED else piece.end - start
 
     def _wrong(self, view: memoryview, at: int, start: int, file_end: int) -> FormatError:
-        """Say what is wrong with a message."""
+        """The fault of a message, as an error."""
         try:
             piece = Scanner(
                 view, start, file_end=file_end, data_end=file_end, check=self._check
@@ -323,8 +323,9 @@ class Reput:
         return end
 
     def catch_up(self, files: MappedFileQueue, stop: int | None = None) -> int:
-        """Dispatch what is in a log, up to its end or to ``stop``, which need not be the border of
-        a message; the new `offset`. A log that begins behind `offset` has lost what is before.
+        """Dispatch the messages of a log, up to its end or to ``stop``, which need not be the
+        border of a message; the new `offset`. A log that begins behind `offset` has lost the
+        messages before.
 
         Raises:
             As for `dispatch`.

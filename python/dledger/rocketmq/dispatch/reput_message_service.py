@@ -17,7 +17,7 @@ SLICE: Final = 4 << 20
 REST: Final = 4
 """While others are busy, so many times longer than it works."""
 CHECKPOINT_S: Final = 10.0
-"""After a crash, what was dispatched since the last checkpoint is dispatched again."""
+"""After a crash, messages dispatched since the last checkpoint are dispatched again."""
 
 
 class ReputMessageService:
@@ -50,7 +50,7 @@ class ReputMessageService:
         self._thread = threading.Thread(target=self._run, name="reput", daemon=True)
 
     def start(self) -> None:
-        """Begin with what is there."""
+        """Begin with the messages that are there."""
         self._thread.start()
 
     def notify_appended(self) -> None:

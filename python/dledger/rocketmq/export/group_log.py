@@ -80,7 +80,7 @@ class CommitLogExport:
         )
 
     def put(self, entry: Entry) -> None:
-        """Add what is in an entry, if that is a message.
+        """Add an entry's body, if that is a message.
 
         Raises:
             DiskFull, StorageError: the disk failed.

@@ -47,7 +47,7 @@ def ledger_end(storage: Storage, form: Form, begin: int | None = None) -> int:
     end.
 
     Args:
-        begin: an entry's place from which on to look, in place of what is committed.
+        begin: an entry's place from which on to look, in place of the committed end.
     """
     at = committed_end(storage, form) if begin is None else begin
     if at is None:

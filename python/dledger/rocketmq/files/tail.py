@@ -80,8 +80,8 @@ def _is_young(store: Store, form: Form) -> bool:
 
 
 def _entry_before(store: Store, form: Form, at: int) -> int:
-    """Where an entry begins before a border, for what follows to be told by; the log's begin where
-    there is none."""
+    """Where an entry begins before a border, for telling the entries behind it; the log's begin
+    where there is none."""
     back = LEAST_BACK
     while at - back > form.begin:
         found = place_at(store, form, at - back, at)

@@ -117,7 +117,7 @@ def check_messages(data: Buffer, most: int) -> list[Unplaced]:
 
 
 def _common(view: memoryview, at: int, end: int) -> Unplaced | None:
-    """A sound message of the common shape; None for any other, and for what is not sound."""
+    """A sound message of the common shape; None for any other, and for one that is not sound."""
     if end - at < MIN_MESSAGE:
         return None
     size, magic, crc, queue_id, sys_flag, body_size = PUT.unpack_from(view, at)

@@ -40,7 +40,7 @@ NAME_DIGITS: Final = 17
 """Of a file: when it was made, to the millisecond."""
 TAIL: Final = 8
 """Characters at the end of a key, which mostly differ from those of the key before. In a client's
-unique keys these count on for a minute with what is before them as it is."""
+unique keys these count on for a minute behind the same characters."""
 TAIL_POWERS: Final = POWERS[-TAIL - 1 : -1]
 MANY: Final = 10_000
 """So many beginnings of keys are remembered; more begin anew."""

@@ -167,8 +167,7 @@ class Message:
         return parse_properties(self.properties)
 
     def moved(self, physical_offset: int) -> Message:
-        """The same message at another place in the log, which is what DLedger's append hook
-        does."""
+        """The same message at another place in the log, as DLedger's append hook makes it."""
         return replace(self, physical_offset=physical_offset)
 
 
@@ -303,7 +302,7 @@ def lay_out(view: Buffer, at: int, room: int) -> Layout:
 
 
 def check_contents(view: Buffer, at: int, layout: Layout) -> None:
-    """Check what is behind the sizes: the body's CRC, and that topic and properties are text.
+    """Check the parts behind the sizes: the body's CRC, and that topic and properties are text.
 
     Raises:
         FormatError: one of them is not as it was written.

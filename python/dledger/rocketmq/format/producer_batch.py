@@ -28,8 +28,7 @@ MIN_ITEM: Final = HEAD.size + INT16.size
 
 @dataclass(frozen=True, slots=True)
 class BatchItem:
-    """One message of a producer's batch; ``magic`` and ``body_crc`` are zero in what producers
-    send."""
+    """One message of a producer's batch; producers send ``magic`` and ``body_crc`` as zero."""
 
     body: bytes
     properties: str = ""

@@ -77,7 +77,7 @@ def scan(
 
 
 class Scanner:
-    """Finds out what stands at one offset of a log; ``scan`` walks with it."""
+    """Finds the piece at one offset of a log; ``scan`` walks with it."""
 
     marks: ClassVar[re.Pattern[bytes]] = MARKS
 
@@ -139,7 +139,7 @@ class Scanner:
         the buffer must hold the 48 bytes in front of the offset.
 
         Raises:
-            Incomplete: whether what begins at the offset that it names is sound depends on bytes
+            Incomplete: whether the piece at the offset that it names is sound depends on bytes
                 behind the buffer.
         """
         begin = max(0, offset - self._start)
@@ -246,7 +246,7 @@ class Scanner:
         return size >= BODY_HEADER_SIZE and bytes(self._view[at : at + len(COMMAND)]) == COMMAND
 
     def _body(self, index: int, at: int, size: int) -> None:
-        """Check what an entry has for a body.
+        """Check the body of an entry.
 
         Raises:
             FormatError: it is no message, or more than one.

@@ -45,8 +45,8 @@ class ScannedPiece:
 
 
 class Incomplete(Exception):
-    """The buffer is a part of a file, and what stands at ``offset`` cannot be told without the
-    bytes up to ``end``."""
+    """The buffer is a part of a file, and the piece at ``offset`` cannot be told without the bytes
+    up to ``end``."""
 
     def __init__(self, offset: int, end: int) -> None:
         super().__init__(f"bytes {offset} to {end} are needed")

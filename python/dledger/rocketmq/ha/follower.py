@@ -1,7 +1,7 @@
 """Follow: a slave of a RocketMQ master. Socket, clock and disk for
 `dledger.rocketmq.ha_protocol.ha_client.HAClient`.
 
-The master's bytes go into the commit log as they are. Only what is on the disk, and sound, is
+The master's bytes go into the commit log as they are. Only durable and sound bytes are
 reported: a real slave acknowledges from memory, this one loses nothing that a sync master has
 answered with SEND_OK.
 """
@@ -105,7 +105,7 @@ class BrokerFollower:
         """Follow until cancelled; a connection that ends is made again.
 
         Raises:
-            ProtocolError: the master sends what cannot be this log's, now or ever.
+            ProtocolError: the master sends bytes that are not this log's, now or ever.
             FormatError: it sends a damaged message.
             DiskFull, StorageError: the log cannot be written.
         """
@@ -182,7 +182,7 @@ class BrokerFollower:
         return sock
 
     async def _receive(self, sock: socket.socket, client: HAClient) -> None:
-        """Put what comes into the log.
+        """Put the received bytes into the log.
 
         Raises:
             Unavailable: the master has closed the connection.
@@ -207,8 +207,8 @@ class BrokerFollower:
                 self._on_appended()
 
     async def _flush_on(self, _sock: socket.socket, client: HAClient) -> None:
-        """Flush what has been appended, again and again; each time takes in all that came during
-        the last."""
+        """Flush the appended bytes, again and again; each time takes in all that came during the
+        last."""
         while True:
             await self._unflushed.wait()
             client.flushed(await self._flush())
@@ -233,7 +233,7 @@ class BrokerFollower:
             raise
 
     async def _report(self, sock: socket.socket, client: HAClient) -> None:
-        """Tell the master what is durable.
+        """Tell the master the durable offset.
 
         Raises:
             Unavailable: the master is silent.

@@ -125,7 +125,7 @@ class HAService:
         return await future
 
     def notify_transfer_some(self, offset: int, begin: int) -> None:
-        """A slave has acknowledged what was sent to it from ``begin`` up to there."""
+        """A slave has acknowledged the bytes sent to it from ``begin`` up to there."""
         self._decided(
             self.group_transfer_service.notify_transfer_some(offset, begin), HAStatus.PUT_OK
         )

@@ -28,7 +28,7 @@ MOST_OFFSET: Final = 2**63 - 1
 
 @dataclass(slots=True)
 class LogPiece:
-    """Bytes of the log in one commit log file, as they lie in what was received."""
+    """Bytes of the log in one commit log file, as they lie in the received data."""
 
     offset: int
     parts: list[memoryview]

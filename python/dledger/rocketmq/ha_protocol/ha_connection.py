@@ -119,7 +119,7 @@ class ReadSocketService:
 
 
 class WriteSocketService:
-    """Says what to send to the slave. Made by `HAConnection`."""
+    """Decides the bytes to send to the slave. Made by `HAConnection`."""
 
     def __init__(self, connection: HAConnection, now: int, *, settings: HASettings) -> None:
         self.next_transfer_from_where = UNKNOWN

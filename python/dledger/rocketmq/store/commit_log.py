@@ -41,7 +41,7 @@ COMMIT_LOG_FILE: Final = 1 << 30
 """Bytes of a file (mappedFileSizeCommitLog)."""
 WINDOW: Final = 8 << 20
 OVERLAP: Final = 64
-"""Of two windows in a search: more than a mark and what stands around it."""
+"""Of two windows in a search: more than a mark and the bytes around it."""
 PAIR: Final = struct.Struct(">iI")
 QUEUE_OFFSET_AT: Final = 20
 BORN_HOST_AT: Final = 48
@@ -51,7 +51,7 @@ PENDING: Final = (int(TransactionType.PREPARED), int(TransactionType.ROLLBACK))
 
 
 CheckEnd = Callable[[int, int], None]
-"""``check(end, latest)``: where a log was found to end, and the latest store time in what was
+"""``check(end, latest)``: where a log was found to end, and the latest store time of the messages
 walked over."""
 
 
@@ -180,7 +180,7 @@ class CommitLog:
         return Placed(at, queue_offset, now or message.store_timestamp, len(data))
 
     def append_raw(self, offset: int, data: Buffer) -> int:
-        """Take bytes of another log as they are, which is what a slave does; the new end.
+        """Take bytes of another log as they are, as a slave does; the new end.
 
         Args:
             offset: where they lie: exactly at this log's end. An empty log begins where a file of
@@ -238,13 +238,13 @@ class CommitLog:
         """Find the end after a clean stop, from the third last file on, and let the log end there.
 
         Args:
-            cut_damage: when something sound stands behind what is damaged, give it up, as the
+            cut_damage: when a sound message stands behind damage, give it up, as the
                 original does.
             check: gets the end, and the latest store time on the way, before anything is cut; it
                 may raise.
 
         Raises:
-            CorruptStore: something sound stands behind what is damaged.
+            CorruptStore: a sound message stands behind damage.
         """
         starts = self.files.starts
         begin = (starts[-3] if len(starts) >= 3 else starts[0]) if starts else 0
@@ -358,7 +358,7 @@ class CommitLog:
         return 0 in data[parts.topic : parts.topic_end] or 0 in data[parts.properties :]
 
     def _check_behind(self, offset: int, durable_before: int, reason: str) -> None:
-        """Refuse to cut off what had been on the disk."""
+        """Refuse to cut off bytes that had been on the disk."""
         if durable_before < 0:
             return
         for start in [

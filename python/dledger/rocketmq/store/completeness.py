@@ -71,7 +71,8 @@ def is_in(
 
 
 class Survey(Reput):
-    """A walk over a commit log that puts nothing: it looks for what a loss of files leaves out."""
+    """A walk over a commit log that puts no message: it looks for those that a loss of files leaves
+    out."""
 
     def __init__(
         self, files: MappedFileQueue, queues: ConsumeQueues, *, index: IndexService | None
@@ -103,7 +104,7 @@ class Survey(Reput):
                 self.offset += files.file_size - self.offset % files.file_size
 
     def put(self, requests: Iterable[DispatchRequest]) -> None:
-        """Remember what queues and index must have."""
+        """Remember the units and keys that queues and index must have."""
         found = self._found
         for topic, queue_id, physical, _, _, _, queue_offset, words, sys_flag in requests:
             state = sys_flag & ROLLBACK

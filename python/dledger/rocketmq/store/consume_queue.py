@@ -43,7 +43,7 @@ class ConsumeQueue:
         *,
         handles: FileHandles | None = None,
     ) -> None:
-        """Open the queue's files; `recover` finds out what is in them.
+        """Open the queue's files; `recover` finds their content.
 
         Raises:
             CorruptStore: a file has another size than ``units_in_file`` units, or is missing
@@ -148,7 +148,7 @@ class ConsumeQueue:
             self._pending += [FILLER_BYTES] * missing
 
     def write(self) -> None:
-        """Hand what was put to the file system.
+        """Hand the put units to the file system.
 
         Raises:
             DiskFull, StorageError: nothing of it counts as written; calling again writes it all.
@@ -224,8 +224,8 @@ class ConsumeQueue:
         return len(data) // UNIT_SIZE, end
 
     def drop_torn(self, is_sound: Callable[[int, ConsumeQueueUnit], bool]) -> int | None:
-        """Forget units at the end that are not what was put: a power failure can leave half of one,
-        which may look like the unit of a message elsewhere.
+        """Forget units at the end that are not as they were put: a power failure can leave half of
+        one, which may look like the unit of a message elsewhere.
 
         Args:
             is_sound: told queue offset and unit, says whether such a message lies there.

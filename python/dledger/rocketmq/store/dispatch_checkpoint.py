@@ -150,7 +150,7 @@ class StoreMarkFile:
             return StoreMark.unpack(self._path.read_bytes()) if self._path.exists() else None
 
     def write(self, mark: StoreMark) -> None:
-        """Durably. Call it when what it says is on the disk.
+        """Durably. Call it when the state that it describes is on the disk.
 
         Raises:
             DiskFull, StorageError: it is not, or perhaps not.

@@ -70,7 +70,7 @@ class FileHandles:
         are as `storing`'s.
 
         Raises:
-            DiskFull, StorageError: it cannot be opened, or what the block does with it failed.
+            DiskFull, StorageError: it cannot be opened, or an operation of the block failed.
         """
         users = self._users
         with self._lock:
@@ -185,8 +185,8 @@ def write_whole(path: Path, data: Buffer, *, backup: bool = False) -> None:
 
 
 def clear(handle: int, begin: int, end: int) -> bool:
-    """Write zeros over what there is in [begin, end) of a file; holes stay holes. Whether anything
-    was there.
+    """Write zeros over the bytes of [begin, end) of a file; holes stay holes. Whether anything was
+    there.
 
     Raises:
         OSError: the disk failed.

@@ -138,7 +138,7 @@ class OpenIndex:
         self.end_timestamp, self.end_offset = store_timestamp, physical_offset
 
     def write(self) -> None:
-        """Hand what was put to the file system.
+        """Hand the put keys to the file system.
 
         Raises:
             DiskFull, StorageError: nothing of it counts as written; calling again writes it all.

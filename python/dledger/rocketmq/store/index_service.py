@@ -189,7 +189,7 @@ class IndexService:
         return name
 
     def write(self) -> None:
-        """Hand what was put to the file system.
+        """Hand the put keys to the file system.
 
         Raises:
             DiskFull, StorageError: nothing of it counts as written.

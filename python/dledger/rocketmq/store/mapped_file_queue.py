@@ -85,7 +85,7 @@ class MappedFileQueue:
         """`_names` at the last removal: a file goes only when the one before it is gone on the disk
         too, else a power cut leaves a gap."""
         self._marks = threading.Lock()
-        """Of what has to be synced. Held for no call of the disk."""
+        """Of the files and names to be synced. Held for no call of the disk."""
         self._flushing = threading.Lock()
         """One flush at a time, and none during a cut or a deletion. Taken before `_marks`."""
         self._failed: Exception | None = None
@@ -240,8 +240,8 @@ class MappedFileQueue:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def truncate_dirty(self, offset: int) -> None:
-        """Let the log end here: files behind are removed, and what was written behind in this one
-        becomes zeros, so that it never comes back. Before the first file, nothing is left; at or
+        """Let the log end here: files behind are removed, and bytes written behind in this one
+        become zeros, so that they never come back. Before the first file, nothing is left; at or
         behind the last file's end, all is.
 
         Raises:

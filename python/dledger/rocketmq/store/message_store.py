@@ -98,7 +98,7 @@ class MessageStore:
         self.checkpoint = self._checkpoint_file.read()
 
     def _start(self, reput: type[Reput], was_clean: bool, cut_damage: bool) -> None:
-        """Recover what the files hold."""
+        """Recover the state from the files."""
         self._mark_file = StoreMarkFile(self.root)
         self._mark = self._mark_file.read()
         self._is_mark_due = True  # until `_recover` knows that no file has another name now
@@ -157,7 +157,7 @@ class MessageStore:
         return found
 
     def _compare_with_log(self) -> None:
-        """Put what queues and index should have of the log and do not.
+        """Put the messages of the log that queues and index should have and do not.
 
         Raises:
             CorruptStore: they lack something, and so does the log.
@@ -259,15 +259,15 @@ class MessageStore:
         return self.put_messages([message])[0]
 
     def append_raw(self, offset: int, data: Buffer) -> int:
-        """Take bytes of a master's log, see `CommitLog.append_raw`, and dispatch what is whole; the
-        new end."""
+        """Take bytes of a master's log, see `CommitLog.append_raw`, and dispatch the whole
+        messages; the new end."""
         end = self.log.append_raw(offset, data)
         self.dispatch()
         return end
 
     def dispatch(self, most: int | None = None) -> int:
-        """Put what is in the log and not yet in queues and index there; the place up to which
-        everything is.
+        """Put the messages of the log that are not yet in queues and index there; the place up to
+        which all are.
 
         Args:
             most: bytes of the log at most, about; None for all.
@@ -318,8 +318,8 @@ class MessageStore:
         return found
 
     def delete_before(self, physical_offset: int) -> int:
-        """Remove commit log files that end at or before this place, and what queues and index have
-        of them; how many commit log files."""
+        """Remove commit log files that end at or before this place, with their units in queues and
+        index; how many commit log files."""
         self._check_thread()
         # it alone tells where queues without files go on
         if self._mark is None or self._mark.end < physical_offset:
@@ -361,7 +361,7 @@ class MessageStore:
 
     def _needs_mark(self) -> bool:
         """Once for each file of the log is enough: a recovery begins with a file, and puts again
-        what is behind."""
+        the messages behind."""
         size, mark = self.log.file_size, self._mark
         return self._is_mark_due or mark is None or mark.end // size != self.reput.offset // size
 

@@ -1,4 +1,4 @@
-"""Where a message was put, and what the recovery of a commit log found."""
+"""Where a message was put, and the result of the recovery of a commit log."""
 
 from __future__ import annotations
 

@@ -116,8 +116,8 @@ class CheckpointFile:
         return StoreCheckpoint.decode(data) if data else StoreCheckpoint()
 
     def write(self, checkpoint: StoreCheckpoint) -> None:
-        """Durably, in place: the numbers lie within one sector. Call it when what it says is on the
-        disk.
+        """Durably, in place: the numbers lie within one sector. Call it when the state that it
+        describes is on the disk.
 
         Raises:
             DiskFull, StorageError: it is not, or perhaps not.

@@ -1,4 +1,4 @@
-"""An old plain commit log that a group shall go on behind, and what is done to its files for that.
+"""An old plain commit log that a group shall go on behind, and the changes of its files for that.
 
 The place where the two meet is the original's: the last file is closed by a blank where its last
 message ends, and dividedCommitlogOffset is where that file ends.

@@ -77,8 +77,7 @@ def examine(root: Path) -> Adoption:
 
 
 def _walk(found: Adoption, start: int, data: mmap.mmap) -> None:
-    """Count what is in a file, and see that nothing in it is damaged but what is behind the end of
-    the log."""
+    """Count the messages of a file, and see that it has no damage but behind the end of the log."""
     is_last, path = start == found.starts[-1], found.root / "commitlog" / f"{start:020d}"
     damage: list[ScannedPiece] = []
     goes_on = closed = False
