@@ -19,8 +19,8 @@ _settled = False
 
 
 def settle() -> None:
-    """Keep what is there by now out of later collections, in a process of the daemon's; to be
-    called when a piece of work begins, whose modules are loaded by then.
+    """Keep the present objects out of later collections, in a process of the daemon's; to be called
+    when a piece of work begins, whose modules are loaded by then.
 
     Only the first call in a process has an effect: later objects, all that user code makes among
     them, are collected as ever. Of the present objects, cycles are kept when they become garbage;

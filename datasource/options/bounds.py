@@ -104,7 +104,7 @@ def parse_offsets(option: str, text: str) -> Bound:
     """A bound by offsets: a word, JSON, ``-100`` or ``-10m``.
 
     Raises:
-        ConfigError: it is none of these, with examples of what to write.
+        ConfigError: it is none of these, with examples.
     """
     word = text.strip().lower()
     if word in {"earliest", "latest", "committed"}:

@@ -43,7 +43,7 @@ class Options:
     path: str = ""
     """Absolute, or empty."""
     replicas: int | None = None
-    """None: 3 for a new group, what it has for an existing one."""
+    """None: 3 for a new group, its own number for an existing one."""
     bootstrap_servers: str = ""
     peers: str = ""
     self_id: str = ""

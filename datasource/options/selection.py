@@ -60,7 +60,7 @@ def parse_selection(values: Mapping[str, str], topic: str) -> Selection:
     ``subscribe``.
 
     Raises:
-        ConfigError: more than one says what to read, or what one says cannot be.
+        ConfigError: more than one names topics, or one has an impossible value.
     """
     ways = [way for way in WAYS if values.get(way, "").strip()]
     if len(ways) > 1:

@@ -22,7 +22,7 @@ from dledger.datasource.options.settings import PREFIX
 KEY: Final = "dledger.options"
 """In the metadata of a table's first column."""
 PREFIXED: Final = "option."
-"""Spark marks what came from OPTIONS so; TBLPROPERTIES and its own words stand beside."""
+"""Spark marks the options of OPTIONS so; TBLPROPERTIES and its own words stand beside."""
 _WHERE: Final = {option.name.lower(): option.where for option in OPTIONS}
 _LOG: Final = {"path", "dledger.bootstrap.servers", "bootstrap.servers", "dledger.peers"}
 _SAME: Final = (

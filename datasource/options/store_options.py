@@ -153,7 +153,7 @@ def _selection(values: Mapping[str, str]) -> Selection:
 
 
 def _place(values: Mapping[str, str], option: str, use: str) -> int | None:
-    """A physical offset, or what stands for one end of the log."""
+    """A physical offset, or a value for one end of the log."""
     if option not in values:
         return None
     text = values[option].strip().lower()

@@ -12,7 +12,7 @@ LOGGER: Final = logging.getLogger("dledger.spark")
 
 
 def keep_or_fail(starts: Positions, ends: Positions, begins: Positions, fail: bool) -> Positions:
-    """Where reading can start: ``starts``, or behind what is gone when ``fail`` is False.
+    """Where reading can start: ``starts``, or behind the gone records when ``fail`` is False.
 
     Raises:
         OffsetOutOfRange: records of [starts, ends) are gone and ``fail`` is True; the message has

@@ -28,7 +28,7 @@ MANY_TASKS: Final = 64
 """Above this, tasks that read little are put together: each one costs Spark ten milliseconds or
 more, to read a row."""
 LITTLE_BYTES: Final = MIB
-"""Stored bytes of what is put together, at most."""
+"""Stored bytes of ranges that are put together, at most."""
 MOST_TASKS: Final = 2000
 """Above this, tasks grow; a driver that plans more is busy with that alone."""
 
@@ -158,8 +158,8 @@ def _within(wholes: list[Slice], split: Split, limit: int) -> list[Slice]:
 
 
 def _cut(wholes: list[Slice], split: Split, target: int, limit: int) -> list[Slice]:
-    """Those above ``limit`` bytes in even pieces of up to ``target``, or what stored batches make
-    of it; all by one question, the rest of long answers by more."""
+    """Those above ``limit`` bytes in even pieces of up to ``target``, or as stored batches allow;
+    all by one question, the rest of long answers by more."""
     parts: dict[Slice, list[Slice]] = {whole: [] for whole in wholes}
     open_wholes = [whole for whole in wholes if whole.bytes > limit]
     while open_wholes:

@@ -81,7 +81,7 @@ class LogReader(DataSourceReader):
             raise ConfigError("'endingOffsets' earliest would read nothing: write latest or JSON")
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Resolve both offsets and cut what lies between into tasks."""
+        """Resolve both offsets and cut the records between into tasks."""
         settle()
         log = Log(self.options)
         log.lineage()

@@ -71,7 +71,7 @@ def schema_of_table(options: Mapping[str, str]) -> StructType:
         if not created:
             raise
         return records  # a table may be there before its log is
-    except (TopicNotFound, PathError):  # the read itself says which, and what is there
+    except (TopicNotFound, PathError):  # the read itself gives the reason
         return records
     if typed is None:
         return records

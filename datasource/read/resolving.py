@@ -1,4 +1,4 @@
-"""From what options say to offsets that exist."""
+"""From the bounds of options to offsets that exist."""
 
 from __future__ import annotations
 

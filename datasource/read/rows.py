@@ -120,7 +120,7 @@ def table_rows(
     range.
 
     Raises:
-        ProtocolError: a body is not what the log says it is.
+        ProtocolError: a body contradicts the log's record of it.
     """
     constants = Constants(topic, partition)
     offset = start

@@ -204,7 +204,7 @@ class Damage:
         self._found += pieces
 
     def tell(self) -> None:
-        """Warn of what was left out."""
+        """Warn of the messages that were left out."""
         if self._found:
             size = sum(piece.end - piece.start for piece in self._found)
             LOGGER.warning(

@@ -266,7 +266,7 @@ class Sink:
         return done
 
     def abort(self, messages: Iterable[WriterCommitMessage | None]) -> None:
-        """Drop what the tasks of a failed write staged. A commit that has happened stands."""
+        """Drop the staged batches of a failed write's tasks. A commit that has happened stands."""
         staged = [m for m in messages if isinstance(m, Staged) and m.stage is not None]
         if not staged:
             return  # no stage ids would mean all stages, also those of a run that goes on
@@ -337,7 +337,7 @@ def refuse_overwrite(overwrite: bool, what: str) -> None:
     """A log is only ever appended to.
 
     Raises:
-        ConfigError: saying what to write instead.
+        ConfigError: with the remedy.
     """
     if overwrite:
         raise ConfigError(

@@ -44,7 +44,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class WriteTransaction:
-    """Which transaction a write is, and what its commit is held to."""
+    """Which transaction a write is, and the rows that its commit is held to."""
 
     writer_id: str
     sequence: int
