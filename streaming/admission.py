@@ -100,8 +100,8 @@ def admit(
 
 
 def shares(amounts: list[int], limit: int) -> list[int]:
-    """Divide ``limit`` in proportion to ``amounts``, exactly; the largest remainders get what is
-    left over."""
+    """Divide ``limit`` in proportion to ``amounts``, exactly; the largest remainders get the
+    rest."""
     total = sum(amounts)
     if total <= limit:
         return list(amounts)

@@ -54,7 +54,7 @@ class Changes:
         return now.group_id
 
     def same(self, given: StreamOffset, view: GroupView) -> set[str]:
-        """The topics of an offset that are still what they were.
+        """The topics of an offset that are still the same.
 
         Raises:
             TopicRecreated: one was created again, and that is not wanted.

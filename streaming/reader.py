@@ -140,7 +140,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look_again(self, view: GroupView) -> bool:
         """Whether a topic has gone, or was made again, since ``view`` was seen. The next plan is
-        made without it; with the trigger AvailableNow what is still there keeps its end."""
+        made without it; with the trigger AvailableNow the remaining topics keep their ends."""
         fresh = self._look()
         if view.ids.items() <= fresh.ids.items():
             return False
@@ -270,10 +270,10 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_slice(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: the checkpoint is what counts."""
+        """No work to do: the checkpoint counts."""
 
     def stop(self) -> None:
-        """Nothing: connections are the process's."""
+        """The connections stay: they are the process's."""
 
 
 __all__ = ["LogStreamReader"]

@@ -145,7 +145,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _check_order(self, starts: Places, stops: Places) -> None:
         """Raises:
-        OffsetOutOfRange: the store is shorter than what was read of it.
+        OffsetOutOfRange: the store is shorter than the part read of it.
         """
         for name, stop in stops.items():
             if starts.get(name, stop) > stop:
@@ -158,7 +158,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
 
     def _kept(self, store: Store, starts: Places, stops: Places) -> Places:
-        """Where reading can start: behind what the broker has deleted.
+        """Where reading can start: behind the files that the broker has deleted.
 
         Raises:
             OffsetOutOfRange: something that was not read is gone, and that is an error.
@@ -214,7 +214,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_store_slice(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: the checkpoint is what counts."""
+        """No work to do: the checkpoint counts."""
 
     def stop(self) -> None:
         """No file is open."""
