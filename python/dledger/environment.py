@@ -34,7 +34,7 @@ class Worker(Protocol):
 
     def start(self) -> None: ...
     def join(self) -> None:
-        """Carry out what was given, then end. Waits for that; safe without `start`."""
+        """Carry out the given jobs, then end. Waits for that; safe without `start`."""
 
 
 class ThreadWorker:

@@ -29,7 +29,7 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 class suppressed:
-    """As ``suppress(OSError)``, for what the system said alone."""
+    """As ``suppress(OSError)``, for errors of the system alone."""
 
     def __enter__(self) -> None:
         """Nothing to do before."""
