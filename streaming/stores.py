@@ -161,7 +161,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where reading can start: behind the files that the broker has deleted.
 
         Raises:
-            OffsetOutOfRange: something that was not read is gone, and that is an error.
+            OffsetOutOfRange: unread messages are gone, and that is an error.
         """
         kept, lost = dict(starts), []
         for form in store.forms:

@@ -23,8 +23,8 @@ TRIES: Final = 100
 """So many other writers may change the columns while one tries to."""
 KEPT_METADATA: Final = "__COLLATIONS"
 """Spark's own notes on a column begin with ``spark.`` or ``__`` and are of the query that made it;
-those of `dledger.datasource.options.sql` with ``dledger.``, and are of a table. Only this one says
-something of the column's type."""
+those of `dledger.datasource.options.sql` with ``dledger.``, and are of a table. Only this one is
+about the column's type."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ BY_COLUMN: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """Everything a task needs to write, as plain values."""
+    """The plan of a write, as plain values for its tasks."""
 
     address: Address
     columns: WriteColumns | TypedTopic

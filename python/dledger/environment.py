@@ -120,8 +120,7 @@ class Environment:
         return f"{self.below(1 << 128):032x}"
 
     def worker(self, name: str, turn: Turn, pause_s: float = 0.0) -> Worker:
-        """Something that calls ``turn`` for the jobs it is given, at most once in ``pause_s``
-        seconds."""
+        """Calls ``turn`` for the jobs it is given, at most once in ``pause_s`` seconds."""
         return ThreadWorker(name, turn, pause_s=pause_s)
 
 

@@ -40,7 +40,7 @@ FORMER_TIMEOUT_S: Final = 20.0
 PREFER_S: Final = 0.5
 """Time between two requests for leadership."""
 WATCH_S: Final = 0.5
-"""Time between two looks at use, directory and group.json."""
+"""Time between two checks of use, directory and group.json."""
 
 
 class Addresses:

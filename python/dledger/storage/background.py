@@ -1,4 +1,4 @@
-"""Housekeeping beside the store: a thread that allocates the next file and settles the mark off the
+"""Background tasks of the store: a thread that allocates the next file and settles the mark off the
 append path."""
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloResponse
 
 LOOK_S: Final = 0.5
-"""Time between two looks for batches whose time is over."""
+"""Time between two checks for batches whose time is over."""
 CLOSED: Final = "closed before it was answered"
 HELLO_ID: Final = 0xFFFFFFFF
 
@@ -55,7 +55,7 @@ class Pipeline:
         self._wake = asyncio.Event()
         self._closing = False
         self._fresh = False
-        """Something was pushed since the last look."""
+        """A batch was pushed since the last check."""
         self._asleep = False
         """No timer looks for late batches: none has been under way for a while."""
         self._task = asyncio.get_running_loop().create_task(self._run())

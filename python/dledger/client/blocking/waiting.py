@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Gates:
-    """Threads that wait until something is so, and one thread that says when to look again."""
+    """Threads that wait for a condition, and one thread that says when to check it again."""
 
     def __init__(self) -> None:
         self._closed: deque[Any] = deque()

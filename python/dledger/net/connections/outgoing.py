@@ -44,7 +44,7 @@ class Outgoing:
 
     @property
     def closing(self) -> bool:
-        """Whether it is closed or about to be: nothing more can be sent."""
+        """Whether it is closed or about to be: no more bytes can be sent."""
         return self._transport is None or self._transport.is_closing()
 
     @property

@@ -29,7 +29,7 @@ class Patience:
     """Of frames under way on all connections together, and of the bytes that `listen` is told of
     beside them; as many of answers that are read or unsent."""
     sweep_s: float = 1.0
-    """Time between two looks at all connections."""
+    """Time between two checks of all connections."""
 
 
 __all__ = ["Patience"]

@@ -93,7 +93,7 @@ WAITS_LOG_S: Final = 10.0
 """Between two lines on members that are missing before the group's founding."""
 
 KNOWN_S: Final = 0.02
-"""Between two looks at whether a quorum knows of an admission: its members say so when they answer
+"""Between two checks whether a quorum knows of an admission: its members say so when they answer
 heartbeats."""
 _COMMAND: Final = int(BodyKind.COMMAND)
 READ_BYTES: Final = 1 << 20

@@ -10,7 +10,7 @@ from dledger.node.context import NodeContext
 
 TICK_S: Final = 0.1
 """Short enough that not much more than half of the default disk_reserve_bytes can be written
-between two looks at the disk."""
+between two checks of the disk."""
 
 
 class MaintenanceTask(Protocol):

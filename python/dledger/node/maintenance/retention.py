@@ -24,7 +24,7 @@ RETAIN_MS: Final = 2_000
 
 
 class KeptFiles(NamedTuple):
-    """For whom expired files are kept."""
+    """Consumer groups and members for which expired files are kept."""
 
     groups: Held | None
     members: Held | None

@@ -5,8 +5,8 @@ node when it is started, and lists may differ. So what makes a group is durable 
 ids of its members, and an id that is drawn at its founding. The rules, with their reasons:
 
 - A node that knows of a founding hears messages of that group alone: of the same name, members and
-  id. Nodes with another list have other quorums, and a leader of another group is none here,
-  whatever its term.
+  id. Nodes with another list have other quorums, and a leader of another group is none here, at any
+  term.
 - A node that knows of none hears questions and answers about foundings, and nothing else: no
   heartbeat, push or vote. Its questions go to the addresses that it was given; a node that calls it
   may take its address for another node's.

@@ -32,8 +32,8 @@ class RaftLog:
     """Positions, conflicts, the durable and the committed index, and a cache of the newest entries.
 
     The cache is bounded by bytes of log, measured by ``pos``, so that appending and cutting cost
-    nothing per entry. It keeps entries that are not durable whatever its size: no other copy of
-    them may exist.
+    nothing per entry. It keeps entries that are not durable at any size: no other copy of them may
+    exist.
     """
 
     def __init__(self, summary: LogSummary, cache_bytes: int) -> None:

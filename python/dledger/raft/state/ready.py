@@ -15,7 +15,7 @@ from dledger.types import Index, NodeId, Position, Role, Term, slots_dataclass
 
 @slots_dataclass()
 class Fact:
-    """Something worth a line in the trace. Never needed for correctness."""
+    """An event worth a line in the trace. Never needed for correctness."""
 
     event: str
     about: tuple[tuple[str, int | str], ...] = ()

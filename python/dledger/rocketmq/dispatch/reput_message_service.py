@@ -13,7 +13,7 @@ from dledger.rocketmq.store.message_store import MessageStore
 __all__ = ["ReputMessageService"]
 
 SLICE: Final = 4 << 20
-"""Log bytes between two looks at whether to stop."""
+"""Log bytes between two checks whether to stop."""
 REST: Final = 4
 """While others are busy, so many times longer than it works."""
 CHECKPOINT_S: Final = 10.0

@@ -136,7 +136,7 @@ def _border(store: Store, form: Form, start: int, stop: int, wanted: int) -> int
 def ranges_between(
     store: Store, starts: Mapping[str, int], stops: Mapping[str, int]
 ) -> list[FileRange]:
-    """The files of [starts, stops), which are borders; nothing behind ``stops`` is looked at."""
+    """The files of [starts, stops), which are borders; no bytes behind ``stops`` are read."""
     ranges: list[FileRange] = []
     for form in store.forms:
         start, stop = starts.get(form.name, form.begin), stops.get(form.name, form.begin)

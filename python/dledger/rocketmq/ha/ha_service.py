@@ -221,7 +221,7 @@ class SlaveLink:
     def __init__(self, service: HAService, sock: socket.socket, *, peer: str) -> None:
         self.connection = HAConnection(service.clock(), service.settings)
         self.wake = asyncio.Event()
-        """Something may be there to send."""
+        """There may be bytes to send."""
         self._service = service
         self._socket = sock
         self._peer = peer

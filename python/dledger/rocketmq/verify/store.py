@@ -1,5 +1,5 @@
-"""Everything that a store's files say of each other: the commit log's messages, and beside them
-consume queues, index, checkpoints and the sequence of files. Looked at, and not changed."""
+"""The check of a store's files against each other: the commit log's messages, and beside them
+consume queues, index, checkpoints and the sequence of files. Read, and not changed."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class Padding:
 
 @slots_dataclass()
 class Finish:
-    """Nothing to believe from ``pos`` on. An empty ``reason``: only zeros are there."""
+    """The end of the believable log at ``pos``. An empty ``reason``: only zeros are there."""
 
     pos: int
     reason: str
