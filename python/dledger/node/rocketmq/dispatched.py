@@ -153,6 +153,7 @@ class Dispatched:
             self._remove_mark()
         self.queues.recover()
         again = self._cut(mark.end_pos, doubted=not was_clean)
+        # A crash may tear the index before the mark too: from ``again`` on its keys are put again.
         missing = self._missing(mark, is_torn=again < mark.end_pos)
         if missing:
             return f"{missing} missing, or not whole up to entry {mark.index}"

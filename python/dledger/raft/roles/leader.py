@@ -162,6 +162,7 @@ class Leader:
             follower.heard_ms = now_ms
             follower.members_index = response.members_index
             self._check_kept(follower, response, now_ms)
+            # not ``follower``: `_check_kept` may have put another one in its place
             if self.dispatchers[follower.peer].counts:
                 self.reads.answered(response.local_id, response.round)
                 self._finish_reads()
@@ -186,6 +187,7 @@ class Leader:
         for peer, follower in self.dispatchers.items():
             follower.counts = self._counts(peer, follower.incarnation)
             if follower.counts:
+                # Acknowledged before it counted: its log was checked against this one all the same.
                 self.acks.acknowledge(peer, follower.watermark)
             else:
                 self.acks.forget(peer)

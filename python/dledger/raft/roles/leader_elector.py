@@ -80,6 +80,8 @@ class VoteTally:
             return VoteOutcome.WAIT_TO_VOTE_NEXT
         if self.already_has_leader:
             return VoteOutcome.WAIT_TO_REVOTE
+        # Voters with a longer log will not accept later in this round either. Without them fewer
+        # than a quorum have answered, so the same term is asked for again.
         if self.valid < quorum or self.valid - self.bigger_ledgers < quorum:
             return VoteOutcome.WAIT_TO_REVOTE
         if self.accepted >= quorum:
@@ -118,6 +120,7 @@ def judge(core: RaftState, request: VoteRequest, now_ms: int) -> VoteResult:
             return VoteResult.REJECT_ALREADY_VOTED
     elif core.leader_lives(now_ms) and not request.transfer:
         return VoteResult.REJECT_ALREADY_HAS_LEADER
+    # The voter takes the term first; the candidate then asks again, and the vote is of that term.
     elif not request.pre_vote:
         return VoteResult.REJECT_TERM_NOT_READY
     return VoteResult.ACCEPT

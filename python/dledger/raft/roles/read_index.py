@@ -44,6 +44,8 @@ class ReadQueue:
         """Queue a read. True: a round should begin at once; False: one is open, the read goes with
         the next."""
         is_open = bool(self._waiting) and self._waiting[-1].round >= self.round > self.quorum_round
+        # An open round was begun before this read. Its answers may be older than the read, so only
+        # the next round proves that no later leader was there.
         self._waiting.append(PendingRead(token, max(committed, self._noop_index), self.round + 1))
         return not is_open
 

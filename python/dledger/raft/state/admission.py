@@ -184,6 +184,7 @@ class Admission:
         )
 
     def _is_committed(self, change: Change) -> bool:
+        # A later change names this one only after its leader knew it to be committed.
         is_below = change.index <= self._log.committed_index and self._log.has(change.position)
         return is_below or any(later.after == change.index for later in self._held)
 

@@ -163,6 +163,7 @@ class Dispatcher:
         size, magic, crc, queue_id, queue_offset, physical, sys_flag, stored, body_size = (
             FIELDS.unpack_from(view, at)
         )
+        # A message says where it lies, so one of another place, in a body or left over, is told.
         if physical != at + start or size != end - at:
             return None
         if magic == MAGIC_V1 and not sys_flag & EITHER_V6:
@@ -170,6 +171,8 @@ class Dispatcher:
             body_end = body + body_size
             if not body <= body_end <= end - 3:
                 return None
+            # Behind the body: size of the topic (1 byte), topic, size of the properties (2),
+            # properties. They must fill the message exactly.
             rest = bytes(view[body_end:end])
             topic_end = 1 + rest[0]
             properties_at = topic_end + 2

@@ -141,8 +141,8 @@ def hashes(texts: pa.Array, prefixes: npt.NDArray[np.uint32]) -> Ints:
     # one text the sum of its bytes times 31**(bytes behind). All modulo 2**32, as Java counts.
     powers = POWERS[np.repeat(begins + sizes, sizes) - 1 - np.arange(len(data))]
     found = np.add.reduceat(data * powers, begins, dtype=np.uint32) + prefixes * POWERS[sizes]
-    # Java hashes UTF-16 units. Only ASCII has the same bytes in UTF-8, so other texts are hashed
-    # one by one.
+    # Java hashes UTF-16 units. These equal the bytes of UTF-8 for ASCII alone, so other texts are
+    # hashed one by one.
     if data.size and int(data.max()) > 0x7F:
         for n in np.flatnonzero(np.maximum.reduceat(data, begins) > 0x7F).tolist():
             text = texts[n].as_py()

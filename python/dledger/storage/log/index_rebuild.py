@@ -43,6 +43,8 @@ def rebuild_index(
         on_damage: told each damage on the way.
     """
     low, first, seed = start, begin[0], None if begin[2] < 0 else begin[2]
+    # The walk counts indexes from its first entry, and a file's first header may be the damaged
+    # one. So it begins at a file whose first index the entry before confirms.
     while low > begin[1]:
         found = _vouched_first(data, index, low)
         if found is not None:
@@ -68,6 +70,8 @@ def rebuild_index(
         else:
             if on_damage is not None:
                 on_damage(event)
+            # Damage of one entry gives its place and its room; within a longer run the places are
+            # unknown.
             if event.first == event.last:
                 index_damaged(data, index, event, walker)
     return rebuilt, wanted
@@ -106,12 +110,15 @@ def damaged_unit(data: SegmentFiles, event: Bad, walker: Walker) -> LogIndexUnit
     head = data.pread(event.pos, HEADER_SIZE)
     fields = HEADER.unpack(head) if len(head) == HEADER_SIZE else (0,) * 9
     sizes = [size for size in (fields[1], fields[8] + HEADER_SIZE) if HEADER_SIZE <= size <= room]
+    # The size that ends where the log goes on is the right one. A smaller one may be followed by
+    # padding.
     size = room if room in sizes or not sizes else sizes[0]
     before, behind = (
         walker.end.position.term,
         walker.entry_at(event.resume) if data.has(event.resume) else "",
     )
     top = behind.term if isinstance(behind, Entry) else before
+    # Terms never fall, so the term lies between those of the neighbours, or the field is damaged.
     term = fields[3] if before <= fields[3] <= top else before if before >= 0 else max(top, 0)
     return LogIndexUnit(max(fields[0], 1), event.pos, size, event.first, Term(term))
 

@@ -82,6 +82,8 @@ def _examine(
         Position(NO_TERM, Index(view.begin_index - 1)), view.begin_pos, max(view.begin_chain, 0)
     )
     start, seed = begin, None if view.begin_chain < 0 else view.begin_chain
+    # The walk needs a sound entry to begin behind. A near one costs less, and the begin of the log
+    # always serves.
     for back in (2, 16, 128, 1024):
         if first - back >= view.begin_index:
             with suppress(CorruptEntry):
