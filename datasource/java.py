@@ -69,7 +69,7 @@ def candidates(environ: Mapping[str, str]) -> list[tuple[str, Path]]:
 
 
 def find_java(environ: Mapping[str, str]) -> tuple[Path | None, list[str]]:
-    """The home of the first Java that is new enough, and what was wrong with those before it."""
+    """The home of the first Java that is new enough, and the faults of those before it."""
     wrong = []
     for where, executable in candidates(environ):
         version = java_version(executable)

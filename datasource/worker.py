@@ -1,9 +1,8 @@
 """The Python processes in which Spark runs pieces of work, one after the other: planning, tasks.
 
-Spark's daemon collects garbage after each piece, and the next one waits until that is done. What
-such a collection looks through are mostly the modules that are loaded, some hundred thousand
-objects that stay for as long as the process does: 20 to 40 ms, where reading a task's rows takes
-some 100 ms.
+Spark's daemon collects garbage after each piece, and the next one waits until that is done. Such a
+collection walks mostly over the modules that are loaded, some hundred thousand objects that stay
+for as long as the process does: 20 to 40 ms, where reading a task's rows takes some 100 ms.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ _settled = False
 
 
 def settle() -> None:
-    """Keep what is there by now out of later collections, in a process of the daemon's; to be
-    called when a piece of work begins, whose modules are loaded by then.
+    """Keep the present objects out of later collections, in a process of the daemon's; to be called
+    when a piece of work begins, whose modules are loaded by then.
 
-    Only the first call in a process does anything: whatever comes later, all that user code makes
-    among it, is collected as ever. Of what is there, cycles are kept when they become garbage;
-    everything else goes when nobody refers to it.
+    Only the first call in a process has an effect: later objects, all that user code makes among
+    them, are collected as ever. Of the present objects, cycles are kept when they become garbage;
+    all others go with their last reference.
     """
     global _settled
     if _settled:

@@ -86,7 +86,7 @@ def admit(
 
     Rows: exactly ``max_rows`` when there are more, shared out by backlog as Spark's Kafka source
     does. Bytes: whole stored batches, never more than ``max_bytes`` together, unless a single batch
-    alone is larger: then that one. Whenever anything is there, something is admitted.
+    alone is larger: then that one. Whenever records are there, some are admitted.
     """
     backlog = ranges(starts, ends)
     if max_rows is not None:
@@ -100,8 +100,8 @@ def admit(
 
 
 def shares(amounts: list[int], limit: int) -> list[int]:
-    """Divide ``limit`` in proportion to ``amounts``, exactly; the largest remainders get what is
-    left over."""
+    """Divide ``limit`` in proportion to ``amounts``, exactly; the largest remainders get the
+    rest."""
     total = sum(amounts)
     if total <= limit:
         return list(amounts)

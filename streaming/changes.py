@@ -1,5 +1,5 @@
-"""What is not what it was when the checkpoint was written: the group, or topics that were deleted,
-created again, or taken off the options, as partitions can be."""
+"""Changes since the checkpoint was written: of the group, or of topics that were deleted, created
+again, or taken off the options, as partitions can be."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOGGER: Final = logging.getLogger("dledger.spark")
 
 
 class Changes:
-    """What becomes of a query then: an error, or by the user's word a warning, once for each."""
+    """The handling of such changes: an error, or by the user's option a warning, once for each."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -54,7 +54,7 @@ class Changes:
         return now.group_id
 
     def same(self, given: StreamOffset, view: GroupView) -> set[str]:
-        """The topics of an offset that are still what they were.
+        """The topics of an offset that are still the same.
 
         Raises:
             TopicRecreated: one was created again, and that is not wanted.

@@ -1,4 +1,4 @@
-"""What a query has processed, told to its consumer group."""
+"""The offsets that a query has processed, told to its consumer group."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOGGER: Final = logging.getLogger("dledger.spark")
 
 
 class Progress:
-    """Tells the group of option ``groupId``, once for each change. What counts to the query is its
+    """Tells the group of option ``groupId``, once for each change. The query itself goes by its
     checkpoint, so a group that cannot be told does not stop it: it is told with the next change, or
     when the query starts again."""
 

@@ -1,8 +1,7 @@
 """The source of readStream: where each micro-batch starts and ends.
 
 Spark runs this class in two processes: one asks for offsets and tasks for as long as the query
-runs, another one only pickles it for the executors. Nothing but the tasks themselves travels
-between them.
+runs, another one only pickles it for the executors. Only the tasks themselves travel between them.
 """
 
 from __future__ import annotations
@@ -141,7 +140,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look_again(self, view: GroupView) -> bool:
         """Whether a topic has gone, or was made again, since ``view`` was seen. The next plan is
-        made without it; with the trigger AvailableNow what is still there keeps its end."""
+        made without it; with the trigger AvailableNow the remaining topics keep their ends."""
         fresh = self._look()
         if view.ids.items() <= fresh.ids.items():
             return False
@@ -178,8 +177,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return GroupView({}, {}, {})
 
     def _known(self, given: StreamOffset, names: Sequence[str]) -> Positions:
-        """What an answer must be newer than. While a batch waits for more records, those seen are
-        no news."""
+        """The offsets that an answer must be newer than. While a batch waits for more records,
+        those seen are no news."""
         known = {name: given.logs[name] for name in names}
         if self._pace.holding and self._seen is not None:
             known.update(
@@ -223,8 +222,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffset(self._seen.offsets, self._seen.ids, group=self.log.group_id).as_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The tasks of the batch [start, end); the same batch at every replay, whatever ``start``
-        says by then."""
+        """The tasks of the batch [start, end); the same batch at every replay, also when ``start``
+        differs then."""
         first, last = StreamOffset.from_json(start), StreamOffset.from_json(end)
         starts = batch_start(first, last)
         check_order(starts, last.logs, "the checkpoint's batch ends before it starts")
@@ -271,7 +270,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_slice(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: the checkpoint is what counts."""
+        """No work to do: the checkpoint counts."""
 
     def stop(self) -> None:
-        """Nothing: connections are the process's."""
+        """The connections stay: they are the process's."""

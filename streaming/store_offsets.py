@@ -34,7 +34,8 @@ class StoreOffset:
     """In a batch's end: where it starts, for logs whose start is not in the offset before."""
 
     def as_json(self) -> dict[str, Any]:
-        """What Spark keeps. The same offset is always the same text: Spark compares texts."""
+        """The form that Spark keeps. The same offset is always the same text: Spark compares
+        texts."""
         data: dict[str, Any] = {
             "v": FORMAT,
             "store": {name: self.places[name] for name in sorted(self.places)},

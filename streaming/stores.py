@@ -145,7 +145,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _check_order(self, starts: Places, stops: Places) -> None:
         """Raises:
-        OffsetOutOfRange: the store is shorter than what was read of it.
+        OffsetOutOfRange: the store is shorter than the part read of it.
         """
         for name, stop in stops.items():
             if starts.get(name, stop) > stop:
@@ -158,10 +158,10 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
 
     def _kept(self, store: Store, starts: Places, stops: Places) -> Places:
-        """Where reading can start: behind what the broker has deleted.
+        """Where reading can start: behind the files that the broker has deleted.
 
         Raises:
-            OffsetOutOfRange: something that was not read is gone, and that is an error.
+            OffsetOutOfRange: unread messages are gone, and that is an error.
         """
         kept, lost = dict(starts), []
         for form in store.forms:
@@ -194,8 +194,8 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StoreOffset(self._seen).as_json() if self._seen else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The tasks of the batch [start, end); the same batch at every replay, whatever ``start``
-        says by then."""
+        """The tasks of the batch [start, end); the same batch at every replay, also when ``start``
+        differs then."""
         first, last = StoreOffset.from_json(start), StoreOffset.from_json(end)
         starts = last.start_of_batch(first)
         store = self._open()
@@ -214,7 +214,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_store_slice(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: the checkpoint is what counts."""
+        """No work to do: the checkpoint counts."""
 
     def stop(self) -> None:
-        """Nothing is open."""
+        """No file is open."""

@@ -17,8 +17,9 @@ from dledger.errors import ConfigError
 
 
 class LogStreamWriter(DataSourceStreamArrowWriter):
-    """Writes each micro-batch once, whatever fails and is run again. Spark makes three of these for
-    a batch, which share nothing: what commit() needs to know travels in the tasks' messages."""
+    """Writes each micro-batch once, also when a part fails and is run again. Spark makes three of
+    these for a batch, which share nothing: the values that commit() needs travel in the tasks'
+    messages."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         refuse_overwrite(overwrite, "output mode complete")

@@ -23,12 +23,12 @@ _AGO: Final = re.compile(r"-\s*(\d+\s*(?:ms|s|m|h|d))")
 
 
 class BoundKind(Enum):
-    """What a bound is given by."""
+    """The kind of a bound."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
     COMMITTED = "committed"
-    """What the consumer group of option groupId has processed."""
+    """The offsets that the consumer group of option groupId has processed."""
     OFFSETS = "offsets"
     """By partition, with -2 for earliest and -1 for latest."""
     TIME = "a time"
@@ -47,7 +47,7 @@ class Bound:
 
     kind: BoundKind
     option: str
-    """Who said it, for messages."""
+    """The option that gave it, for messages."""
     positions: Positions = field(default_factory=dict)
     """Of OFFSETS; of TIMES, in microseconds since 1970 UTC."""
     number: int = 0
@@ -57,10 +57,10 @@ class Bound:
 
 
 def parse_bound(values: Mapping[str, str], side: str) -> Bound | None:
-    """What the options say of ``side``, ``starting`` or ``ending``; None when nothing.
+    """The bound of the options for ``side``, ``starting`` or ``ending``; None when there is none.
 
     Raises:
-        ConfigError: two options say it, or one says nothing that could be meant.
+        ConfigError: two options give it, or one gives no possible value.
     """
     names = (f"{side}Offsets", f"{side}Timestamp", f"{side}OffsetsByTimestamp")
     given = [name for name in names if name in values]
@@ -104,7 +104,7 @@ def parse_offsets(option: str, text: str) -> Bound:
     """A bound by offsets: a word, JSON, ``-100`` or ``-10m``.
 
     Raises:
-        ConfigError: it is none of these, with examples of what to write.
+        ConfigError: it is none of these, with examples.
     """
     word = text.strip().lower()
     if word in {"earliest", "latest", "committed"}:

@@ -50,7 +50,8 @@ class StreamOffset:
     """topic -> log id, of all topics in ``unread``."""
 
     def as_json(self) -> dict[str, Any]:
-        """What Spark keeps. The same offset is always the same text: Spark compares texts."""
+        """The form that Spark keeps. The same offset is always the same text: Spark compares
+        texts."""
         data: dict[str, Any] = {"v": FORMAT, "logs": _logs(self.logs, self.ids)}
         if self.init:
             data["init"] = True

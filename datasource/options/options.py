@@ -43,7 +43,7 @@ class Options:
     path: str = ""
     """Absolute, or empty."""
     replicas: int | None = None
-    """None: 3 for a new group, what it has for an existing one."""
+    """None: 3 for a new group, its own number for an existing one."""
     bootstrap_servers: str = ""
     peers: str = ""
     self_id: str = ""
@@ -54,7 +54,7 @@ class Options:
     ending: Bound | None = None
     group_id: str = ""
     hold_retention: bool | None = None
-    """None: what the group does stays."""
+    """None: the group's retention hold stays as it is."""
     limits: RateLimits = field(default_factory=RateLimits)
     min_partitions: int = 0
     max_task_records: int | None = None
@@ -165,8 +165,8 @@ def _refuse_of_stores(values: Mapping[str, str]) -> None:
 
 
 def need_group(options: Options, hint: str = "") -> None:
-    """Check that exactly one way to find a group was given; ``hint`` is what else to say of one
-    that was not.
+    """Check that exactly one way to find a group was given; ``hint`` ends the message when none
+    was.
 
     Raises:
         ConfigError: none was, or two were.
@@ -185,10 +185,10 @@ def need_group(options: Options, hint: str = "") -> None:
 
 
 def need_topics(options: Options) -> Selection:
-    """What to read.
+    """The topics to read.
 
     Raises:
-        ConfigError: nothing was named.
+        ConfigError: no topics were named.
     """
     if not options.selection.given:
         raise ConfigError(

@@ -1,8 +1,8 @@
 """Topic patterns: the regular expressions of Java, as Spark's Kafka connector takes them, for
 Python's engine. Pure.
 
-Most of both languages is the same. What Java writes in another way is translated, what Python
-cannot do is refused.
+Most of both languages is the same. A construct that Java writes in another way is translated, one
+that Python does not have is refused.
 """
 
 from __future__ import annotations

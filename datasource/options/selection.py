@@ -1,4 +1,5 @@
-"""What a read is of: named topics, topics whose name fits a pattern, or named partitions. Pure."""
+"""The selection of a read: named topics, topics whose name fits a pattern, or named partitions.
+Pure."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def parse_selection(values: Mapping[str, str], topic: str) -> Selection:
     ``subscribe``.
 
     Raises:
-        ConfigError: more than one says what to read, or what one says cannot be.
+        ConfigError: more than one names topics, or one has an impossible value.
     """
     ways = [way for way in WAYS if values.get(way, "").strip()]
     if len(ways) > 1:

@@ -33,7 +33,7 @@ _GROUP_ONLY: Final = ("advertise_host",)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What ``dledger.*`` options say, sorted by whom it is for; those of TLS are for both."""
+    """The values of ``dledger.*`` options, sorted by their receivers; those of TLS are for both."""
 
     client: dict[str, Any] = field(default_factory=dict)
     group: dict[str, Any] = field(default_factory=dict)
@@ -87,7 +87,7 @@ def _plain(name: str) -> str:
 
 
 def _known() -> dict[str, tuple[set[str], str, str]]:
-    """Plain name -> (whose: client, group or both, the config's name, its type)."""
+    """Plain name -> (the receiver: client, group or both, the config's name, its type)."""
     known: dict[str, tuple[set[str], str, str]] = {}
     for owner, config in (("group", NodeConfig), ("group", GroupConfig), ("client", ClientConfig)):
         for one in fields(config):

@@ -1,10 +1,10 @@
-"""What Spark's SQL tables need beside a DataFrame's options. Pure.
+"""The options of Spark's SQL tables, beside a DataFrame's. Pure.
 
 Spark hands the options of ``CREATE TABLE ... OPTIONS`` to the call that asks for the schema and to
-nothing after it: no SELECT, INSERT or stream over the table gets them. What it does keep is the
-schema, with the metadata of each column. So the options are put there, and found again by reads.
-Writes must not look there: a frame that comes from another table brings that table's metadata
-along, and its rows would go to where they came from.
+no call after it: no SELECT, INSERT or stream over the table gets them. But it keeps the schema,
+with the metadata of each column. So the options are put there, and found again by reads. Writes
+must not look there: a frame that comes from another table brings that table's metadata along, and
+its rows would go to where they came from.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dledger.datasource.options.settings import PREFIX
 KEY: Final = "dledger.options"
 """In the metadata of a table's first column."""
 PREFIXED: Final = "option."
-"""Spark marks what came from OPTIONS so; TBLPROPERTIES and its own words stand beside."""
+"""Spark marks the options of OPTIONS so; TBLPROPERTIES and its own words stand beside."""
 _WHERE: Final = {option.name.lower(): option.where for option in OPTIONS}
 _LOG: Final = {"path", "dledger.bootstrap.servers", "bootstrap.servers", "dledger.peers"}
 _SAME: Final = (
@@ -56,7 +56,7 @@ def is_create_table(options: Mapping[str, str]) -> bool:
 
 
 def of_create_table(options: Mapping[str, str]) -> dict[str, str]:
-    """What was said in OPTIONS and LOCATION, without what Spark and TBLPROPERTIES add."""
+    """The options of OPTIONS and LOCATION, without those that Spark and TBLPROPERTIES add."""
     said = {
         name[len(PREFIXED) :]: text for name, text in options.items() if name.startswith(PREFIXED)
     }
@@ -101,7 +101,7 @@ def for_read(given: Mapping[str, str], schema: StructType, use: str) -> Mapping[
     """The options of a read: those of the statement, above those of its table.
 
     Args:
-        use: ``batch read`` or ``stream read``; what a table has for others is left out.
+        use: ``batch read`` or ``stream read``; a table's options for others are left out.
     """
     kept = _kept(schema)
     said = {name.lower() for name in given}

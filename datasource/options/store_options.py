@@ -153,7 +153,7 @@ def _selection(values: Mapping[str, str]) -> Selection:
 
 
 def _place(values: Mapping[str, str], option: str, use: str) -> int | None:
-    """A physical offset, or what stands for one end of the log."""
+    """A physical offset, or a value for one end of the log."""
     if option not in values:
         return None
     text = values[option].strip().lower()
@@ -185,7 +185,7 @@ def _storage_options(values: Mapping[str, str]) -> dict[str, Any]:
         options = json.loads(values.get("storageOptions", "{}"))
     except ValueError:
         options = None
-    if not isinstance(options, dict):  # what it says may be a secret
+    if not isinstance(options, dict):  # its text may be a secret
         raise ConfigError(
             "option 'storageOptions' is no JSON object: write it as in {\"anon\": true}"
         )

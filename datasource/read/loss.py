@@ -12,7 +12,7 @@ LOGGER: Final = logging.getLogger("dledger.spark")
 
 
 def keep_or_fail(starts: Positions, ends: Positions, begins: Positions, fail: bool) -> Positions:
-    """Where reading can start: ``starts``, or behind what is gone when ``fail`` is False.
+    """Where reading can start: ``starts``, or behind the gone records when ``fail`` is False.
 
     Raises:
         OffsetOutOfRange: records of [starts, ends) are gone and ``fail`` is True; the message has
@@ -66,7 +66,7 @@ def report(lost: list[str], fail: bool) -> None:
 
 
 def deleted(topic: str, what: str, fail: bool) -> str:
-    """Tell which records went with their topic; what a warning is to say.
+    """Tell which records went with their topic; returns the text of a warning.
 
     Raises:
         TopicNotFound: when ``fail`` is True.
@@ -78,7 +78,7 @@ def deleted(topic: str, what: str, fail: bool) -> str:
 
 
 def recreated(topic: str, what: str, log_id: str, fail: bool) -> str:
-    """Tell which records went with the former life of a topic; what a warning is to say.
+    """Tell which records went with the former life of a topic; returns the text of a warning.
 
     Raises:
         TopicRecreated: when ``fail`` is True.

@@ -65,7 +65,7 @@ class MetadataReader(DataSourceReader):
 
 
 def _time(count: int, us: int) -> int | None:
-    """Microseconds since 1970; None for what never was."""
+    """Microseconds since 1970; None for a time that never was."""
     return count * us or None
 
 

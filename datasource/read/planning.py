@@ -28,14 +28,14 @@ MANY_TASKS: Final = 64
 """Above this, tasks that read little are put together: each one costs Spark ten milliseconds or
 more, to read a row."""
 LITTLE_BYTES: Final = MIB
-"""Stored bytes of what is put together, at most."""
+"""Stored bytes of ranges that are put together, at most."""
 MOST_TASKS: Final = 2000
 """Above this, tasks grow; a driver that plans more is busy with that alone."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Slice:
-    """Records [start, end) of one topic partition: what one task reads."""
+    """Records [start, end) of one topic partition: the input of one task."""
 
     topic: str
     partition: int
@@ -79,7 +79,7 @@ def _span(one: Slice, target: int, start: int, most: int = MOST_PIECES) -> Span:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What tasks are to be like."""
+    """The wanted size and number of tasks."""
 
     least: int = 0
     """So many tasks at least, if there are as many records."""
@@ -158,8 +158,8 @@ def _within(wholes: list[Slice], split: Split, limit: int) -> list[Slice]:
 
 
 def _cut(wholes: list[Slice], split: Split, target: int, limit: int) -> list[Slice]:
-    """Those above ``limit`` bytes in even pieces of up to ``target``, or what stored batches make
-    of it; all by one question, the rest of long answers by more."""
+    """Those above ``limit`` bytes in even pieces of up to ``target``, or as stored batches allow;
+    all by one question, the rest of long answers by more."""
     parts: dict[Slice, list[Slice]] = {whole: [] for whole in wholes}
     open_wholes = [whole for whole in wholes if whole.bytes > limit]
     while open_wholes:

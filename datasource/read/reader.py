@@ -36,7 +36,7 @@ LOGGER: Final = logging.getLogger("dledger.spark")
 
 @dataclass
 class LogSlice(InputPartition):
-    """What one task reads, in plain values: it travels to an executor that knows nothing else."""
+    """The input of one task, in plain values: it travels to an executor that knows nothing else."""
 
     address: Address
     topic: str
@@ -50,7 +50,7 @@ class LogSlice(InputPartition):
     log_id: str = ""
     typed: bool = False
     columns: Columns | None = None
-    """What is read of a typed topic; None: keys and values."""
+    """The columns that are read of a typed topic; None: keys and values."""
     fail_on_recreate: bool = True
     remade: str = ""
     """For an SQL table the statement that makes it anew."""
@@ -58,7 +58,7 @@ class LogSlice(InputPartition):
 
 @dataclass
 class LogSlices(InputPartition):
-    """What one task reads where very many partitions have little to read each."""
+    """The input of one task where very many partitions have little to read each."""
 
     parts: list[LogSlice]
 
@@ -81,7 +81,7 @@ class LogReader(DataSourceReader):
             raise ConfigError("'endingOffsets' earliest would read nothing: write latest or JSON")
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Resolve both offsets and cut what lies between into tasks."""
+        """Resolve both offsets and cut the records between into tasks."""
         settle()
         log = Log(self.options)
         log.lineage()

@@ -1,5 +1,5 @@
-"""What a read gives, keys and values or the columns of typed topics; found when a table is made and
-when it is read."""
+"""The schema of a read, keys and values or the columns of typed topics; found when a table is made
+and when it is read."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def schema_of_table(options: Mapping[str, str]) -> StructType:
 
     Raises:
         UnknownOption, ConfigError: as the message says.
-        Unavailable: nobody can be asked.
+        Unavailable: no node can be asked.
     """
     records = table_schema(options)
     created = is_create_table(options)
@@ -71,7 +71,7 @@ def schema_of_table(options: Mapping[str, str]) -> StructType:
         if not created:
             raise
         return records  # a table may be there before its log is
-    except (TopicNotFound, PathError):  # the read itself says which, and what is there
+    except (TopicNotFound, PathError):  # the read itself gives the reason
         return records
     if typed is None:
         return records

@@ -1,4 +1,4 @@
-"""From what options say to offsets that exist."""
+"""From the bounds of options to offsets that exist."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dledger.errors import ConfigError, OffsetOutOfRange
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """What there is to read at one moment: every partition of the selection."""
+    """The offsets to read at one moment: every partition of the selection."""
 
     ids: dict[str, str]
     """topic -> log id."""
@@ -71,7 +71,7 @@ def _copy(positions: Positions) -> Positions:
 
 
 def _committed(edges: Edges, log: Log) -> Positions:
-    """Where the group has got to; what it has not begun, it has all of before it."""
+    """Where the group has got to; a partition that it has not begun, it has all of before it."""
     committed = log.committed()
     found: Positions = {}
     for topic, begins in edges.begins.items():

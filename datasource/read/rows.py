@@ -120,7 +120,7 @@ def table_rows(
     range.
 
     Raises:
-        ProtocolError: a body is not what the log says it is.
+        ProtocolError: a body contradicts the log's record of it.
     """
     constants = Constants(topic, partition)
     offset = start
@@ -133,7 +133,7 @@ def table_rows(
 def decoded(
     bodies: Iterable[Body], decode: Decode, what: str, start: int, end: int
 ) -> Iterator[Part]:
-    """What the bodies hold of [start, end), in parts that are not too large.
+    """The rows of [start, end) in the bodies, in parts that are not too large.
 
     Raises:
         ProtocolError: a body has not as many rows as the log says.

@@ -56,7 +56,7 @@ def typed_rows(
     Raises:
         SchemaMismatch: a value does not fit the columns of the read, which are narrower than those
             it was written by.
-        ProtocolError: a body is not what the log says it is.
+        ProtocolError: a body contradicts the log's record of it.
     """
     schema = arrow_schema(wanted)
 

@@ -35,7 +35,7 @@ WAY_OUT: Final = (
 
 @dataclass
 class StoreSlice(InputPartition):
-    """What one task reads, in plain values: it travels to an executor that knows nothing else."""
+    """The input of one task, in plain values: it travels to an executor that knows nothing else."""
 
     storage: Storage
     layout: str
@@ -48,12 +48,13 @@ class StoreSlice(InputPartition):
     schema: StructType
     """Of the rows."""
     faults: tuple[ScannedPiece, ...] = field(default=())
-    """What is wrong between files, for the table of damage."""
+    """The faults between files, for the table of damage."""
     table: str = ""
 
 
 class StoreReader(DataSourceReader):
-    """Reads a store's files. What a broker writes meanwhile is read where a task comes by it."""
+    """Reads a store's files. Messages that a broker writes meanwhile are read where a task comes by
+    them."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self.options = parse_store_options(options, BATCH)
@@ -154,7 +155,7 @@ def _damage_rows(given: StoreSlice) -> list[dict[str, Any]]:
     found = [("damage", piece) for piece in given.faults]
     path = given.storage.url if given.range is None else given.storage.join(given.range.path)
     if given.range is not None:
-        # what does not unpack is found when it is taken out
+        # a body that does not unpack is found when it is taken out
         names = () if given.layout == "dledger" else ("body",)
         for batch in read_range(given.storage, given.layout, given.range, names):
             found += [("damage", piece) for piece in batch.damage]
@@ -173,7 +174,7 @@ def _damage_rows(given: StoreSlice) -> list[dict[str, Any]]:
 
 
 class Damage:
-    """What becomes of damage: an error, or a warning in the end that counts it."""
+    """The handling of damage: an error, or a warning in the end that counts it."""
 
     def __init__(self, path: str, fail: bool) -> None:
         self._path = path
@@ -181,7 +182,7 @@ class Damage:
         self._found: list[ScannedPiece] = []
 
     def take(self, batch: ColumnBatch) -> None:
-        """What was found in a batch; raises as `take_all`."""
+        """Warn of a batch's tail, and take its damage; raises as `take_all`."""
         if batch.tail is not None:
             LOGGER.warning(
                 "%s: %s at the log's end are no message and are left out: a write that was not "
@@ -203,7 +204,7 @@ class Damage:
         self._found += pieces
 
     def tell(self) -> None:
-        """Warn of what was left out."""
+        """Warn of the messages that were left out."""
         if self._found:
             size = sum(piece.end - piece.start for piece in self._found)
             LOGGER.warning(

@@ -1,1 +1,1 @@
-"""The log as Spark's table: its columns, typed topics, and what the edge asks the log."""
+"""The log as Spark's table: its columns, typed topics, and the edge's questions to the log."""

@@ -1,5 +1,5 @@
-"""The log as the Spark edge sees it: found by its options on the driver's side, then questions
-about topics."""
+"""The log as the Spark edge sees it: found by its options on the driver, then questions about
+topics."""
 
 from __future__ import annotations
 
@@ -60,8 +60,7 @@ def find_group(options: Options, create: bool = False) -> Address:
     """Find the group that the options name; one that belongs to a path is started when it does not
     run, and with ``create`` made when it does not exist.
 
-    To be called where the driver is: an executor on another machine must not start a group of its
-    own.
+    To be called on the driver: an executor on another machine must not start a group of its own.
 
     Raises:
         ConfigError, PathError, WrongGroup, Unavailable: as the message says.
@@ -70,7 +69,7 @@ def find_group(options: Options, create: bool = False) -> Address:
     settings = dict(options.settings.client)
     if options.bootstrap_servers:
         return Address(options.bootstrap_servers, settings)
-    from dledger.embedded import connect_path  # only the driver's side may load what starts nodes
+    from dledger.embedded import connect_path  # only the driver may load the code that starts nodes
 
     if options.peers:
         return Address(_own_node(options), settings)
@@ -109,12 +108,12 @@ class GroupView(NamedTuple):
 @dataclass(slots=True)
 class Log:
     """Questions to the group, asked again at a new address when all its nodes have moved (they were
-    all restarted). Which group answers then is for the one who asks to see (`lineage`)."""
+    all restarted). The caller must then check which group answers (`lineage`)."""
 
     options: Options
     address: Address | None = None
     group_id: str = ""
-    """What `lineage` said last."""
+    """The last `lineage`."""
     _sizes: dict[Span, list[ReadRange]] = field(default_factory=dict)
 
     def found(self) -> Address:
@@ -124,7 +123,7 @@ class Log:
         return self.address
 
     def ask(self, question: Callable[[Client], T]) -> T:
-        """Ask, and when nobody can be reached, or another group than this process has met there
+        """Ask, and when no node can be reached, or another group than this process has met there
         before, look for the group once more."""
         try:
             return question(self.found().client())
@@ -176,7 +175,7 @@ class Log:
         return question(self.select())
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
-        """What there is to know of these topics.
+        """The state of these topics.
 
         Raises:
             TopicNotFound: one is not there; the message has those that are.
@@ -241,7 +240,7 @@ class Log:
         return {topic: dict(answer.offsets[topic]) for topic in times_us}
 
     def committed(self) -> Positions:
-        """What the consumer group of option groupId has processed."""
+        """The offsets that the consumer group of option groupId has processed."""
         return self.ask(lambda client: client.group(self.options.group_id)).offsets
 
     def _checked(self, ids: Mapping[str, str], kind: OffsetKind) -> GroupView:
@@ -269,7 +268,7 @@ class Log:
 
     def split(self, spans: Sequence[Span]) -> list[list[ReadRange]]:
         """Cut each span between stored batches into pieces of at least its target; by one question,
-        or none when they are the spans of the one before: what is stored does not change."""
+        or none when they are the spans of the one before: stored batches do not change."""
         if any(span not in self._sizes for span in spans):
             answers = self.ask(lambda client: client.split_many(spans))
             pieces = ([ReadRange(one.end, one.bytes) for one in found] for found in answers)

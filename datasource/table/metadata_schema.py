@@ -42,7 +42,7 @@ SCHEMAS: Final = {
     "string, "
     "partition int, offset bigint, records bigint, command string, fields string",
 }
-"""Each table's columns; docs/options.md says what they are."""
+"""Each table's columns; docs/options.md explains them."""
 
 
 _RANGE: Final = StructType(

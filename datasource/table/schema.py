@@ -52,7 +52,7 @@ WRITABLE: Final = {
     "partition": "an int: CAST(partition AS INT)",
     "timestamp": "a timestamp: CAST(timestamp AS TIMESTAMP)",
 }
-"""Column of a written frame -> what it must be, and how to make it so."""
+"""Column of a written frame -> its required type, and how to make it so."""
 FROM_A_READ: Final = {"offset", "timestamptype", "term", "entryindex", "size"}
 """Columns that a read adds and the log assigns itself; a frame that has them can be written as it
 is."""
@@ -115,7 +115,7 @@ def same_columns(one: StructType, other: StructType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class WriteColumns:
-    """Where a written frame has what; -1 where it has none."""
+    """The place of each column in a written frame; -1 where it has none."""
 
     value: int
     key: int = -1

@@ -23,13 +23,13 @@ TRIES: Final = 100
 """So many other writers may change the columns while one tries to."""
 KEPT_METADATA: Final = "__COLLATIONS"
 """Spark's own notes on a column begin with ``spark.`` or ``__`` and are of the query that made it;
-those of `dledger.datasource.options.sql` with ``dledger.``, and are of a table. Only this one says
-something of the column's type."""
+those of `dledger.datasource.options.sql` with ``dledger.``, and are of a table. Only this one is
+about the column's type."""
 
 
 @dataclass(frozen=True, slots=True)
 class TypedTopic:
-    """What a task needs to write a frame to a typed topic."""
+    """A typed topic, as a task needs it to write a frame."""
 
     info: TopicInfo
     version: int

@@ -1,5 +1,5 @@
-"""Writes at least once: records are appended as they come, and stay whatever becomes of the rest of
-the write."""
+"""Writes at least once: records are appended as they come, and stay also when the rest of the write
+fails."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Appends:
         self._check()
 
     def cancel(self) -> None:
-        """End after a failure; what was appended stays."""
+        """End after a failure; appended records stay."""
         for producer in self._producers.values():
             with suppress(DLedgerError):
                 producer.close()

@@ -1,9 +1,9 @@
-"""Batch writes that nobody could tell from a repeat: no query's id, no ``txnId``.
+"""Batch writes that cannot be told from a repeat: no query's id, no ``txnId``.
 
 Spark tells a write that it is part of foreachBatch by properties of the thread that makes it. A
 thread that the user's function starts has none of them, and neither has a write over Spark Connect,
-where the function is itself a client. Such a write looks like that of a batch job. What can be seen
-is that the driver runs a streaming query: its JVM has a thread for each.
+where the function is itself a client. Such a write looks like that of a batch job. The only sign is
+that the driver runs a streaming query: its JVM has a thread for each.
 """
 
 from __future__ import annotations

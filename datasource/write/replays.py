@@ -1,4 +1,4 @@
-"""What a user is told when a write is run again under a name that has committed."""
+"""The messages to a user when a write is run again under a name that has committed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def tell_kept(error: ReplayMismatch) -> None:
 
 
 def tell_repeated(writer_id: str, sequence: int, done: Committed) -> None:
-    """Warn where a repeat is not what everybody expects of a query that starts again."""
+    """Warn where a repeat is not what a user expects of a query that starts again."""
     if not done.repeated:
         return
     when = f" on {utc(done.committed_ms)}" if done.committed_ms else ""

@@ -1,10 +1,10 @@
 """The sink that writes each batch of a query exactly once, for streams, foreachBatch and batch
 jobs.
 
-A task stages its records: they are in the log, replicated, but have no offsets and nobody reads
-them. The driver commits all stages of a write with one entry. A transaction is (writer id,
-sequence); committing it again is a success that changes nothing, and a task that comes to a
-committed transaction does not even send its records.
+A task stages its records: they are in the log, replicated, but have no offsets and are not read.
+The driver commits all stages of a write with one entry. A transaction is (writer id, sequence);
+committing it again is a success that changes nothing, and a task that comes to a committed
+transaction does not even send its records.
 
 =====================  ===================================  ==========
 write                  writer id                            sequence
@@ -17,17 +17,17 @@ batch                  ``job/<uuid>``                       0
 
 Spark tells a task the query id, which lives in the checkpoint, and the batch id; both are the same
 when a batch is run again. ``<topic>`` is the option, or ``*`` when a column says it, so that writes
-to several topics are different transactions. Until 0.2 the first and the third had no topic; what
-was committed by such a name counts for the topics that it wrote to.
+to several topics are different transactions. Until 0.2 the first and the third had no topic; a
+commit by such a name counts for the topics that it wrote to.
 
 Both are the same, too, when a checkpoint was restored from an older copy, or copied for another
 query, and then the batch of that number has other rows. So the commit also has the count and digest
 of all rows (`dledger.records.digest`), and a repeat with others is an error (``onReplayMismatch``).
 A plain batch write is never run again under its name, and needs none.
 
-Two writes of one batch to the same topic cannot be told apart from the same write run twice,
-whatever their order or content, so the second one is refused until it has an option ``txnId`` of
-its own (``dledger.datasource.write.write_fence``).
+Two writes of one batch to the same topic cannot be told apart from the same write run twice, in any
+order and with any content, so the second one is refused until it has an option ``txnId`` of its own
+(``dledger.datasource.write.write_fence``).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ BY_COLUMN: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """Everything a task needs to write, as plain values."""
+    """The plan of a write, as plain values for its tasks."""
 
     address: Address
     columns: WriteColumns | TypedTopic
@@ -84,11 +84,11 @@ class Sink:
     exactly_once: bool
     timeout_ms: int
     keeps_committed: bool
-    """Of a repeat with other rows: what was committed stands, and is no error."""
+    """Of a repeat with other rows: the committed rows stand, and it is no error."""
 
     @staticmethod
     def plan(options: Options, schema: StructType) -> Sink:
-        """Check the frame and find the group; on the driver's side, once for each write.
+        """Check the frame and find the group; on the driver, once for each write.
 
         Raises:
             ConfigError: columns or options cannot be.
@@ -145,7 +145,7 @@ class Sink:
         """Stage a task's records; with at-least-once append them.
 
         Raises:
-            DLedgerError: they are not all staged; what was is dropped.
+            DLedgerError: they are not all staged; those that are get dropped.
         """
         client = self.address.client()
         staged = Staged(transaction)
@@ -266,7 +266,7 @@ class Sink:
         return done
 
     def abort(self, messages: Iterable[WriterCommitMessage | None]) -> None:
-        """Drop what the tasks of a failed write staged. A commit that has happened stands."""
+        """Drop the staged batches of a failed write's tasks. A commit that has happened stands."""
         staged = [m for m in messages if isinstance(m, Staged) and m.stage is not None]
         if not staged:
             return  # no stage ids would mean all stages, also those of a run that goes on
@@ -278,7 +278,7 @@ class Sink:
 
 
 def _columns(options: Options, schema: StructType, client: Client) -> WriteColumns | TypedTopic:
-    """What is written where; for a typed topic agreed upon with it.
+    """The columns and topics of a write; for a typed topic agreed upon with it.
 
     Raises:
         ConfigError: columns or options cannot be, or (SchemaMismatch) do not fit the topic.
@@ -337,7 +337,7 @@ def refuse_overwrite(overwrite: bool, what: str) -> None:
     """A log is only ever appended to.
 
     Raises:
-        ConfigError: saying what to write instead.
+        ConfigError: with the remedy.
     """
     if overwrite:
         raise ConfigError(

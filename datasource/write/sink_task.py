@@ -1,4 +1,4 @@
-"""What a write of Spark is made of: tasks, their transaction, and what they have staged."""
+"""The parts of a write of Spark: tasks, their transaction, and their staged records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dledger.records.digest import RowsSum
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What Spark tells a task about itself."""
+    """A task as Spark describes it."""
 
     partition: int
     attempt: int
@@ -38,13 +38,13 @@ class Task:
 
     @property
     def label(self) -> str:
-        """Who writes a stage, for people."""
+        """The writer of a stage, for people."""
         return f"partition {self.partition} attempt {self.attempt}"
 
 
 @dataclass(frozen=True, slots=True)
 class WriteTransaction:
-    """Which transaction a write is, and what its commit is held to."""
+    """Which transaction a write is, and the rows that its commit is held to."""
 
     writer_id: str
     sequence: int
@@ -60,8 +60,8 @@ class WriteTransaction:
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What a task tells the driver: which transaction it wrote for, which rows, and its stage if it
-    sent any."""
+    """A task's message to the driver: which transaction it wrote for, which rows, and its stage if
+    it sent any."""
 
     transaction: WriteTransaction
     stage: StageSum | None = None

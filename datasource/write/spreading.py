@@ -16,7 +16,7 @@ from dledger.records.columns.partitioner import partitions_for, rows_by_code
 class Spread:
     """A row's partition is, in this order: the one that it asks for; by its key, as Kafka does; one
     for the whole batch, another one each time, starting at ``first``. With ``roundRobin`` each row
-    has the next one; with ``explicit`` only what it asks for counts."""
+    has the next one; with ``explicit`` only the asked one counts."""
 
     def __init__(self, partitioner: str = "murmur2", first: int = 0) -> None:
         self._partitioner = partitioner

@@ -40,7 +40,7 @@ class WriteNote:
 
     @property
     def target(self) -> str:
-        """What it writes to, for messages."""
+        """The topics of the write, for messages."""
         return "the topics of column 'topic'" if self.topic == "*" else f"topic {self.topic!r}"
 
 

@@ -1,4 +1,4 @@
-"""What a node or a client takes from the machine around it: clocks, dice, and threads for work in
+"""The services of the machine that a node or a client uses: clocks, dice, and threads for work in
 the background.
 
 Everything in this package that wants one of these asks an `Environment`, so that a test can hand in
@@ -34,7 +34,7 @@ class Worker(Protocol):
 
     def start(self) -> None: ...
     def join(self) -> None:
-        """Carry out what was given, then end. Waits for that; safe without `start`."""
+        """Carry out the given jobs, then end. Waits for that; safe without `start`."""
 
 
 class ThreadWorker:
@@ -116,12 +116,11 @@ class Environment:
         return self.below(1 << 53) / (1 << 53)
 
     def unique(self) -> str:
-        """32 hexadecimal digits that nobody else draws."""
+        """32 hexadecimal digits that no other call draws."""
         return f"{self.below(1 << 128):032x}"
 
     def worker(self, name: str, turn: Turn, pause_s: float = 0.0) -> Worker:
-        """Something that calls ``turn`` for the jobs it is given, at most once in ``pause_s``
-        seconds."""
+        """Calls ``turn`` for the jobs it is given, at most once in ``pause_s`` seconds."""
         return ThreadWorker(name, turn, pause_s=pause_s)
 
 
@@ -140,7 +139,7 @@ def host_is_here(host: str, own: str) -> bool:
 
 
 def _can_bind(address: str, version: int) -> bool:
-    """Only a machine's own addresses can be bound; a datagram socket takes nothing from anybody."""
+    """Only a machine's own addresses can be bound; a datagram socket takes no connection."""
     try:
         with socket.socket(
             socket.AF_INET if version == 4 else socket.AF_INET6, socket.SOCK_DGRAM

@@ -136,7 +136,7 @@ class TopicRecreated(DLedgerError):
 
 
 class OffsetOutOfRange(DLedgerError, LookupError):
-    """The offset is not kept any more or not there yet; ``begin`` and ``end`` say what is."""
+    """The offset is not kept any more or not there yet; ``begin`` and ``end`` are the kept ones."""
 
     def __init__(self, message: str, begin: int = 0, end: int = 0) -> None:
         super().__init__(message)
@@ -168,7 +168,7 @@ class TransactionError(DLedgerError):
 
 
 class ReplayMismatch(DLedgerError):
-    """A write that was committed already is run again with other rows, or by somebody who has gone
+    """A write that was committed already is run again with other rows, or by a writer that has gone
     back."""
 
 

@@ -1,5 +1,5 @@
-"""What a fork does to a process: in the child only the thread that forked goes on. Locks of the
-other threads stay held there for ever, their loops stand still, and their connections are the
+"""The effects of a fork on a process: in the child only the thread that forked goes on. Locks of
+the other threads stay held there for ever, their loops stand still, and their connections are the
 parent's. Files that are open are open in both, and a lock on one (flock) stays as long as either
 has it."""
 
@@ -85,7 +85,7 @@ def open_pipe() -> tuple[int, int]:
 
 def check_lock(path: str | os.PathLike[str]) -> None:
     """See that the exclusive lock (flock) which was just taken on ``path`` keeps others out: a
-    second descriptor must not get it. Some network file systems say yes to everybody.
+    second descriptor must not get it. Some network file systems grant every lock.
 
     Raises:
         PathError: it does not.

@@ -1,6 +1,5 @@
-"""Telling an exception that came out of a signal handler from what the system said, whatever the
-class of either: with the usual alarm, a caller's time limit is a `TimeoutError`, as a socket's own
-is."""
+"""Telling an exception of a signal handler from an error of the system, also where both have one
+class: with the usual alarm, a caller's time limit is a `TimeoutError`, as a socket's own is."""
 
 from __future__ import annotations
 
@@ -10,8 +9,8 @@ from types import TracebackType
 from typing import Final
 
 _LIBRARIES: Final = {"pyarrow", "msgpack", "numpy", "isal", "uvloop"}
-"""What this package calls where it catches errors. Their extension modules leave frames of theirs
-in a traceback."""
+"""The libraries that this package calls where it catches errors. Their extension modules leave
+frames of theirs in a traceback."""
 _OURS: Final = sys.stdlib_module_names | {__name__.partition(".")[0]} | _LIBRARIES
 
 
@@ -30,7 +29,7 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 class suppressed:
-    """As ``suppress(OSError)``, for what the system said alone."""
+    """As ``suppress(OSError)``, for errors of the system alone."""
 
     def __enter__(self) -> None:
         """Nothing to do before."""

@@ -32,7 +32,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Role(IntEnum):
-    """What a node is in its group; every node starts as CANDIDATE."""
+    """The role of a node in its group; every node starts as CANDIDATE."""
 
     CANDIDATE = 0
     FOLLOWER = 1
@@ -41,10 +41,10 @@ class Role(IntEnum):
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def slots_dataclass(*, kw_only: bool = False, order: bool = False) -> Callable[[type[T]], type[T]]:
-    """A dataclass with slots that nobody changes, for what is made for every entry or message.
+    """A dataclass with slots whose fields never change, for values made for every entry or message.
 
-    mypy refuses to set a field, as with ``frozen=True``; at run time nothing does, because a really
-    frozen dataclass takes five times as long to make.
+    mypy refuses to set a field, as with ``frozen=True``; at run time it is not refused, because a
+    really frozen dataclass takes five times as long to make.
     """
 
     def decorate(cls: type[T]) -> type[T]:

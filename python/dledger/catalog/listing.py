@@ -75,7 +75,8 @@ def _place(part: Partition, key: int) -> dict[str, Any]:
 
 
 def list_commits(catalog: CatalogState, start: int, limit: int) -> tuple[dict[int, Offsets], int]:
-    """By the entry that committed it, what each transaction has put where, and where to go on."""
+    """By the entry that committed it, the partitions and offsets of each transaction, and where to
+    go on."""
     last = min(start + COMMIT_ENTRIES - 1, catalog.applied_index)
     found: dict[int, Offsets] = {}
     for key, part in sorted(catalog.partitions.used.items()):

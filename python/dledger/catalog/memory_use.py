@@ -1,5 +1,5 @@
-"""How much memory a catalog takes, about: what its parts weigh in bytes, counted without walking
-their contents."""
+"""How much memory a catalog takes, about: the bytes of its parts, counted without walking their
+contents."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WRITER: Final = 700
 TRACE: Final = 400
 """Of a writer that gave way."""
 SPAN: Final = 300
-"""Of a partition in what a writer committed last."""
+"""Of a partition in a writer's last commit."""
 RETIRED: Final = 200
 
 

@@ -1,4 +1,4 @@
-"""What the catalog answers."""
+"""The answers of the catalog."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dledger.protocol.messages.codes import Code
 
 
 class DataResult(NamedTuple):
-    """What became of a batch. ``base_offset`` is its first record's offset, -1 when it has none
+    """The outcome of a batch. ``base_offset`` is its first record's offset, -1 when it has none
     (staged or refused)."""
 
     code: Code
@@ -23,7 +23,7 @@ class BatchRef(NamedTuple):
     entry's."""
 
     base_offset: int
-    count: int  # type: ignore[assignment]  # tuple.count and tuple.index are nobody's need here
+    count: int  # type: ignore[assignment]  # tuple.count and tuple.index are not needed here
     index: int  # type: ignore[assignment]
     pos: int
     size: int
@@ -32,7 +32,7 @@ class BatchRef(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What became of a command; ``result`` is empty unless ``code`` is SUCCESS."""
+    """The outcome of a command; ``result`` is empty unless ``code`` is SUCCESS."""
 
     code: Code
     message: str = ""

@@ -159,7 +159,8 @@ def _encode_stages(transactions: Transactions, packed: list[bytes]) -> list[Any]
 
 
 def _encode_digests(writers: Writers) -> dict[str, Any]:
-    """Beside the writers, so that a log without any has what it had before there were digests."""
+    """Beside the writers, so that a log without any has the same state as before there were
+    digests."""
     digests = [[name, w.committed_ms, w.digest] for name, w in writers.by_name.items() if w.digest]
     traces = [[name, *trace] for name, trace in writers.traces.items()]
     return ({"digests": digests} if digests else {}) | ({"traces": traces} if traces else {})
@@ -197,7 +198,7 @@ class _Packed:
 
 
 def decode(data: bytes, catalog: CatalogState, tables: TableFactory) -> None:
-    """Fill an empty catalog, and cut its tables to what the snapshot knows of them.
+    """Fill an empty catalog, and cut its tables to the rows of the snapshot.
 
     Raises:
         CorruptStore: damaged, of another version, or not fitting the tables.

@@ -1,4 +1,4 @@
-"""The catalog's state, and what can be asked of it."""
+"""The catalog's state, and the questions to it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from dledger.types import NO_INDEX, Index
 
 
 class CatalogState:
-    """What the committed log means, up to and including `applied_index`."""
+    """The meaning of the committed log, up to and including `applied_index`."""
 
     most_writers: ClassVar = MAX_WRITERS
     """Writers of transactions that are remembered by name. Nodes that differ in it have different
     catalogs."""
 
     def __init__(self, tables: TableFactory) -> None:
-        """An empty state, with whatever tables there are."""
+        """An empty state, with the given tables."""
         self._tables = tables
         self.applied_index: Index = NO_INDEX
         self.clock_ms = 0
@@ -96,11 +96,11 @@ class CatalogState:
         """The batches that hold [offset, end_offset), consecutive, up to ``max_bytes`` but at least
         one.
 
-        ``end_offset`` -1 is the end. Nothing when ``offset`` is not there yet.
+        ``end_offset`` -1 is the end. Empty when ``offset`` is not there yet.
 
         Raises:
             TopicNotFound: no such topic or partition.
-            OffsetOutOfRange: ``offset`` is below what is kept.
+            OffsetOutOfRange: ``offset`` is below the first kept one.
         """
         return self._at(topic_id, partition).find(offset, end_offset, max_bytes)
 

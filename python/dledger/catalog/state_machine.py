@@ -1,9 +1,9 @@
 """The state machine over committed entries: topics, offsets, producers, transactions, consumer
 groups.
 
-Every node applies the same entries in the same order and comes to the same state: nothing here asks
-a clock, throws dice or touches a file. Only what each node has deleted for itself (`drop_before`)
-differs, and is not in the snapshot.
+Every node applies the same entries in the same order and comes to the same state: this code asks no
+clock, throws no dice and touches no file. Only the rows that each node has deleted for itself
+(`drop_before`) differ, and are not in the snapshot.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Catalog(CatalogState):
     def check_append(self, header: BodyHeader) -> DataResult | None:
         """For a leader, before it proposes a batch: an answer that is certain already, or None.
 
-        Refusals that what is in flight could heal (a sequence ahead of its turn, a session or stage
+        Refusals that entries in flight could heal (a sequence ahead of its turn, a session or stage
         that is not there yet) are left to `apply_data`. A leader asks this only when it has applied
         all entries before its term.
         """

@@ -1,7 +1,7 @@
-"""What the commands share: finding the group, settings given as name=value, and output.
+"""The common part of the commands: finding the group, settings given as name=value, and output.
 
-Commands load what they need when they run, so that each costs only its own part: a node needs no
-Arrow, ``--help`` needs nothing.
+Commands import modules when they run, so that each costs only its own part: a node needs no Arrow,
+``--help`` needs no library.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def find_group(target: str, *, create: bool = False) -> str:
 def open_client(target: str, timeout_s: float, *, create: bool = False, **settings: Any) -> Client:
     """A client for the group behind ``--bootstrap``; close it, or use it as a context manager.
 
-    The files by which a command shows who it is come from the environment (`FILE_VARIABLES`), so
-    that no command line is long.
+    The files by which a command proves its identity come from the environment (`FILE_VARIABLES`),
+    so that no command line is long.
     """
     from dledger.client import Client
 
@@ -175,7 +175,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         table.add_row(*[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row])
     console = Console(highlight=False, markup=False)  # a name may look like markup
     if not console.is_terminal:
-        console.width = 400  # whoever reads it wants whole words
+        console.width = 400  # a script that reads it wants whole words
     console.print(table)
 
 

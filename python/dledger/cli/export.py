@@ -151,7 +151,7 @@ def export(
 
 
 def check_self_id(self_id: str, *, only_node: bool) -> None:
-    """Raises `ConfigError` for an id that who opens the store refuses.
+    """Raises `ConfigError` for an id that the reader of the store refuses.
 
     Args:
         only_node: the store is for DLedger alone, and not for a broker, which makes a number of its

@@ -18,7 +18,7 @@ FILE_SIZE: Final = 1 << 30
 
 
 def export_node(node: Path, place: Path, self_id: str, file_size: int) -> dict[str, Any]:
-    """Write every entry of a stopped node's log with its index, term and body; what there was.
+    """Write every entry of a stopped node's log with its index, term and body; returns the counts.
 
     DLedger 0.3 and before knows one kind of entry: those that a leader opens its term with become
     plain ones with the same body, so that indexes stay. A RocketMQ message that says where it lies
@@ -87,7 +87,7 @@ def check_committed(look: Inspection, last: int, left_out: str) -> int:
 
     Args:
         last: index of the last entry that is there.
-        left_out: what stands behind it.
+        left_out: describes the bytes behind it.
 
     Raises:
         CorruptStore: entries that were on the disk are not there.
@@ -110,8 +110,8 @@ def export_messages(
     """Write the messages of a stopped node's commit log, and those of the old one in front of it,
     as the store of a broker in DLedger mode; how many there are.
 
-    Old messages stay where they were. The others move, since what else the group had in its log
-    goes: their queue offsets stay, their physical offsets and the broker's ids of them do not.
+    Old messages stay where they were. The others move, since the other entries of the group's log
+    go: their queue offsets stay, their physical offsets and the broker's ids of them do not.
 
     Raises:
         ConfigError: the node's files have another size than the broker's.
@@ -168,7 +168,7 @@ def _check_old(old: OldCommitLog, node: Path) -> None:
 
 def _put_entries(store: CommitLogExport, look: Inspection, node: Path) -> str:
     """Write the entries of the node's log, and check that those that it knew to be committed are
-    there; what stands behind the last one.
+    there; returns a description of the bytes behind the last one.
 
     Raises:
         CorruptEntry: an entry is damaged.

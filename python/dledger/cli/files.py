@@ -44,7 +44,7 @@ def dump(directory: Path) -> None:
 
 
 def check_directory(directory: Path) -> None:
-    """Refuse what is no node's directory, with a word on what it is.
+    """Refuse a directory that is no node's, with a word on its kind.
 
     Raises:
         PathError: nothing there, a file, or a whole group.

@@ -1,4 +1,4 @@
-"""``dledger status``, ``groups`` and ``transfer``: the nodes, and who reads."""
+"""``dledger status``, ``groups`` and ``transfer``: the nodes, and the consumer groups."""
 
 from __future__ import annotations
 

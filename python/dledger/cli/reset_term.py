@@ -1,4 +1,4 @@
-"""``dledger reset-term``: the way back for a group that somebody gave a term near the end of all
+"""``dledger reset-term``: the way back for a group that was given a term near the end of all
 terms."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``dledger rocketmq``: what lies in a RocketMQ store, read from its files alone."""
+"""``dledger rocketmq``: the content of a RocketMQ store, read from its files alone."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def verify(directory: Path, index_slots: int) -> None:
 
 
 def store_argument(function: F) -> F:
-    """``STORE`` and what it takes to reach it."""
+    """``STORE`` and the options to reach it."""
     function = click.option(
         "--storage-options",
         metavar="JSON",

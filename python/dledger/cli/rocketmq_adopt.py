@@ -111,7 +111,7 @@ def held(root: Path, dry_run: bool) -> Iterator[None]:
 
 
 def describe(plan: AdoptionPlan, root: Path, target: Path | None) -> None:
-    """Print what there is and what is going to be done."""
+    """Print the state and the steps to be done."""
     old = plan.adoption
     count = sum(map(len, old.queues.values()))
     click.echo(
@@ -138,7 +138,7 @@ def confirm(yes: bool) -> None:
     """Ask.
 
     Raises:
-        ConfigError: there is nobody to be asked.
+        ConfigError: there is no terminal to ask on.
     """
     if not yes:
         if not sys.stdin.isatty():

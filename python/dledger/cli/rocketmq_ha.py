@@ -134,7 +134,7 @@ def run_over(
 
     Raises:
         ConfigError, PathError, CorruptStore: the store cannot be opened like this.
-        DLedgerError: what has ended the work; a store that is not in doubt is closed all the same.
+        DLedgerError: the error that ended the work; a store not in doubt is closed all the same.
     """
     from dledger.net import run
     from dledger.node.process import log_to_stderr, tune_interpreter

@@ -1,4 +1,4 @@
-"""``dledger secret``: what tells a group's members from strangers where there is no TLS."""
+"""``dledger secret``: the proof of a group's members where there is no TLS."""
 
 from __future__ import annotations
 

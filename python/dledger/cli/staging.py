@@ -16,8 +16,8 @@ MARK: Final = "export-is-not-finished"
 
 @contextmanager
 def staged(directory: Path) -> Iterator[Path]:
-    """A directory to write into that gets its name when all is done. What an export that was killed
-    has left is removed.
+    """A directory to write into that gets its name when all is done. The rest of a killed export is
+    removed.
 
     Raises:
         PathError: the directory, or the one to write into, is there and not empty; or cannot be

@@ -108,7 +108,7 @@ def first_offset(position: str | int, begin: int, end: int) -> int:
 
 
 class Printer:
-    """Writes records; one at a time, whoever brings them."""
+    """Writes records, one at a time, from any thread."""
 
     def __init__(
         self, topic: str, as_json: bool, *, key_separator: str | None, limit: int | None

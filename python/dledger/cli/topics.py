@@ -143,8 +143,8 @@ def _time(us: int) -> str | None:
 def _as_json(
     info: TopicInfo, parts: list[PartitionState], columns: Columns | None, at: int, newest: int
 ) -> dict[str, Any]:
-    """``schema`` is null for a raw topic, and for a typed one that nobody has written to; its
-    ``spark`` is the text that Spark's ``StructType.fromJson`` takes."""
+    """``schema`` is null for a raw topic, and for a typed one without any write; its ``spark`` is
+    the text that Spark's ``StructType.fromJson`` takes."""
     schema = None
     if columns is not None:
         schema = {

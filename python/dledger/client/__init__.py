@@ -1,5 +1,5 @@
-"""The clients: they find the leader, retry what is safe to retry, and say the truth about what is
-not."""
+"""The clients: they find the leader, retry calls that are safe to retry, and tell the truth about
+the others."""
 
 from dledger.client.aio.client import AsyncClient
 from dledger.client.aio.producer import AsyncProducer

@@ -1,5 +1,5 @@
-"""Settings, in two kinds: what must be equal on every node of a group, and what each node has for
-itself."""
+"""Settings, in two kinds: those that must be equal on every node of a group, and those of each
+node."""
 
 from dledger.config.names import check_name, check_secret_file, nearest
 from dledger.config.peers import format_peers, parse_peers

@@ -20,7 +20,7 @@ MIB: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """What every node of a group must agree on."""
+    """The settings on which every node of a group must agree."""
 
     group: str = "default"
     """Identity of the group. Stores and messages carry it; one of another group is refused."""
@@ -58,11 +58,11 @@ class GroupConfig:
     index_file_bytes: int = 5 * MIB * 32
     """Size of each index file: DLedger's default, five million units of 32 bytes."""
     commit_log: str = "topics"
-    """What the log holds. ``topics``: records in topics, as Spark reads and writes them.
+    """The content of the log. ``topics``: records in topics, as Spark reads and writes them.
     ``rocketmq``: messages of a RocketMQ commit log, each an entry of its own (DLedgerCommitLog).
     Never changed once the group has files."""
     max_topics: int = 10_000
-    """Topics in all. These limits keep a node within 300 MiB; the leader refuses what is over one
+    """Topics in all. These limits keep a node within 300 MiB; the leader refuses a command over one
     before it is written."""
     max_partitions: int = 100_000
     """Partitions of all topics together."""
@@ -124,11 +124,11 @@ NOTHING_ACCEPTED: Final = -2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
-    """What each node has for itself."""
+    """The settings of each node."""
 
     node_id: NodeId
     directory: Path
-    """Holds this node's files, nobody else's."""
+    """Holds this node's files, and no other's."""
     host: str = "127.0.0.1"
     """Where it listens. Loopback unless told otherwise: without ``tls_ca`` there is no
     authentication."""
@@ -158,7 +158,7 @@ class NodeConfig:
     delete_when: str = ""
     """Hours of the day (``04`` or ``04;16``) in which expired files may go; empty: any."""
     disk_warn_ratio: float = 0.90
-    """Used share of the disk from which expired files go at once, whatever the hour."""
+    """Used share of the disk from which expired files go at once, at any hour."""
     disk_full_ratio: float = 0.97
     """Used share from which writes are refused; nothing unexpired is ever deleted to make room
     (D12)."""
@@ -191,7 +191,7 @@ class NodeConfig:
     """The catalog is also saved after this many entries, which a restart after a crash replays in
     some seconds."""
     idle_timeout_ms: int = 0
-    """End by itself when nobody has used the node for this long and ``parent_pid`` is gone. 0:
+    """End by itself when the node was not used for this long and ``parent_pid`` is gone. 0:
     never."""
     accept_loss: int = NOTHING_ACCEPTED
     """``dledger serve --accept-loss``: the last entry of a log that has lost committed entries, in

@@ -10,10 +10,10 @@ from dledger.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """PEM files by which both ends of a connection prove who they are; absolute paths."""
+    """PEM files by which both ends of a connection prove their identity; absolute paths."""
 
     ca: str
-    """Whom to trust: certificates of the authority that signed those of all nodes and clients."""
+    """The trusted authority: certificates that it signed are those of all nodes and clients."""
     certificate: str
     key: str
 

@@ -1,8 +1,8 @@
 """One node of an embedded group: ``python -m dledger.embedded.child DIR NODE``.
 
 All it needs is in DIR/group.json. It says on descriptor 1, in one JSON line, that it serves or why
-it cannot, and from then on writes to its log only. It ends on SIGTERM, when nobody has needed the
-group for long enough, and when the directory is not there any more.
+it cannot, and from then on writes to its log only. It ends on SIGTERM, when the group was not
+needed for long enough, and when the directory is not there any more.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FORMER_TIMEOUT_S: Final = 20.0
 PREFER_S: Final = 0.5
 """Time between two requests for leadership."""
 WATCH_S: Final = 0.5
-"""Time between two looks at use, directory and group.json."""
+"""Time between two checks of use, directory and group.json."""
 
 
 class Addresses:
@@ -59,7 +59,7 @@ class Addresses:
         """Read group.json again if it is another one than before."""
         stamp = self._stamp()
         if stamp and stamp != self._seen:
-            with suppress(DLedgerError):  # damaged by somebody: go on with what is known
+            with suppress(DLedgerError):  # damaged: go on with the last file
                 self.file = self._home.read() or self.file
                 self._seen = stamp
         return self.file
@@ -102,14 +102,14 @@ class Watch:
                 return "nobody has used the group"
 
     def unneeded(self) -> bool:
-        """Whether nobody has used any node for the idle timeout and nobody who asked for them
+        """Whether no node was used for the idle timeout and no program that asked for them
         lives."""
         file = self._addresses.refresh()
         idle_s = file.settings.get("idle_timeout_ms", IDLE_TIMEOUT_MS) / 1000
         return idle_s > 0 and self._home.unused_s() >= idle_s and not file.live_users()
 
     def _announce_end(self) -> bool:
-        """Under the lock, so that nobody joins a group that is just about to end."""
+        """Under the lock, so that no program joins a group that is just about to end."""
         try:
             with self._home.lock(timeout_s=0):
                 if not self.unneeded():
@@ -117,7 +117,7 @@ class Watch:
                 self._pid_file.write(ending=True)
                 return True
         except (Unavailable, PathError):
-            return False  # somebody is joining or the directory is gone; look again
+            return False  # a program is joining or the directory is gone; try again
 
 
 async def serve(home: Home, node_id: NodeId, pid_file: PidFile) -> None:
@@ -180,7 +180,7 @@ async def first_reason_to_end(server: NodeServer, watch: Watch) -> str:
 
 
 async def take_the_lead(server: NodeServer, group: str, addresses: Addresses) -> None:
-    """An application's own node is the preferred leader: ask whoever leads to hand over, until this
+    """An application's own node is the preferred leader: ask the leader to hand over, until this
     node has led once.
 
     A leader refuses while this node is behind, so it asks again. Not for ever: two applications
@@ -201,15 +201,15 @@ def say(answer: dict[str, object]) -> None:
 
 
 def log_instead_of(descriptor: int, log: Path) -> None:
-    """Close the way to the starter; whatever is printed goes to the log."""
+    """Close the pipe to the starter; later output goes to the log."""
     fresh = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(fresh, descriptor)
     os.close(fresh)
 
 
 def take_own_limits() -> None:
-    """As many files and as much memory as the system allows, whatever limits the starter had set
-    for itself."""
+    """As many files and as much memory as the system allows, with any limits that the starter had
+    set for itself."""
     for what in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_DATA):
         with suppress(OSError, ValueError):
             hard = resource.getrlimit(what)[1]
@@ -218,7 +218,7 @@ def take_own_limits() -> None:
 
 def main() -> None:
     """The process's entry."""
-    os.umask(0o077)  # what a group keeps is for its owner alone
+    os.umask(0o077)  # a group's files are for its owner alone
     os.closerange(3, 65536)  # descriptors of the starter's that it did not mean to share
     home, node_id = Home(sys.argv[1]), NodeId(sys.argv[2])
     # relative paths cannot surprise, and the starter's directory may be unmounted

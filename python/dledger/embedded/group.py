@@ -1,5 +1,5 @@
 """A whole group in one directory: `EmbeddedGroup` under the caller's control, `connect_path` for
-everybody else."""
+all other uses."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ class NodeInfo:
 class EmbeddedGroup:
     """A group of nodes on this machine, each its own process, with all its files in ``path``.
 
-    Whoever comes second for the same path, from this or another program or user, joins the group
-    that runs. Nodes that are missing are started, so a group that was killed comes back with
-    everything that was acknowledged. As a context manager, ends the group on exit unless another
-    program holds it; a program that ends without that leaves the group to its idle timeout.
+    A second user of the same path, in this or another program, joins the group that runs. Nodes
+    that are missing are started, so a group that was killed comes back with everything that was
+    acknowledged. As a context manager, ends the group on exit unless another program holds it; a
+    program that ends without that leaves the group to its idle timeout.
 
     Args:
-        path: a directory on a local disk; made when missing. Everything the group knows is in it.
+        path: a directory on a local disk; made when missing. All files of the group are in it.
         replicas: 1, 3, 5 or 7; 3 for a new group, and what it has for an existing one.
         settings: fields of `GroupConfig` and `NodeConfig` by name, ``idle_timeout_ms`` (60,000) and
             ``advertise_host`` (loopback).
 
     Raises:
         PathError: the path is a file, not writable, on a full disk, or in use by another host.
-        ConfigError, UnknownOption: a setting cannot be, or is not what the existing group has.
+        ConfigError, UnknownOption: a setting cannot be, or differs from the existing group's.
         Unavailable: the nodes did not start or elect a leader; the message has their last words.
     """
 
@@ -83,7 +83,7 @@ class EmbeddedGroup:
         self.start()
 
     def start(self) -> None:
-        """Join the group, starting what is missing, and wait until it has a leader."""
+        """Join the group, starting missing nodes, and wait until it has a leader."""
         forks.check_born_here(self._born, repr(self))
         group = _join_and_wait(self._home, self._wish).group
         if self._held and group != self._group:  # deleted meanwhile
@@ -146,7 +146,7 @@ class EmbeddedGroup:
         """Start a node again on its files, after a graceful end if it runs. Returns when it serves.
 
         Raises:
-            DLedgerError: what kept the node from starting.
+            DLedgerError: the error that kept the node from starting.
         """
         node = self._known(node_id)
         with self._home.lock():

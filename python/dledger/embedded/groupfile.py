@@ -1,4 +1,4 @@
-"""The content of group.json: what an embedded group is, and who uses it."""
+"""The content of group.json: an embedded group's identity, and its users."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""The directory of an embedded group: what is written in it, and who may write.
+"""The directory of an embedded group: its files, and the locks of their writers.
 
 ::
 
-    <path>/group.json      what the group is: identity, members, addresses, settings, users
-    <path>/secret          what its nodes and clients prove to one another; its owner reads it
-    <path>/.lock           held (flock) while somebody starts, joins or ends the group
-    <path>/.used           touched while clients use any node; its age is how long nobody has
+    <path>/group.json      the group: identity, members, addresses, settings, users
+    <path>/secret          proved by its nodes and clients to one another; its owner reads it
+    <path>/.lock           held (flock) while a program starts, joins or ends the group
+    <path>/.used           touched while clients use any node; its age is the time without use
     <path>/n0/node.pid     the process of node n0, which holds a flock on this file
-    <path>/n0/node.log     what n0 has to say, bounded in size
+    <path>/n0/node.log     the log lines of n0, bounded in size
     <path>/n0/...          n0's store
 
 A lock dies with its process, so none is ever stale; a node runs exactly when its ``node.pid`` is
@@ -60,7 +60,7 @@ class NodeProcess:
 
 @contextmanager
 def path_errors(path: Path, doing: str) -> Iterator[None]:
-    """Turn the system's word on a path into `PathError` that says what to do."""
+    """Turn the system's error of a path into `PathError` with the remedy."""
     try:
         yield
     except PathError:
@@ -112,7 +112,7 @@ class Home:
             create_secret(self.secret_file)
 
     def make_node_directory(self, node_id: NodeId) -> None:
-        """For the owner alone, whatever it was before. Raises `PathError`."""
+        """For the owner alone, with any former mode. Raises `PathError`."""
         directory = self.node_directory(node_id)
         with path_errors(directory, "create the node's directory"):
             directory.mkdir(mode=0o700, exist_ok=True)
@@ -120,7 +120,7 @@ class Home:
                 directory.chmod(0o700)
 
     def place(self) -> str:
-        """Which directory this is, whatever its name; empty when it is gone."""
+        """The identity of the directory, under any name; empty when it is gone."""
         with suppressed():
             stat = self.path.stat()
             return f"{stat.st_dev}:{stat.st_ino}"
@@ -162,11 +162,11 @@ class Home:
 
     @contextmanager
     def lock(self, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
-        """Hold the directory against everybody else who starts, joins or ends the group.
+        """Hold the directory against all other programs that start, join or end the group.
 
         Raises:
-            PathError: the lock file cannot be made, or the file system's locks keep nobody out.
-            Unavailable: somebody else holds it for longer than that.
+            PathError: the lock file cannot be made, or the file system's locks keep no process out.
+            Unavailable: another program holds it for longer than that.
         """
         descriptor = self._open_lock()
         try:
@@ -208,7 +208,7 @@ class Home:
     # -- nodes
 
     def node(self, node_id: NodeId) -> NodeProcess:
-        """What is known of a node's process now."""
+        """The known state of a node's process now."""
         path = self.node_directory(node_id) / PID_FILE
         descriptor = -1
         with suppressed():
@@ -289,7 +289,7 @@ class Home:
     # -- use
 
     def touch_used(self) -> None:
-        """Somebody uses the group now."""
+        """The group is used now."""
         used = self.path / USED_FILE
         with suppressed():  # a read-only user does not count, but may read
             try:
@@ -298,7 +298,7 @@ class Home:
                 used.touch(mode=0o600)
 
     def unused_s(self) -> float:
-        """Seconds since somebody last used any node; 0 when that is not known."""
+        """Seconds since the last use of any node; 0 when that is not known."""
         with suppressed():
             return max(0.0, time.time() - (self.path / USED_FILE).stat().st_mtime)
         return 0.0
@@ -330,7 +330,7 @@ class PidFile:
         one may have just been killed, or a probe may have looked at the lock.
 
         Raises:
-            PathError: the file system's locks keep nobody out.
+            PathError: the file system's locks keep no other process out.
         """
         began = time.monotonic()
         while True:
@@ -348,7 +348,7 @@ class PidFile:
                 return True
 
     def write(self, *, ending: bool) -> None:
-        """Say who holds it, and whether not for long any more."""
+        """Write the holder, and whether it is ending."""
         data = {**ProcessId.of(os.getpid()).as_dict(), "home": str(self._home), "ending": ending}
         content = json.dumps(data).encode()
         os.pwrite(self._descriptor, content, 0)

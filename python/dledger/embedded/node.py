@@ -36,7 +36,7 @@ class EmbeddedNode:
     Raises:
         ConfigError, UnknownOption: ``self_id`` is not in ``peers``, or a setting cannot be.
         PathError: the directory cannot be used, or holds something else.
-        PortInUse: somebody else listens on this node's port.
+        PortInUse: another process listens on this node's port.
         WrongGroup: the directory belongs to another group.
     """
 
@@ -80,7 +80,7 @@ class EmbeddedNode:
 
     @property
     def role(self) -> Role | None:
-        """What the node is now; None when it does not answer."""
+        """The node's role now; None when it does not answer."""
         home, file = self._home, self._home.read()
         return describe_nodes(home, file)[self.node_id].role if file else None
 

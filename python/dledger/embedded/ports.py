@@ -18,9 +18,8 @@ _TRIES: Final = 2000
 def port_range() -> tuple[int, int]:
     """Ports that the system does not hand out to outgoing connections, [first, end).
 
-    A port from the system's own range could be taken by anybody's outgoing connection while its
-    node is down, and a peer that keeps connecting to it on loopback could even end up connected to
-    itself.
+    A port from the system's own range could be taken by any outgoing connection while its node is
+    down, and a peer that keeps connecting to it on loopback could even end up connected to itself.
     """
     try:
         low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
@@ -33,7 +32,7 @@ def port_range() -> tuple[int, int]:
 
 
 def free_ports(host: str, count: int, avoid: set[int] | None = None) -> list[int]:
-    """``count`` different ports of ``host`` on which nobody listens now.
+    """``count`` different ports of ``host`` on which no process listens now.
 
     Raises:
         PortInUse: there are none, or ``host`` is no address of this machine.

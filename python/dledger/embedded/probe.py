@@ -1,4 +1,4 @@
-"""Asking a node who it is and who leads, over a plain socket: no event loop, no Arrow, one
+"""Asking a node for its identity and its leader, over a plain socket: no event loop, no Arrow, one
 question."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ POLL_S: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """What one node says of itself and of its group."""
+    """One node's view of itself and of its group."""
 
     node_id: NodeId
     group: str
@@ -42,7 +42,7 @@ class NodeView:
 def ask_node(
     address: str, group: str = "", timeout_s: float = 1.0, tls: Tls | None = None
 ) -> NodeView | None:
-    """What the node at ``address`` says; None when nobody answers there in time, or it is no node
+    """The view of the node at ``address``; None when no node answers there in time, or it is none
     of ``group``."""
     answer = _question(address, group, MetadataRequest(), timeout_s, tls)
     if not isinstance(answer, MetadataResponse):

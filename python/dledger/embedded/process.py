@@ -151,8 +151,8 @@ def exit_code(pid: int, timeout_s: float) -> int | None:
     """How a child ends: its exit code, or minus the signal that ended it. It is taken off the
     process table.
 
-    None when it has not ended by then, and where its end cannot be known: somebody else has taken
-    it off, or the program ignores SIGCHLD.
+    None when it has not ended by then, and where its end cannot be known: another part of the
+    program has taken it off, or the program ignores SIGCHLD.
     """
     deadline = time.monotonic() + timeout_s
     with suppressed():
@@ -169,7 +169,7 @@ def spawn_python(module: str, arguments: list[str], stdout: int, log_file: Path)
     ``log_file``.
 
     ``stdout`` is a descriptor the child gets as its descriptor 1. Signals are at their defaults in
-    the child, whatever the caller ignores or blocks.
+    the child, also those that the caller ignores or blocks.
     """
     # -P: a file of the user's in the working directory must not pass for a library module.
     command = [sys.executable, "-P", "-m", module, *arguments]

@@ -25,7 +25,7 @@ REPLICAS: Final = (1, 3, 5, 7)
 """An even number costs one more copy and survives no more failures; more than seven makes every
 append slower."""
 IDLE_TIMEOUT_MS: Final = 60_000
-"""How long nodes stay when nobody uses them and nobody who asked for them lives."""
+"""How long nodes stay when they are not used and no program that asked for them lives."""
 
 _OWN: Final = {
     "idle_timeout_ms": "how long unused nodes stay after the program that asked for them; default "
@@ -46,9 +46,9 @@ _DECIDED: Final = {
 _GROUP_FIELDS: Final = tuple(f.name for f in fields(GroupConfig))
 _NODE_FIELDS: Final = tuple(f.name for f in fields(NodeConfig))
 _FIXED: Final = frozenset({"commit_log", "group", "segment_bytes", "index_file_bytes"})
-"""What the files were made with; it never changes."""
+"""Settings with which the files were made; they never change."""
 _LIVE: Final = frozenset({"idle_timeout_ms"})
-"""What running nodes take up at once."""
+"""Settings that running nodes take up at once."""
 
 
 def known_settings() -> list[str]:
@@ -107,10 +107,11 @@ def check_replicas(replicas: int) -> int:
 def check_join(
     file: GroupFile, replicas: int | None, settings: dict[str, Any], running: bool, where: str
 ) -> None:
-    """Whether somebody who asks for these may use the existing group.
+    """Whether a caller that asks for these may use the existing group.
 
-    What is not asked for is taken as it is. What is asked for and differs is an error, unless it
-    can still be had: settings of no lasting effect are taken up when the group is not running.
+    A setting that is not asked for is taken as it is. One that is asked for and differs is an
+    error, unless it can still be had: settings of no lasting effect are taken up when the group is
+    not running.
 
     Raises:
         ConfigError: names the difference and the way out.
@@ -137,7 +138,7 @@ def check_join(
 
 
 def default_of(name: str) -> Any:
-    """The value of a setting that nobody gave."""
+    """The value of a setting that was not given."""
     if name == "idle_timeout_ms":
         return IDLE_TIMEOUT_MS
     if name in _OWN:
@@ -157,7 +158,7 @@ def normal(value: Any) -> Any:
 
 
 def group_config(group: str, members: tuple[NodeId, ...], settings: dict[str, Any]) -> GroupConfig:
-    """What all nodes share."""
+    """The settings that all nodes share."""
     chosen = {**_defaults(_GROUP_FIELDS), **_only(settings, _GROUP_FIELDS)}
     chosen.update(group=group, members=tuple(members))
     if "preferred_leaders" in chosen:
@@ -168,8 +169,7 @@ def group_config(group: str, members: tuple[NodeId, ...], settings: dict[str, An
 def node_config(
     node_id: NodeId, directory: Path, address: str, settings: dict[str, Any]
 ) -> NodeConfig:
-    """What one node has for itself; it listens on the address's host unless ``host`` says
-    otherwise."""
+    """The settings of one node; it listens on the address's host unless ``host`` says otherwise."""
     host, _, port = address.rpartition(":")
     chosen = {**_defaults(_NODE_FIELDS), "host": host, **_only(settings, _NODE_FIELDS)}
     # The process itself watches over use (see `child`), for all nodes of the group together.

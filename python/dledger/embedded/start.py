@@ -36,7 +36,7 @@ SIGN_OF_LIFE_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a caller asks of a group that may or may not be there yet."""
+    """A caller's request to a group that may or may not be there yet."""
 
     user: User
     settings: dict[str, Any]
@@ -93,8 +93,7 @@ def _note(home: Home, file: GroupFile) -> None:
 
 
 def _end_old_release(home: Home, file: GroupFile, wish: Wish) -> None:
-    """A group without a secret is of release 0.1.0. Its nodes understand nothing of what is said
-    today."""
+    """A group without a secret is of release 0.1.0. Its nodes understand no message of today."""
     running = [node for node in file.local if home.node(node).running]
     others = [user.process.pid for user in file.live_users() if user.process != wish.user.process]
     if running and others:
@@ -175,7 +174,7 @@ def _check_free_space(home: Home, settings: dict[str, Any]) -> None:
 
 
 def _existing_group(home: Home, file: GroupFile, wish: Wish) -> GroupFile:
-    """Check what is there against what is asked for, and take up what may change."""
+    """Compare the group with the request, and take up settings that may change."""
     _refuse_other_host(home, file.local)
     for node in file.local:
         _settle(home, node)
@@ -218,7 +217,7 @@ def _settle(home: Home, node: NodeId) -> None:
     process = state.process
     if process is None or not state.running:
         return
-    if not process.alive:  # killed; its lock goes last, and until then it looks as if it ran
+    if not process.alive:  # killed; its lock goes last, and until then it seems to run
         home.wait_gone(node, process, DRAIN_TIMEOUT_S)
         return
     moved = state.home != str(home) and Home(state.home).place() != home.place()
@@ -297,7 +296,7 @@ def _write_if_changed(home: Home, file: GroupFile) -> GroupFile:
     try:
         return home.write(file)
     except PathError:
-        # Somebody else's group: it may be used, but not changed.
+        # Another user's group: it may be used, but not changed.
         if present is not None and all(home.node(node).running for node in present.local):
             return present
         raise
@@ -309,9 +308,9 @@ def start_nodes(
     """Start these nodes at the same time and wait until each serves or says why not. Call with the
     lock held.
 
-    A node whose port somebody else has taken gets another one, and one that is killed meanwhile is
-    started again. Nodes that cannot start are an error only when there are too few others for a
-    quorum, or with ``alone``.
+    A node whose port was taken by another process gets another one, and one that is killed
+    meanwhile is started again. Nodes that cannot start are an error only when there are too few
+    others for a quorum, or with ``alone``.
     """
     failures: dict[NodeId, DLedgerError] = {}
     waiting = list(nodes)
@@ -353,8 +352,8 @@ def _spawn_again(home: Home, nodes: list[NodeId]) -> dict[NodeId, DLedgerError |
 def stop_group(home: Home, file: GroupFile) -> None:
     """End all nodes of the directory gracefully. Call with the lock held.
 
-    The leader goes last: it has nobody left to hand leadership to, and so does not wait for one
-    that ends as well.
+    The leader goes last: it has no follower left to hand leadership to, and so does not wait for
+    one that ends as well.
     """
     leader = wait_for_leader(file.addresses, file.group, 0, tls_of(file.settings))
     stop_nodes(home, [node for node in file.local if node != leader])
@@ -365,8 +364,8 @@ def stop_nodes(home: Home, nodes: Iterable[NodeId]) -> None:
     """End nodes gracefully, all at the same time; with SIGKILL those that will not. Call with the
     lock held.
 
-    A node may have another process behind the one that ends: whoever had started it was killed, and
-    so it was started once more.
+    A node may have another process behind the one that ends: the starter of that one was killed,
+    and so it was started once more.
     """
     left = list(nodes)
     while processes := {

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """What makes a new loop."""
+    """The factory of new loops."""
     try:
         import uvloop
     except ImportError:  # no wheel for this system

@@ -1,10 +1,10 @@
 """A secret that programs share: the file it is kept in, and the proof, over a connection's hello,
 that one has it.
 
-The proof is HMAC-SHA256 (RFC 2104) of what both sides said of themselves, their nonces among it,
-and of the side that proves. So a proof is good for one connection, in one direction, of one pair of
-programs: it can be neither replayed nor sent back. It says who is there when a connection begins;
-what is said later, TLS alone protects.
+The proof is HMAC-SHA256 (RFC 2104) of the hellos of both sides, their nonces among it, and of the
+side that proves. So a proof is good for one connection, in one direction, of one pair of programs:
+it can be neither replayed nor sent back. It proves the other side when a connection begins;
+messages after that are protected by TLS alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST: Final = 4096
 
 
 class Side(Enum):
-    """Who proves."""
+    """The side that proves."""
 
     OPENS = "opens"
     ACCEPTS = "accepts"
@@ -45,7 +45,7 @@ class Secret:
     def proof(
         self, side: Side, hello: HelloRequest, answer: HelloResponse, nonce: bytes | None = None
     ) -> bytes:
-        """What the given side sends. ``nonce``: the one of ``answer``, where that is still to be
+        """The proof of the given side. ``nonce``: the one of ``answer``, where that is still to be
         made with it."""
         role = "node" if hello.node_id else "client"
         said = (

@@ -1,11 +1,11 @@
-"""What dledger keeps for one Unix user: ``~/.dledger``, which that user alone can enter.
+"""The directory of dledger for one Unix user: ``~/.dledger``, which that user alone can enter.
 
 ::
 
     secret          shared by the nodes that this user runs on this machine
     groups/<name>   the directory of each embedded group of this user, and its secret
 
-The home is that of the system's list of users, whatever HOME says; ``DLEDGER_USER_DIRECTORY`` names
+The home is that of the system's list of users, not that of HOME; ``DLEDGER_USER_DIRECTORY`` names
 another directory.
 """
 
@@ -99,8 +99,8 @@ def forget_group(group: str) -> None:
 
 
 def group_secret(group: str) -> Secret | None:
-    """The secret of an embedded group of this user's; None where none is known. Root may have
-    anybody's.
+    """The secret of an embedded group of this user's; None where none is known. Root may have that
+    of any user.
 
     Raises:
         ConfigError: there is one, and it is no secret any more.
@@ -130,7 +130,7 @@ def group_secret(group: str) -> Secret | None:
 
 
 def _state(status: os.stat_result) -> tuple[int, ...]:
-    """What of a file changes when its content, its owner or its mode do."""
+    """The fields of a file that change when its content, its owner or its mode do."""
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 

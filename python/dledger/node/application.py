@@ -1,4 +1,4 @@
-"""What a group's log is for: the part of a node that a group's ``commit_log`` decides.
+"""The purpose of a group's log: the part of a node that a group's ``commit_log`` decides.
 
 `Application` is that of a group with topics: the catalog does all there is to do, and messages of a
 RocketMQ commit log are refused. `dledger.node.rocketmq.dledger_commit_log.DLedgerCommitLog` is the
@@ -29,11 +29,11 @@ Handler = Callable[[Connection, int, Any, memoryview], None]
 
 
 class Application:
-    """What a node asks of the part that its group's ``commit_log`` decides; all of it on the node's
-    loop."""
+    """The calls that a node makes to the part that its group's ``commit_log`` decides; all of them
+    on the node's loop."""
 
     def handlers(self) -> dict[type[Any], Handler]:
-        """Who answers which request, in place of what the node itself would do or besides it."""
+        """The handler of each request, in place of the node's own or besides it."""
         text = (
             "this group keeps topics; messages go into a group that was made with "
             "commit_log='rocketmq'"
@@ -54,15 +54,16 @@ class Application:
         """The node serves from now on; everything up to this entry is committed."""
 
     def fail_all(self, code: Code) -> None:
-        """The node stops: nobody is left without an answer. ``code`` is an indefinite one."""
+        """The node stops: every proposal gets an answer. ``code`` is an indefinite one."""
 
     async def retain_old(self, now_ms: int) -> bool:
-        """Let go of what is expired in front of the log at ``now_ms`` since 1970. Whether something
-        is left there: then the log stays whole."""
+        """Let go of the expired files before the log at ``now_ms`` since 1970. Whether some are
+        left there: then the log stays whole."""
         return False
 
     async def stop(self, *, clean: bool) -> None:
-        """Close what is open. The log has been written by then, and is durable where ``clean``."""
+        """Close the open files. The log has been written by then, and is durable where
+        ``clean``."""
 
 
 def refusing(answer: type[Any], text: str) -> Handler:

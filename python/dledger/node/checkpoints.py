@@ -75,9 +75,8 @@ class Checkpoints:
 
     def save(self, data: bytes, index: Index, store: LogStore) -> None:
         """Make ``data``, the catalog as of ``index``, the newest snapshot, and durable the rows of
-        the topic index that it counts on; that there may be more by now does no harm. Nothing is
-        saved while the log on the disk does not come up to ``index``. Blocks; runs on a thread of
-        its own.
+        the topic index that it counts on; more rows do no harm. While the log on the disk does not
+        come up to ``index``, nothing is saved. Blocks; runs on a thread of its own.
 
         Raises:
             DiskFull: there is no room for it now.
@@ -85,7 +84,7 @@ class Checkpoints:
         try:
             if store.durable.index < index:
                 durable = store.sync()  # a snapshot is never ahead of the log it sums up
-                # a follower applies what still waits for its disk, from memory
+                # a follower applies entries from memory that still wait for its disk
                 if durable.index < index:
                     logger.info(
                         "%s: no checkpoint at entry %d, which is not on the disk yet",

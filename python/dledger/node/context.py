@@ -1,4 +1,4 @@
-"""What every part of a node is given."""
+"""The context that every part of a node is given."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dledger.types import NodeId
 
 
 class StatusSections:
-    """What the parts of a node add to its status; see docs/operations.md."""
+    """The sections that the parts of a node add to its status; see docs/operations.md."""
 
     def __init__(self) -> None:
         self._sections: list[Callable[[], Mapping[str, Any]]] = []

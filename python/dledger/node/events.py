@@ -40,7 +40,7 @@ class Event(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class NodeEvents:
-    """Everything that parts of a node tell one another."""
+    """The events by which the parts of a node tell one another."""
 
     committed: Event[[Index]] = field(default_factory=Event)
     """All entries up to this one are committed."""

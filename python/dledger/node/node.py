@@ -42,10 +42,9 @@ class NodeServer:
     """A member of a group that serves its peers and clients on one port.
 
     Args:
-        group: what all members agree on.
-        node: what this one has for itself.
-        addresses: where the members can be reached, ``host:port`` each; asked again whenever it
-            matters.
+        group: the settings that all members agree on.
+        node: the settings of this one.
+        addresses: where the members can be reached, ``host:port`` each; read again for each use.
         disk, environment: for tests; the real ones otherwise.
     """
 
@@ -151,7 +150,7 @@ class NodeServer:
         events.fatal.subscribe(self._fatal)
 
     async def stop(self) -> None:
-        """Hand leadership over, answer what is pending, save everything, close. Safe to call
+        """Hand leadership over, answer pending requests, save everything, close. Safe to call
         twice."""
         if self._closed or not self._running:
             return
@@ -190,7 +189,7 @@ class NodeServer:
         await parts.application.stop(clean=self._error is None)
 
     def _restart(self, between: Callable[[], None]) -> None:
-        """Stop, carry out ``between``, and start again on what the disk has then."""
+        """Stop, carry out ``between``, and start again on the files that the disk has then."""
         self._restarting = asyncio.get_running_loop().create_task(self._stop_and_start(between))
 
     async def _stop_and_start(self, between: Callable[[], None]) -> bool:
@@ -215,7 +214,8 @@ class NodeServer:
         self.store.close()
 
     async def _hand_over(self) -> None:
-        """Let the follower that has most take over, so that nobody has to wait for an election."""
+        """Let the follower with the most entries take over, so that clients wait for no
+        election."""
         raft = self.raft
         if raft.role is not Role.LEADER or len(self.group.members) == 1:
             return
@@ -239,7 +239,7 @@ class NodeServer:
             await asyncio.sleep(0.005)
 
     async def wait_failed(self) -> None:
-        """Returns never; raises what this node cannot go on with.
+        """Returns never; raises the error that ends this node.
 
         Raises:
             StorageError: the disk failed, or a promise was found broken.
@@ -249,7 +249,7 @@ class NodeServer:
         raise self._error
 
     async def wait_idle(self) -> None:
-        """Until nobody has used the node for ``idle_timeout_ms``."""
+        """Until the node was not used for ``idle_timeout_ms``."""
         await self._idle.wait()
 
     # --- waiting --------------------------------------------------------------------------
@@ -262,7 +262,7 @@ class NodeServer:
     # --- events -----------------------------------------------------------------------------------
 
     def _end_if_alone(self, error: CorruptEntry) -> None:
-        """What a node cannot read that has no other members stays lost."""
+        """Entries that a node without other members cannot read stay lost."""
         if len(self.group.members) == 1 and error.index == self.catalog.applied_index + 1:
             self.parts.ready_loop.fail(
                 CorruptStore(
@@ -282,8 +282,9 @@ class NodeServer:
         )
 
     def _fatal(self, error: BaseException) -> None:
-        """The end: whoever waits for an acknowledgement never gets one from this node (D2). Not
-        where only the catalog is lost that can be had again, from the log or from another node."""
+        """The end: a request that waits for an acknowledgement never gets one from this node (D2).
+        Not where only the catalog is lost that can be had again, from the log or from another
+        node."""
         self.parts.applier.stop()  # it may have read what it wants to write into the topic index
         can_rebuild = not self._closed and (
             not self.store.begin_index or len(self.group.members) > 1

@@ -47,7 +47,7 @@ from dledger.types import NodeId
 
 @dataclass(frozen=True, slots=True)
 class OpenFiles:
-    """What a start of a node has opened and restored."""
+    """The files that a start of a node has opened and restored."""
 
     disk: Disk
     store: LogStore
@@ -60,8 +60,8 @@ class OpenFiles:
 
 
 class NodeParts:
-    """All parts of one run of a node. What is told by an event is told in the order in which the
-    parts are made here."""
+    """All parts of one run of a node. An event is told in the order in which the parts are made
+    here."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A node as a process: runs until a signal, until nobody uses it, or until its disk fails."""
+"""A node as a process: runs until a signal, until it is idle, or until its disk fails."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ async def serve(
 
 
 def tune_interpreter() -> None:
-    """For a process that is a node and nothing else: what start-up made is never collected, and
-    collections are rare because nearly everything here is freed by reference counts."""
+    """For a process that is a node and nothing else: objects made at start-up are never collected,
+    and collections are rare because nearly all objects here are freed by reference counts."""
     sys.setswitchinterval(SWITCH_S)
     gc.collect()
     gc.freeze()

@@ -1,1 +1,1 @@
-"""What nodes and clients say to one another: messages, and their bytes on a connection."""
+"""The protocol of nodes and clients: messages, and their bytes on a connection."""

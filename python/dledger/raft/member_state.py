@@ -1,4 +1,4 @@
-"""One node's rules that do not depend on its role: who may say what, terms, and how roles
+"""One node's rules that do not depend on its role: which messages it accepts, terms, and how roles
 change."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dledger.types import NodeId, Role, Term
 
 
 class Machine(RaftState):
-    """A node as a state machine. ``acting`` does what the present role does; only ``become_*``
+    """A node as a state machine. ``acting`` does the work of the present role; only ``become_*``
     replace it."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Machine(RaftState):
         super().__init__(config, node_id, saved=saved, dice=dice, options=options)
         self.transfers = TransferWatch(self)
         self.terms = TermWatch(self)
-        # Short, because a pre-vote disturbs nobody; a lone node has nobody to wait for.
+        # Short, because a pre-vote disturbs no leader; a lone node has no other node to wait for.
         wait_ms = config.vote_interval_ms + dice(2 * config.vote_interval_ms) if self.peers else 0
         self.acting: Candidate | Follower | Leader = Candidate(self, now_ms, wait_ms=wait_ms)
         self.founding = Founding(self, now_ms)
@@ -148,7 +148,7 @@ class Machine(RaftState):
             self._on_response(message, now_ms)
 
     def take(self) -> Ready:
-        """The effects of what was just done."""
+        """The effects of the last call."""
         told, changed = self._told, None
         if told.role is not self.role or told.term != self.term or told.leader_id != self.leader_id:
             self._told = changed = RoleChange(self.role, self.term, self.leader_id)
@@ -183,7 +183,8 @@ class Machine(RaftState):
         return code
 
     def _follow(self, leader_id: NodeId, now_ms: int) -> Code:
-        """Somebody leads the present term: SUCCESS when nobody else is known to."""
+        """The node ``leader_id`` leads the present term: SUCCESS unless another leader of it is
+        known."""
         if self.leader_id is None:
             self.become_follower(self.term, leader_id, now_ms)
         if self.leader_id != leader_id:
@@ -205,7 +206,7 @@ class Machine(RaftState):
         elif request.term < self.term:
             code = Code.EXPIRED_TERM
         else:
-            if request.term > self.term:  # whoever pushes was elected
+            if request.term > self.term:  # a node that pushes was elected
                 self.become_follower(request.term, request.leader_id, now_ms)
             code = self._follow(request.leader_id, now_ms)
         if code is Code.SUCCESS:
@@ -261,7 +262,8 @@ class Machine(RaftState):
             self.acting.on_transfer_response(response)
 
     def _refuse(self, message: PeerMessage, code: Code) -> None:
-        """Not for us, or not from a member: say so if that helps anybody, and leave a trace."""
+        """The message is for another node, or from no member: answer where an answer helps, and
+        leave a trace."""
         self.out.fact(
             "stray",
             message=type(message).__name__,

@@ -1,5 +1,5 @@
-"""`RaftNode`: one member of a group, pure. It talks to nobody: call it, then carry out what it
-returns."""
+"""`RaftNode`: one member of a group, pure. It does no input or output: the caller calls it, then
+carries out what the call returns."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class RaftNode:
     # ---- inputs
 
     def follow_only(self) -> None:
-        """What the log means is lost here, so this node could not lead: it asks for no votes in
-        this life. It votes and counts as ever, for which the log is enough."""
+        """The catalog is lost here, so this node could not lead: it asks for no votes in this life.
+        It votes and counts as ever, for which the log is enough."""
         self._machine.follows_only = True
 
     def tick(self, now_ms: int) -> Ready:
@@ -81,8 +81,8 @@ class RaftNode:
         return self._run(self._machine.peer_lost, peer, now_ms)
 
     def peer_found(self, peer: NodeId, now_ms: int) -> Ready:
-        """A connection with ``peer`` is open again, in either direction. What was sent to it before
-        may be lost, so what matters is sent again now. Only a hint: it may be false, or come too
+        """A connection with ``peer`` is open again, in either direction. A message sent before may
+        be lost, so those that matter are sent again now. Only a hint: it may be false, or come too
         often."""
         return self._run(self._machine.peer_found, peer, now_ms)
 
@@ -143,11 +143,11 @@ class RaftNode:
     def set_faulty(self, runs: Sequence[tuple[Index, Index]], now_ms: int) -> Ready:
         """These entries (first and last of each run) are damaged on this disk, and no others: until
         they are repaired this node asks for no votes, and hands over if it leads. A node without
-        peers goes on: nobody has a copy."""
+        peers goes on: no other copy exists."""
         return self._run(self._set_faulty, runs, now_ms)
 
     def repaired(self, entries: Sequence[Entry]) -> None:
-        """Entries that were damaged are sound again; `set_faulty` says what is left."""
+        """Entries that were damaged are sound again; `set_faulty` names those left."""
         for entry in entries:
             self._log.correct(entry.index, entry.term)
         self._machine.admission.repaired(entries)
@@ -174,8 +174,8 @@ class RaftNode:
 
     def install_mode(self, first: Position) -> InstallMode | None:
         """How a state whose log begins at the committed entry ``first`` may take the place of this
-        node's now; None when it may not. Whoever goes by it feeds this node nothing any more, and
-        makes another one of what is then on the disk.
+        node's now; None when it may not. A caller that acts on it must stop using this node and
+        rebuild one from disk.
 
         Raises:
             SafetyViolation: it contradicts a committed entry; stop the node (D7).
@@ -214,7 +214,7 @@ class RaftNode:
 
     @property
     def leader_id(self) -> NodeId | None:
-        """Who leads, as far as this node knows: nobody while the connection from its leader has
+        """The leader, as far as this node knows: None while the connection from its leader has
         ended."""
         return None if self._machine.leader_is_gone else self._machine.leader_id
 
@@ -289,12 +289,12 @@ class RaftNode:
 
     @property
     def change(self) -> Change | None:
-        """The change of who counts in this log that is not known to be committed: at most one at a
-        time."""
+        """The change of the counted incarnations in this log that is not known to be committed: at
+        most one at a time."""
         return self._machine.admission.pending
 
     def is_known(self, members_index: Index) -> bool:
-        """On a leader, whether a quorum knows durably who counts by that entry."""
+        """On a leader, whether a quorum has durably saved the membership of that entry."""
         return self._leader is not None and self._leader.is_known(members_index)
 
     @property

@@ -1,4 +1,4 @@
-"""What a store of one node's log offers, whatever it keeps the log in."""
+"""The interface of a store of one node's log, independent of the place of the log."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from dledger.types import NO_INDEX, Buffer, Index, NodeId, Position, Term
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose store this is. ``incarnation`` is drawn when the store is created, so that a node that
-    lost its disk and comes back under the same name is not taken for the one that voted."""
+    """The node that a store belongs to. ``incarnation`` is drawn when the store is created, so that
+    a node that lost its disk and comes back under the same name is not taken for the one that
+    voted."""
 
     group: str
     node_id: NodeId
@@ -27,7 +28,7 @@ class DiskLevel(IntEnum):
 
     OK = 0
     WARN = 1
-    """Expired files go now, whatever ``delete_when`` says."""
+    """Expired files go now, regardless of ``delete_when``."""
     FULL = 2
     """Writes must be refused; nothing unexpired is deleted to make room."""
 
@@ -46,11 +47,11 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """What opening a store found, each with its reason.
+    """The findings of opening a store, each with its reason.
 
-    ``faulty`` is the part that somebody must act on: the log's length is right and none of it was
-    cut, but these entries have to be repaired from a peer (`LogStore.repair`) before this node may
-    lead or serve them.
+    ``faulty`` is the part that needs action: the log's length is right and none of it was cut, but
+    these entries have to be repaired from a peer (`LogStore.repair`) before this node may lead or
+    serve them.
     """
 
     begin_index: Index = NO_INDEX
@@ -62,8 +63,7 @@ class RecoveryReport:
     notes: tuple[str, ...] = ()
     faulty: tuple[Fault, ...] = ()
     lost: str = ""
-    """What is gone of entries that were committed here
-    (`dledger.storage.recovery.lost_entries`)."""
+    """The entries committed here that are gone (`dledger.storage.recovery.lost_entries`)."""
     unverified: bool = False
     """Some entries carry no checksums: DLedger itself wrote them."""
 
@@ -83,7 +83,7 @@ class RecoveryReport:
 
 @dataclass(frozen=True, slots=True)
 class Scrubbed:
-    """One step of a scrub: bytes passed, what is wrong with them, and how far the pass has come."""
+    """One step of a scrub: bytes passed, the damage in them, and how far the pass has come."""
 
     size: int = 0
     faults: tuple[Fault, ...] = ()
@@ -120,7 +120,7 @@ class LogStore(Protocol):
 
     @property
     def begin(self) -> LogEnd:
-        """What the first kept entry follows; its term is not known any more. chain_crc -1:
+        """The place before the first kept entry; its term is not known any more. chain_crc -1:
         unknown."""
 
     @property
@@ -130,7 +130,7 @@ class LogStore(Protocol):
 
     @property
     def end(self) -> LogEnd:
-        """What the next entry follows."""
+        """The place before the next entry."""
 
     @property
     def durable(self) -> Position:
@@ -163,7 +163,7 @@ class LogStore(Protocol):
         """Cut everything behind ``after``; durable on return.
 
         Raises:
-            CorruptEntry: ``after`` itself is damaged, so nobody knows where the log would go on;
+            CorruptEntry: ``after`` itself is damaged, so the end of the cut log would be unknown;
                 nothing was cut. Repair it first: it may have been acknowledged.
             CorruptStore: that would cut a committed entry (D4, D7), or ``after`` is not kept here.
         """
@@ -218,8 +218,8 @@ class LogStore(Protocol):
         side by side belong together, so that the sound ones around them can vouch for them. May be
         called from any thread.
 
-        ``last_stays``: the log is about to be cut behind the last of them, so what is behind it
-        does not vouch; the caller has seen that the last one is of the index and term that is to be
+        ``last_stays``: the log is about to be cut behind the last of them, so entries behind it do
+        not vouch; the caller has seen that the last one is of the index and term that is to be
         there, and there is one such entry.
 
         Raises:
@@ -234,12 +234,12 @@ class LogStore(Protocol):
         to ``committed`` (as it was when the pass began). One step at a time, from any thread.
 
         Raises:
-            StorageError: the disk failed otherwise than by not giving back what was written.
+            StorageError: the disk failed otherwise than by not giving back written bytes.
         """
 
     def examine(self, first: Index, last: Index) -> tuple[Fault, ...]:
-        """What is damaged in and beside entries of which a read failed, or for which their
-        neighbours do not vouch: whole runs, so that each can be repaired. From any thread."""
+        """The damage in and beside entries of which a read failed, or for which their neighbours do
+        not vouch: whole runs, so that each can be repaired. From any thread."""
 
     def retain(
         self, limit: Index, now_ms: int, hour: int | None = None, held: Sequence[Held] = ()
@@ -252,7 +252,7 @@ class LogStore(Protocol):
             now_ms: wall clock, in milliseconds since 1970, to compare with the files' modification
                 times.
             hour: local hour of the day for ``delete_when``; None asks the clock.
-            held: what to keep over its time.
+            held: the entries to keep over their time.
 
         Returns:
             The new begin index.

@@ -1,4 +1,4 @@
-"""What every store refuses, whatever it keeps the log in."""
+"""The calls that every store refuses, independent of the place of the log."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check_append(
 
 
 def check_truncate(after: Index, commit: Index, begin_index: Index, where: object) -> None:
-    """Nothing at or below a known commit is ever cut (D4, D7).
+    """An entry at or below a known commit is never cut (D4, D7).
 
     Raises:
         CorruptStore: it would be, or ``after`` is not kept any more.

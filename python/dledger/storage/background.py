@@ -1,4 +1,4 @@
-"""Housekeeping beside the store: a thread that allocates the next file and settles the mark off the
+"""Background tasks of the store: a thread that allocates the next file and settles the mark off the
 append path."""
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ four syncs of a small file per second at most."""
 
 
 class BackgroundState(Enum):
-    """Who does the housekeeping."""
+    """Where the background tasks run."""
 
     THREAD = "thread"
-    """A thread of its own; what a node uses."""
+    """A thread of its own, as in a node."""
     INLINE = "inline"
-    """Whoever gives cause for it: every step in a known order, for tests."""
+    """The thread that gives cause for them: every step in a known order, for tests."""
     MANUAL = "manual"
-    """Nobody, until `FileStore.keep` is called, for tests."""
+    """No thread, until `FileStore.keep` is called, for tests."""
 
 
 class BackgroundTasks:
@@ -53,6 +53,6 @@ class BackgroundTasks:
             self._worker.join()
 
     def _turn(self, jobs: list[Any], last: bool) -> None:
-        self._wanted = False  # before the work: what comes up from here on needs another round
+        self._wanted = False  # before the work: a later request needs another round
         if not last:
             self._work()

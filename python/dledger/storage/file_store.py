@@ -208,6 +208,8 @@ class FileStore:
             check_truncate(after, self._commit, self._view.begin_index, self._settings.directory)
             end = self._end_after(after)
             with self._fatal("truncate", self._data.path(end.end_pos)):
+                # The mark first: else a crash would make cut entries look like lost ones. Then the
+                # view, so that a reader that fails in the cut sees that the log has changed.
                 self._marks.lower_to(end)
                 self._show(replace(self._view, end=end, cuts=self._view.cuts + 1))
                 self._data.drop_behind(end.end_pos)
@@ -226,6 +228,7 @@ class FileStore:
         """See `LogStore.sync`."""
         with self._sync_lock:
             self._check_alive()
+            # Taken before the sync: an entry appended during it may not be covered.
             end = self._view.end
             try:
                 self._data.sync()
@@ -237,8 +240,8 @@ class FileStore:
         return end.position
 
     def keep(self) -> None:
-        """One round of housekeeping: allocate ahead, settle the mark. What fails is raised by the
-        next call."""
+        """One round of background tasks: allocate ahead, settle the mark. The next call raises an
+        error of this round."""
         if self._failed is not None or self._closed:
             return
         with suppress(StorageError):
@@ -302,8 +305,8 @@ class FileStore:
         return self._reader.index_at(pos)
 
     def _read_failed(self, first: int, last: int, error: OSError) -> StorageError | CorruptEntry:
-        """What is durable can be fetched from a peer; a disk that cannot give back what it just
-        took is done for."""
+        """A durable entry can be fetched from a peer; a disk that cannot give back what it just
+        took has failed."""
         if last > self.durable.index:
             return self._fail("read what was just written to", self._data.directory, error)
         return CorruptEntry(

@@ -67,8 +67,8 @@ def expired(
 def hold_back(
     files: Sequence[FileAge], settings: StoreSettings, held: Held, now_ms: int, level: DiskLevel
 ) -> list[FileAge]:
-    """Of the expired ``files`` those that go in spite of what is held, oldest first; says in
-    ``held`` what stays.
+    """Of the expired ``files`` those that go in spite of their holds, oldest first; sets in
+    ``held`` the bytes and the last entry that stay.
 
     A file stays that has an entry from ``held.first`` on, or is behind such a one, while it is not
     too old and those that stay are not too large together. On a disk that gets full none stays.
@@ -94,8 +94,7 @@ def without_expired(
     hour: int | None,
     held: Sequence[Held] = (),
 ) -> LogView:
-    """The view of what will be left when the files that are expired now, and not ``held`` back, are
-    gone."""
+    """The view after the files that are expired now, and not ``held`` back, are gone."""
     if hour is None:
         hour = time.localtime(now_ms / 1000).tm_hour
     files: list[FileAge] = []

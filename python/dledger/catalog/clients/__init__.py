@@ -1,1 +1,1 @@
-"""What is kept of clients: producers, transactions, writers and consumer groups."""
+"""The state of clients: producers, transactions, writers and consumer groups."""

@@ -24,7 +24,7 @@ _DONE: Final = CommandResult(Code.SUCCESS)
 class Hold(NamedTuple):
     """The first records that a group still wants: no entry from ``index`` on can go."""
 
-    index: int  # type: ignore[assignment]  # tuple.index is nobody's need here
+    index: int  # type: ignore[assignment]  # tuple.index is not needed here
     group: str
     topic: str
     partition: int
@@ -32,7 +32,7 @@ class Hold(NamedTuple):
 
 
 class ConsumerGroup:
-    """What one group has processed."""
+    """The offsets that one group has processed."""
 
     __slots__ = ("committed_ms", "holds", "offsets")
 
@@ -43,7 +43,8 @@ class ConsumerGroup:
         """When it said so last, in ms since 1970 by the leader's clock; 0: before that was
         noted."""
         self.holds = False
-        """What it has not processed is kept over its time, as far as an operator allows."""
+        """Records that it has not processed are kept over their time, as far as an operator
+        allows."""
 
 
 class Groups:
@@ -139,8 +140,8 @@ class Groups:
         }
 
     def holds(self) -> list[Hold]:
-        """What each group that holds retention back needs first, the oldest entry first. This
-        node's view: it knows nothing of records that it has not kept."""
+        """The first records that each group with a retention hold still wants, the oldest entry
+        first. This node's view: it knows nothing of records that it has not kept."""
         found: list[Hold] = []
         for name, group in self.by_name.items():
             needed: list[Hold] = []

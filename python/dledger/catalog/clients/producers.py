@@ -20,7 +20,7 @@ from dledger.protocol.messages.codes import Code
 from dledger.records.body.header import BodyHeader
 
 WINDOW: Final = 2048
-"""Results remembered for each producer and partition: twice what a client keeps in flight."""
+"""Results remembered for each producer and partition: twice a client's batches in flight."""
 SESSION_MS: Final = 7 * 24 * 3600 * 1000
 """A session that sent nothing for this long is forgotten."""
 MAX_SESSIONS: Final = 100_000

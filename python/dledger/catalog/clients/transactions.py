@@ -2,11 +2,11 @@
 theirs.
 
 A transaction is (writer id, sequence). Each of its stages is filled by one task attempt; the commit
-names the stages that count, in order, and what each must hold. What a failed attempt staged is
-dropped. A writer's sequences only grow: committing the last one again is answered with its result,
-committing an older one is a success without effect. A commit that says how many rows it has, and
-their digest (`CommitWrite`), is held to that: the last one again must have the same rows, and an
-older one is refused.
+names the stages that count, in order, and the sum that each must hold. The batches of a failed
+attempt are dropped. A writer's sequences only grow: committing the last one again is answered with
+its result, committing an older one is a success without effect. A commit that says how many rows it
+has, and their digest (`CommitWrite`), is held to that: the last one again must have the same rows,
+and an older one is refused.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ class Transactions:
 
     def commit_write(self, index: int, command: CommitWrite, now_ms: int) -> CommandResult:
         """As `commit`, of a write whose rows are known by count and digest. A repeat with other
-        rows is refused, and so is one of an older sequence: whoever repeats it has gone back, and
-        its rows may be others.
+        rows is refused, and so is one of an older sequence: its writer has gone back, and its rows
+        may be others.
 
         The first repeat of a commit without a digest is accepted, and leaves its own.
         """
@@ -325,7 +325,7 @@ class Transactions:
 
 
 def malformed_stage(command: OpenStage) -> str:
-    """What is wrong with the opening of a stage, or nothing."""
+    """The fault of the opening of a stage, or nothing."""
     if not 0 < len(command.writer_id) <= MAX_NAME or len(command.label) > MAX_NAME:
         return f"a writer id has 1 to {MAX_NAME} characters, a label up to as many"
     if command.sequence < 0:
@@ -336,7 +336,7 @@ def malformed_stage(command: OpenStage) -> str:
 
 
 def malformed_commit(command: CommitTransaction | CommitWrite) -> str:
-    """What is wrong with a commit whatever its stages hold, or nothing."""
+    """The fault of a commit that does not depend on its stages, or nothing."""
     if not 0 < len(command.writer_id) <= MAX_NAME or command.sequence < 0:
         return f"a writer id has 1 to {MAX_NAME} characters, a sequence is 0 or more"
     if isinstance(command, CommitTransaction):
@@ -351,7 +351,7 @@ def malformed_commit(command: CommitTransaction | CommitWrite) -> str:
 
 
 def _unlike(writer: Writer, command: CommitWrite) -> str:
-    """How a repeat differs from what was committed, or nothing."""
+    """How a repeat differs from the committed transaction, or nothing."""
     when = f" on {utc(writer.committed_ms)}" if writer.committed_ms else ""
     if command.sequence < writer.sequence:
         return f"its writer has committed {writer.sequence} already{when}, which is newer"

@@ -1,10 +1,10 @@
-"""What each writer of transactions committed last, so that a repeat is known as one.
+"""The last commit of each writer of transactions, so that a repeat is known as one.
 
-A query may come back after weeks and repeat its last batch, so writers do not expire. What is
-remembered is bounded all the same. Over ``most`` writers the ones that committed longest ago give
-way: first those of batch jobs, whose names are never used again; of any other one there stay a hash
-of its name, its last sequence, and the count and digest of the rows. Of these as many are kept
-again, and then the oldest are as if they had never been.
+A query may come back after weeks and repeat its last batch, so writers do not expire. Their number
+is bounded all the same. Over ``most`` writers the ones that committed longest ago give way: first
+those of batch jobs, whose names are never used again; of any other one there stay a hash of its
+name, its last sequence, and the count and digest of the rows. Of these as many are kept again, and
+then the oldest are as if they had never been.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Offsets = dict[str, dict[int, list[int]]]
 
 
 class Writer:
-    """What a writer committed last.
+    """The last commit of a writer.
 
     Attributes:
         sequence: of that transaction.
         committed_at: the entry that committed it; -1 where only the hash of the writer's name is
             left.
-        offsets: what it wrote.
-        records: how many rows that was.
+        offsets: the offsets of its rows.
+        records: the number of its rows.
         committed_ms: when, by the leader's clock; 0 where that is not known.
         digest: of the rows (`dledger.records.digest`), in hexadecimal; empty where the writer gave
             none.
@@ -65,7 +65,7 @@ class Writer:
 
 
 class Trace(NamedTuple):
-    """What stays of a writer that gave way."""
+    """The rest of a writer that gave way."""
 
     sequence: int
     records: int
@@ -83,7 +83,7 @@ class Writers:
         """By `trace_name`, in the order in which they gave way."""
 
     def find(self, name: str) -> Writer | None:
-        """What is known of a writer."""
+        """The known state of a writer."""
         known = self.by_name.get(name)
         if (
             known is None

@@ -168,7 +168,7 @@ class Partition:
                 self.next_offset,
             )
         if self.begin_row < self.rows and offset >= self._number(self.rows - 1, BASE):
-            return self.rows - 1  # whoever follows the log asks for its last batch
+            return self.rows - 1  # a reader that follows the log asks for its last batch
         return self._first_above(BASE, offset, self.begin_row, self.rows) - 1
 
     def find(self, offset: int, end_offset: int, max_bytes: int) -> list[BatchRef]:

@@ -17,7 +17,7 @@ from dledger.protocol.messages.client import TopicInfo
 
 
 class Partitions(Mapping[int, Partition]):
-    """What `topics` says that there is, in the order of keys. ``newest_schema(topic_id)``: see
+    """The partitions of `topics`, in the order of keys. ``newest_schema(topic_id)``: see
     `Schemas.newest`."""
 
     def __init__(
@@ -29,7 +29,7 @@ class Partitions(Mapping[int, Partition]):
         self.used: dict[int, Partition] = {}
         """Those with an object: all that have rows, and maybe more. Change it here only."""
         self.grown: set[int] = set()
-        """Those that have got rows since whoever waits for some has cleared it."""
+        """Those that have got rows since the reader that waits for some has cleared it."""
         self.gone: set[int] = set()
         """The same of topics that were deleted."""
 
@@ -40,7 +40,7 @@ class Partitions(Mapping[int, Partition]):
         return found
 
     def look(self, key: int) -> Partition:
-        """The same for one who only reads: an object that is made for this is not kept.
+        """The same for a caller that only reads: an object that is made for this is not kept.
 
         Raises:
             KeyError: there is no such partition.

@@ -3,7 +3,7 @@ gets.
 
 A message carries its queue offset in its own bytes, so a leader settles it before the message goes
 into the log: from this table as of its log's end. Since every leader does so, the offsets of a
-queue are gap-free in the order of the log, whoever led when; an entry that is given up takes its
+queue are gap-free in the order of the log, under any leader; an entry that is given up takes its
 number with it. The table is state like any other here: every node has it, a snapshot carries it,
 and it stays when the messages themselves are gone.
 """
@@ -70,7 +70,7 @@ class Queues:
 
     @classmethod
     def decode(cls, data: Iterable[Any]) -> Queues:
-        """From what `encode` gave."""
+        """From the result of `encode`."""
         queues = cls()
         queues.store_ms, rows = data
         queues.next = {(topic, queue_id): end for topic, queue_id, end in rows}
@@ -78,7 +78,7 @@ class Queues:
 
 
 class Settled:
-    """The same as of the end of a leader's log: what is applied, and what it has put behind that
+    """The same as of the end of a leader's log: the applied messages, and its puts behind them
     since."""
 
     def __init__(self, applied: Queues) -> None:

@@ -2,8 +2,7 @@
 stays for ever.
 
 Two writers that change a topic's columns at once both name the version that they started from. The
-first one is taken; the other one is told what the columns are by now, and puts its own together
-with these.
+first one is taken; the other one is told the present columns, and puts its own together with these.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Schemas:
     """JSON texts of each typed topic's versions, in order."""
 
     def __init__(self, topics: Topics, used: Mapping[int, Partition]) -> None:
-        """``used``: see `Partitions`; whichever comes later asks for the newest version."""
+        """``used``: see `Partitions`; one that is made later asks for the newest version."""
         self._topics = topics
         self._used = used
         self.by_topic: dict[int, list[str]] = {}

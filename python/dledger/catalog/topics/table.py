@@ -49,7 +49,7 @@ class Table(Protocol):
 
 
 class TableFactory(Protocol):
-    """Opens tables by name. What is appended may be lost in a crash until the owner of the factory
+    """Opens tables by name. An appended row may be lost in a crash until the owner of the factory
     syncs it, which it does before it saves a snapshot of the catalog."""
 
     def open(self, name: str, row_size: int) -> Table:

@@ -19,9 +19,9 @@ MAX_RETIRED: Final = 100_000
 recognised."""
 MAX_SETTING: Final = 4096
 SETTINGS: Final = ("description", "type")
-"""What a topic can be created with. ``description``: a text for people, up to MAX_SETTING
-characters; ``type``: ``raw`` (keys and values, the default) or ``typed`` (rows of columns, see
-`dledger.catalog.topics.schemas`)."""
+"""The settings with which a topic can be created. ``description``: a text for people, up to
+MAX_SETTING characters; ``type``: ``raw`` (keys and values, the default) or ``typed`` (rows of
+columns, see `dledger.catalog.topics.schemas`)."""
 TYPES: Final = ("raw", "typed")
 
 
@@ -132,7 +132,7 @@ class Topics:
 
 
 def malformed_topic(command: CreateTopic) -> str:
-    """What is wrong with a creation, or nothing."""
+    """The fault of a creation, or nothing."""
     try:
         check_name("topic", command.name)
         check_name("log id", command.log_id)

@@ -1,4 +1,4 @@
-"""The way out of asyncio producers and stages: what may be on its way, and what becomes of it."""
+"""The way out of asyncio producers and stages: the batches on their way, and their outcomes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class AsyncFlow:
         forks.check_born_here(self._born, self._what)
 
     def take(self) -> None:
-        """Send what is ready, whether there is room or not."""
+        """Send the ready batches, whether there is room or not."""
         while self.ready:
             outgoing = self.ready.popleft()
             outgoing.refuse()

@@ -24,7 +24,7 @@ from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloResponse
 
 LOOK_S: Final = 0.5
-"""Time between two looks for batches whose time is over."""
+"""Time between two checks for batches whose time is over."""
 CLOSED: Final = "closed before it was answered"
 HELLO_ID: Final = 0xFFFFFFFF
 
@@ -55,9 +55,9 @@ class Pipeline:
         self._wake = asyncio.Event()
         self._closing = False
         self._fresh = False
-        """Something was pushed since the last look."""
+        """A batch was pushed since the last check."""
         self._asleep = False
-        """Nobody looks for what is late: nothing has been under way for a while."""
+        """No timer looks for late batches: none has been under way for a while."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def push(self, *items: Item) -> None:
@@ -68,7 +68,7 @@ class Pipeline:
         self._pump()
 
     def _pump(self) -> None:
-        """Send what can be sent now."""
+        """Send the batches that can be sent now."""
         window, connection = self.window, self._connection
         if connection is None or self._hello is not None:
             self._wake.set()
@@ -84,10 +84,10 @@ class Pipeline:
         """Wait until every batch is answered or given up, then close the connection."""
         self._closing = True
         self._wake.set()
-        await asyncio.wait((self._task,))  # who stops waiting does not end it
+        await asyncio.wait((self._task,))  # a cancelled caller does not end it
 
     def cancel(self) -> None:
-        """End now; what is not answered fails."""
+        """End now; unanswered batches fail."""
         self._task.cancel()
         self.window.fail_all(Unavailable(CLOSED))  # a task that has not begun yet would not do it
 

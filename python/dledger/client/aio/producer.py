@@ -89,7 +89,7 @@ class AsyncProducer:
     async def append_batch(
         self, partition: int | None, batch: pa.RecordBatch
     ) -> asyncio.Future[Appended]:
-        """Append a batch of record columns now, behind what was appended before it; see
+        """Append a batch of record columns now, behind the records appended before it; see
         `append`."""
         return await self._append(self._accumulator.place(partition, None), batch, now=True)
 
@@ -126,17 +126,17 @@ class AsyncProducer:
         self._flow.take()
 
     async def flush(self) -> None:
-        """Send what waits, and return when everything is answered. Failures are in the futures."""
+        """Send the waiting records, and return when all are answered. Failures are in the
+        futures."""
         self._flow.check()
         self._hand_over()
         await self._flow.empty()
 
     async def close(self) -> None:
-        """Flush, then end. Appending afterwards is an error. Each call returns only when everything
-        is answered.
+        """Flush, then end. Appending afterwards is an error. Each call returns only when all
+        records are answered.
 
-        In a forked child it only gives up the child's copy: what was appended is the parent's to
-        send.
+        In a forked child it only gives up the child's copy: the parent sends its records.
         """
         if self._flow.forked:
             return
@@ -152,7 +152,7 @@ class AsyncProducer:
 
 
 class _Answer(asyncio.Future[Appended]):
-    """Who waits may stop waiting; the records are on their way all the same."""
+    """A caller may stop waiting; the records are on their way all the same."""
 
     def set_result(self, result: Appended, /) -> None:
         if not self.done():

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class AsyncStageOwner(Protocol):
-    """What a stage or a transaction asks of its client."""
+    """The client that a stage or a transaction needs."""
 
     async def known_topic(self, name: str, partition: int | None = None) -> TopicInfo:
         """See `Client.known_topic`."""
@@ -182,7 +182,7 @@ class AsyncTransaction:
         return state.committed()
 
     async def abort(self) -> None:
-        """Drop what was staged. In a forked child it is the parent's, and stays."""
+        """Drop the staged batches. In a forked child the stage is the parent's, and stays."""
         state, stage = self._state, self._stage
         if state.over or stage is None or stage.forked:
             return

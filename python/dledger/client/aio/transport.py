@@ -101,7 +101,7 @@ class AsyncTransport:
         """The connection to ``address``, opened if there is none that works.
 
         Raises:
-            Unavailable: nobody answers there, or by now another group's node.
+            Unavailable: no node answers there, or by now one of another group.
             WrongGroup: another group's node is there, and at every other address too, or none of
                 ours was ever seen.
             CertificateRefused: at this and every other address one side does not take the other's
@@ -123,7 +123,7 @@ class AsyncTransport:
         except (WrongGroup, CertificateRefused) as error:
             raise self._core.refusal(address, error) from None
         self._core.routes.welcomed(rpc.welcome)
-        self._core.topics.clear()  # whatever happened meanwhile
+        self._core.topics.clear()  # they may have changed meanwhile
         return rpc
 
     async def close(self) -> None:

@@ -58,7 +58,7 @@ class Background:
             )
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run on the loop and wait for the result. Who is interrupted while it waits leaves the
+        """Run on the loop and wait for the result. An interrupt of the waiting thread leaves the
         work going on.
 
         Raises:
@@ -89,7 +89,7 @@ class Background:
         task.add_done_callback(ended)
 
     def stop(self) -> None:
-        """End the loop; what is on it is forgotten."""
+        """End the loop; its work is forgotten."""
         if self.pid == os.getpid() and self._thread.is_alive():
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(1)

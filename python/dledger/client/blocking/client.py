@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
 @checked
 class Client(Operations):
-    """Talks to a group of nodes; finds the leader by itself and retries what is safe to retry.
+    """Talks to a group of nodes; finds the leader by itself and retries calls where that is safe.
 
-    Nothing is connected before the first call. Threads may share a client; each call takes
+    No connection is opened before the first call. Threads may share a client; each call takes
     connections of its own. A client survives pickling (as its settings) and fork (the child
     connects anew).
 
@@ -55,7 +55,7 @@ class Client(Operations):
             them.
         group: the group's name, to be refused by any other; empty: that of the first node that
             answers.
-        group_id: what the group drew at its founding (`lineage`), to be refused by any other but a
+        group_id: the id drawn at the group's founding (`lineage`), to be refused by any other but a
             copy of it.
         settings: those of `dledger.config.ClientConfig`.
 
@@ -110,8 +110,8 @@ class Client(Operations):
 
     def _give_back(self, transport: BlockingTransport) -> None:
         """Behind a call that came to its end. A transport of an interrupted call is not given back,
-        however often what clears it away is interrupted, too: its session's number may be used, and
-        an answer on its way."""
+        also when its clearing away is interrupted several times: its session's number may be used,
+        and an answer on its way."""
         # a reader of the parent's had it at the fork
         if transport.asking or transport.born != forks.generation:
             transport.close()
@@ -195,8 +195,8 @@ class Client(Operations):
 
         Args:
             partition: where all records go; None: as `append` does.
-            name: a name that stays: opening it again fences whoever had it, so that a zombie cannot
-                write.
+            name: a name that stays: opening it again fences its former producer, so that a zombie
+                cannot write.
         """
         info = self.topic(topic)
         name = name or self.core.environment.unique()
@@ -217,7 +217,7 @@ class Client(Operations):
         failure.
 
         Args:
-            writer_id: who writes; its sequences only grow.
+            writer_id: the writer's name; its sequences only grow.
             label: for people.
             timeout_ms: dropped when not committed by then.
         """
@@ -227,7 +227,7 @@ class Client(Operations):
     def stage(
         self, writer_id: str, sequence: int, label: str = "", timeout_ms: int = 600_000
     ) -> Stage | Committed:
-        """A stage of the transaction (writer_id, sequence), for one of several who write it;
+        """A stage of the transaction (writer_id, sequence), for one of several writers;
         `commit_transaction` commits them all. The result, when it is committed already."""
         opened = self._run(transactions.open_stage(writer_id, sequence, label, timeout_ms))
         if isinstance(opened, Committed):
@@ -260,7 +260,7 @@ class Client(Operations):
             replica: the node to read from first; any one else.
 
         Raises:
-            OffsetOutOfRange: with ``begin`` and ``end``, what there is.
+            OffsetOutOfRange: with ``begin`` and ``end`` of the kept offsets.
             TopicNotFound, TopicRecreated, Unavailable, CorruptEntry: as they say.
         """
         info = self.topic(topic)

@@ -1,4 +1,4 @@
-"""What goes out from any thread into a `Pipeline` on the background loop, no more than fits at a
+"""The way out from any thread into a `Pipeline` on the background loop, no more than fits at a
 time.
 
 A batch changes hands in one step, the append to `Flow.ready`: an interrupt finds it handed over or
@@ -95,8 +95,8 @@ class Flow:
         forks.check_born_here(self._born, self._what)
 
     def wait_for_room(self) -> None:
-        """Wait until less than the limits is in flight. The caller holds no lock: what is waited
-        for may need it.
+        """Wait until less than the limits is in flight. The caller holds no lock, since the loop
+        may need it.
 
         The loop's own thread, where the callbacks of futures run, goes on at once: it must not wait
         for itself.
@@ -132,9 +132,9 @@ class Flow:
                 self._scheduled = True
 
     def take(self) -> None:
-        """On the loop: send what is ready and fits."""
+        """On the loop: send the batches that are ready and fit."""
         with self._lock:
-            # before anything is looked at: what comes after it schedules anew
+            # before the queue is read: a later batch schedules anew
             self._scheduled = False
         found: list[Item] = []
         while self.ready and self._count < self._most:
@@ -189,7 +189,7 @@ class Flow:
             self._end.detach()
 
     def cancel(self) -> None:
-        """End the pipeline now; what is not answered fails."""
+        """End the pipeline now; unanswered batches fail."""
         self._end()
 
 

@@ -14,8 +14,8 @@ _born = forks.generation
 
 
 def shared_client(bootstrap_servers: str, **settings: Any) -> Client:
-    """The process's client for these addresses and settings. Nobody closes it; it opens and drops
-    its connections as needed, and a forked child gets its own."""
+    """The process's client for these addresses and settings. No caller closes it; it opens and
+    drops its connections as needed, and a forked child gets its own."""
     global _clients, _born
     key = (bootstrap_servers, *sorted(settings.items()))
     with _lock:

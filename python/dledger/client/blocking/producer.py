@@ -79,10 +79,10 @@ class Producer:
         disk.
 
         An exception of a signal handler that ends this call leaves it open whether its records were
-        taken; what earlier calls took goes out all the same.
+        taken; the records of earlier calls go out all the same.
 
         Raises:
-            RecordTooLarge, ConfigError: nothing was taken. Everything else comes through the
+            RecordTooLarge, ConfigError: no record was taken. All other errors come through the
                 future.
         """
         plain = headers is None and timestamps is None
@@ -102,7 +102,7 @@ class Producer:
         return answer
 
     def append_batch(self, partition: int | None, batch: pa.RecordBatch) -> Future[Appended]:
-        """Append a batch of record columns now, behind what was appended before it; see
+        """Append a batch of record columns now, behind the records appended before it; see
         `append`."""
         return self._append(self._accumulator.place(partition, None), batch, now=True)
 
@@ -134,7 +134,7 @@ class Producer:
             raise ConfigError("the producer is closed; open another one")
 
     def _linger(self) -> None:
-        """See to it that what waits goes out in time."""
+        """See to it that waiting records go out in time."""
         if not self._lingering and not self._accumulator.empty:
             self._flow.background.loop.call_soon_threadsafe(self._start_lingering)
 
@@ -144,7 +144,7 @@ class Producer:
             self._flow.background.loop.call_later(self._linger_s, self._lingered)
 
     def _lingered(self) -> None:
-        if not self._lock.acquire(blocking=False):  # the loop does not wait for who makes a batch
+        if not self._lock.acquire(blocking=False):  # the loop waits for no thread of an append
             self._flow.background.loop.call_later(self._linger_s, self._lingered)
             return
         try:
@@ -155,7 +155,8 @@ class Producer:
         self._flow.take()
 
     def flush(self) -> None:
-        """Send what waits, and return when everything is answered. Failures are in the futures."""
+        """Send the waiting records, and return when all are answered. Failures are in the
+        futures."""
         self._flow.background.check_elsewhere()
         self._ready()
         with self._lock:
@@ -163,11 +164,10 @@ class Producer:
         self._flow.wait_empty()
 
     def close(self) -> None:
-        """Flush, then end. Appending afterwards is an error. Each call returns only when everything
-        is answered.
+        """Flush, then end. Appending afterwards is an error. Each call returns only when all
+        records are answered.
 
-        In a forked child it only gives up the child's copy: what was appended is the parent's to
-        send.
+        In a forked child it only gives up the child's copy: the parent sends its records.
         """
         if self._flow.forked:
             return

@@ -73,7 +73,7 @@ class BlockingReader:
                 connection.send(self._fetcher.request(), deadline=_soon())
                 self._asked = True
             except Lost:
-                self._drop()  # what came is good; the next turn opens another connection
+                self._drop()  # the received batches are good; the next turn connects again
         return batches
 
     def _drop(self) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class StageOwner(Protocol):
-    """What a stage or a transaction asks of its client."""
+    """The client that a stage or a transaction needs."""
 
     def known_topic(self, name: str, partition: int | None = None) -> TopicInfo:
         """See `Client.known_topic`."""
@@ -127,8 +127,8 @@ class Stage:
             raise self._tally.failed
 
     def close(self) -> StageSum:
-        """Wait until everything is staged; what a commit must name, a plain value that can be sent
-        to who commits.
+        """Wait until everything is staged; returns the sum that a commit must name, a plain value
+        that can be sent to the committer.
 
         Raises:
             TransactionError: a call of `append_batch` was interrupted, or has not ended.
@@ -151,7 +151,7 @@ class Stage:
         return self._flow.forked
 
     def cancel(self) -> None:
-        """Stop sending. What is staged is dropped when the transaction is aborted or the stage
+        """Stop sending. The staged batches are dropped when the transaction is aborted or the stage
         times out."""
         self._flow.cancel()
 
@@ -229,7 +229,7 @@ class Transaction:
         return state.committed()
 
     def abort(self) -> None:
-        """Drop what was staged. In a forked child it is the parent's, and stays."""
+        """Drop the staged batches. In a forked child the stage is the parent's, and stays."""
         state, stage = self._state, self._stage
         if state.over or stage is None or stage.forked:
             return

@@ -120,7 +120,7 @@ class BlockingTransport:
         """The connection to ``address``, opened if there is none that works.
 
         Raises:
-            Unavailable: nobody answers there, or by now another group's node.
+            Unavailable: no node answers there, or by now one of another group.
             WrongGroup: another group's node is there, and at every other address too, or none of
                 ours was ever seen.
             CertificateRefused: at this and every other address one side does not take the other's
@@ -150,7 +150,7 @@ class BlockingTransport:
         except (WrongGroup, CertificateRefused) as error:
             raise self._core.refusal(address, error) from None
         self._core.routes.welcomed(connection.welcome)
-        self._core.topics.clear()  # whatever happened meanwhile
+        self._core.topics.clear()  # they may have changed meanwhile
         return connection
 
     def _refused(self) -> None:
@@ -163,7 +163,7 @@ class BlockingTransport:
         return connection
 
     def keep(self, connection: BlockingConnection) -> None:
-        """Give back what `take` gave, with no answer under way."""
+        """Give back the result of `take`, with no answer under way."""
         if self._connections.setdefault(connection.address, connection) is not connection:
             connection.close()
 

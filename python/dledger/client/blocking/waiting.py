@@ -2,7 +2,7 @@
 
 Python runs signal handlers between two bytecodes of the main thread. `threading.Condition` does not
 bear an exception there: its lock is left held where it was just taken, and the next thread, here
-the loop of all producers, waits for it for ever. What is here takes locks by ``with`` on locks
+the loop of all producers, waits for it for ever. This module takes locks by ``with`` on locks
 written in C alone, which no handler can come into.
 """
 
@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 
 class Gates:
-    """Threads that wait until something is so, and one thread that says when to look again."""
+    """Threads that wait for a condition, and one thread that says when to check it again."""
 
     def __init__(self) -> None:
         self._closed: deque[Any] = deque()
 
     def wait(self, reached: Callable[[], bool]) -> None:
-        """Return when ``reached()``. It is asked again after each `open` that follows what makes it
-        true."""
+        """Return when ``reached()``. It is asked again after each `open` that follows a change that
+        makes it true."""
         while not reached():
             gate = allocate_lock()
             gate.acquire()
@@ -35,21 +35,21 @@ class Gates:
             gate.acquire()
 
     def open(self) -> None:
-        """Let all who wait look again. One thread alone calls this."""
+        """Let all waiting threads check again. One thread alone calls this."""
         for _ in range(len(self._closed)):
             self._closed.popleft().release()
 
 
 class _Lock(RLock):  # type: ignore[misc]
-    """The lock of a future, in the place of its condition: nobody waits on it."""
+    """The lock of a future, in the place of its condition: no thread waits on it."""
 
     def notify_all(self) -> None:
-        """Nobody waits: see `Answer.result`."""
+        """No thread waits: see `Answer.result`."""
 
 
 class Answer(Future[T], Generic[T]):
-    """A future that an interrupt of one who waits cannot harm, and that is never cancelled: what it
-    stands for may be done already."""
+    """A future that an interrupt of a waiting thread cannot harm, and that is never cancelled: its
+    work may be done already."""
 
     def __init__(self) -> None:
         super().__init__()

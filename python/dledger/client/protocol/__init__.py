@@ -1,1 +1,1 @@
-"""What the blocking and the asyncio client share: no socket, no thread."""
+"""The common part of the blocking and the asyncio client: no socket, no thread."""

@@ -39,7 +39,7 @@ APPEND = AppendRequest(timeout_ms=SERVER_MS)
 
 
 class SessionHolder(Protocol):
-    """Who keeps a session from one append to the next."""
+    """Keeps a session from one append to the next."""
 
     session: ProducerSession | None
 
@@ -114,10 +114,10 @@ def send(core: ClientState, name: str, header: bytes, payload: Buffer) -> Operat
 
 
 def check_size(core: ClientState, name: str, records: int, payload_size: int) -> None:
-    """Refuse here what the leader would refuse.
+    """Refuse a batch here that the leader would refuse.
 
     Raises:
-        RecordTooLarge: with the limit, and what to do.
+        RecordTooLarge: with the limit, and the remedy.
     """
     limit, size = core.routes.max_body_bytes, BODY_HEADER_SIZE + payload_size
     if limit and size > limit:

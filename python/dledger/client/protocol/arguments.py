@@ -1,8 +1,8 @@
-"""Arguments of callers, looked at before anything is sent: a wrong one is the caller's mistake, and
-its name helps.
+"""Arguments of callers, checked before any request is sent: a wrong one is the caller's mistake,
+and its name helps.
 
 `checked` goes by the annotations of a class's public methods, so that a new method is checked as
-well. What is as good as the annotated type is taken for it: whole numbers of numpy, sets of names.
+well. A value as good as the annotated type is taken for it: whole numbers of numpy, sets of names.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class WrongArgument(Exception):
-    """With what belongs in the place of a value, and the value."""
+    """With the expected type of a value, and the value."""
 
 
 def _text(value: Any) -> str:

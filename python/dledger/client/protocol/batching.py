@@ -25,8 +25,8 @@ class Promise(Protocol):
 
 class Pending:
     """One append: done when all its records are. Cut into several entries, ``start`` is the first
-    one's and ``end`` the last one's, in whatever order they are answered; records of other
-    producers may lie between.
+    one's and ``end`` the last one's, in any order of their answers; records of other producers may
+    lie between.
 
     It fails when all its entries are decided and one of them failed, and definitely only if none
     was written.
@@ -59,7 +59,7 @@ class Pending:
             self.future.set_result(Appended(self.topic, self.partition, self.start, self.end))
 
     def _whole(self, error: DLedgerError) -> DLedgerError:
-        """What an error of one part says of the whole append."""
+        """The meaning of an error of one part for the whole append."""
         if self.start < 0 or not error.definite:
             return error
         whole = OutcomeUnknown(
@@ -71,7 +71,7 @@ class Pending:
 
 @dataclass(slots=True)
 class Batch:
-    """What goes out as one entry, and whose records it holds, in order."""
+    """The records of one entry that goes out, and the appends that they belong to, in order."""
 
     partition: int
     records: pa.RecordBatch
@@ -100,17 +100,17 @@ class OutgoingBatch:
         self.taken = False
 
     def refuse(self) -> None:
-        """Fail what cannot go out."""
+        """Fail the appends that cannot go out."""
         refused, self.refused = self.refused, ()
         for batch, error in refused:
             batch.answered(error)
 
 
 class PartitionQueue:
-    """What waits for one partition, in order, until it is worth an entry.
+    """The records that wait for one partition, in order, until they are worth an entry.
 
-    Each record is taken by one step, the append to ``entries``, and nothing is taken any more when
-    ``outgoing`` is set: whoever is interrupted between two steps leaves nothing half done.
+    Each record is taken by one step, the append to ``entries``, and no record is taken any more
+    when ``outgoing`` is set: an interrupt between two steps leaves no half-done work.
     """
 
     __slots__ = ("entries", "outgoing", "partition", "size")
@@ -132,8 +132,8 @@ class PartitionQueue:
         self.entries.append((pending, records, None))
 
     def batches(self, max_body: int) -> tuple[list[Batch], DLedgerError | None]:
-        """What was collected, as entries of up to ``max_body`` bytes; or all of it as one, and why
-        it cannot be cut."""
+        """The collected records, as entries of up to ``max_body`` bytes; or all of them as one, and
+        why it cannot be cut."""
         records: list[pa.RecordBatch] = []
         parts: list[tuple[Pending, int]] = []
         for plain, entries in groupby(self.entries, _is_plain):

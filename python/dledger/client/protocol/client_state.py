@@ -1,5 +1,5 @@
-"""What the blocking and the asyncio client share: settings, routes, and the operations, written
-once as generators.
+"""The common part of the blocking and the asyncio client: settings, routes, and the operations,
+written once as generators.
 
 An operation yields a `Request` for each question and is sent `(answer, payload)`, or has the error
 thrown into it; a shell (`dledger.client.blocking.transport`, `dledger.client.aio.transport`) does
@@ -33,8 +33,8 @@ from dledger.types import Buffer
 
 T = TypeVar("T")
 ATTEMPT_MS: Final = 5000
-"""Longest silence after a request before it is asked again elsewhere. Only what is safe to repeat
-is asked again."""
+"""Longest silence after a request before it is asked again elsewhere. Only a request that is safe
+to repeat is asked again."""
 SERVER_MS: Final = 4000
 """The time a node is given for a write: it answers before we stop listening."""
 CODECS: Final = {"none": Codec.NONE, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
@@ -51,10 +51,10 @@ class Request:
     timeout_ms: float | None = None
     """For all attempts; None: the client's request_timeout_ms."""
     behind: Callable[[Any], str] | None = None
-    """Why an answer is older than what the client knows already, or ""; then it is asked again."""
+    """Why an answer is older than the client's knowledge, or ""; then it is asked again."""
 
     def outcome(self, answer: Any) -> tuple[Code, str, str]:
-        """What an answer amounts to: its code, message, and hint at the leader."""
+        """The outcome of an answer: its code, message, and hint at the leader."""
         code: Code = answer.code
         if code is Code.SUCCESS and self.behind is not None and (why := self.behind(answer)):
             return Code.BEHIND, why, ""
@@ -66,14 +66,14 @@ Operation = Generator[Request, tuple[Any, memoryview], T]
 
 @dataclass(slots=True)
 class ClientState:
-    """A client's settings and what it has learned. Plain values: threads may share it."""
+    """A client's settings and its knowledge of the group. Plain values: threads may share it."""
 
     bootstrap_servers: str
     config: ClientConfig
     routes: Routes
     environment: Environment = REAL
     tls: ssl.SSLContext | None = None
-    """What connections to the nodes need, if they are not plain."""
+    """The context of connections to the nodes, if they are not plain."""
     topics: dict[str, TopicInfo] = field(default_factory=dict)
     """Topics as last seen; a wrong one is noticed when a node refuses its id."""
     ends: SeenEndOffsets = field(default_factory=SeenEndOffsets)
@@ -82,7 +82,7 @@ class ClientState:
     changes."""
     turn: int = 0
     lost: bool = False
-    """A call found nobody, or another group: perhaps this one has gone from these addresses for
+    """A call found no node, or another group: perhaps this one has gone from these addresses for
     good."""
 
     @staticmethod
@@ -124,12 +124,12 @@ class ClientState:
         )
 
     def refusal(self, address: str, error: WrongGroup | CertificateRefused) -> DLedgerError:
-        """What to raise for a node that is not taken, or takes not this side: the error itself
-        where no other address is left; else `Unavailable`, for that address alone."""
+        """The exception for a node that is refused, or refuses this side: the error itself where no
+        other address is left; else `Unavailable`, for that address alone."""
         routes = self.routes
         if isinstance(error, CertificateRefused):  # one node's may be wrong, where others' are not
             return error if routes.is_refused(address) else Unavailable(str(error))
-        if routes.peers and not routes.is_foreign(address):  # its port was given to somebody else
+        if routes.peers and not routes.is_foreign(address):  # its port was given to another
             return Unavailable(str(error))
         self.lost = True
         return error

@@ -39,7 +39,7 @@ def commit_offsets(
 
 
 def hold_retention(_: ClientState, group: str, hold: bool = True) -> Operation[None]:
-    """What the group has not processed is kept over its time, up to the nodes' settings
+    """Records that the group has not processed are kept over their time, up to the nodes' settings
     ``hold_retention_ms`` and ``hold_retention_bytes``; with False no longer. Only partitions of
     which it has committed an offset."""
     check_name("consumer group", group)
@@ -55,7 +55,7 @@ def delete_group(_: ClientState, group: str) -> Operation[None]:
 
 
 def group(_: ClientState, name: str) -> Operation[GroupOffsets]:
-    """What a consumer group has processed; empty for one that committed nothing."""
+    """The offsets that a consumer group has processed; empty for one that committed none."""
     check_name("consumer group", name)
     answer, _payload = yield Request(
         GroupRequest(consumer_group=name), CallPolicy(what=f"group {name!r}")

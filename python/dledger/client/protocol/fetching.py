@@ -17,7 +17,7 @@ WAIT_MS = 1000
 
 @dataclass(slots=True)
 class Fetcher:
-    """Where a read is, what it asks next, and whether an answer is what it should be."""
+    """Where a read is, its next request, and whether an answer is a proper one."""
 
     topic_id: int
     partition: int
@@ -29,7 +29,7 @@ class Fetcher:
     what: str
     """The read, for messages of errors."""
     on_read: Callable[[int], None] | None = None
-    """Called with the offset behind what was read."""
+    """Called with the offset behind the last record read."""
 
     @property
     def done(self) -> bool:
@@ -91,7 +91,7 @@ class Fetcher:
 
 
 def elsewhere(code: Code) -> bool:
-    """Whether another replica may give what this one refused."""
+    """Whether another replica may give the records that this one refused."""
     return code is Code.CORRUPT_ENTRY or answer_outcome(code) in {
         AnswerOutcome.AGAIN,
         AnswerOutcome.UNCLEAR,

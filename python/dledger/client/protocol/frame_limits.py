@@ -5,5 +5,5 @@ from __future__ import annotations
 from dledger.protocol.wire import FrameLimits
 
 LIMITS = FrameLimits(payload_bytes=1 << 30)
-"""An answer is as large as the largest stored body, whatever the group's limit was when it was
+"""An answer is as large as the largest stored body, with any limit of the group when it was
 written."""

@@ -1,5 +1,4 @@
-"""What a group knows of itself, for those who look after it: partitions, consumer groups' lag,
-commits, entries."""
+"""The state of a group, for its operators: partitions, consumer groups' lag, commits, entries."""
 
 from __future__ import annotations
 
@@ -74,7 +73,7 @@ class CommitState:
 
 @dataclass(frozen=True, slots=True)
 class EntryState:
-    """An entry of the log. What its kind does not have is empty, 0, or -1."""
+    """An entry of the log. A field that its kind does not have is empty, 0, or -1."""
 
     index: int
     term: int
@@ -94,7 +93,7 @@ class EntryState:
 
 
 def partitions(core: ClientState) -> Operation[list[PartitionState]]:
-    """All partitions of all topics, with what they hold, by topic and number."""
+    """All partitions of all topics, with their content, by topic and number."""
 
     def state(row: dict[str, Any]) -> PartitionState:
         return PartitionState(

@@ -4,8 +4,8 @@ known. Pure.
 A session numbers the batches of each partition from 0 without gaps; a node takes only the next
 number. So when a batch is refused for a moment, all behind it are refused too, and go out again
 behind it. When a number will never be taken (its batch was refused for good, or given up) the
-session is over: what is behind is numbered anew in the next session, which fences the former one,
-after everything that was numbered in the old one is known.
+session is over: the batches behind are numbered anew in the next session, which fences the former
+one, after the outcome of every batch numbered in the old one is known.
 """
 
 from __future__ import annotations
@@ -126,19 +126,19 @@ class InFlightWindow:
         self.again.append(item)
 
     def lost(self) -> None:
-        """The connection is gone: whatever was sent on it may have been done."""
+        """The connection is gone: all batches sent on it may have been done."""
         for item in self.unanswered.values():
             item.maybe = True
         self.again.extend(self.unanswered.values())
         self.unanswered.clear()
 
     def resume(self) -> None:
-        """Send again what has to be, in order, before anything new."""
+        """Send batches again that have to be, in order, before any new one."""
         self.waiting.extendleft(sorted(self.again, key=lambda item: -item.order))
         self.again.clear()
 
     def expire(self, now_ms: float) -> None:
-        """Give up what is not under way and whose time is over."""
+        """Give up the batches that are not under way and whose time is over."""
         for items in (self.again, self.waiting, self._renumber):
             late = [item for item in items if item.deadline_ms <= now_ms]
             for item in late:
@@ -153,7 +153,7 @@ class InFlightWindow:
                 self._fail(item, error)
 
     def fail_all(self, error: DLedgerError) -> None:
-        """Nothing can go on: every batch fails, and so does whatever comes."""
+        """No batch can go on: every one fails, and so do later ones."""
         self.broken = error
         everything = [*self.unanswered.values(), *self.again, *self.waiting, *self._renumber]
         self.unanswered.clear()

@@ -46,8 +46,8 @@ class PutMessageResult:
 
 @dataclass(frozen=True, slots=True)
 class GetMessageResult:
-    """What a queue has from an offset on. ``min_offset`` is that of the first message that is kept,
-    ``max_offset`` the one that the next message gets; go on at ``next_begin_offset``."""
+    """The messages of a queue from an offset on. ``min_offset`` is that of the first message that
+    is kept, ``max_offset`` the one that the next message gets; go on at ``next_begin_offset``."""
 
     status: GetMessageStatus
     messages: list[Message]
@@ -74,8 +74,8 @@ def put_message(
     only the caller can repeat it, and then the message may be there twice, as with a broker.
 
     Args:
-        keys: what `query_message` finds it by; several as a list.
-        properties: more of them; what ``tags`` and ``keys`` say does not replace one of these.
+        keys: the keys for `query_message`; several as a list.
+        properties: more of them; ``tags`` and ``keys`` do not replace one of these.
 
     Raises:
         ConfigError, RecordTooLarge, DiskFull, Unavailable: nothing was written.
@@ -142,7 +142,7 @@ def put_messages(
 
 
 def _requests(messages: Sequence[Message]) -> list[list[bytes]]:
-    """What goes out at once; all of it is made before anything is sent.
+    """The requests of messages sent at once; all are made before one is sent.
 
     Raises:
         ConfigError: a message cannot be.

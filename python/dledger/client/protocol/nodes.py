@@ -29,7 +29,7 @@ def lineage(core: ClientState) -> Operation[Lineage]:
 
 
 def status(core: ClientState) -> Operation[dict[NodeId, dict[str, Any]]]:
-    """What each node says of itself; ``{"error": reason}`` for one that does not answer."""
+    """Each node's description of itself; ``{"error": reason}`` for one that does not answer."""
     answer, _ = yield Request(MetadataRequest(), CallPolicy(what="status"))
     core.routes.learned(answer)
     found: dict[NodeId, dict[str, Any]] = {}

@@ -28,7 +28,7 @@ def offsets(
     batches; see `offsets_at`.
 
     Raises:
-        Behind: for the whole time nobody answered who knows as much as this client has seen.
+        Behind: for the whole time no node answered that knows as much as this client has seen.
     """
     for name in topics:
         check_name("topic", name)
@@ -77,7 +77,7 @@ def end_offsets(
 ) -> Operation[dict[int, int]]:
     """The offset behind the last record of each partition. Linearizable unless ``stale``:
     everything that was acknowledged before the call is below it. ``stale``: the leader's applied
-    state or, where no leader is known, any node's; never below what this client has seen already.
+    state or, where no leader is known, any node's; never below offsets that this client has seen.
 
     With ``newer_than`` (partition -> offset): wait up to ``wait_ms`` for any partition to end
     above.

@@ -12,7 +12,8 @@ from dledger.client.protocol.client_state import ClientState, Operation, T
 
 P = ParamSpec("P")
 Declared = Callable[Concatenate[ClientState, P], Operation[T]]
-"""What both clients do: a function of the client's state and the arguments of the method."""
+"""An operation of both clients: a function of the client's state and the arguments of the
+method."""
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 

@@ -1,5 +1,5 @@
-"""What an answer means: done, ask again, or an error that says the truth about whether something
-was written. Pure."""
+"""The meaning of an answer: done, ask again, or an error that says the truth about whether the
+request was written. Pure."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from dledger.protocol.messages.codes import Code
 
 
 class AnswerOutcome(Enum):
-    """What to do after an answer."""
+    """The next step after an answer."""
 
     DONE = "done"
     AGAIN = "again"
-    """Nothing was written; asking again, perhaps elsewhere, can help."""
+    """The request was not written; asking again, perhaps elsewhere, can help."""
     UNCLEAR = "unclear"
     """It may have been written, or still be. Only a request that is safe to repeat is asked
     again."""
     FAILED = "failed"
-    """Nothing was written and asking again does not help."""
+    """The request was not written and asking again does not help."""
 
 
 VERDICTS: Final[dict[Code, AnswerOutcome]] = {
@@ -73,7 +73,7 @@ _ERRORS: Final[dict[Code, type[DLedgerError]]] = {
 
 
 def answer_outcome(code: Code) -> AnswerOutcome:
-    """What to do after this answer."""
+    """The next step after this answer."""
     return VERDICTS.get(code, AnswerOutcome.FAILED)
 
 

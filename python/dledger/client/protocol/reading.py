@@ -18,7 +18,7 @@ from dledger.records.columns.types import Columns
 
 
 class Replicas:
-    """Whom a reader asks: one replica as long as it answers well, then the next one.
+    """The order in which a reader asks replicas: one as long as it answers well, then the next one.
 
     Those on the reader's own machine come first, among these and among the others any: readers
     spread.
@@ -77,7 +77,7 @@ def reader(
     end: int | None,
     max_bytes: int,
 ) -> Fetcher:
-    """Of a topic that is described, or of an id alone: then what it reads does not bind later
+    """Of a topic that is described, or of an id alone: then its offsets do not bind later
     answers."""
     if isinstance(topic, int):
         return Fetcher(
@@ -115,7 +115,7 @@ def records(
     if columns is None:
         _, decoded = decode_batch(body)
     else:
-        from dledger.records.body.json_rows import as_records  # loads what no other reader needs
+        from dledger.records.body.json_rows import as_records  # other readers need not load it
 
         decoded = as_records(body, lambda version: columns)
     if decoded.num_rows != batch.count:

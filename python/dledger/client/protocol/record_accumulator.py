@@ -1,5 +1,5 @@
-"""What a producer does with records before they go out: place them, check them, group them. Pure
-but for the wall clock, which labels records."""
+"""The records of a producer before they go out: placed, checked, grouped. Pure but for the wall
+clock, which labels records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RecordAccumulator:
     """The records of one producer that are not on their way yet.
 
     Attributes:
-        ready: what is to go out, in order; whoever sends takes it from there.
+        ready: the batches to go out, in order; the sender takes them from there.
     """
 
     def __init__(self, core: ClientState, info: TopicInfo, *, partition: int | None) -> None:
@@ -79,10 +79,10 @@ class RecordAccumulator:
         return self._hand_over(group) if group.size >= self._batch_bytes else 0
 
     def pieces(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """A batch as records, cut where it is over the limit: what `add_piece` takes one by one.
+        """A batch as records, cut where it is over the limit: the pieces that `add_piece` takes.
 
         Raises:
-            RecordTooLarge, ConfigError: nothing can be taken.
+            RecordTooLarge, ConfigError: no record can be taken.
         """
         records = as_records(batch)
         if not records.num_rows:
@@ -117,7 +117,7 @@ class RecordAccumulator:
     def _group(self, at: int) -> PartitionQueue:
         """The open group of a partition."""
         group = self._groups.get(at)
-        if group is not None and group.outgoing is not None:  # who closed it was interrupted
+        if group is not None and group.outgoing is not None:  # its closing was interrupted
             self._hand_over(group)
             group = None
         if group is None:
@@ -125,8 +125,8 @@ class RecordAccumulator:
         return group
 
     def _hand_over(self, group: PartitionQueue) -> int:
-        """Close a group and put it where the loop finds it. Whoever is interrupted in here is
-        followed by another who does the same again: the loop takes it once."""
+        """Close a group and put it where the loop finds it. After an interrupt in here another call
+        does the same again: the loop takes it once."""
         size = 0
         if group.entries:
             if group.outgoing is None:

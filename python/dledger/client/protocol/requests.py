@@ -1,4 +1,5 @@
-"""What operations are made of: a command that is committed, and a question about the group."""
+"""The building blocks of operations: a command that is committed, and a question about the
+group."""
 
 from __future__ import annotations
 

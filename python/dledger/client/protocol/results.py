@@ -1,4 +1,4 @@
-"""What a client's calls give back."""
+"""The results of a client's calls."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Lineage:
     """The groups of which it is a copy: the id of each, and the last index that both share."""
 
     def follows(self, group_id: str) -> bool:
-        """Whether it is that group or a copy of it, up to whatever index: who asks knows offsets,
-        and no log index to hold against the last shared one. What is not known is no
+        """Whether it is that group or a copy of it. A client knows offsets, and no log index to
+        hold against the last shared one, so that index limits nothing. An unknown id is no
         contradiction."""
         return not group_id or self.group_id in ("", group_id) or group_id in dict(self.ancestors)
 
@@ -27,7 +27,7 @@ class Lineage:
 class Appended:
     """The records have the offsets [start, end).
 
-    A producer cuts what is too large for one entry (``max_body_bytes``, less 1 KiB). Records of
+    A producer cuts a batch too large for one entry (``max_body_bytes``, less 1 KiB). Records of
     others may lie between the pieces; ``end - start`` is then more than were appended.
     """
 
@@ -41,7 +41,7 @@ class Appended:
 class Committed:
     """A transaction's end. ``repeated``: it was committed already, and nothing was changed now.
 
-    ``offsets``: topic -> partition -> (start, end) of what it wrote; empty for a repeat of a commit
+    ``offsets``: topic -> partition -> (start, end) of its records; empty for a repeat of a commit
     that a later one of the same writer has overtaken. ``committed_ms``: of the repeat of a write
     with a digest, when it was committed; 0 where that is not known. ``checked``: False when that
     commit has left no digest to hold the repeat against.
@@ -78,7 +78,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsets:
-    """What a consumer group has processed: topic -> partition -> next offset."""
+    """The offsets that a consumer group has processed: topic -> partition -> next offset."""
 
     name: str
     offsets: dict[str, dict[int, int]] = field(default_factory=dict)

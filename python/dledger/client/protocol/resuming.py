@@ -20,12 +20,12 @@ T = TypeVar("T")
 
 
 class Resuming(Iterator[T], Generic[T]):
-    """What generators yield, each from behind what the one before it gave.
+    """The items of generators, each from behind the last item of the one before it.
 
     Args:
         make: a generator from an offset on.
         start: the first offset.
-        end_of: the offset behind what was yielded.
+        end_of: the offset behind a yielded item.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Resuming(Iterator[T], Generic[T]):
         return found
 
     def close(self) -> None:
-        """Give back what the reader holds; it is over."""
+        """Give back the resources of the reader; it is over."""
         if self._running is None:
             self._running = self._make(self._position)
         self._running.close()
@@ -96,7 +96,7 @@ class AsyncResuming(AsyncIterator[T], Generic[T]):
         return found
 
     async def aclose(self) -> None:
-        """Give back what the reader holds; it is over."""
+        """Give back the resources of the reader; it is over."""
         if self._running is None:
             self._running = self._make(self._position)
         await self._running.aclose()

@@ -1,5 +1,5 @@
-"""Who leads, whom to ask next, when, and until when: the part of a client that knows no sockets and
-no clock.
+"""The leader, the next node to ask, the pauses and the deadline: the part of a client that knows no
+sockets and no clock.
 
 A `Call` is driven by its shell (`dledger.client.blocking.transport`,
 `dledger.client.aio.transport`)::
@@ -41,7 +41,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Ask this address who leads."""
+    """Ask this address for the leader."""
 
     address: str
 
@@ -54,8 +54,8 @@ class Ask:
 
 
 class Routes:
-    """What a client knows of a group: addresses to begin with, the group's nodes, and its leader if
-    known."""
+    """A client's knowledge of a group: addresses to begin with, the group's nodes, and its leader
+    if known."""
 
     def __init__(self, bootstrap: list[str], group: str = "") -> None:
         self.bootstrap = bootstrap
@@ -104,7 +104,7 @@ class Routes:
         return addresses[self._turn % len(addresses)]
 
     def learned(self, answer: MetadataResponse) -> None:
-        """A node said who is in the group and who leads."""
+        """A node has named the members and the leader."""
         if answer.code is not Code.SUCCESS:
             return
         self.group = self.group or answer.group
@@ -113,7 +113,7 @@ class Routes:
         self.leader = self.peers.get(answer.leader_id) if answer.leader_id else None
 
     def redirected(self, address: str, leader_id: str) -> bool:
-        """``address`` does not lead and says who does; whether that is news."""
+        """``address`` does not lead and names the leader; whether that is news."""
         if self.leader == address or self.leader is None:
             hinted = self.peers.get(leader_id)
             self.leader = hinted if hinted != address else None
@@ -173,10 +173,10 @@ class Call:
         self._reasons: dict[str, str] = {}
 
     def step(self, now_ms: float) -> Wait | Probe | Ask:
-        """What to do next.
+        """The next step.
 
         Raises:
-            Unavailable: the time is over and nothing was written.
+            Unavailable: the time is over and the request was not written.
             OutcomeUnknown: the time is over and it may have been.
         """
         if now_ms >= self.deadline_ms:
@@ -206,7 +206,7 @@ class Call:
             self._wait_next = True
 
     def refused(self, error: DLedgerError) -> DLedgerError:
-        """What to raise where nobody takes this client any more: an attempt whose outcome is open
+        """The exception where no node takes this client any more: an attempt with an open outcome
         stays so."""
         if self.maybe_done and self.terms.writes:
             return OutcomeUnknown(
@@ -215,8 +215,8 @@ class Call:
         return error
 
     def unreachable(self, address: str, reason: str) -> None:
-        """Nothing was sent. Another node may know more, so the pause comes when every address was
-        tried."""
+        """The request was not sent. Another node may know more, so the pause comes when every
+        address was tried."""
         self._routes.failed(address)
         self._reasons[address] = reason
         self._in_vain += 1
@@ -263,7 +263,7 @@ class Call:
             if now_ms - self._disk_full_since >= DISK_FULL_PATIENCE_MS:
                 raise error if not self.maybe_done else self._unknown(error)
         if code is Code.BEHIND:
-            self._routes.failed(address)  # it leads no more, perhaps: ask around who does
+            self._routes.failed(address)  # it leads no more, perhaps: ask around for the leader
         self._last = error
         self._reasons[address] = code.name
         if self.terms.address is None and code in _NOT_HERE:
@@ -294,6 +294,6 @@ class Call:
 
 
 _BEFORE_THE_LOG = (Code.LIMIT_REACHED, Code.ILLEGAL_MEMBER_STATE)
-"""A leader refuses so by what it sees now. An earlier attempt that it let pass may be in the log
+"""A leader refuses so by its present state. An earlier attempt that it let pass may be in the log
 and be committed."""
 _NOT_HERE = (Code.NOT_LEADER, Code.UNKNOWN_MEMBER)

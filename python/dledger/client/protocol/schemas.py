@@ -17,7 +17,7 @@ from dledger.types import Buffer
 
 
 class Evolved(NamedTuple):
-    """What became of a change."""
+    """The result of a change."""
 
     accepted: bool
     """False: another writer was first, and the columns are his."""

@@ -51,11 +51,12 @@ class SeenEndOffsets:
                 del logs[next(iter(logs))]
 
     def reading(self, info: TopicInfo, at: int) -> Callable[[int], None]:
-        """What a reader of a partition calls with the offset behind what it has read."""
+        """The callback of a reader of a partition, called with the offset behind its last
+        record."""
         return partial(self.reached, info.name, info.log_id, at)
 
     def of(self, topics: Iterable[str]) -> Known:
-        """What is known now. Only what was seen before a question began binds its answer."""
+        """The end offsets known now. Only those seen before a question began bind its answer."""
         with _lock:
             return {
                 topic: {log_id: dict(ends) for log_id, ends in self._known[topic].items()}
@@ -65,8 +66,8 @@ class SeenEndOffsets:
 
 
 def behind(answer: OffsetsResponse, known: Known) -> str:
-    """Why an answer with end offsets is older than what was known when it was asked for; empty when
-    it is not."""
+    """Why an answer with end offsets is older than those known when it was asked for; empty when it
+    is not."""
     for topic, offsets in answer.offsets.items():
         ends = known.get(topic, {}).get(answer.log_ids.get(topic, ""), {})
         for at, end in offsets.items():

@@ -23,7 +23,7 @@ class StageTally:
     Attributes:
         under_way: calls that have handed over some of their batches, and not all. One that was
             ended half way stays.
-        sum: what a commit must name, from `close` on.
+        sum: the sum that a commit must name, from `close` on.
     """
 
     def __init__(self, stage_id: int, what: str) -> None:
@@ -36,7 +36,7 @@ class StageTally:
         self._records = 0
 
     def counting(self, records: int) -> Done:
-        """What takes the answer of a batch of ``records``."""
+        """The callback for the answer of a batch of ``records``."""
 
         def answered(result: int | DLedgerError) -> None:
             if isinstance(result, DLedgerError):

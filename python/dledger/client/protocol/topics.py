@@ -124,7 +124,7 @@ def _changed(core: ClientState, name: str, what: str) -> Operation[TopicInfo]:
     try:
         return (yield from topic(core, name))
     except TopicNotFound:
-        raise  # somebody has deleted it since
+        raise  # it was deleted since
     except DLedgerError as error:
         raise OutcomeUnknown(f"{what}: it was done, and then {error}") from error
 

@@ -62,7 +62,7 @@ def commit_transaction(
             it counts, too.
 
     Raises:
-        TransactionError: a stage timed out or does not hold what it should; nothing was committed.
+        TransactionError: a stage timed out or differs from its sum; nothing was committed.
         ReplayMismatch: it was committed with other rows, or is older than the writer's last one.
         OutcomeUnknown: ask again with the same arguments.
     """

@@ -34,7 +34,7 @@ SEND_PIECES: Final = 64
 
 class Lost(Exception):
     """The connection broke, or its answer did not come in time. ``sent``: the whole request had
-    left; ``error``: what the system or TLS said."""
+    left; ``error``: the error of the system or of TLS."""
 
     def __init__(self, reason: str, sent: bool, error: BaseException | None = None) -> None:
         super().__init__(reason)
@@ -53,8 +53,8 @@ class BlockingConnection:
             next connection, without this, is told why.
 
     Raises on opening:
-        Unavailable: nobody answered in time.
-        WrongGroup: somebody else's node is there.
+        Unavailable: no node answered in time.
+        WrongGroup: a node of another group is there.
         ConfigError: the node is of a release that does not understand this one.
         CertificateRefused: one side does not take the other's certificate.
     """
@@ -72,7 +72,7 @@ class BlockingConnection:
         self.address = address
         self._on_refusal = on_refusal
         self._unheard: Callable[[Message], object] | None = None
-        """Who takes the node's last word on the proof, while that is under way."""
+        """Takes the node's last answer to the proof, while that is under way."""
         self._proof: list[Buffer] = []
         """The proof that leaves with the first request: the node takes both in one turn."""
         self._reader = FrameReader(limits)
@@ -90,7 +90,7 @@ class BlockingConnection:
             raise not_opened(address, error, tls) from None
         try:
             self.welcome = self._greet(greeting, deadline)
-            """What the node said of itself."""
+            """The node's description of itself."""
         except Lost as error:
             self.close()
             raise no_welcome(address, error, tls) from None
@@ -120,11 +120,11 @@ class BlockingConnection:
 
     @property
     def usable(self) -> bool:
-        """Whether the other side has not closed it meanwhile, as far as this host knows. Nothing
+        """Whether the other side has not closed it meanwhile, as far as this host knows. No request
         may be under way."""
         if self._frames or self._reader.in_frame or self._unheard is not None:
             return False
-        return not readable(self._socket)  # closed, or an answer nobody asked for
+        return not readable(self._socket)  # closed, or an unasked answer
 
     def send(
         self, message: Message, payload: Sequence[Buffer] = (), deadline: float | None = None
@@ -173,7 +173,7 @@ class BlockingConnection:
 
         Raises:
             Lost: the connection ended, or ``deadline`` (time.monotonic) passed.
-            ProtocolError: what came is no answer.
+            ProtocolError: the frame is no answer.
         """
         if self._proof:
             self._send_frame([], deadline)
@@ -202,7 +202,7 @@ class BlockingConnection:
         """Send a request and wait for its answer.
 
         Raises:
-            Lost: with ``sent``. Nothing more may be asked on this connection.
+            Lost: with ``sent``. The connection may not be used any more.
         """
         request_id = self.send(message, payload, deadline)
         try:
@@ -275,7 +275,7 @@ def _connected(host: str, port: int, timeout_s: float) -> socket.socket:
 def no_welcome(
     address: str, lost: Lost, tls: ssl.SSLContext | None
 ) -> CertificateRefused | Unavailable:
-    """What to say of a node that ended a connection instead of answering its first frame."""
+    """The error for a node that ended a connection instead of answering its first frame."""
     if tls is not None and (
         denied := certificate_refused(address, lost.error, tls) or expired_certificate(address, tls)
     ):

@@ -30,23 +30,23 @@ may be silent."""
 
 @dataclass(frozen=True, slots=True)
 class SharedByPort:
-    """What all connections of a port share."""
+    """The limits that all connections of a port share."""
 
     inflow: Inflow | None = None
-    """What frames under way count against."""
+    """The budget of frames under way."""
     outflow: Outflow[Connection] | None = None
-    """What answers count against."""
+    """The budget of answers."""
     turns: FrameTurns | None = None
-    """Whose turn it is to have frames handed out."""
+    """The turns in which frames are handed out."""
     seldom: Seldom | None = None
-    """Logs what the other side does wrong."""
+    """Logs the faults of the other side."""
 
 
 class Connection(Incoming, asyncio.BufferedProtocol):
     """Frames both ways. Made by `dledger.net.listen` and `connect`.
 
     Attributes:
-        context: whatever the owner wants to remember of this connection.
+        context: the owner's data of this connection.
         host: the other side's, without its port.
         opened_at: loop time in seconds of its begin.
         idle_since: as `look_idle` found it.
@@ -95,7 +95,7 @@ class Connection(Incoming, asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self._write_paused = True
         if self._accepted:
-            self._read_or_not()  # who does not take answers may not ask more
+            self._read_or_not()  # a client that takes no answers may not ask more
 
     def resume_writing(self) -> None:
         self._let_drain()
@@ -133,7 +133,7 @@ class Connection(Incoming, asyncio.BufferedProtocol):
 
     @property
     def outflow(self) -> Outflow[Connection]:
-        """What the answers of an accepted connection count against."""
+        """The budget of the answers of an accepted connection."""
         assert self._outflow is not None, "this side has opened the connection"
         return self._outflow
 
@@ -164,14 +164,14 @@ class Connection(Incoming, asyncio.BufferedProtocol):
         self.close()
 
     def close(self) -> None:
-        """Send what is unsent, then close."""
+        """Send the unsent bytes, then close."""
         self.flush()
         self._ended = True
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Close now and forget what is unsent."""
+        """Close now and forget the unsent bytes."""
         self._ended = True
         self._out.clear()
         self._queued = 0
@@ -197,7 +197,7 @@ async def connect(
     """Open a connection; saying hello is the caller's.
 
     Raises:
-        Unavailable: nobody answered at ``address`` in time.
+        Unavailable: no node answered at ``address`` in time.
         ConfigError: the address is not ``host:port``.
         CertificateRefused: the node's certificate is not taken.
     """

@@ -1,4 +1,5 @@
-"""What a connection tells its owner, and the buffer that all connections of a thread read into."""
+"""The callbacks of a connection to its owner, and the buffer that all connections of a thread read
+into."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ OnClose = Callable[[C, Exception | None], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handlers(Generic[C]):
-    """What a connection tells its owner.
+    """The callbacks of a connection to its owner.
 
-    ``on_frame`` gets the request id, the message and its payload, which nobody else changes or
+    ``on_frame`` gets the request id, the message and its payload, which no other code changes or
     reuses; ``on_batch_end`` comes after the last frame of each read; ``on_close`` comes once.
     """
 
@@ -34,7 +35,7 @@ class Handlers(Generic[C]):
 
 
 class ReceiveBuffer:
-    """What all connections of one thread read into, each in its turn."""
+    """The buffer that all connections of one thread read into, each in its turn."""
 
     __slots__ = ("view",)
 

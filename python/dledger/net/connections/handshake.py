@@ -31,7 +31,7 @@ _REFUSALS: Final[dict[Code, type[DLedgerError]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Introduction:
-    """What a program says of itself; see `HelloRequest`."""
+    """A program's description of itself; see `HelloRequest`."""
 
     group: str = ""
     node_id: str = ""
@@ -44,11 +44,11 @@ class Greeting:
     """One connection's beginning::
 
         send greeting.hello
-        until greeting.welcome is there: give greeting.answered what came, and send what it returns
+        until greeting.welcome is there: give greeting.answered the answer, and send its result
 
     Args:
         peer: the node that must be there; empty: any one.
-        secret: what is proved to a node that wants it, and what that node must prove first.
+        secret: proved to a node that wants it; that node must prove it first.
         strict: a node that wants no proof, and so gives none, is not taken.
     """
 
@@ -71,7 +71,7 @@ class Greeting:
             nonce=bytes.fromhex(environment.unique()),
         )
         self.welcome: HelloResponse | None = None
-        """What the node has said of itself, once it takes us."""
+        """The node's description of itself, once it accepts this side."""
         self.proved = False
         """Both sides have proved the secret, as far as this one can know."""
         self._said: HelloResponse | None = None
@@ -81,7 +81,7 @@ class Greeting:
         self._strict = strict
 
     def answered(self, answer: Any, certified: Set[str] | None = None) -> HelloProof | None:
-        """What to send next, if anything. ``certified``: the nodes that the other side's
+        """The proof to send next, if any. ``certified``: the nodes that the other side's
         certificate is for, under TLS.
 
         Raises:
@@ -146,8 +146,8 @@ def _refusal(answer: HelloResponse) -> DLedgerError:
 
 def other_group(own: Introduction, theirs: HelloRequest | HelloResponse) -> str:
     """Why two programs that give one group's name are not of one group; empty when they may be. A
-    list of members is compared where both sides are members. What one of both does not know is no
-    contradiction."""
+    list of members is compared where both sides are members. A part that either side does not know
+    is no contradiction."""
     if (
         own.members
         and theirs.members
@@ -174,8 +174,8 @@ def other_group(own: Introduction, theirs: HelloRequest | HelloResponse) -> str:
 
 
 def unanswered(tls: bool) -> str:
-    """What may be the reason where a connection ends, or stays silent, in place of an answer to the
-    hello, and what to do. ``tls``: this side is under TLS."""
+    """The likely reason of a connection that ends, or stays silent, in place of an answer to the
+    hello, and the remedy. ``tls``: this side is under TLS."""
     certificates = (
         "does its tls_ca know this side's certificate?"
         if tls
@@ -189,7 +189,7 @@ def unanswered(tls: bool) -> str:
 
 
 def other_protocol(hello: HelloRequest) -> str:
-    """What to tell a program that speaks another protocol; empty when it speaks this one."""
+    """The text for a program that speaks another protocol; empty when it speaks this one."""
     if hello.version == PROTOCOL_VERSION:
         return ""
     release = hello.release or ("0.1.0" if hello.version == 1 else "")

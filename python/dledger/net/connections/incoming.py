@@ -63,7 +63,7 @@ class Incoming(Outgoing, ABC):
         """The thread's receive buffer, while this connection reads into it; None: into a large
         payload's own."""
         self._holds = 0
-        """What `Inflow` has noted."""
+        """The bytes that `Inflow` has noted."""
         self._frames: list[Frame] = []
         """Parsed and not handed out, because they were not wanted any more; no more than are handed
         out in a turn."""
@@ -124,7 +124,7 @@ class Incoming(Outgoing, ABC):
     # frames
 
     def _hand_out(self, view: memoryview) -> None:
-        """Hand out what was parsed before and frames in ``view``, as many as are wanted and may be
+        """Hand out the frames parsed before and those in ``view``, as many as are wanted and may be
         in this turn."""
         reader, frames, taken = self._reader, self._frames, 0
         turns = None if self.is_member else self._turns
@@ -180,7 +180,7 @@ class Incoming(Outgoing, ABC):
         self._read_or_not()
 
     def have_turn(self) -> None:
-        """Hand out what there was no turn for, and read on."""
+        """Hand out the frames that there was no turn for, and read on."""
         self._waits = False
         if self.closing:
             return
@@ -204,7 +204,7 @@ class Incoming(Outgoing, ABC):
         return self._accepted and (self._write_paused or self._queued > WRITE_HIGH_BYTES)
 
     def _go_on(self) -> None:
-        """Hand out what stayed, in the next turn, if it is wanted now."""
+        """Hand out the frames that stayed, in the next turn, if they are wanted now."""
         if self._has_more and not self._held_back and not self.closing:
             self._wait_for_turn()
         else:
@@ -218,7 +218,7 @@ class Incoming(Outgoing, ABC):
     # the budget of frames under way
 
     def _note(self, inflow: Inflow) -> None:
-        """Let the budget know what is here and not taken."""
+        """Note in the budget the bytes that are here and not taken."""
         holds = 0
         if not self.is_member and not self.closing:
             holds = self._reader.held + sum(
@@ -234,8 +234,8 @@ class Incoming(Outgoing, ABC):
         return self.is_member or self._inflow is None or self._inflow.admits(self, size)
 
     def become_member(self) -> None:
-        """It is a member's: no budget of clients applies to what it sends, from what came right
-        behind its hello on."""
+        """It is a member's: no budget of clients applies to its frames, from those right behind its
+        hello on."""
         self.is_member = True
         if self._inflow is not None:
             self._inflow.forget(self)
@@ -248,7 +248,7 @@ class Incoming(Outgoing, ABC):
         if self.closing:
             return
         rest, self._reader.refused = self._reader.rest, False
-        try:  # whoever's turn it is: the frame would lose its place among those who wait for room
+        try:  # also out of turn: else the frame would lose its place among those that wait
             self._reader.parse(memoryview(rest), self._frames, len(self._frames) + 1)
         except ProtocolError as error:
             self.fail(error)
@@ -282,8 +282,8 @@ class Incoming(Outgoing, ABC):
             self._transport.resume_reading()
 
     def _end_reading(self) -> None:
-        """The connection has ended. What it held may be much, and goes at once, not when this
-        object is collected."""
+        """The connection has ended. Its buffers may be large, and go at once, not when this object
+        is collected."""
         self._reader.forget()
         self._frames.clear()
         if self._inflow is not None:

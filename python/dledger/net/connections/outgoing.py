@@ -1,4 +1,4 @@
-"""The sending half of a connection: what is sent in one turn of the loop leaves in one write."""
+"""The sending half of a connection: the messages of one turn of the loop leave in one write."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Outgoing:
         """Bytes handed to `send` so far."""
 
     def _was_sent(self) -> None:
-        """Called when the kernel was given what there was, where that had been more than may
+        """Called when the kernel was given all bytes there were, where those had been more than may
         wait."""
 
     @property
     def closing(self) -> bool:
-        """Whether it is closed or about to be: nothing more can be sent."""
+        """Whether it is closed or about to be: no more bytes can be sent."""
         return self._transport is None or self._transport.is_closing()
 
     @property
@@ -79,13 +79,14 @@ class Outgoing:
         self.handed += size
 
     def flush(self) -> None:
-        """Hand to the kernel what `send` has collected, now instead of at the end of the turn."""
+        """Hand the bytes that `send` has collected to the kernel, now instead of at the end of the
+        turn."""
         out, size = self._out, self._queued
         if not out:
             return
         self._out, self._queued = [], 0
         was_full = size > WRITE_HIGH_BYTES
-        # whoever has something to send has one
+        # a connection with bytes to send has one
         transport = cast(asyncio.Transport, self._transport)
         if transport.is_closing():
             return
@@ -101,8 +102,7 @@ class Outgoing:
 
     def _write_now(self, pieces: list[Buffer]) -> list[Buffer]:
         """Give the kernel what it takes at once, and return the rest. The loop itself would write
-        at the end of its turn: behind whatever else is to be done in it, a write to the disk for
-        one."""
+        at the end of its turn: behind all other work of the turn, such as a write to the disk."""
         if self._descriptor < 0:  # a transport without a socket, or under TLS
             return pieces
         try:

@@ -1,8 +1,8 @@
 """The outgoing connection to one other node: opened again and again, and never more behind it than
 a bound.
 
-Peers talk one way on each connection. What cannot be sent is dropped: raft sends again what still
-matters.
+Peers talk one way on each connection. A message that cannot be sent is dropped: raft sends again
+those that still matter.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ENDED: Final = 3
 """Connections in a row that a peer ends without a word before it is said; one or two are those of a
 node that stops."""
 UNANSWERED_MS: Final = 3000
-"""A connection whose packets nobody acknowledges for this long is given up and opened anew."""
+"""A connection whose packets are not acknowledged for this long is given up and opened anew."""
 
 
 class PeerLink:
@@ -45,7 +45,7 @@ class PeerLink:
         limits: of frames that come back, which is only the answer to hello.
         max_bytes: unsent bytes from which messages are dropped.
         on_change: told True when the peer takes a connection and False after it is lost.
-        tls: what connections to it need, if they are not plain.
+        tls: the context of connections to it, if they are not plain.
     """
 
     def __init__(
@@ -115,12 +115,12 @@ class PeerLink:
         self._waiting_bytes += sum(map(len, frame))
 
     def flush(self) -> None:
-        """Hand what was sent to the kernel now."""
+        """Hand the sent messages to the kernel now."""
         if self._connection is not None:
             self._connection.flush()
 
     async def close(self) -> None:
-        """Send what is unsent, then close and connect no more."""
+        """Send the unsent messages, then close and connect no more."""
         if self._task is not None:
             self._task.cancel()
             # a defect that ended it is told by `_no_end`, and must not stop this
@@ -195,7 +195,7 @@ class PeerLink:
             self._on_change(True)
 
     def _forget(self) -> None:
-        """What waited is old by now; a peer that comes back needs today's messages."""
+        """Waiting messages are old by now; a peer that comes back needs today's."""
         self.dropped += len(self._waiting)
         self._waiting.clear()
         self._waiting_bytes = 0

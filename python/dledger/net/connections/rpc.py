@@ -23,7 +23,7 @@ class Rpc:
     def __init__(self, address: str) -> None:
         self.address = address
         self.welcome: HelloResponse
-        """What the node said of itself."""
+        """The node's description of itself."""
         self._connection: Connection | None = None
         self._waiting: dict[int, asyncio.Future[tuple[Any, memoryview]]] = {}
         self._request_id = 0
@@ -39,8 +39,8 @@ class Rpc:
         """Connect and say hello.
 
         Raises:
-            Unavailable: nobody answered in time.
-            WrongGroup: somebody else's node is there.
+            Unavailable: no node answered in time.
+            WrongGroup: a node of another group is there.
             ConfigError: the node is of a release that does not understand this one.
             CertificateRefused: one side does not take the other's certificate.
         """

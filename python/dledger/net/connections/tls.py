@@ -1,5 +1,5 @@
-"""TLS 1.3 with certificates on both ends: who has none of the group's authority is neither a node
-nor a client."""
+"""TLS 1.3 with certificates on both ends: a program with none of the group's authority is neither a
+node nor a client."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dledger.interrupts import is_interrupt
 
 
 def server_context(tls: Tls | None) -> ssl.SSLContext | None:
-    """What a port needs, or None for plain connections.
+    """The context of a port, or None for plain connections.
 
     Raises:
-        ConfigError: a file is not there, or is not what it should be.
+        ConfigError: a file is not there, or is malformed.
     """
     if tls is None:
         return None
@@ -28,8 +28,8 @@ def server_context(tls: Tls | None) -> ssl.SSLContext | None:
 
 
 def client_context(tls: Tls | None) -> ssl.SSLContext | None:
-    """What a connection to a node needs, or None for a plain one; the node's certificate must name
-    its host.
+    """The context of a connection to a node, or None for a plain one; the node's certificate must
+    name its host.
 
     Raises:
         ConfigError: as `server_context`.
@@ -68,9 +68,9 @@ def check_own_certificate(tls: Tls, node_id: str) -> None:
 
 
 def own_certificate(tls: Tls) -> dict[str, Any]:
-    """This side's certificate in the form of ``getpeercert``, whoever has signed it and whenever it
-    is valid: as the other end of a handshake within this process gets it, since `ssl` reads no
-    certificate that it has not verified.
+    """This side's certificate in the form of ``getpeercert``, of any signer and any time: as the
+    other end of a handshake within this process gets it, since `ssl` reads no certificate that it
+    has not verified.
 
     Raises:
         ConfigError: as `server_context`, or it is fit for nothing.
@@ -100,8 +100,8 @@ class CertificateRefused(AccessDenied):
 def certificate_refused(
     address: str, error: BaseException | None, context: ssl.SSLContext
 ) -> CertificateRefused | None:
-    """What ``error`` says of the certificates of a connection to ``address``; None when it is about
-    something else."""
+    """The meaning of ``error`` for the certificates of a connection to ``address``; None when it is
+    about something else."""
     tls = context.files if isinstance(context, _Context) else None
     if isinstance(error, ssl.SSLCertVerificationError):
         ca = f" (tls_ca {tls.ca!r}, {_authorities(context)})" if tls else ""
@@ -123,8 +123,8 @@ def certificate_refused(
 def not_opened(
     address: str, error: OSError, context: ssl.SSLContext | None
 ) -> CertificateRefused | Unavailable:
-    """What to say of a connection to ``address`` that could not be opened; ``context``: it was to
-    be under TLS."""
+    """The error for a connection to ``address`` that could not be opened; ``context``: it was to be
+    under TLS."""
     if context is not None:
         if denied := certificate_refused(address, error, context):
             return denied
@@ -196,7 +196,7 @@ class _Context(ssl.SSLContext):
 
 
 class HandshakeFailed(ssl.SSLError):
-    """The handshake of a connection that was accepted; ``alert`` is what TLS says to the other
+    """The handshake of a connection that was accepted; ``alert`` is TLS's alert to the other
     side."""
 
     def __init__(self, reason: str, alert: bytes) -> None:
@@ -231,8 +231,8 @@ class _ServerContext(_Context):
 
 
 def handshake_failure(error: OSError) -> tuple[str, bytes]:
-    """Why the handshake of a connection that was accepted has failed, and what to send to the other
-    side."""
+    """Why the handshake of a connection that was accepted has failed, and the bytes to send to the
+    other side."""
     if isinstance(error, HandshakeFailed):
         return str(error), error.alert
     if isinstance(error, ConnectionError):

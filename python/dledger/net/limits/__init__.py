@@ -1,1 +1,1 @@
-"""What bounds connections: turns, bytes on the way in and out, and places."""
+"""The limits of connections: turns, bytes on the way in and out, and places."""

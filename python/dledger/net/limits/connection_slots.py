@@ -1,5 +1,5 @@
-"""Who may be connected: places for those that have not said hello, for clients in all and by
-address, and for members.
+"""The places of connections: for those that have not said hello, for clients in all and by address,
+and for members.
 
 Clients give way to one another, never members to clients: a new client takes the place of the ones
 that have been idle longest, which open a connection again when they need one. Only where all are
@@ -35,7 +35,7 @@ class GaveWay(ProtocolError):
 
 
 class Newcomer(Protocol):
-    """One that has not said hello: a connection, or what becomes one when its TLS handshake is
+    """One that has not said hello: a connection, or one that begins when its TLS handshake is
     done."""
 
     host: str

@@ -2,10 +2,10 @@
 listener accepted.
 
 A small request costs its client next to nothing, and a connection may have thousands of them ready.
-Were those of each connection handed out as they come, a few hundred connections would keep
-everybody else waiting for seconds, and the group's heartbeats too. So a connection that comes with
-a few is served at once, in every turn so many of all together. What is more than that waits, and
-those who wait take turns: the more there are, the fewer frames of all in a while.
+Were those of each connection handed out as they come, a few hundred connections would keep all
+other clients waiting for seconds, and the group's heartbeats too. So a connection that comes with a
+few is served at once, in every turn so many of all together. Further frames wait, and the waiting
+connections take turns: the more there are, the fewer frames of all in a while.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import asyncio
 from typing import Final, Protocol
 
 MOST: Final = 128
-"""Frames in one turn of the loop, of those who come, and as many of one who waits alone."""
+"""Frames in one turn of the loop, of connections that come, and as many of one that waits alone."""
 FEW: Final = 16
 """Of one that comes while others wait."""
 LEAST: Final = 4
-"""In one while, of all who wait, be there ever so many: 2,000 frames a second."""
+"""In one while, of all that wait, be there ever so many: 2,000 frames a second."""
 WHILE_S: Final = 0.002
 """One while, where several wait."""
 
 
 class FrameSource(Protocol):
-    """What a connection is to the turns."""
+    """A connection as the turns see it."""
 
     def have_turn(self) -> None: ...
 
@@ -40,7 +40,7 @@ class FrameTurns:
         self._waiting: dict[FrameSource, None] = {}
         """The one whose turn is next comes first."""
         self._each = 0
-        """Frames of one of those who wait, while it has its turn."""
+        """Frames of one of the waiting connections, while it has its turn."""
         self._timer: asyncio.Handle | None = None
 
     @property

@@ -1,10 +1,10 @@
 """Bytes of frames that have begun and not ended, over all connections that a listener accepted,
 within one budget.
 
-A frame under way costs memory before anybody can answer it. So a large one gets its buffer only
-when the budget has room for all of it, else its connection is read no further until others have
-ended; and each must go on arriving, at a least rate, over a shorter time while others wait. Members
-of the group are outside of it: the push window bounds what they send.
+A frame under way costs memory before it can be answered. So a large one gets its buffer only when
+the budget has room for all of it, else its connection is read no further until others have ended;
+and each must go on arriving, at a least rate, over a shorter time while others wait. Members of the
+group are outside of it: the push window bounds their messages.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from dledger.errors import ProtocolError
 LEAST_BYTES_PER_S: Final = 16 << 10
 """A frame that comes slower is given up; a modem of 1996 is faster than half of that."""
 LET_IN_BYTES_PER_S: Final = 256 << 20
-"""So much of those who waited gets buffers. To make one takes milliseconds: many in a row, on all
-nodes at once, would make everybody wait whenever a crowd of large frames ends and the next one has
-its turn."""
+"""So many bytes of waiting frames get buffers. To make one takes milliseconds: many in a row, on
+all nodes at once, would make all clients wait whenever a crowd of large frames ends and the next
+one has its turn."""
 PRESSED_READ_BYTES: Final = 16 << 10
 """One read of a connection while over half of the budget is used, so that beginnings alone do not
 use up the rest."""
@@ -31,7 +31,7 @@ class Stalled(ProtocolError):
 
 
 class Sender(Protocol):
-    """What a connection is to the budget."""
+    """A connection as the budget sees it."""
 
     received: int
     """Bytes so far."""
@@ -62,7 +62,7 @@ class Inflow:
         limit: bytes.
         others: bytes that count beside these: whole requests that wait for their answers.
         stall_s: in which a frame under way must have come on by `LEAST_BYTES_PER_S`.
-        pressed_s: the same while somebody waits for room.
+        pressed_s: the same while a frame waits for room.
         now_s: a clock that does not go back; the loop's.
     """
 
@@ -107,8 +107,7 @@ class Inflow:
         return True
 
     def _fits(self, size: int, has: int) -> bool:
-        """A single frame is taken whatever its size: else one over the limit would wait for
-        ever."""
+        """A single frame of any size is taken: else one over the limit would wait for ever."""
         used = self.used - has
         return used == 0 or used + size + self._others() <= self.limit
 

@@ -3,8 +3,8 @@ accepted, within one budget: `dledger.net.limits.inflow` the other way.
 
 A few small requests can ask for gigabytes. So the work for an answer that may be large begins only
 when the budget has room for more; until then it waits, and its connection is read no further. The
-addresses have turns, and the connections of each. Whoever takes its answers too slowly while others
-wait is closed: what it asked for it can ask for again.
+addresses have turns, and the connections of each. A connection that takes its answers too slowly
+while others wait is closed: it can ask again.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from dledger.errors import ProtocolError
 from dledger.net.limits import turns
 
 LEAST_BYTES_PER_S: Final = 64 << 10
-"""Slower than this nobody takes answers while others wait for theirs."""
+"""The slowest rate at which a connection may take answers while others wait for theirs."""
 STALL_S: Final = 0.5
 """Over which that is measured."""
 PRESSED_SHARE: Final = 64
-"""While somebody waits, an answer has at most one in so many bytes of the budget."""
+"""While an answer waits, another one has at most one in so many bytes of the budget."""
 EACH_TURN: Final = 2
-"""Answers that waited which are made in one turn of the loop: what is in memory goes to the kernel
-in it, too."""
+"""Waiting answers that are made in one turn of the loop: those in memory go to the kernel in it,
+too."""
 LOOK_S: Final = 0.02
-"""Between two looks at what was sent, while somebody waits."""
+"""Between two measurements of the sent bytes, while an answer waits."""
 GIVEN_BACK_PER_S: Final = 1.0
-"""Of the budget: how fast the room of those who were closed is given to those who wait, and may
-take nothing either. All of it at once would be a burst of work whenever many are closed, and
-everybody else would wait."""
+"""Of the budget: how fast the room of closed connections is given to waiting ones, which may take
+none of it either. All of it at once would be a burst of work whenever many are closed, and all
+others would wait."""
 
 
 class SlowTaker(ProtocolError):
@@ -39,7 +39,7 @@ class SlowTaker(ProtocolError):
 
 
 class Taker(Protocol):
-    """What a connection is to the budget."""
+    """A connection as the budget sees it."""
 
     host: str
     handed: int
@@ -58,7 +58,7 @@ A = TypeVar("A", bound=Taker)
 
 
 class SoonClock(turns.Clock, Protocol):
-    """What of a loop the budget needs."""
+    """The part of a loop that the budget needs."""
 
     def call_soon(self, callback: Callable[[], None], /) -> asyncio.Handle: ...
 
@@ -92,9 +92,9 @@ class Outflow(Generic[A]):
         self._clock = clock or asyncio.get_running_loop()
         self._reading = 0
         self._withheld = 0.0
-        """Bytes of those who were closed that are not given back yet."""
+        """Bytes of closed connections that are not given back yet."""
         self._takers: dict[A, OutflowWindow] = {}
-        """Those that may have something unsent."""
+        """Those that may have unsent bytes."""
         self._hosts: dict[str, dict[A, None]] = {}
         """Those that wait, by address; the address whose turn is next comes first, and of it the
         connection."""
@@ -109,7 +109,7 @@ class Outflow(Generic[A]):
 
     @property
     def is_full(self) -> bool:
-        """Whether what is asked for now would have to wait."""
+        """Whether a request of now would have to wait."""
         return bool(self._hosts) or not self._has_room()
 
     @property
@@ -125,7 +125,7 @@ class Outflow(Generic[A]):
             work()
             return
         if self._timer is None:
-            for one in self._takers:  # nobody had to hurry until now
+            for one in self._takers:  # no connection had to hurry until now
                 self._takers[one] = self._window(one)
             self._timer = self._clock.call_later(LOOK_S, self._look)
         self._hosts.setdefault(taker.host, {})[taker] = None
@@ -166,8 +166,8 @@ class Outflow(Generic[A]):
         return self.used < self._limit
 
     def _measure(self) -> None:
-        """What was sent since the last time counts no more: noting it when it leaves would cost
-        each answer."""
+        """Bytes sent since the last time count no more: noting each answer when it leaves would
+        cost each answer."""
         used = self._reading + int(self._withheld)
         for taker in list(self._takers):
             unsent = taker.unsent_bytes

@@ -1,4 +1,4 @@
-"""What a listener bears of the other sides."""
+"""The patience of a listener with the other sides."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Patience:
     pressed_s: float = 2.0
     """The same while others wait for the room that it takes."""
     max_bytes: int = 64 * MIB
-    """Of frames under way on all connections together, and of what `listen` is told of beside them;
-    as many of answers that are read or unsent."""
+    """Of frames under way on all connections together, and of the bytes that `listen` is told of
+    beside them; as many of answers that are read or unsent."""
     sweep_s: float = 1.0
-    """Time between two looks at all connections."""
+    """Time between two checks of all connections."""

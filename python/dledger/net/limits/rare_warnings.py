@@ -41,7 +41,7 @@ class Seldom:
             known.more += 1
 
     def sweep(self) -> None:
-        """Tell what was only counted; called now and then."""
+        """Tell the warnings that were only counted; called now and then."""
         now = self._now_s()
         for kind, known in list(self._kinds.items()):
             if now - known.since_s < INTERVAL_S:

@@ -1,10 +1,10 @@
-"""Work for connections that may be strangers': a little at a time, and the addresses one after the
+"""Work for connections of unknown clients: a little at a time, and the addresses one after the
 other.
 
-What appends and reads take is bounded by bytes (`dledger.net.limits.inflow`) and by frames of a
+The work of appends and reads is bounded by bytes (`dledger.net.limits.inflow`) and by frames of a
 turn. Commands and hellos are small and dear: each goes to all nodes, or costs a proof. So only so
-many are carried out in a while, whoever sends them; the rest waits, one of each connection, which
-is read no further meanwhile. Where nobody else is there who would wait for them, no while is
+many are carried out in a while, of all clients; the rest waits, one of each connection, which is
+read no further meanwhile. Where no other client is there that would wait for them, no while is
 counted.
 """
 
@@ -18,7 +18,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 
 class Asker(Protocol):
-    """What a connection is to the turns."""
+    """A connection as the turns see it."""
 
     host: str
 
@@ -27,7 +27,7 @@ A = TypeVar("A", bound=Asker)
 
 
 class Clock(Protocol):
-    """What of a loop the turns need."""
+    """The part of a loop that the turns need."""
 
     def time(self) -> float: ...
 
@@ -35,12 +35,13 @@ class Clock(Protocol):
 
 
 class Company(Generic[A]):
-    """Whether somebody else is there beside an asker: whose requests have come within about
+    """Whether another asker is there beside one: one whose requests have come within about
     ``lasts_s`` seconds.
 
     Attributes:
-        last: who asked last. A request of the same one need not be noted, so that most cost a
-            comparison and no clock.
+        last: the asker of the last request. A request of the same one need not be noted, so that
+        most
+            cost a comparison and no clock.
     """
 
     def __init__(self, lasts_s: float) -> None:
@@ -57,13 +58,14 @@ class Company(Generic[A]):
         self.last, self._is_used = asker, True
 
     def is_alone(self, asker: A, now_s: float) -> bool:
-        """Whether nobody else is there. Who is new beside another one is not, for a while."""
+        """Whether no other asker is there. A new one beside another one is not alone, for a
+        while."""
         if asker is not self.last:
             self.note(asker, now_s)
         return now_s - self._until_s > self._lasts_s
 
     def forget(self, asker: A) -> None:
-        """The connection has ended; what it asked still counts for a while."""
+        """The connection has ended; its requests still count for a while."""
         if asker is self.last:
             self.last = None
 
@@ -81,11 +83,11 @@ class Turns(Generic[A]):
 
     Args:
         pace: how much is carried out in one while.
-        on_wait: called with a connection whose work waits: nothing more is to be taken from it.
+        on_wait: called with a connection whose work waits: it must be read no further.
         on_done: called when its work has been carried out.
         is_free: whether there is room for more under way, given whether the asker is the only one
             there; `go_on` says that there may be again.
-        is_alone: whether nobody else is there beside an asker: then no while is counted for it.
+        is_alone: whether no other asker is there beside one: then no while is counted for it.
         clock: the running loop, or a test's.
 
     Attributes:
@@ -148,7 +150,7 @@ class Turns(Generic[A]):
         return (is_alone or self._left > 0) and self._is_free(is_alone and len(self._hosts) <= 1)
 
     def go_on(self) -> None:
-        """Carry out what has its turn."""
+        """Carry out the work that has its turn."""
         if self._goes_on:  # called by work that has ended at once
             return
         self._goes_on = True
@@ -193,7 +195,7 @@ class Turns(Generic[A]):
         self.go_on()
 
     def close(self) -> None:
-        """Nothing more is carried out."""
+        """No more work is carried out."""
         if self._timer is not None:
             self._timer.cancel()
         self._left = self._each = 0

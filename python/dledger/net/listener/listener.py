@@ -84,7 +84,7 @@ class Listener:
         self._timer = self._loop.call_later(self._patience.sweep_s, self._sweep)
 
     async def close(self) -> None:
-        """Accept no more, send what is unsent on each connection, close them."""
+        """Accept no more, send the unsent bytes of each connection, close them."""
         if self._timer:
             self._timer.cancel()
         if self._server:
@@ -110,8 +110,8 @@ class Listener:
         )
 
     def refuse(self, connection: Connection, reason: str) -> None:
-        """Send what is unsent, then close; with a line in the log, one for each reason and address
-        in a while."""
+        """Send the unsent bytes, then close; with a line in the log, one for each reason and
+        address in a while."""
         self._seldom.warn(connection.peer_name, reason)
         connection.close()
 
@@ -148,10 +148,10 @@ async def listen(
     tls: ssl.SSLContext | None = None,
     held: Callable[[], int] = int,
 ) -> Listener:
-    """Open a port (0: any free one; see ``.port``) and call back for what comes in.
+    """Open a port (0: any free one; see ``.port``) and call back for connections and frames.
 
     Every connection's first frame must be a HelloRequest of at most 64 KiB; the owner answers it,
-    and gives the connection its place (`Listener.places`). Whatever is no proper frame ends its
+    and gives the connection its place (`Listener.places`). A frame that is not proper ends its
     connection with a line in the log, one for each reason and address in a while. ``held``: bytes
     that the owner holds, within ``patience.max_bytes``.
 

@@ -1,5 +1,5 @@
-"""The door of a port under TLS: who is in the handshake has a place like one that has not said
-hello, and a handshake that fails is logged, and told to the other side.
+"""The door of a port under TLS: a connection in the handshake has a place like one that has not
+said hello. A handshake that fails is logged, and told to the other side.
 
 The servers of both loops count no connection before its handshake is done, log none that fails, and
 end it without the alert that says why. So they only accept here; the handshake is that of a second
@@ -92,7 +92,7 @@ class Arrival(asyncio.Protocol):
             door.places.open(self)
             if door.is_closed:  # accepted by the kernel before
                 self.end()
-        # It would read what belongs to the handshake; under uvloop even where it is paused here.
+        # It would read bytes of the handshake; under uvloop even where it is paused here.
         cast(asyncio.Transport, transport).abort()
 
     async def _shake_hands(self, connection: Connection) -> None:
@@ -118,7 +118,7 @@ class Arrival(asyncio.Protocol):
 
     async def _tell(self, alert: bytes) -> None:
         """Send it, and wait for the other side's end: to close before would reset the connection,
-        by what it has sent meanwhile, and might lose the alert."""
+        by the bytes sent meanwhile, and might lose the alert."""
         loop = asyncio.get_running_loop()
         with suppress(OSError):
             async with asyncio.timeout(SHUTDOWN_S):

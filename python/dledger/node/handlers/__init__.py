@@ -1,1 +1,1 @@
-"""The node's port: who is on a connection, and what is done with each request."""
+"""The node's port: its connections, and the handling of each request."""

@@ -1,4 +1,4 @@
-"""Letting a member back in that lost its disk, and saying in plain words what goes on until then.
+"""Letting a member back in that lost its disk, and reporting its state until then.
 
 See `dledger.raft.state.admission` for why a new incarnation does not count by itself, and why it
 may once a leader has had it admitted.
@@ -88,12 +88,12 @@ WORDS: Final = {
     "group_id_learned": (logging.INFO, "the group has the id {group}, by what {of} says"),
     "admitted": (logging.WARNING, "{node} is admitted by entry {index}: it votes and counts again"),
 }
-"""Facts of the core that somebody should read, by name."""
+"""Facts of the core that an operator should read, by name."""
 WAITS_LOG_S: Final = 10.0
 """Between two lines on members that are missing before the group's founding."""
 
 KNOWN_S: Final = 0.02
-"""Between two looks at whether a quorum knows of an admission: its members say so when they answer
+"""Between two checks whether a quorum knows of an admission: its members say so when they answer
 heartbeats."""
 _COMMAND: Final = int(BodyKind.COMMAND)
 READ_BYTES: Final = 1 << 20
@@ -101,8 +101,8 @@ READ_BYTES: Final = 1 << 20
 
 
 def change_of(entry: Entry) -> Change | None:
-    """What an entry changes of who counts, as the core asks it of every one that is written: few
-    bytes tell that it is no command."""
+    """The change of the counted incarnations by an entry, as the core asks it of every one that is
+    written: few bytes tell that it is no command."""
     body = entry.body
     if (
         len(body) <= BODY_HEADER_SIZE
@@ -111,7 +111,7 @@ def change_of(entry: Entry) -> Change | None:
         or entry.magic != MAGIC_NORMAL
     ):
         return None
-    # else it is somebody else's body, and no command for the catalog either
+    # else it is another program's body, and no command for the catalog either
     with suppress(ValueError, ProtocolError):
         decode_header(body)
         command = decode_command(body[BODY_HEADER_SIZE:])
@@ -125,8 +125,8 @@ def change_of(entry: Entry) -> Change | None:
 
 def put_on_record(store: LogStore, catalog: Catalog) -> tuple[Fault, ...]:
     """Release 0.1 kept no record of the changes in its log that it had not applied: a node with its
-    files reads them once, before it hears anybody. What cannot be read may be one, so it is given
-    back as damaged."""
+    files reads them once, before it takes messages. An entry that cannot be read may be one, so it
+    is given back as damaged."""
     known = store.membership
     if known.changes or known.group_id or known.term != NO_TERM:
         return ()
@@ -161,7 +161,7 @@ def explain(fact: Fact) -> None:
 
 @dataclass(slots=True, eq=False)
 class AdmissionWait:
-    """Somebody who waits for an admission."""
+    """A client that waits for an admission."""
 
     connection: Connection
     request_id: int
@@ -185,7 +185,7 @@ class Admissions:
         self._loop = asyncio.get_running_loop()
         self._waiting: list[AdmissionWait] = []
         self._told = NO_INDEX
-        """The newest entry by which the catalog knows who counts that the core has been told of."""
+        """The newest entry with a membership of the catalog that the core has been told of."""
         self._timer: asyncio.TimerHandle | None = None
         self._look_again: asyncio.TimerHandle | None = None
 
@@ -201,7 +201,7 @@ class Admissions:
             self._answer(waiting, Code.TERM_CHANGED)
 
     def _look(self) -> None:
-        """Say what a group waits for that cannot begin."""
+        """Report why a group that cannot begin waits."""
         self._timer = self._loop.call_later(WAITS_LOG_S, self._look)
         if self._raft.not_heard_yet:
             logger.warning(
@@ -211,7 +211,7 @@ class Admissions:
             )
 
     def admit(self, connection: Connection, request_id: int, request: AdmitRequest) -> None:
-        """Propose that a member counts as what it is now."""
+        """Propose that a member counts by its present incarnation."""
         code, text = self._refusal(request.node_id)
         heard = self._raft.heard.get(request.node_id, 0)
         is_done = (

@@ -1,4 +1,4 @@
-"""Fetches: stored bodies, byte for byte, of what is committed and applied, and of nothing else
+"""Fetches: stored bodies, byte for byte, of committed and applied entries, and of no others
 (D8)."""
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ class Reads:
         wants: Sequence[tuple[int, int]] | None = None,
     ) -> None:
         """With ``behind`` the offset is not here yet, so no record at the end of the wait is
-        BEHIND, and not an empty answer. ``wants``: what it waits for, if that is not the record at
-        its offset."""
+        BEHIND, and not an empty answer. ``wants``: the records it waits for, if not the one at its
+        offset."""
 
         def give_up() -> None:
             begin, end = (
@@ -151,7 +151,7 @@ class Reads:
         self.polls.hold(LongPoll(connection, wants, serve, give_up), wait_ms)
 
     def stop(self) -> None:
-        """Whoever waits is to ask another node; nothing more will come."""
+        """Waiting fetches are sent to another node; no more records will come."""
         self._stops = True
 
     # --- bodies -----------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-"""What a group knows, as rows: partitions, consumer groups' progress, commits of transactions,
-entries of the log."""
+"""A group's state as rows: partitions, consumer groups' progress, commits of transactions, entries
+of the log."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class Listings:
     # --- commits ----------------------------------------------------------------------------------
 
     def _commit_rows(self, commits: dict[int, Offsets], held: Sequence[tuple[Entry, ...]]) -> Rows:
-        """On the reader's thread: each commit with what its entry says of it."""
+        """On the reader's thread: each commit with the fields of its entry."""
         rows: Rows = []
         for (index, offsets), known in zip(commits.items(), held, strict=True):
             (entry,) = known or self._store.read(Index(index), 1, Index(index + 1))
@@ -180,7 +180,7 @@ class Listings:
     # --- entries ----------------------------------------------------------------------------------
 
     def _entry_rows(self, first: Index, end: Index, held: tuple[Entry, ...]) -> Rows:
-        """On the reader's thread: the entries, but for what the catalog knows of them."""
+        """On the reader's thread: the entries, without the fields that only the catalog has."""
         if first >= end:
             return []
         return [_entry_row(entry) for entry in held or self._store.read(first, READ_BYTES, end)]

@@ -1,4 +1,4 @@
-"""Who leads, what is there, how this node is doing: requests that read the node's own state."""
+"""The leader, the topics, the state of this node: requests that read the node's own state."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class MetadataHandler:
     # --- metadata ---------------------------------------------------------------------------------
 
     def metadata(self, connection: Connection, request_id: int, request: MetadataRequest) -> None:
-        """Who leads, at once, or as soon as anybody does. The leader's word on topics is
+        """The leader, at once, or as soon as there is one. The leader's answer on topics is
         linearizable; a follower tells what it has applied."""
 
         def answer(code: Code) -> None:
@@ -70,7 +70,7 @@ class MetadataHandler:
             answer(Code.SUCCESS)
 
     def leadership_changed(self) -> None:
-        """Whoever asked while nobody led is told."""
+        """Clients that asked while there was no leader are answered."""
         if self._ready_loop.raft.leader_id is not None:
             self._tell_who_leads()
 
@@ -219,7 +219,7 @@ class MetadataHandler:
             self._ready_loop.transfer(request.to)
 
     def transferred(self, done: TransferDone) -> None:
-        """The core ended an attempt; whoever asked for one is told."""
+        """The core ended an attempt; clients that asked for one are told."""
         waiting, self._transfers = self._transfers, []
         text = "" if done.code is Code.SUCCESS else f"{done.to} did not take over: {done.code.name}"
         leader = self._ready_loop.raft.leader_id or NodeId("")

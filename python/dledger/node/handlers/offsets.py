@@ -120,7 +120,7 @@ class Offsets:
             and request.wait_ms > 0
             and not self._is_newer(request)
         ):
-            # What is applied later was committed later, so it may be shown without another round.
+            # An entry applied later was committed later, so it may be shown without another round.
             wants = [
                 (self._catalog.topic(name).topic_id << 32 | partition, offset)
                 for name, known in request.newer_than.items()

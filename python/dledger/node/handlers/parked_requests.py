@@ -1,10 +1,10 @@
-"""Requests that wait for what is not there yet, for as long as their clients say (RocketMQ's
-PullRequestHoldService).
+"""Requests that wait for records or for applied entries, for as long as their clients say
+(RocketMQ's PullRequestHoldService).
 
-They are small and cost nothing to send, so a client could fill a node with them. What they hold is
-bounded, and the connections have equal shares of it. Those of a partition are in the order of the
-offsets that they wait for, so that an append looks at none that it does not serve; and a few are
-answered in one turn of the loop, where the connections take turns.
+They are small and cost nothing to send, so a client could fill a node with them. Their bytes are
+bounded, and the connections have equal shares of them. The requests of a partition are in the order
+of the offsets that they wait for, so that an append passes over none that it does not serve. A few
+are answered in one turn of the loop, where the connections take turns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_WAIT_MS: Final = 60_000
 MOST_COST: Final = 1 << 16
 """Of all that wait. One unit is about 100 bytes."""
 POLL_COST: Final = 8
-"""What each takes beside the partitions that it names."""
+"""The cost of each beside the partitions that it names."""
 TURN_ANSWERS: Final = 16
 """In one turn of the loop."""
 
@@ -58,7 +58,8 @@ class LongPoll:
 
 
 class Growth(Protocol):
-    """What has come about in the catalog; see `dledger.catalog.topics.partitions.Partitions`."""
+    """The partitions that have grown in the catalog; see
+    `dledger.catalog.topics.partitions.Partitions`."""
 
     grown: set[int]
     gone: set[int]
@@ -166,7 +167,8 @@ class LongPolls:
         return found
 
     def applied(self) -> None:
-        """Entries were applied: whoever waits for them is answered, the first ones at once."""
+        """Entries were applied: requests that wait for them are answered, the first ones at
+        once."""
         growth = self._growth
         if self._held:
             for key in growth.grown:
@@ -201,14 +203,14 @@ class LongPolls:
             self._soon = self._loop.call_soon(self._answer)
 
     def forget(self, connection: Connection) -> None:
-        """The connection has ended, and with it whoever waited."""
+        """The connection has ended, and its requests with it."""
         for poll in tuple(self._held.get(connection, ())):
             self._take_out(poll)
         self._due.pop(connection, None)
         self._cost -= self._costs.pop(connection, 0)
 
     def stop(self) -> None:
-        """Answer whoever waits; nothing more will come."""
+        """Answer all waiting requests; no more records will come."""
         for polls in tuple(self._held.values()):
             for poll in tuple(polls):
                 self._end(poll, poll.give_up)

@@ -1,5 +1,5 @@
-"""The node's port: who is on each connection, where each request goes, and when a client must
-wait."""
+"""The node's port: the peer or client of each connection, the handler of each request, and when a
+client must wait."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ from dledger.types import NodeId
 logger = logging.getLogger(__name__)
 
 COMMANDS: Final = 4
-"""Commands of clients that are begun in `COMMANDS_S` while somebody else waits for the node: each
+"""Commands of clients that are begun in `COMMANDS_S` while another client waits for the node: each
 is written, sent and applied on every node, or refused."""
 COMMANDS_S: Final = 0.002
 COMMANDS_UNDER_WAY: Final = 16
-"""Commands of clients that wait for their entries, at most, while somebody else waits for the
+"""Commands of clients that wait for their entries, at most, while another client waits for the
 node."""
 COMMANDS_ALONE: Final = 128
-"""The same while nobody else does."""
+"""The same while no other client does."""
 COMPANY_S: Final = 0.1
 """A client that has asked for anything but a command within this time may have the next request on
 its way."""
 HELLOS: Final = 4
-"""Hellos that are answered in `HELLOS_S` of those who must prove a secret: the node proves it to
+"""Hellos that are answered in `HELLOS_S` of clients that must prove a secret: the node proves it to
 each of them first."""
 HELLOS_S: Final = 0.004
 
@@ -74,7 +74,7 @@ Handler = Callable[[Connection, int, Any], None]
 
 @dataclass(slots=True)
 class PortSession:
-    """Who is on a connection that has said hello."""
+    """The peer or client of a connection that has said hello."""
 
     peer: NodeId | None
 
@@ -147,7 +147,7 @@ class RequestRouter:
         self._full_bytes = min(node.max_client_bytes, group.pending_bytes // 2)
         self._closed = False
         self._catalog_lost = context.catalog_lost
-        """No client is answered: this node does not know what its log means."""
+        """No client is answered: this node has lost the catalog of its log."""
         self.client_requests = 0
         """Requests of clients so far; asking for the status is none."""
         self.used_ms = self._now_ms()
@@ -213,7 +213,7 @@ class RequestRouter:
             await self._listener.close()
 
     def abort(self) -> None:
-        """Cut every connection: what was asked on them is not answered (D2)."""
+        """Cut every connection: requests on them are not answered (D2)."""
         self._closed = True
         self._commands.close()
         self._hellos.close()
@@ -266,7 +266,7 @@ class RequestRouter:
             try:
                 handler(connection, request_id, message)
                 self._hold_back(connection)
-            except StorageError as error:  # a look into the topic index may need the disk
+            except StorageError as error:  # the topic index may need the disk
                 self._ready_loop.fail(error)
 
     def _execute(self, connection: Connection, request_id: int, message: ExecuteRequest) -> None:
@@ -337,7 +337,7 @@ class RequestRouter:
             self.used_ms = self._now_ms()
 
     def relieved(self) -> None:
-        """Held bytes have fallen: whoever was made to wait may go on."""
+        """Held bytes have fallen: connections that were made to wait may go on."""
         if self._listener is not None and self._listener.inflow.kept_waiting:
             self._listener.inflow.relieved()
         if self._paused and self._proposals.held_bytes <= self._full_bytes // 2:

@@ -56,7 +56,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """A job: sync what the loop has written itself."""
+    """A job: sync the loop's own writes."""
 
 
 Job = Append | Truncate | Run | Sync
@@ -64,7 +64,7 @@ SYNC: Final = Sync()
 
 
 class LogWriterListener(Protocol):
-    """Hears on the loop what has become of the jobs."""
+    """Hears on the loop of the outcome of the jobs."""
 
     def on_durable(self, position: Position) -> None:
         """Everything up to there is durable."""
@@ -92,7 +92,7 @@ class LogWriter:
         lazy: bool = False,
         environment: Environment = REAL,
     ) -> None:
-        """``lazy`` reports what is written, not what is synced: ``flush=async``."""
+        """``lazy`` reports written entries, not synced ones: ``flush=async``."""
         self.is_full = False
         """A write found no room: it is tried again until there is some, and nothing behind it is
         written before."""
@@ -152,7 +152,7 @@ class LogWriter:
         self._queue(Truncate(after))
 
     def save(self, state: HardState) -> None:
-        """Durable on return: what is sent next depends on it (D5)."""
+        """Durable on return: the next message depends on it (D5)."""
         with self._writing:
             self._store.save_hard_state(state)
 
@@ -166,7 +166,7 @@ class LogWriter:
         self._queue(Run(function))
 
     def abandon(self) -> None:
-        """The node has failed, here or elsewhere on its disk: what waits is neither written nor
+        """The node has failed, here or elsewhere on its disk: waiting jobs are neither written nor
         synced any more."""
         self._failed = True
 
@@ -177,8 +177,8 @@ class LogWriter:
             await self._loop.run_in_executor(None, self._worker.join)
 
     def _durable(self, result: tuple[Position, int]) -> None:
-        """A sync from before a cut says nothing about what was written again in the same place;
-        another follows."""
+        """A sync from before a cut says nothing about later writes in the same place; another
+        follows."""
         assert self._loops.is_me(), "what a LogWriter has done is heard by the loop alone"
         position, cuts = result
         if cuts == self._cuts:
@@ -191,8 +191,8 @@ class LogWriter:
     # --- the thread's side ------------------------------------------------------------------------
 
     def _turn(self, jobs: list[Job], last: bool) -> float | None:
-        """Carry out what waits and sync it. Nothing is done, nor retried, after a failure: after a
-        failed sync the kernel may call the lost pages clean (D2)."""
+        """Carry out the waiting jobs and sync them. After a failure no job is done or retried:
+        after a failed sync the kernel may call the lost pages clean (D2)."""
         if self._failed:
             return None
         try:
@@ -203,7 +203,7 @@ class LogWriter:
             return None
 
     def _work(self, jobs: list[Job], last: bool) -> float | None:
-        self._sync_asked = False  # before the sync: what is written from here on needs another one
+        self._sync_asked = False  # before the sync: a later write needs another one
         due = [*self._waiting, *jobs] if self._waiting else jobs
         self._carry_out(due, last)
         if self._lazy and due and not last:
@@ -218,8 +218,8 @@ class LogWriter:
 
     def _carry_out(self, jobs: list[Job], last: bool) -> None:
         """The jobs in their order, up to a write that finds no room, or a cut behind a damaged
-        entry: the core has gone on, so they have to follow as soon as they can. Meanwhile only what
-        may make room is done."""
+        entry: the core has gone on, so they have to follow as soon as they can. Meanwhile only jobs
+        that may make room are done."""
         assert self._threads.is_me(), "a LogWriter's jobs are carried out by its thread alone"
         self._waiting = []
         for job in jobs:
@@ -243,9 +243,9 @@ class LogWriter:
         return self._cut(job.after)
 
     def _supersede(self, after: Index) -> None:
-        """A cut farther in front takes the place of one that waits for a repair, and of what was to
-        be written behind that: the damaged entry goes as well, and the group may have no copy of it
-        any more."""
+        """A cut farther in front takes the place of one that waits for a repair, and of the writes
+        behind that: the damaged entry goes as well, and the group may have no copy of it any
+        more."""
         first = self._waiting[0] if self._waiting else None
         if isinstance(first, Truncate) and after < first.after:
             self._done += len(self._waiting)
@@ -284,5 +284,5 @@ class LogWriter:
     def _tell(self, callback: Callable[..., None], argument: object) -> None:
         try:
             self._loop.call_soon_threadsafe(callback, argument)
-        except RuntimeError:  # the loop is closed: nobody is left to tell
+        except RuntimeError:  # the loop is closed: no caller is left to tell
             logger.debug("disk result %s came after the end of the loop", argument)

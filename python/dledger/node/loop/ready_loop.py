@@ -1,5 +1,5 @@
-"""The shell around the raft core: feeds it inputs and carries out, in the order of its contract,
-what it returns."""
+"""The shell around the raft core: feeds it inputs and carries out the effects that it returns, in
+the order of its contract."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dledger.types import Buffer, Index, NodeId, Position
 logger = logging.getLogger(__name__)
 
 READERS: Final = 2
-"""Threads that read what is not in memory: for followers, clients and the catalog."""
+"""Threads that read entries which are not in memory: for followers, clients and the catalog."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -37,7 +37,7 @@ class Links(Protocol):
         """Queue a message for the member that it names."""
 
     def flush(self) -> None:
-        """Send what is queued now, not at the end of the loop's turn."""
+        """Send the queued messages now, not at the end of the loop's turn."""
 
 
 class ReadyLoop:
@@ -119,7 +119,7 @@ class ReadyLoop:
         self.feed(self.raft.set_writable, writable, self._now_ms())
 
     def propose(self, bodies: Sequence[Buffer]) -> Ready:
-        """Stamp the bodies. The caller notes who waits for which entry, then calls `carry_out`."""
+        """Stamp the bodies. The caller notes the proposal of each entry, then calls `carry_out`."""
         return self.raft.propose(bodies, self._now_ms())
 
     def on_durable(self, position: Position) -> None:
@@ -158,8 +158,8 @@ class ReadyLoop:
     # --- effects ----------------------------------------------------------------------------------
 
     def carry_out(self, ready: Ready) -> None:
-        """Save, cut, send, write, then tell. Messages need not wait for the write: nobody counts an
-        entry on this disk before the disk has reported it (D1)."""
+        """Save, cut, send, write, then tell. Messages need not wait for the write: no node counts
+        an entry on this disk before the disk has reported it (D1)."""
         if ready is not IDLE:
             try:
                 if ready.hard_state is not None:
@@ -172,7 +172,7 @@ class ReadyLoop:
                 if ready.committed is not None and not ready.append:
                     # a client's answer goes out before the peers' news
                     self._commit(ready.committed)
-                    if self.failed:  # what is committed could not be applied
+                    if self.failed:  # a committed entry could not be applied
                         return
                 for message in ready.messages:
                     self.links.send(message)
@@ -206,8 +206,8 @@ class ReadyLoop:
             self._events.transferred(ready.transfer)
 
     def _commit(self, index: Index) -> None:
-        """Tell, but not while the store still has what is to be cut: it would take that for what
-        was committed."""
+        """Tell, but not while the store still has entries that are to be cut: it would take them
+        for the committed ones."""
         if self._cuts:
             self._committed = index
         else:

@@ -1,4 +1,4 @@
-"""How full the disk is, and what follows: a node with a full disk takes no writes."""
+"""How full the disk is, and the consequence: a node with a full disk takes no writes."""
 
 from __future__ import annotations
 

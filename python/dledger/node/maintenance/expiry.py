@@ -16,8 +16,7 @@ time-out."""
 
 
 class Expiry:
-    """Catalog time is what stages and sessions expire by, once the leader has written it into the
-    log."""
+    """Stages and sessions expire by catalog time, once the leader has written it into the log."""
 
     def __init__(self, context: NodeContext, proposals: ProposalQueue) -> None:
         self._context = context

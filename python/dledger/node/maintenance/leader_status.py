@@ -1,4 +1,4 @@
-"""The leader's status, for what only the leader can say."""
+"""The leader's status, for fields that only the leader knows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class LeaderStatus:
-    """Asks whichever member leads now."""
+    """Asks the member that leads now."""
 
     def __init__(self, context: NodeContext, peers: Peers) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""Maintenance: what a node does by the clock, ten times a second."""
+"""Maintenance: the work of a node by the clock, ten times a second."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dledger.node.context import NodeContext
 
 TICK_S: Final = 0.1
 """Short enough that not much more than half of the default disk_reserve_bytes can be written
-between two looks at the disk."""
+between two checks of the disk."""
 
 
 class MaintenanceTask(Protocol):
     """One thing to look after."""
 
     def tick(self, now_ms: int) -> Coroutine[Any, Any, None] | None:
-        """Do what is due at ``now_ms``, on the node's loop. What takes longer is returned, and runs
-        beside."""
+        """Do the work that is due at ``now_ms``, on the node's loop. Longer work is returned, and
+        runs beside."""
 
 
 class Maintenance:

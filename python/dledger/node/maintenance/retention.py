@@ -24,14 +24,14 @@ RETAIN_MS: Final = 2_000
 
 
 class KeptFiles(NamedTuple):
-    """For whom expired files are kept."""
+    """Consumer groups and members for which expired files are kept."""
 
     groups: Held | None
     members: Held | None
 
 
 class Retention:
-    """Decides what may go, and keeps the catalog in step with the front of the log."""
+    """Decides which files may go, and keeps the catalog in step with the log's begin."""
 
     def __init__(
         self,
@@ -92,12 +92,12 @@ class Retention:
     async def retain(self) -> None:
         """Let expired files go. Only the leader knows what every member has, so only the leader
         decides, and waits for those that are behind as long as the settings allow; the others keep
-        what it keeps. What is in front of the log goes first; each node has its own of that."""
+        the same. The application's old files, before the log, go first; each node has its own."""
         if await self._application.retain_old(self._clocks.wall_ms()):
             return
         raft = self._context.raft
         limit = min(
-            # the first entry that stays is committed: no cut goes back into what is gone
+            # the first entry that stays is committed: no cut goes back into deleted files
             raft.committed_index - 1,
             self._applier.applied_index,
             self._context.checkpoints.oldest_index,

@@ -1,4 +1,4 @@
-"""Who holds retention back, consumer groups and members that are behind: what they keep, and
+"""Retention holds, of consumer groups and of members that are behind: the files they keep, and
 telling the operator."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TELL_MS: Final = 10_000
 
 
 class RetentionHolds:
-    """The leader's view; the other members keep what the leader keeps."""
+    """The leader's view; the other members keep the same files as the leader."""
 
     def __init__(self, node: NodeConfig, catalog: Catalog) -> None:
         self._node = node
@@ -30,7 +30,7 @@ class RetentionHolds:
         self._told: tuple[str, ...] = ()
 
     def look(self) -> Held | None:
-        """What is held now; None when no group holds anything."""
+        """The hold of now; None when no group holds a file."""
         self._holds = self._catalog.consumer_groups.holds()
         if not self._holds:
             self._bytes, self._told = 0, ()
@@ -46,7 +46,7 @@ class RetentionHolds:
         self._holds, self._bytes, self._told = [], 0, ()
 
     def tell(self, held: Held, gone_before: Index) -> None:
-        """What became of it. Entries below ``gone_before`` were deleted just now."""
+        """Report the outcome. Entries below ``gone_before`` were deleted just now."""
         for hold in self._holds:
             if hold.index < gone_before:
                 logger.error(
@@ -108,7 +108,7 @@ class Laggards:
         """Members that need entries that are gone."""
 
     def look(self, watermarks: Mapping[NodeId, Index]) -> Held | None:
-        """What is held now for the others, whose durable logs match as far as ``watermarks`` says;
+        """The hold of now for the others, whose durable logs match as far as ``watermarks`` says;
         None without any."""
         self._marks = dict(watermarks)
         if not self._marks:
@@ -124,7 +124,7 @@ class Laggards:
         self._left.clear()
 
     def tell(self, held: Held, begin: Index, now_ms: int) -> None:
-        """What became of it. The log begins at ``begin`` now."""
+        """Report the outcome. The log begins at ``begin`` now."""
         self._bytes = held.bytes
         holding = {peer for peer, mark in self._marks.items() if held.bytes and mark < held.last}
         self._since_ms = {peer: self._since_ms.get(peer, now_ms) for peer in holding}

@@ -1,1 +1,2 @@
-"""The links to the other members, and who is let in: hello, secret, enforcement."""
+"""The links to the other members, and the check of their connections: hello, secret,
+enforcement."""

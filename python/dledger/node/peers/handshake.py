@@ -1,5 +1,5 @@
-"""Who may come in: what a node says of itself when a connection begins, and whom it goes on
-with."""
+"""The check of a new connection: how a node introduces itself, and which peers and clients it
+accepts."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class Gate:
         self._node = node
         self._environment = environment
         self.known: Callable[[], Membership] = Membership
-        """What the node knows of its group."""
+        """The node's knowledge of its group."""
         self._introduction: tuple[Membership, Introduction] | None = None
         self._welcome = HelloResponse(code=Code.SUCCESS)
-        """What is answered to whoever is taken; made with `_introduction`."""
+        """The answer to an accepted hello; made with `_introduction`."""
         self.refused: dict[str, str] = {}
         """Why the last connection of each member, by the name that it gave, was not taken; of this
         life."""
@@ -68,7 +68,7 @@ class Gate:
         releases."""
 
     def introduction(self) -> Introduction:
-        """What this node says of itself."""
+        """This node's description of itself."""
         known = self.known()
         if self._introduction is None or self._introduction[0] is not known:
             own = Introduction(
@@ -95,7 +95,7 @@ class Gate:
         return self._greeting(self.introduction(), peer)
 
     def as_client(self, peer: NodeId) -> Greeting:
-        """How a connection to another node begins that is asked what clients ask."""
+        """How a connection to another node begins that carries a client's requests."""
         return self._greeting(replace(self.introduction(), node_id=""), peer)
 
     def _greeting(self, own: Introduction, peer: NodeId) -> Greeting:
@@ -133,7 +133,7 @@ class Gate:
             self.refused[hello.node_id] = text
         elif hello.node_id:
             self.refused.pop(hello.node_id, None)
-        if hello.version == 1:  # whose programs take these four fields and no more
+        if hello.version == 1:  # its programs take these four fields and no more
             return HelloResponse(
                 code=code, message=text, group=own.group, node_id=NodeId(own.node_id)
             )
@@ -197,8 +197,8 @@ class Gate:
         }
 
     def shut_out(self, reached: Set[NodeId], proved: Set[NodeId]) -> str:
-        """What speaks against `enforce`, in words with the names of the members that the group
-        would lose; empty when nothing does. ``reached``: those that this node has a connection to;
+        """The reasons against `enforce`, with the names of the members that the group would lose;
+        empty when there are none. ``reached``: those that this node has a connection to;
         ``proved``: that have proved the secret on it."""
         own = self._node.node_id
         if self._secret is None:

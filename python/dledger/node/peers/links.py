@@ -68,11 +68,11 @@ class Peers:
             link.start()
 
     def send(self, message: PeerMessage | RepairMessage | InstallMessage) -> None:
-        """May be lost: the core says again what matters."""
+        """The message may be lost: the core repeats those that matter."""
         self._links[message.remote_id].send(message)
 
     def flush(self) -> None:
-        """Let go of what was sent now, instead of at the end of the loop's turn."""
+        """Hand sent messages to the kernel now, instead of at the end of the loop's turn."""
         for link in self._links.values():
             link.flush()
 
@@ -80,7 +80,7 @@ class Peers:
         return {str(peer): link.connected for peer, link in self._links.items()}
 
     def shut_out(self) -> str:
-        """Whom the group would lose if each member had to prove the secret from now on; see
+        """The members that the group would lose if each had to prove the secret from now on; see
         `Gate.shut_out`."""
         reached = {peer for peer, link in self._links.items() if link.connected}
         return self._gate.shut_out(

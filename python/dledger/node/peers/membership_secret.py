@@ -1,4 +1,4 @@
-"""Which secret a node shares with the others when nobody has named one."""
+"""The secret that a node shares with the others when its settings name none."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def with_secret(node: NodeConfig, addresses: Mapping[NodeId, str]) -> NodeConfig
     Unix user.
 
     Raises:
-        ConfigError: a new member needs one that nobody has named. An older one goes on without,
+        ConfigError: a new member needs one and its settings name none. An older one goes on
+        without,
             with a warning.
     """
     if node.secret_file or node.tls is not None or len(addresses) == 1:

@@ -72,7 +72,7 @@ class Applier:
             self._next()
 
     def resume(self) -> None:
-        """An entry was repaired: go on, if that was what this waits for."""
+        """An entry was repaired: go on, if this waits for that entry."""
         if self._waits_for_repair:
             self._waits_for_repair = False
             self._next()
@@ -120,7 +120,7 @@ class Applier:
             for entry in entries:
                 self._apply_one(entry)
         except Exception as error:  # an order that cannot be, or the topic index's disk
-            self._stopped = True  # what failed once is never tried again (D2)
+            self._stopped = True  # an entry that failed is never tried again (D2)
             self._ready_loop.fail(error)
             return
         self._events.applied()
@@ -134,7 +134,7 @@ class Applier:
         if entry.magic == MAGIC_NORMAL:
             header = self._proposals.known_header(entry)
         if header is None and entry.magic == MAGIC_NORMAL and entry.body[:2] == BODY_MAGIC:
-            # else it is somebody's, e.g. of DLedger itself: it has a place, no records
+            # else another program's, as of DLedger itself: it has a place, no records
             with suppress(ValueError):
                 header = decode_header(entry.body)
         if header is None:

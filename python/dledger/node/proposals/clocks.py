@@ -1,11 +1,11 @@
-"""The times that a node goes by: the catalog's, which runs by monotonic time, and a wall clock that
+"""The clocks of a node: the catalog's time, which runs by monotonic time, and a wall clock that
 does not jump.
 
 Stages and producers' sessions end by catalog time. It is the largest time that a command in the log
 carries, and between two of them it runs on by each node's monotonic clock, so that a wall clock
-that jumps, on whatever node leads, makes no time-out longer or shorter (D10). The wall clock only
-says where catalog time begins, and makes up for what a group slept: catalog time steps forward to
-it while that cuts nothing short, and never back.
+that jumps, on any leader, makes no time-out longer or shorter (D10). The wall clock only says where
+catalog time begins, and makes up for the sleep of a group: catalog time steps forward to it while
+that cuts nothing short, and never back.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class Clocks:
         leads_in: Callable[[], Term | None],
         is_settled: Callable[[], bool],
     ) -> None:
-        """``leads_in``: the term in which this node leads and has applied what earlier leaders
-        wrote, if it does. ``is_settled``: it does, and no command on its way into the log begins a
-        time-out."""
+        """``leads_in``: the term in which this node leads and has applied all entries of earlier
+        leaders, if it does. ``is_settled``: it does, and no command on its way into the log begins
+        a time-out."""
         self._environment = environment
         self._catalog = catalog
         self._leads_in = leads_in
@@ -87,7 +87,7 @@ class Clocks:
         self._told = ""
 
     def wall_ms(self) -> int:
-        """The wall clock without jumps: what the ages of files are told by."""
+        """The wall clock without jumps: the ages of files go by it."""
         return self._wall.now_ms()
 
     def now_ms(self) -> int:
@@ -96,9 +96,9 @@ class Clocks:
         now, heard, term = self._environment.now_ms(), self._catalog.clock_ms, self._leads_in()
         if heard != self._heard:
             self._heard = heard
-            # A leader's own commands come back later than it stamped them. What another leader has
-            # stamped, be it the one before, counts from here on: its clock may have been far behind
-            # this one.
+            # A leader's own commands come back later than it stamped them. A stamp of another
+            # leader, even of the one before, counts from here on: its clock may have been far
+            # behind this one.
             if heard > self._time + now - self._at or term is None or term != self._led_in:
                 self._time, self._at = heard, now
         if term is not None and term != self._led_in and self._time + now - self._at <= heard:
@@ -132,8 +132,8 @@ class Clocks:
         self._tell(f"{_by(ahead)} the leader's" if abs(ahead) - unsure > FAR_MS else "")
 
     def leads(self) -> None:
-        """This node leads: there is nobody's wall clock to compare with, but what the group has
-        seen of time."""
+        """This node leads: no other wall clock is there to compare with, only the time that the
+        group has seen."""
         self._ahead = None
         ahead = self._environment.wall_ms() - self.now_ms()
         self._tell(

@@ -17,7 +17,7 @@ from dledger.records.body.unpacked_size import check_sizes
 from dledger.types import NO_TERM, Buffer, NodeId, Role, Term
 
 PROPOSAL_BYTES: Final = 512
-"""About what a request takes while it waits, beside its body."""
+"""About the memory of a waiting request, beside its body."""
 
 MESSAGES: Final = {
     Code.NOT_LEADER: "this node does not lead; ask {leader}",
@@ -37,7 +37,7 @@ MESSAGES: Final = {
 
 @dataclass(slots=True)
 class Proposal:
-    """Somebody who waits for one entry. ``connection`` is None for the node's own commands."""
+    """A write that waits for one entry. ``connection`` is None for the node's own commands."""
 
     connection: Connection | None
     request_id: int
@@ -61,7 +61,7 @@ def check_append(payload: memoryview, max_body_bytes: int) -> BodyHeader | Comma
     """The header of a body that may be appended, or why it may not."""
     try:
         header = decode_header(payload)
-        if header.codec:  # what no reader could read is not taken either
+        if header.codec:  # a body that no reader could read is not taken
             check_sizes(payload[BODY_HEADER_SIZE:], header.codec)
     except (ValueError, struct.error) as error:
         return CommandResult(Code.MALFORMED, f"append: {error}")

@@ -91,8 +91,8 @@ class ProposalQueue:
         self._timed = 0
         """Commands among those that wait which begin or end a time-out."""
         self._last_timed = Index(-1)
-        """The last entry that this node wrote with such a command: it may be applied long after who
-        waited for it was answered that the time is over."""
+        """The last entry that this node wrote with such a command: it may be applied long after its
+        client was told that the time is over."""
         self._sweep_ms = 0
         self._between: asyncio.TimerHandle | None = None
 
@@ -185,14 +185,14 @@ class ProposalQueue:
             self._propose()
 
     def leadership_changed(self) -> None:
-        """Another node leads, or nobody, or this one again: what waits for that goes on, in the
-        loop's next turn."""
+        """Another node leads, or none, or this one again: proposals that wait for that go on, in
+        the loop's next turn."""
         if self._between is not None:
             self._loop.call_soon(self._propose)
 
     def _wait_for_leader(self) -> bool:
-        """Whether what has gathered is to wait because nobody can take it just now, but somebody
-        may very soon."""
+        """Whether the gathered proposals are to wait, because no node can take them just now, but
+        one may very soon."""
         raft = self._ready_loop.raft
         code = raft.can_accept(0)
         is_between = code is Code.LEADER_TRANSFERRING or (
@@ -208,12 +208,12 @@ class ProposalQueue:
         return False
 
     def _propose(self) -> None:
-        """One proposal for what has gathered."""
+        """One proposal for the gathered requests."""
         if not self._wait_for_leader():
             self._settle()
 
     def _settle(self) -> None:
-        """Propose what the core takes, answer the rest."""
+        """Propose those that the core takes, answer the rest."""
         self._between = None
         gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
         accepted = list(filterfalse(self._is_known, self.accepted(gathered, self._answer)))
@@ -264,7 +264,7 @@ class ProposalQueue:
         return accepted
 
     def _is_known(self, proposal: Proposal) -> bool:
-        """Whether the catalog has the answer already. What it does not know yet is decided when it
+        """Whether the catalog has the answer already. Without one, the proposal is decided when it
         is applied."""
         if proposal.header is None:
             return self._is_stamped_too_soon(proposal) or self._is_refused(proposal)
@@ -277,9 +277,9 @@ class ProposalQueue:
         return True
 
     def _is_stamped_too_soon(self, proposal: Proposal) -> bool:
-        """Whether a command has its time from a node that did not know yet what the leaders before
-        have stamped: their clocks may have been far behind, and what they opened would be over by
-        this time as soon as it is applied."""
+        """Whether a command has its time from a node that did not know yet the stamps of the
+        leaders before: their clocks may have been far behind, and their stages and sessions would
+        be over by this time as soon as it is applied."""
         term = self._leads_in()
         if (
             proposal.command is None
@@ -309,7 +309,7 @@ class ProposalQueue:
     # --- answers ----------------------------------------------------------------------------------
 
     def applied(self, entry: Entry, result: DataResult | CommandResult | None) -> None:
-        """The catalog has taken the entry: whoever waits for it is answered."""
+        """The catalog has applied the entry: the proposal that waits for it is answered."""
         proposal = self._waiting.pop(entry.index, None)
         if proposal is None:
             return
@@ -349,7 +349,7 @@ class ProposalQueue:
         )
 
     def fail_all(self, code: Code) -> None:
-        """The node stops: nobody is left without an answer. ``code`` is an indefinite one."""
+        """The node stops: every proposal gets an answer. ``code`` is an indefinite one."""
         if self._between is not None:
             self._between.cancel()
         for proposal in (*self._waiting.values(), *self._gathered):

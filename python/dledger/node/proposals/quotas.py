@@ -1,9 +1,10 @@
-"""What a group's catalog may hold in all: asked by the leader before a command is written, never
+"""The limits of a group's catalog in all: checked by the leader before a command is written, never
 when one is applied.
 
 Applying must come to the same on every node and for every log that was ever written, so it knows no
-limits. The leader does, by its own state and by what it has proposed since that is not applied yet
-(claims). A claim ends when its entry is applied, whether anybody still waits for the answer or not.
+limits. The leader does, by its own state and by its proposals since that are not applied yet
+(claims). A claim ends when its entry is applied, whether or not a client still waits for the
+answer.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ LIVE_MS: Final = 3600 * 1000
 
 @dataclass(frozen=True, slots=True)
 class CommandSize:
-    """What one command takes at most."""
+    """The most that one command takes."""
 
     topics: int = 0
     partitions: int = 0

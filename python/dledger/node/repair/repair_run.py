@@ -11,7 +11,7 @@ from dledger.storage.api import Fault, LogStore
 from dledger.types import Index, NodeId
 
 AGAIN_MS: Final = 1_000
-"""Pause after nobody had a copy; doubled up to `dledger.node.repair.repairs.AGAIN_MOST_MS`."""
+"""Pause after no member had a copy; doubled up to `dledger.node.repair.repairs.AGAIN_MOST_MS`."""
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class Repair:
     """When the next member is asked."""
     pause_ms: int = AGAIN_MS
     refused: dict[NodeId, str] = field(default_factory=dict)
-    """What the members said who could not help."""
+    """The answers of the members that could not help."""
     fetched: list[Entry] = field(default_factory=list)
     writing: bool = False
     examined: bool = False

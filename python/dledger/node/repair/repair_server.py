@@ -18,7 +18,7 @@ MAX_SERVING: Final = 2
 
 
 class RepairServer:
-    """Answers `RepairRequest` with stored entries, whatever this node's role is."""
+    """Answers `RepairRequest` with stored entries, in any role of this node."""
 
     def __init__(self, context: NodeContext, peers: Peers) -> None:
         self._context = context

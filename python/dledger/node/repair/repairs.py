@@ -1,12 +1,12 @@
-"""Damaged entries of this node: noted wherever they are found, fetched from the other members,
+"""Damaged entries of this node: noted by any part that finds them, fetched from the other members,
 written back.
 
-No leader is needed: the store takes only what both neighbours vouch for, whoever has it. A damaged
-entry behind which the log is to be cut is fetched first, because it may have been acknowledged; its
-index and term, on which leader and follower agree, name one entry, so what is behind it and goes
-need not vouch. Until all is sound again this node does not lead (`RaftNode.set_faulty`) and its
-catalog waits in front of the first damaged entry. What nobody has is reported, tried again now and
-then, and never guessed.
+No leader is needed: the store takes only entries for which both neighbours vouch, from any member.
+A damaged entry behind which the log is to be cut is fetched first, because it may have been
+acknowledged. Its index and term, on which leader and follower agree, name one entry, so the entries
+behind it, which go, need not vouch. Until all is sound again this node does not lead
+(`RaftNode.set_faulty`) and its catalog waits before the first damaged entry. An entry that no
+member has is reported, tried again now and then, and never guessed.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Repairs:
     # --- finding ----------------------------------------------------------------------------------
 
     def found(self, faults: tuple[Fault, ...]) -> None:
-        """Note damage, however it was found. What is known already is not noted again."""
+        """Note damage, however it was found. Known damage is not noted again."""
         news = False
         for fault in [part for whole in faults for part in self._parts(whole)]:
             inside = [
@@ -107,7 +107,7 @@ class Repairs:
             self._tick()
 
     def _joined(self, fault: Fault) -> Fault:
-        """Runs that touch are one: neither can vouch for the other. What is to be cut stays
+        """Runs that touch are one: neither can vouch for the other. A run that is to be cut stays
         apart."""
         for repair in [r for r in self._open.values() if not r.writing]:
             known = repair.fault
@@ -122,21 +122,21 @@ class Repairs:
         return self._cut_at is not None and fault.first > self._cut_at
 
     def _parts(self, fault: Fault) -> tuple[Fault, ...]:
-        """What of a run stays, and what of it goes."""
+        """The part of a run that stays, and the part that goes."""
         cut = self._cut_at
         if cut is None or not fault.first <= cut < fault.last:
             return (fault,)
         return replace(fault, last=cut), replace(fault, first=Index(cut + 1))
 
     def cut_waits(self, error: CorruptEntry) -> None:
-        """The log is to be cut behind a damaged entry: what is behind it needs no repair, and
-        vouches for nothing."""
+        """The log is to be cut behind a damaged entry: the entries behind it need no repair, and
+        vouch for nothing."""
         self._cut_at = Index(error.index)
         self.met(error)
         self._tick()
 
     def _forget_expired(self) -> None:
-        """What retention has taken needs no repair, and nobody has a copy."""
+        """Entries that retention has taken need no repair, and no member has a copy."""
         begin, before = self._store.begin_index, self.runs
         for first, repair in list(self._open.items()):
             if first < begin and not repair.writing:
@@ -202,7 +202,7 @@ class Repairs:
                 if repair.asked is not None:
                     repair.refused[repair.asked] = "no answer"
                 else:
-                    repair.refused.clear()  # nobody could help the last time
+                    repair.refused.clear()  # no member could help the last time
                     repair.examined = False
                 self._ask_next(repair, now)
 
@@ -233,8 +233,8 @@ class Repairs:
         self._events.no_copy(repair.refused)
 
     def _read_again(self, repair: Repair, done: asyncio.Future[bool]) -> None:
-        """A read that failed once need not fail again, and of what is not committed nobody else may
-        have a copy."""
+        """A read that failed once need not fail again, and of an uncommitted entry no other member
+        may have a copy."""
         if done.cancelled() or self._stopped:
             return
         error = done.exception()
@@ -364,7 +364,7 @@ class Repairs:
         self._events.repaired()
 
     def _examine(self, fault: Fault) -> None:
-        """The damage may be wider than what is known of it: look around that."""
+        """The damage may be wider than it is known: examine its surroundings."""
         future = self._ready_loop.on_reader(self._store.examine, fault.first, fault.last)
         future.add_done_callback(self._examined)
 

@@ -4,7 +4,7 @@ in a copy.
 In place, beside the old ``commitlog``, a directory is made under another name, with all that a node
 needs in it; when that is durable it gets the name ``dledger-<id>``, and from then on the store is
 adopted. Before that it is as it was, but that its last file may be closed by a blank, as a broker
-does itself when a file is full. So whoever was interrupted does it all again.
+does itself when a file is full. So an interrupted adoption is done again as a whole.
 
 The group's log begins where the old one ends (dividedCommitlogOffset), with entry 0 of term 0,
 which every member makes out of its own copy of the old log. It says how far each queue has come.
@@ -44,7 +44,7 @@ PIECE_BYTES: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class AdoptionPlan:
-    """What is to be done."""
+    """The work to be done."""
 
     adoption: Adoption
     group: str
@@ -71,7 +71,7 @@ class AdoptionPlan:
         return encode_header(BodyHeader(BodyKind.COMMAND)) + encode_command(command)
 
     def steps(self) -> Iterator[str]:
-        """What is going to be done, a line each."""
+        """The steps to be done, a line each."""
         old = self.adoption
         if not old.has_blank:
             room = old.divided_offset - old.end
@@ -106,7 +106,7 @@ class AdoptionPlan:
 def plan_adoption(
     adoption: Adoption, group: str, node_id: NodeId, index_file_bytes: int
 ) -> AdoptionPlan:
-    """What is to be done with an old log (`dledger.rocketmq.upgrade.examine`); nothing is changed.
+    """The plan for an old log (`dledger.rocketmq.upgrade.examine`); nothing is changed.
 
     Raises:
         PathError: its store belongs to a group already, or it has too many queues.

@@ -3,9 +3,9 @@ again at a start.
 
 They hold nothing that the log does not, so an acknowledgement waits for none of them. Now and then
 they are synced, and only then a mark is written that says up to which entry they are whole. At a
-start everything behind the mark is cut off, whatever a crash left of it, and made again from the
+start everything behind the mark is cut off, with the remains of a crash, and made again from the
 log: a node that was stopped well has nothing behind it. Where the mark is missing or damaged, the
-log begins behind it, or queues and index are not what it says, all is made anew.
+log begins behind it, or queues and index differ from it, all is made anew.
 
 A log that goes on behind an old plain commit log (`dledger.rocketmq.upgrade.old_commit_log`) has
 that one's messages in the same queues and the same index: they are put first, then the entries.
@@ -62,7 +62,7 @@ class Dispatched:
     ) -> None:
         """Args:
         wall_ms: milliseconds since 1970, for the names of index files.
-        reput: puts what is in an old commit log.
+        reput: puts the messages of an old commit log.
         lock: keep others off the store that the old commit log is part of.
         """
         self._directory = directory
@@ -79,13 +79,13 @@ class Dispatched:
         self.next_index = Index(0)
         """The entry that is to be put next, when nothing `is_behind` in the old commit log."""
         self.old: OldCommitLog | None = None
-        """What lies in front of the group's log."""
+        """The old commit log before the group's log."""
         self._old_at = 0
         """Everything before this place of it is put."""
         self._end_pos = 0
         self._marked = NO_INDEX
         self._marked_pos = 0
-        """Up to here all was put once, whatever has to be put again before that."""
+        """Up to here all was put once, even if some has to be put again before that."""
         self._has_mark = False
         self._is_open = False
         self._thread = threading.get_ident()
@@ -148,11 +148,12 @@ class Dispatched:
             )
         if mark.index + 1 < store.begin_index:
             return f"the log begins at entry {store.begin_index}, they end at {mark.index}"
-        # When this is interrupted, nobody else can tell what was cut off and not put again.
+        # Until all is put again no other record tells what was cut off, so the mark goes first.
         if not was_clean or mark.index > end.position.index:
             self._remove_mark()
         self.queues.recover()
         again = self._cut(mark.end_pos, doubted=not was_clean)
+        # A crash may tear the index before the mark too: from ``again`` on its keys are put again.
         missing = self._missing(mark, is_torn=again < mark.end_pos)
         if missing:
             return f"{missing} missing, or not whole up to entry {mark.index}"
@@ -173,13 +174,13 @@ class Dispatched:
         return ""
 
     def _cut(self, end_pos: int, *, doubted: bool = False) -> int:
-        """Forget what is behind this position; from where on everything must be put again: see
+        """Forget the units behind this position; returns from where on all must be put again: see
         `IndexService`."""
         self.queues.truncate_dirty(end_pos)
         return self.index.truncate_dirty(end_pos, doubted=doubted)
 
     def _missing(self, mark: DispatchMark, *, is_torn: bool) -> str:
-        """What is less than the mark says, when everything behind it is cut off.
+        """The lack of queues and index against the mark, when everything behind it is cut off.
 
         Args:
             is_torn: the index ends sooner, and its rest is going to be put again.
@@ -225,7 +226,7 @@ class Dispatched:
         self._has_mark = False
 
     def _found(self, index: Index, end_pos: int) -> DispatchMark:
-        """What a mark would say of queues and index as they are."""
+        """The mark of queues and index as they are."""
         ends = [end for end in self.queues.next_offsets().values() if end]
         return DispatchMark(
             index, end_pos, len(ends), sum(ends), self.index.end_offset, self.index.end_keys
@@ -239,8 +240,8 @@ class Dispatched:
         )
 
     def put_old(self, most: int) -> None:
-        """Put messages of the old commit log, about ``most`` bytes of it. What cannot be put,
-        because it is damaged, is left out up to the end of its file.
+        """Put messages of the old commit log, about ``most`` bytes of it. After a damaged message
+        the rest of its file is left out.
 
         Raises:
             DiskFull, StorageError: as for `put`.
@@ -269,7 +270,7 @@ class Dispatched:
             self._end_pos = self._old_at
 
     def retain_old(self, store: LogStore, settings: StoreSettings, now_ms: int) -> bool:
-        """Remove what is expired of the old commit log. Whether some is left: then the group's log
+        """Remove expired files of the old commit log. Whether some are left: then the group's log
         stays whole.
 
         Raises:
@@ -296,11 +297,11 @@ class Dispatched:
         return not old.is_gone
 
     def put(self, entries: Sequence[Entry]) -> None:
-        """Put what these entries, of which the first one is `next_index`, have for queues and
-        index.
+        """Put the messages of these entries, of which the first one is `next_index`, into queues
+        and index.
 
         Raises:
-            CorruptStore: the queues are not what they should be; `start_anew`.
+            CorruptStore: the queues contradict the entries; `start_anew`.
             DiskFull: nothing of it counts; calling again puts it all.
             StorageError: the disk failed.
         """
@@ -337,7 +338,7 @@ class Dispatched:
         self._start_anew(store, reason)
 
     def save(self, durable: Index) -> None:
-        """Make what was put durable, and say so, if the log itself is: up to entry ``durable``.
+        """Make the put messages durable, and say so, if the log itself is: up to entry ``durable``.
 
         Raises:
             DiskFull, StorageError: it is not, or perhaps not.
@@ -345,6 +346,8 @@ class Dispatched:
         self._check_thread()
         at = Index(self.next_index - 1)
         here, known = (at, self._end_pos), (self._marked, self._marked_pos)
+        # The mark names no entry that the log may still lose, and does not go back while messages
+        # are put again.
         if at > durable or here < known or (here == known and self._has_mark):
             return
         self._write_mark()

@@ -9,8 +9,8 @@ RocketMQ's own blank (size, magic) stands only in files of a plain commit log, n
 - commit: the group's own protocol. A message that is acknowledged is on the disks of a quorum.
 - reput: `dledger.node.rocketmq.reput_service` puts committed messages into this node's consume
   queues and index.
-- get: `dledger.node.rocketmq.gets` finds by place, queue offset or key what is committed, and
-  nothing else.
+- get: `dledger.node.rocketmq.gets` finds committed messages by place, queue offset or key, and no
+  others.
 
 A log that goes on behind an old plain commit log (`dledger.rocketmq.upgrade.old_commit_log`) begins
 with an entry that has the queue offsets of that one, and has its messages in queues and index; a
@@ -101,7 +101,7 @@ class DLedgerCommitLog(Application):
 def application_of(
     context: NodeContext, proposals: ProposalQueue, *, linearizable: LinearizableReads
 ) -> Application:
-    """What the log of a group is for."""
+    """The purpose of a group's log."""
     if context.group.commit_log == "topics":
         return Application()
     return DLedgerCommitLog(context, proposals, linearizable=linearizable)

@@ -8,8 +8,8 @@ from dledger.rocketmq.format.append_hook import read_stored
 
 
 def apply_foreign(catalog: Catalog, entry: Entry) -> None:
-    """Apply a leader's NOOP, another program's entry, or a message of a RocketMQ commit log, in
-    whatever group it is."""
+    """Apply a leader's NOOP, another program's entry, or a message of a RocketMQ commit log, in any
+    group."""
     is_message = entry.magic == MAGIC_NORMAL
     stored = read_stored(entry.body, entry.pos + HEADER_SIZE) if is_message else None
     if stored is None:

@@ -1,14 +1,13 @@
-"""Gets: messages by where they lie, by queue offset, and by key. Only what is committed is ever
-shown.
+"""Gets: messages by place, by queue offset, and by key. Only committed messages are ever shown.
 
 A question is linearizable unless it says ``stale``: this node first proves that it leads, then
 waits until everything that was committed by then is applied and, where queues or index are asked,
-dispatched. What they say is believed only as far as the log agrees: a message is read from its
+dispatched. Their answer is believed only as far as the log agrees: a message is read from its
 entry, whose header and checksums are verified.
 
-Committed means applied here. The core knows of a commit sooner, while the files may still have, at
-the same place, what another leader's entry replaces: they are cut when a sync that is under way is
-done.
+Committed means applied here. The core knows of a commit sooner, while the files may still have at
+the same place the entries that another leader's will replace: they are cut when a sync that is
+under way is done.
 """
 
 from __future__ import annotations
@@ -54,13 +53,13 @@ ANSWERS: Final[dict[type[Any], type[Any]]] = {
 
 
 class QueueBehind(Exception):
-    """What is asked for is committed, because the others have it, but this node has not applied it,
-    or its own disk or queues do not have it yet."""
+    """The message is committed, because the others have it, but this node has not applied it, or
+    its own disk or queues do not have it yet."""
 
 
 @dataclass(slots=True)
 class Asked:
-    """A question and who asked it."""
+    """A question and its client."""
 
     connection: Connection
     request_id: int
@@ -68,9 +67,9 @@ class Asked:
     find: Callable[[Asked], Answer]
     """Blocks."""
     applied: Index = NO_INDEX
-    """What was applied when this was decided; of then is `next_offset` too."""
+    """The last applied index when this was decided; `next_offset` is of the same time."""
     next_offset: int = 0
-    """Of the queue that is asked for: what its next message gets."""
+    """The offset of the next message of the queue that is asked for."""
     size: int = 0
     """Most bytes that its answer may have."""
 
@@ -215,13 +214,13 @@ class Gets:
         return ViewMessageResponse(code=Code.SUCCESS), [body]
 
     def _message_at(self, physical_offset: int, *, is_known: bool = False) -> Buffer | None:
-        """What is committed there; None where nothing is, or retention took it.
+        """The committed message there; None where there is none, or retention took it.
 
         Args:
             is_known: queues or index say that a committed message begins there.
 
         Raises:
-            QueueBehind: it may be there soon, so nobody may go on behind it.
+            QueueBehind: it may be there soon, so no caller may go on behind it.
             FormatError: it is a damaged one of the old commit log.
         """
         old = self._reput.files.old

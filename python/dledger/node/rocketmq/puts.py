@@ -1,11 +1,11 @@
 """Puts: from a client's messages to places in the log, and back with the answer when they are
 committed and applied.
 
-What RocketMQ's DLedgerCommitLog does in its append hook happens here, right before the core stamps
-the entries: both run on the node's loop, so nothing can come between, and the core puts an entry
-where `place` says. The physical offset of a message is its entry's position and the 48 bytes of the
-entry's header. The queue offset comes from the table of all messages before it in the log
-(`dledger.catalog.topics.queues`), which is settled when this leader has applied everything that
+The work of RocketMQ's append hook in DLedgerCommitLog happens here, right before the core stamps
+the entries: both run on the node's loop, so no other proposal can come between, and the core puts
+an entry where `place` says. The physical offset of a message is its entry's position and the 48
+bytes of the entry's header. The queue offset comes from the table of all messages before it in the
+log (`dledger.catalog.topics.queues`), which is settled when this leader has applied everything that
 earlier leaders committed; until then it takes no messages.
 """
 
@@ -40,9 +40,8 @@ SWEEP_S: Final = 0.1
 
 
 def store_host(address: str) -> Host:
-    """What messages carry as their store host: where this node is known to serve, with IP 0.0.0.0
-    where that is not an IPv4 address but a name or an IPv6 one, for which a message need not have
-    room."""
+    """The store host of messages: the address where this node serves, with IP 0.0.0.0 where that is
+    not an IPv4 address but a name or an IPv6 one, for which a message need not have room."""
     host, _, port = address.rpartition(":")
     try:
         return Host(IPv4Address(host).packed, int(port))
@@ -127,7 +126,7 @@ class Puts:
             self._propose()
 
     def _propose(self) -> None:
-        """One proposal for what has gathered and the core takes; the rest is answered."""
+        """One proposal for the gathered puts that the core takes; the rest is answered."""
         gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
         # Queue offsets are settled when everything that earlier leaders committed is applied.
         accepted = self._proposals.accepted(
@@ -160,9 +159,9 @@ class Puts:
         self._ready_loop.carry_out(ready)
 
     def _settle(self) -> Settled:
-        """The queue offsets as of the log's end. What is applied now is all that the log had when
-        this term's first entry came, so it is where this leader begins; from then on it knows what
-        it puts there itself."""
+        """The queue offsets as of the log's end. The messages applied now are all that the log had
+        when this term's first entry came, so this leader begins there; from then on it counts its
+        own puts."""
         term = self._ready_loop.raft.term
         if self._settled is None or self._settled_term != term:
             self._settled, self._settled_term = Settled(self._catalog.queues), term
@@ -201,7 +200,7 @@ class Puts:
     # --- answers ----------------------------------------------------------------------------------
 
     def applied(self) -> None:
-        """The catalog moved on: whoever waits for that is answered."""
+        """The catalog moved on: puts that wait for that are answered."""
         waiting, applied = self._waiting, self._catalog.applied_index
         while waiting and waiting[0].last <= applied:
             put = waiting.popleft()
@@ -231,7 +230,7 @@ class Puts:
                 self._answer(put, code)
 
     def fail_all(self, code: Code) -> None:
-        """The node stops: nobody is left without an answer. ``code`` is an indefinite one."""
+        """The node stops: every put gets an answer. ``code`` is an indefinite one."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

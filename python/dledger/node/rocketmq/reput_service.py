@@ -2,7 +2,7 @@
 index, on every node.
 
 It follows the commit, which a change of roles neither stops nor sets back, so a follower's files
-are as good as the leader's. The core's cache has what was committed just now; what is older is read
+are as good as the leader's. The core's cache has the newest committed entries; older ones are read
 from the store. One thread owns the files; questions for them are asked there too, one after the
 other.
 """
@@ -31,16 +31,17 @@ CHUNK_ENTRIES: Final = 2048
 """Entries put at once, so that a question need not wait long for the thread."""
 READ_BYTES: Final = 4 << 20
 PAUSE_S: Final = 0.5
-"""Before what failed is tried again: an entry that is being repaired, a disk that is full."""
+"""Pause before a failed step is tried again: an entry that is being repaired, a disk that is
+full."""
 BEHIND_MS: Final = 2_000
-"""Longest wait of a question for queues and index to come up to what is applied."""
+"""Longest wait of a question for queues and index to come up to the applied entries."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 @dataclass(slots=True, eq=False)
 class Waiter:
-    """Somebody who wants an entry to be dispatched."""
+    """A caller that wants an entry to be dispatched."""
 
     index: Index
     serve: Callable[[Code], None]
@@ -74,7 +75,7 @@ class NodeReputService:
     # --- dispatch ---------------------------------------------------------------------------------
 
     def start(self, committed: Index) -> None:
-        """Recover queues and index, then go on with what is committed."""
+        """Recover queues and index, then go on with the committed entries."""
         self._committed = committed
         self._work(self.files.open, self._store)
 
@@ -103,7 +104,7 @@ class NodeReputService:
         )
 
     def _unless_failed(self, function: Callable[[], None]) -> None:
-        """On the thread. What waits for it when the node fails is not done any more (D2)."""
+        """On the thread. A function that waits when the node fails is not called any more (D2)."""
         if not self._ready_loop.failed:
             function()
 
@@ -151,7 +152,7 @@ class NodeReputService:
             self._ready_loop.fail(error)
 
     async def retain_old(self, settings: StoreSettings, now_ms: int) -> bool:
-        """Let what is expired of an old commit log go; whether some of it is left."""
+        """Let expired files of an old commit log go; whether some of it is left."""
         try:
             return await self.run(self.files.retain_old, self._store, settings, now_ms)
         except StorageError as error:
@@ -159,8 +160,8 @@ class NodeReputService:
             return True
 
     async def stop(self, *, clean: bool) -> None:
-        """Nothing more is put; returns when the files are closed, and, where ``clean``, durable and
-        marked so."""
+        """No more messages are put. Returns when the files are closed, and, where ``clean``,
+        durable and marked so."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()

@@ -6,8 +6,8 @@
     | size of head, 4 bytes | head, JSON | catalog's snapshot | first entry | rows, table by table |
 
 `Image` is the giving side and holds no rows, which never change; `Unpacker` the taking one, which
-writes what comes to new files. Nothing of it counts before `Unpacker.check` has seen that all of it
-fits together.
+writes the bytes that come to new files. None of them counts before `Unpacker.check` has seen that
+all of it fits together.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ ROWS_BYTES: Final = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class ImageHead:
-    """What an image begins with: how long its parts are, and whose log it belongs to."""
+    """The head of an image: how long its parts are, and whose log it belongs to."""
 
     index: Index
     """The catalog is as of this entry."""
     begin: LogEnd
-    """What the log's first entry follows."""
+    """The place before the log's first entry."""
     term: Term
     """That entry's."""
     snapshot: int

@@ -1,4 +1,4 @@
-"""Fetching another node's state, for a node that needs entries which nobody has any more.
+"""Fetching another node's state, for a node that needs entries of which no member has a copy.
 
 It is fetched from the leader, written to new files and checked. Only when all of it is there and
 durable does the node stop, let the new files take the place of the old ones
@@ -50,8 +50,8 @@ class Fetch:
 
 
 class SnapshotReceiver:
-    """What one node fetches and gives. Runs on the node's loop; disk work goes to a reader's
-    thread."""
+    """The states that one node fetches and gives. Runs on the node's loop; disk work goes to a
+    reader's thread."""
 
     def __init__(
         self,
@@ -62,8 +62,8 @@ class SnapshotReceiver:
         is_enough: Callable[[ImageHead], bool],
         on_fetched: Callable[[Unpacker], None],
     ) -> None:
-        """``is_enough`` says whether nothing but the head of a state is needed. ``on_fetched`` is
-        told when what is needed is there and sound; `given_up` is the answer if it is of no use any
+        """``is_enough`` says whether the head of a state alone is needed. ``on_fetched`` is told
+        when the needed part is there and sound; `given_up` is the answer if it is of no use any
         more."""
         self._context = context
         self._group = context.group
@@ -80,7 +80,7 @@ class SnapshotReceiver:
         self._stopped = False
 
     def stop(self) -> None:
-        """No more questions and answers. What was fetched stays for whoever takes it over."""
+        """No more questions and answers. The fetched files stay for their installation."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -88,8 +88,8 @@ class SnapshotReceiver:
     # --- fetching ---------------------------------------------------------------------------------
 
     def wanted(self, leader: NodeId) -> None:
-        """``leader`` has no more what this node needs: fetch its state, if that is not under
-        way."""
+        """``leader`` no longer has the entries that this node needs: fetch its state, if that is
+        not under way."""
         if self._stopped or self._ready_loop.failed:
             return
         if self._fetch is not None:

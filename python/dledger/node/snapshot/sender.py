@@ -1,4 +1,4 @@
-"""Giving this node's state to a member that needs entries which nobody has any more."""
+"""Giving this node's state to a member that needs entries of which no member has a copy."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Given:
 
 class SnapshotSender:
     """Answers `SnapshotRequest`, on the loop that owns the catalog. Only a leader does. It need not
-    have committed anything in its term: where a bare quorum is alive, and retention took what one
-    of it needs, it cannot before that one has the state. What it has applied is committed; a member
-    that knows more refuses it."""
+    have committed an entry in its term: where a bare quorum is alive, and retention took entries
+    that one of it needs, it cannot before that member has the state. Its applied entries are
+    committed; a member that knows more refuses it."""
 
     def __init__(self, context: NodeContext, peers: Peers) -> None:
         self._node_id = context.node_id
@@ -53,8 +53,8 @@ class SnapshotSender:
 
     @property
     def floor(self) -> Index | None:
-        """The first entry that somebody who fetches an image will ask for; None when nobody
-        does."""
+        """The first entry that a member that fetches an image will ask for; None when no member
+        fetches one."""
         now = self._now_ms()
         for peer in [peer for peer, given in self._given.items() if now - given.used_ms > KEPT_MS]:
             del self._given[peer]

@@ -1,5 +1,5 @@
-"""Whole states: given to members that need entries which nobody has any more, and taken from the
-leader likewise."""
+"""Whole states: given to members that need entries of which no member has a copy, and taken from
+the leader likewise."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from dledger.types import Index, NodeId
 logger = logging.getLogger(__name__)
 
 SEEK_S: Final = 0.5
-"""Between two looks of a node that needs a catalog whether somebody leads who has one."""
+"""How often a node that needs a catalog checks whether there is a leader that has one."""
 
 
 class Snapshots:
-    """Decides what a fetched state is good for, with the core
-    (`dledger.raft.roles.snapshot_install`), and has it taken over."""
+    """Decides the use of a fetched state, with the core (`dledger.raft.roles.snapshot_install`),
+    and has it taken over."""
 
     def __init__(self, context: NodeContext, peers: Peers, *, checkpointer: Checkpointer) -> None:
         self._node_id = context.node_id
@@ -56,7 +56,7 @@ class Snapshots:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Ask whoever leads for its state, again and again, if the catalog is lost."""
+        """Ask the leader for its state, again and again, if the catalog is lost."""
         if self._catalog_lost and not self._ready_loop.failed:
             self._timer = asyncio.get_running_loop().call_later(SEEK_S, self.start)
             if self._raft.leader_id is not None:
@@ -64,7 +64,7 @@ class Snapshots:
 
     @property
     def floor(self) -> Index | None:
-        """The first entry that must stay for a member that fetches this node's state; None: nobody
+        """The first entry that must stay for a member that fetches this node's state; None: none
         does."""
         return self.sender.floor
 
@@ -73,8 +73,8 @@ class Snapshots:
         self.receiver.wanted(install.leader_id)
 
     def no_copy(self, refused: dict[NodeId, str]) -> None:
-        """Nobody can mend what is damaged here, for these reasons: if the leader's is retention,
-        its state helps."""
+        """No member has a copy of the damaged entries, for these reasons: if the leader's is
+        retention, its state helps."""
         leader = self._raft.leader_id
         if leader is not None and refused.get(leader) == Code.INDEX_LESS_THAN_LOCAL_BEGIN.name:
             # damaged entries that are applied can go once the catalog is on the disk
@@ -121,7 +121,7 @@ class Snapshots:
                 "no catalog" if front_only else f"the catalog as of entry {head.index}",
                 begin.position.index + 1,
             )
-            # nothing more is taken in, nor acknowledged, by what this node is now
+            # this run of the node takes in and acknowledges no more entries
             self._ready_loop.failed = True
             first = fetched.first if mode is InstallMode.REPLACE else None
             self._restart(
@@ -138,7 +138,7 @@ def known_committed(store: LogStore, catalog: Catalog) -> Index:
 
 
 def summary_of(store: LogStore, catalog: Catalog, faults: Iterable[Fault]) -> LogSummary:
-    """What the core is to know of a log when its node starts."""
+    """The summary of a log that the core is given when its node starts."""
     return LogSummary(
         begin_index=store.begin_index,
         end=store.end,

@@ -1,1 +1,1 @@
-"""What nodes and clients say to one another: values without behaviour."""
+"""The messages of nodes and clients: values without behaviour."""

@@ -1,5 +1,5 @@
-"""What an entry that carries no records asks of the catalog. Every node applies it alike, so it
-holds every input: times are stamped by the leader, ids are made by the asker."""
+"""The commands to the catalog, in entries that carry no records. Every node applies them alike, so
+they hold every input: times are stamped by the leader, ids are made by the client."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class DeleteTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddPartitions:
-    """The topic has ``partitions`` from now on, which is no fewer than before: what is there keeps
-    its place."""
+    """The topic has ``partitions`` from now on, which is no fewer than before: its records keep
+    their places."""
 
     name: str
     partitions: int
@@ -48,14 +48,14 @@ class OpenStage:
     writer_id: str
     sequence: int
     label: str
-    """Who writes it, for people: e.g. ``partition 3 attempt 0``."""
+    """The writer's name, for people: e.g. ``partition 3 attempt 0``."""
     timeout_ms: int
     time_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageSum:
-    """What a stage must hold to be committed."""
+    """The sum that a stage must hold to be committed."""
 
     stage_id: int
     batches: int
@@ -131,15 +131,15 @@ class CommitProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteGroup:
-    """Forget a consumer group: what it has processed, and that it held retention back."""
+    """Forget a consumer group: its offsets, and its retention hold."""
 
     consumer_group: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldRetention:
-    """What a consumer group has not processed is to be kept over its time (``hold``), or no
-    longer."""
+    """Records that a consumer group has not processed are to be kept over their time (``hold``), or
+    no longer."""
 
     consumer_group: str
     hold: bool

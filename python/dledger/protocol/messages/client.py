@@ -1,5 +1,5 @@
-"""What clients ask a node and what it answers. Record bytes travel as the frame's payload, beside
-these."""
+"""The requests of clients and the responses of a node. Record bytes travel as the frame's payload,
+beside these."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OffsetKind(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataRequest:
-    """Who leads, who is in the group, which topics are there. No names: all topics."""
+    """The leader, the members of the group, the topics. No names: all topics."""
 
     topics: tuple[str, ...] = ()
     all_topics: bool = False
@@ -86,7 +86,7 @@ class AppendResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecuteRequest:
-    """Commit this command and answer with what the catalog made of it."""
+    """Commit this command and answer with the catalog's result."""
 
     command: Command
     timeout_ms: int = 2500
@@ -102,7 +102,7 @@ class ExecuteResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
-    """Stored bodies that cover [start_offset, end_offset); end -1 is "whatever is committed".
+    """Stored bodies that cover [start_offset, end_offset); end -1 is "all that is committed".
 
     With ``wait_ms`` the node holds the request until a record is there. Served by any replica; one
     that has not applied ``start_offset`` yet waits, then answers BEHIND. Below the first kept
@@ -220,8 +220,8 @@ class GroupResponse:
 
 
 class Listing(IntEnum):
-    """What of a group's state is listed. Each row is a dict of the values named here; times are 0
-    where unknown."""
+    """The part of a group's state that is listed. Each row is a dict of the values named here;
+    times are 0 where unknown."""
 
     PARTITIONS = 0
     """topic, topic_id, partition, begin_offset, end_offset, bytes (stored, kept), newest_us

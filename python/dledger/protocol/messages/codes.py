@@ -64,7 +64,7 @@ class Code(IntEnum):
     LIMIT_REACHED = 614
     """The group has as much of this as a setting allows, which the message names."""
     ACCESS_DENIED = 615
-    """Who is there has not shown what it must have: the secret, or a certificate."""
+    """The other side has not shown a required proof: the secret, or a certificate."""
     REPLAY_MISMATCH = 616
     """The transaction was committed already, with other rows, or is older than the writer's last
     one."""

@@ -70,7 +70,7 @@ class Entry:
 
     @property
     def verified(self) -> bool:
-        """False for what DLedger itself wrote: both checksums are zero."""
+        """False for an entry that DLedger itself wrote: both checksums are zero."""
         return self.chain_crc != 0 or self.body_crc != 0
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class Entry:
 
 @slots_dataclass()
 class LogEnd:
-    """What the next entry needs to know of the log before it."""
+    """The end of the log before the next entry, as far as that entry depends on it."""
 
     position: Position = NOWHERE
     end_pos: int = 0
@@ -92,7 +92,8 @@ class LogEnd:
 
 @slots_dataclass()
 class HardState:
-    """What a node must never forget. It is durable before any message that depends on it leaves."""
+    """The state that a node must never forget. It is durable before any message that depends on it
+    leaves."""
 
     term: Term = NO_TERM
     voted_for: NodeId | None = None

@@ -32,8 +32,8 @@ class HelloRequest:
     version: int = PROTOCOL_VERSION
     release: str = ""
     group_id: str = ""
-    """What the group drew at its founding; empty for one that is not founded, and for a client that
-    knows none."""
+    """The id drawn at the group's founding; empty for one that is not founded, and for a client
+    that knows none."""
     members: tuple[str, ...] = ()
     """Of a peer: the ids of the group's nodes, in its opinion."""
     ancestors: Ancestors = ()
@@ -62,9 +62,9 @@ class HelloResponse:
 
 @slots_dataclass(kw_only=True)
 class HelloProof:
-    """That this side has the secret that it must have for what it said it is. A client whose node
-    has proved the secret by then may send its first request right behind; a node that refuses the
-    proof takes nothing behind it."""
+    """The proof that this side has the secret required of its kind. A client whose node has proved
+    the secret by then may send its first request right behind; a node that refuses the proof takes
+    no frame behind it."""
 
     proof: bytes
 

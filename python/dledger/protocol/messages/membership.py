@@ -16,7 +16,7 @@ from dledger.types import NO_INDEX, NO_TERM, Index, NodeId, Position, Term
 
 
 def check_members(membership: Membership, members: Collection[NodeId]) -> None:
-    """``members``: what a node was told to take for the group's.
+    """``members``: those of the group, as a node was told.
 
     Raises:
         ConfigError: its record names others. A quorum of one list may share no node with a quorum
@@ -42,8 +42,8 @@ class Change:
 
     position: Position
     after: Index
-    """The entry that said before it who counts; -1: the founding. Known to be committed when this
-    one was proposed."""
+    """The entry of the membership before it; -1: the founding. Known to be committed when this one
+    was proposed."""
     node: NodeId
     incarnation: int
 
@@ -54,7 +54,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What one node knows, durably."""
+    """One node's durable knowledge of its group."""
 
     incarnation: int = 0
     """Its own, 63 bits."""

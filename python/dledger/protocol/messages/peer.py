@@ -1,8 +1,8 @@
-"""What the nodes of a group say to one another, in DLedger's words.
+"""The messages of the nodes of a group to one another, in DLedger's words.
 
 Every message travels one way and names its group, sender and receiver, so that a stray or replayed
-one is recognised (D6). ``group`` is what `group_tag` makes of the group's name, id and members.
-``term`` is the sender's, -1 where it has none to offer.
+one is recognised (D6). ``group`` is the `group_tag` of the group's name, id and members. ``term``
+is the sender's, -1 where it has none to offer.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class HeartBeatRequest:
 @slots_dataclass(kw_only=True)
 class HeartBeatResponse:
     """``durable_index``: how far the sender's log was on its disk when it answered.
-    ``members_index``: the committed entry by which it knows who counts."""
+    ``members_index``: the committed entry of its membership."""
 
     group: str
     local_id: NodeId
@@ -184,8 +184,9 @@ class LeadershipTransferResponse:
 
 @slots_dataclass(kw_only=True)
 class MemberRequest:
-    """Who are you, and which incarnations does the group consist of? ``nonce`` is drawn once in the
-    sender's life. ``change``: is this entry ``Admit`` of the sender's log committed?"""
+    """Asks for the receiver's incarnation, and for the incarnations of the group. ``nonce`` is
+    drawn once in the sender's life. ``change``: is this entry ``Admit`` of the sender's log
+    committed?"""
 
     group: str
     local_id: NodeId

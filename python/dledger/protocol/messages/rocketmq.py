@@ -1,4 +1,4 @@
-"""What clients ask of a group that keeps a RocketMQ commit log, and what it answers.
+"""The requests of clients to a group that keeps a RocketMQ commit log, and its responses.
 
 Encoded messages travel as the frame's payload, one behind the other; their own sizes tell where
 each ends.
@@ -18,7 +18,7 @@ MAX_PUT_MESSAGES: Final = 4096
 
 
 class PutMessageStatus(IntEnum):
-    """What became of a put, under RocketMQ's names; only PUT_OK promises that the message is
+    """The outcome of a put, under RocketMQ's names; only PUT_OK promises that the message is
     stored."""
 
     PUT_OK = 0
@@ -55,8 +55,8 @@ def put_status(code: Code) -> PutMessageStatus:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutMessageRequest:
     """Payload: up to MAX_PUT_MESSAGES messages, each of which becomes one entry, side by side and
-    in this order. Answered when the last one is committed and applied. Whatever they have as queue
-    offset, physical offset, store time or store host is replaced."""
+    in this order. Answered when the last one is committed and applied. Their queue offset, physical
+    offset, store time and store host are replaced."""
 
     timeout_ms: int = 2500
 
@@ -76,14 +76,14 @@ class PutMessageResponse:
 
     @property
     def status(self) -> PutMessageStatus:
-        """What became of the put, in RocketMQ's words."""
+        """The outcome of the put, in RocketMQ's words."""
         return put_status(self.code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewMessageRequest:
     """The message at a physical offset. Linearizable (leader only) unless ``stale``, which any node
-    answers from what it knows to be committed."""
+    answers from the entries that it knows to be committed."""
 
     physical_offset: int
     stale: bool = False
@@ -100,7 +100,7 @@ class ViewMessageResponse:
 
 
 class GetMessageStatus(IntEnum):
-    """What there is at a queue offset, under RocketMQ's names."""
+    """The state of a queue offset, under RocketMQ's names."""
 
     FOUND = 0
     MESSAGE_WAS_REMOVING = 2
@@ -120,7 +120,7 @@ class GetMessageStatus(IntEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetMessageRequest:
     """Messages of a queue from ``queue_offset`` on. Linearizable (leader only) unless ``stale``,
-    which any node answers from what it has dispatched."""
+    which any node answers from its dispatched messages."""
 
     topic: str
     queue_id: int

@@ -1,4 +1,4 @@
-"""How a node gets the state that entries came to which nobody has any more (DLedger:
+"""How a node gets the state of entries of which no member has a copy any more (DLedger:
 InstallSnapshot).
 
 The state is one run of bytes, an image: a JSON head, the catalog's snapshot, the log's first entry,

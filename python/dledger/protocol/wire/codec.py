@@ -106,7 +106,7 @@ def decode(kind: int, header: Buffer, payload: Buffer = b"") -> Any:
     """The message of a frame. Entries keep ``payload`` alive: their bodies lie in it.
 
     Raises:
-        ProtocolError: unknown kind, or a field is not what it should be; names message and field.
+        ProtocolError: unknown kind, or a field of another type; names message and field.
     """
     table = _TABLES.get(kind)
     if table is None:

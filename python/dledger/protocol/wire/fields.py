@@ -195,7 +195,7 @@ class FieldTable:
         self._get: Step = _getter(self.names)
         self.build: Step = _builder(self)
         """The message with these unpacked fields. Raises `WrongField`: a field is missing, too
-        many, or not what it should be; the text names it."""
+        many, or of another type; the text names it."""
 
     def values(self, message: Any) -> Any:
         """The message's fields as msgpack can pack them."""
@@ -207,7 +207,7 @@ class FieldTable:
         return values
 
     def complain(self, values: tuple[Any, ...]) -> None:
-        """Say what is wrong with unpacked fields.
+        """Name the fault of unpacked fields.
 
         Raises:
             WrongField: always, for fields that `build` does not take.
@@ -225,10 +225,9 @@ class FieldTable:
 
 
 class OpenTable(FieldTable):
-    """How a message travels that programs of different releases say to one another. Its first
-    ``required`` fields are always there. Of the others, those at the end that have their defaults
-    stay away; on the way in, what is missing has its default, and what this release does not know
-    is left out."""
+    """How a message travels between programs of different releases. Its first ``required`` fields
+    are always there. Of the others, those at the end that have their defaults stay away; on the way
+    in, a missing field has its default, and a field that this release does not know is left out."""
 
     def __init__(self, cls: type[Any], required: int) -> None:
         super().__init__(cls)
@@ -320,7 +319,7 @@ def build_command(values: tuple[Any, ...]) -> Any:
     """The inverse of `command_values`.
 
     Raises:
-        WrongField: unknown tag, or a field is not what it should be.
+        WrongField: unknown tag, or a field of another type.
     """
     tag = values[0] if values else None
     if type(tag) is not int or tag not in COMMANDS:

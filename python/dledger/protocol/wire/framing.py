@@ -44,8 +44,8 @@ class FrameLimits:
 
     header_bytes: int = 1 * MIB
     payload_bytes: int = 64 * MIB
-    """Above the largest push and the largest fetch; a server lowers it to what its group's settings
-    allow."""
+    """Above the largest push and the largest fetch; a server lowers it to the limit of its group's
+    settings."""
 
 
 HELLO_LIMITS: Final = FrameLimits(header_bytes=64 << 10, payload_bytes=0)
@@ -115,7 +115,7 @@ def check_crc(prefix: Buffer, header: Buffer, crc: int) -> None:
 
 
 class FrameReader:
-    """Bytes in, frames out. Small frames are taken from what was fed; each payload is copied once.
+    """Bytes in, frames out. Small frames are taken from the fed bytes; each payload is copied once.
 
     A payload of LARGE bytes or more that is not there yet gets a buffer of its own: the reader's
     owner then receives straight into `wanted`, and says how much with `received`.
@@ -138,9 +138,9 @@ class FrameReader:
         self._first = first
         self._admits = admits
         self.rest: bytes | memoryview = b""
-        """Bytes held that are no whole frame yet; what is fed next belongs right behind them."""
+        """Bytes held that are no whole frame yet; the next bytes belong right behind them."""
         self.has_more = False
-        """There may be whole frames in `rest`, which nobody has taken."""
+        """There may be whole frames in `rest` that were not taken yet."""
         self.large: memoryview | None = None
         """The buffer of a large payload that is under way."""
         self._filled = 0
@@ -163,7 +163,7 @@ class FrameReader:
         return None if self.large is None else self.large[self._filled :]
 
     def forget(self) -> None:
-        """Let go of what was held: the stream has ended."""
+        """Let go of the held bytes: the stream has ended."""
         self.rest, self.large, self._frame = b"", None, None
         self.refused = self.has_more = False
 
@@ -197,7 +197,7 @@ class FrameReader:
 
     def parse(self, view: memoryview, frames: list[Frame], most: int = sys.maxsize) -> None:
         """Add the frames in ``view``, which starts at a frame's first byte, with `rest` if there is
-        any, to ``frames``, until there are ``most``, and keep what is left."""
+        any, to ``frames``, until there are ``most``, and keep the rest."""
         self.rest, self.refused, self.has_more = b"", False, False
         at, size, limits = 0, len(view), self._first or self._limits
         while size - at >= PREFIX_SIZE:
@@ -224,12 +224,11 @@ class FrameReader:
             payload = memoryview(bytes(view[body:end])) if payload_len else _EMPTY
             frames.append(Frame(kind, request_id, header, payload))
             at = end
-        if at < size:  # bytes that nobody changes need no copy
+        if at < size:  # read-only bytes need no copy
             self.rest = view[at:] if view.readonly else bytes(view[at:])
 
     def keep(self, view: memoryview) -> None:
-        """Take no frame out of ``view`` for now. What is held as bytes takes less memory than
-        frames."""
+        """Take no frame out of ``view`` for now. Bytes take less memory than frames."""
         self.rest, self.has_more = view if view.readonly else bytes(view), True
 
     def _ask(self, size: int) -> bool:

@@ -1,1 +1,1 @@
-"""What a member does as a voter, candidate, follower or leader."""
+"""The roles of a member: voter, candidate, follower, leader."""

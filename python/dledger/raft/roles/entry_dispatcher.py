@@ -1,4 +1,4 @@
-"""What one follower is sent: DLedger's EntryDispatcher."""
+"""The pushes to one follower: DLedger's EntryDispatcher."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MAX_IN_FLIGHT: Final = 64
 """Unanswered APPENDs to one follower. Beyond, entries gather into larger pushes instead of more of
 them."""
 COMMIT_DELAY_MS: Final = 3
-"""How long a moved committedIndex waits for an APPEND to carry it before it goes out by itself: one
-append in flight would else cost two messages more for each follower, and nobody who reads from a
-follower notices the wait."""
+"""How long a moved committedIndex waits for an APPEND to carry it before a COMMIT carries it: one
+append in flight would else cost two messages more for each follower, and the wait is too short for
+a reader of the follower to notice."""
 
 
 class PushState(Enum):
@@ -62,9 +62,9 @@ class EntryDispatcher:
         self.incarnation: int | None = None
         """The incarnation that answered; None before the first answer."""
         self.counts = core.admission.of(peer) is not None
-        """Whether what it says counts for a quorum."""
+        """Whether its answers count for a quorum."""
         self.members_index = NO_INDEX
-        """The entry by which it knows who counts, as it said last."""
+        """The index of its membership, as it last reported."""
         self.check_round: int | None = None
         self.check_watermark = NO_INDEX
         """When the beat of that round left, the follower had acknowledged this: its answer must say
@@ -82,7 +82,7 @@ class EntryDispatcher:
         """When a COMMIT is to go out; None while there is nothing to tell."""
 
     def fill(self, now_ms: int) -> None:
-        """Send whatever may be sent now."""
+        """Send all that may be sent now."""
         if now_ms < self._paused_until_ms:
             self.commit_due_ms = None
             return
@@ -96,6 +96,9 @@ class EntryDispatcher:
             and self._in_flight_bytes < config.push_window_bytes
             and len(self._in_flight) < MAX_IN_FLIGHT
         ):
+            # An APPEND names the entry before it, and the follower checks that it holds that one.
+            # Where its term is not known here any more, no push can be checked, and the follower is
+            # offered the state instead.
             previous = log.known_position(Index(self.next_index - 1))
             if previous is None:
                 self._compare(Index(self.next_index - 1))
@@ -113,7 +116,7 @@ class EntryDispatcher:
                 self._commit(now_ms)
 
     def tick(self, now_ms: int) -> None:
-        """Resend what was not answered in time; called with every heartbeat."""
+        """Resend pushes that were not answered in time; called with every heartbeat."""
         config, log = self.core.config, self.core.log
         if self.state is not PushState.APPEND:
             if self._asked_ms is not None and now_ms - self._asked_ms >= config.push_timeout_ms:
@@ -130,7 +133,7 @@ class EntryDispatcher:
             self._commit(now_ms)
 
     def reconnected(self, now_ms: int) -> None:
-        """What was under way may be lost with the old connection: ask now, not when it is late."""
+        """A message under way may be lost with the old connection: ask now, not when it is late."""
         if self.state is PushState.COMPARE:
             self._compare(self.compare_index)
         elif self.state is PushState.INSTALL_SNAPSHOT:
@@ -140,11 +143,13 @@ class EntryDispatcher:
         self.fill(now_ms)
 
     def loaded(self, entries: Sequence[Entry], now_ms: int) -> None:
-        """The store read what was asked for; what was asked for by an earlier leadership is not
-        it."""
+        """The store has read the entries that were asked for. A result for an earlier leadership is
+        ignored."""
         if self._loading is None or (entries and entries[0].index != self._loading):
             return
         self._loading = None
+        # No entry could be read, or an earlier leadership of this node asked, and its entries were
+        # cut since. Only entries of the present log may be pushed: ask again after a pause.
         if not entries or any(
             self.core.log.term_at(entry.index) != entry.term for entry in entries
         ):
@@ -181,6 +186,8 @@ class EntryDispatcher:
 
     def _on_append_response(self, response: PushEntryResponse) -> None:
         if response.code is Code.SUCCESS:
+            # An acknowledgement covers all entries up to its index, so it also answers the pushes
+            # whose own answers were lost.
             self.watermark = max(self.watermark, response.index)
             while self._in_flight and self._in_flight[0].last <= self.watermark:
                 self._in_flight_bytes -= self._in_flight.popleft().size
@@ -217,12 +224,18 @@ class EntryDispatcher:
         """The follower does not hold ``response.index``: go back to where both may agree, over a
         whole term at once."""
         log, below = self.core.log, Index(response.index - 1)
+        # Without a term the follower's log ends before that entry, or cannot tell its term: one
+        # step back, or to its end. With one, this log may agree up to its own last entry of that
+        # term. Where it has none, no entry of that term can match, so the place lies before the
+        # follower's first one.
         if response.x_term == NO_TERM:
             target = min(below, response.end_index)
         else:
             target = log.last_index_at_most(response.x_term, below)
             if log.term_at(target) != response.x_term:
                 target = min(target, Index(response.x_index - 1))
+        # Up to the watermark both logs agreed. An answer at or below it shows that the follower has
+        # lost entries, and then the watermark is no lower bound.
         if response.index > self.watermark:
             target = max(target, self.watermark)
         self._compare(max(target, NO_INDEX))

@@ -1,4 +1,4 @@
-"""The follower's side of replication: what it does with a leader's heartbeats and pushes."""
+"""The follower's side of replication: its answers to a leader's heartbeats and pushes."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Follower:
         """The connection from the leader has ended: do not wait for it any longer than for one's
         turn to ask.
 
-        A hint, not a proof: whoever still hears the leader refuses the pre-vote, and so does the
-        leader itself, so a leader with a quorum is not disturbed. A word from it on another
+        A hint, not a proof: a node that still hears the leader refuses the pre-vote, and so does
+        the leader itself, so a leader with a quorum is not disturbed. A message from it on another
         connection takes the hint back.
         """
         core = self.core
@@ -112,12 +112,14 @@ class Follower:
             self._answer(request, Code.INCONSISTENT_STATE, first.index)
 
     def _match(self, index: Index, request: PushEntryRequest) -> None:
+        # Entries behind ``matched_index`` may be those of a former leader, so the commit index of
+        # this leader says nothing about them.
         self.matched_index = max(self.matched_index, index)
         self.core.commit_to(min(request.commit_index, self.matched_index))
 
     def _take(self, request: PushEntryRequest) -> None:
-        """APPEND and TRUNCATE: take the entries that are new. Only TRUNCATE cuts, and only what
-        differs.
+        """APPEND and TRUNCATE: take the entries that are new. Only TRUNCATE cuts, and only entries
+        that differ.
 
         TRUNCATE shows the leader's own entry behind ``previous``. So one that comes late or twice,
         when its cut was made and the place filled long ago, cuts nothing: the entry it shows is
@@ -127,6 +129,9 @@ class Follower:
         if not entries or not _well_formed(request):
             self.core.out.fact("malformed_push", leader=request.local_id, push=str(request))
             return
+        # Log matching: two logs with the same last entry of the overlap have the same ones before
+        # it, so that entry alone tells whether they differ. ``holds`` answered for ``previous``
+        # already.
         overlap = min(log.end_index, entries[-1].index)
         if overlap >= entries[0].index and not log.holds(
             entries[overlap - entries[0].index].position
@@ -179,11 +184,11 @@ class Follower:
         return True
 
     def _refuse(self, request: PushEntryRequest, index: Index) -> None:
-        """INCONSISTENT_STATE at ``index``, with what the leader needs to step back over a whole
-        term.
+        """INCONSISTENT_STATE at ``index``, with the fields by which the leader steps back over a
+        whole term.
 
         Raises:
-            SafetyViolation: what the leader has there contradicts a committed entry.
+            SafetyViolation: the leader's entry there contradicts a committed entry.
         """
         log = self.core.log
         if index <= log.committed_index:
@@ -204,6 +209,8 @@ class Follower:
     def _acknowledge(self) -> None:
         core = self.core
         assert core.leader_id is not None
+        # A matched entry may be in the page cache only, and a durable one may be a former leader's.
+        # Only entries that are both count as this follower's promise.
         self._acknowledged = min(self.matched_index, core.log.durable_index)
         core.send(
             PushEntryResponse(

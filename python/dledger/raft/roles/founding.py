@@ -2,13 +2,13 @@
 
 Once in a group's life all members have to be there. Each one that has no `Membership` asks the
 others. The first of them by name founds the group when every other one has said, since this process
-began to ask, that it knows of no founding either: it saves who they are, and the rest take that
-over from it or from one another.
+began to ask, that it knows of no founding either: it saves the incarnations of all, and the rest
+take that over from it or from one another.
 
-Why nobody founds a group twice: a leader needs a quorum that has saved the founding, so as long as
+Why no group is founded twice: a leader needs a quorum that has saved the founding, so as long as
 only a minority of disks is lost, one of them is there to say so. Why no late answer of a lost
-founder does harm: whoever has told one incarnation of the founder that it knows nothing takes no
-founding from an earlier one in that life, and in its next life it takes answers only to the
+founder does harm: a node that has told one incarnation of the founder that it knows nothing takes
+no founding from an earlier one in that life, and in its next life it takes answers only to the
 questions of that life.
 
 The founder draws the group's id with it. A group from before there were ids gets one in the same
@@ -36,7 +36,7 @@ class Founding:
         self._nonce = core.dice(1 << 62)
         self._ask_ms = now_ms
         self._said: dict[NodeId, MemberResponse] = {}
-        """What each other member said last, of those that know of no founding."""
+        """The last answer of each other member that knows of no founding."""
         self._promised: int | None = None
         """The founder's incarnation that was told that this node knows nothing."""
         self._founders_id: str | None = None
@@ -44,7 +44,7 @@ class Founding:
         may found one."""
         self._asked_by: dict[NodeId, MemberRequest] = {}
         self._without_id: set[NodeId] = set()
-        """Who said since this process began to ask that it knows of no id."""
+        """The members that have said, since this process began to ask, that they know of no id."""
         self._told = 0
         """The incarnation that the group has in this node's place, once it was told."""
         self.settled: Membership | None = None
@@ -79,7 +79,7 @@ class Founding:
         return self._ask_ms if self._asks else NEVER
 
     def tick(self, now_ms: int) -> None:
-        """Ask everybody, again and again."""
+        """Ask all other members, again and again."""
         if now_ms < self._ask_ms or not self._asks:
             return
         core = self.core
@@ -91,7 +91,7 @@ class Founding:
             self._ask(peer)
 
     def peer_found(self, peer: NodeId) -> None:
-        """What it was asked before may be lost: ask now, not when it is time again."""
+        """A question sent before may be lost: ask now, not when it is time again."""
         self._ask(peer)
 
     def _ask(self, peer: NodeId) -> None:
@@ -112,7 +112,7 @@ class Founding:
         )
 
     def on_request(self, request: MemberRequest) -> None:
-        """Say who this is, and what it knows."""
+        """Answer with this node's incarnation and what it knows of the founding."""
         if (self.is_open or self.core.watch.wants_id) and request.local_id == self.founder:
             self._promised = request.incarnation
             # A drawn name is known before the founding, and so says nothing of it.
@@ -192,7 +192,7 @@ class Founding:
             )
 
     def _take_term(self, response: MemberResponse, now_ms: int) -> None:
-        """Whoever counts by what it is told votes in no term from before that was committed."""
+        """A node that counts by what it is told votes in no term from before that was committed."""
         if response.term > self.core.term:
             self.core.become_candidate(response.term, now_ms)
 
@@ -208,8 +208,8 @@ class Founding:
         if core.log.end_index < 0 and core.term < 0:
             empty.add(core.me)
         if core.quorum <= len(known) - len(empty) < len(known):
-            # Files from before foundings: most have a log, so who has none has lost it and must be
-            # admitted.
+            # Files from before foundings: most members have a log, so a member without one has lost
+            # it and must be admitted.
             known = {
                 member: incarnation for member, incarnation in known.items() if member not in empty
             }

@@ -69,8 +69,8 @@ class Leader:
         return due
 
     def tick(self, now_ms: int) -> None:
-        """Tell commits that no APPEND has carried. Once per heartbeat: beat, resend, give up what
-        took too long."""
+        """Tell commits that no APPEND has carried. Once per heartbeat: beat, resend, give up late
+        proposals."""
         if now_ms < self._next_beat_ms:
             self._dispatch(now_ms)
             return
@@ -87,8 +87,8 @@ class Leader:
             dispatcher.tick(now_ms)
 
     def stop(self) -> None:
-        """Step down: whoever waits is told now, because this node will not learn what becomes of
-        it."""
+        """Step down: the callers that wait are told now, because this node will not learn the
+        outcome of their calls."""
         self.core.out.finished += self.acks.fail()
         self.core.out.reads.extend(self.reads.fail())
 
@@ -146,7 +146,7 @@ class Leader:
             self.transfer(to, now_ms, is_asked=False)
 
     def peer_found(self, peer: NodeId, now_ms: int) -> None:
-        """Let it know at once who leads, and ask what it has of what was under way."""
+        """Send it a heartbeat at once, and ask which of the entries under way it has."""
         self._send_beat(peer)
         self.dispatchers[peer].reconnected(now_ms)
 
@@ -165,6 +165,7 @@ class Leader:
             follower.heard_ms = now_ms
             follower.members_index = response.members_index
             self._check_kept(follower, response, now_ms)
+            # not ``follower``: `_check_kept` may have put another one in its place
             if self.dispatchers[follower.peer].counts:
                 self.reads.answered(response.local_id, response.round)
                 self._finish_reads()
@@ -185,10 +186,12 @@ class Leader:
                 self._tell_transferee()
 
     def recount(self) -> None:
-        """Others count from now on; what one said that does not count any more is void."""
+        """Others count from now on; the answers of a member that does not count any more are
+        void."""
         for peer, follower in self.dispatchers.items():
             follower.counts = self._counts(peer, follower.incarnation)
             if follower.counts:
+                # Acknowledged before it counted: its log was checked against this one all the same.
                 self.acks.acknowledge(peer, follower.watermark)
             else:
                 self.acks.forget(peer)
@@ -200,8 +203,8 @@ class Leader:
         self._advance(now_ms)
 
     def is_known(self, members_index: Index) -> bool:
-        """Whether a quorum knows, durably, who counts by that entry: then no quorum of the living
-        has to guess."""
+        """Whether a quorum has durably saved the membership of that entry: then no quorum of the
+        living has to guess."""
         knows = [d.counts and d.members_index >= members_index for d in self.dispatchers.values()]
         return (self.core.admission.membership.index >= members_index) + sum(
             knows
@@ -276,9 +279,11 @@ class Leader:
             dispatcher.fill(now_ms)
 
     def _advance(self, now_ms: int) -> None:
-        """Commit what a quorum has, if it is of this term: that commits all before it (Raft paper,
-        5.4.2)."""
+        """Commit up to the index that a quorum has, if it is of this term: that commits all before
+        it (Raft paper, 5.4.2)."""
         index, members = self.acks.quorum_index, self.core.admission.membership
+        # An entry of an earlier term can be overwritten although a quorum has it (figure 8). A
+        # quorum with the NOOP cannot elect a leader without it, nor without the entries before it.
         if index < self.noop_index or not self.core.commit_to(index):
             return
         self.core.out.finished += self.acks.complete(index)
@@ -330,9 +335,9 @@ class Leader:
 
     def _is_held_up(self, now_ms: int) -> bool:
         """Whether for an election time a quorum of others has been there that acknowledged no
-        damaged entry of this log. While that is so nobody mends it and this node can send nothing
-        behind it. They can do without this node: whoever of them leads next sends it, or has it
-        cut."""
+        damaged entry of this log. While that lasts the entry is not repaired, and this node can
+        send nothing behind it. The others can do without this node: the next leader among them
+        sends the entry, or has it cut."""
         core, since_ms = self.core, now_ms - self.core.config.election_ms
         damaged = core.log.faulty[-1][1] if core.log.faulty else NO_INDEX
         behind = sum(
@@ -360,7 +365,7 @@ class Leader:
         if transfer is None:
             return
         log = self.core.log
-        # All committed first: who waits for an append is answered, not left in doubt by the change.
+        # All committed first: a waiting append is answered, not left in doubt by the change.
         if self.dispatchers[transfer.to].watermark == log.end_index == log.committed_index:
             tell(self.core, transfer.to)
 

@@ -12,7 +12,7 @@ from dledger.types import NO_TERM, NodeId, Term
 
 
 class VoteOutcome(Enum):
-    """What a vote round comes to; names are DLedger's."""
+    """The outcome of a vote round; names are DLedger's."""
 
     WAIT_TO_REVOTE = "ask again for the same term, after a pause"
     REVOTE_IMMEDIATELY = "enough voters only had to learn the term first: ask them again at once"
@@ -30,7 +30,7 @@ class VoteTally:
     asked_term: Term
     known_max_term_in_group: Term
     already_has_leader: bool
-    """Somebody still has a leader: that ends a pre-vote. In the real round, for which a quorum has
+    """A voter still has a leader: that ends a pre-vote. In the real round, for which a quorum has
     said that it has none, it is one refusal among others; else a voter that has not noticed yet
     would spend term after term."""
     valid: int
@@ -38,7 +38,7 @@ class VoteTally:
     accepted: int
     not_ready: int
     already_voted: bool = False
-    """Somebody is in the asked term and has voted there: a pre-vote for it can only be lost, again
+    """A voter is in the asked term and has voted there: a pre-vote for it can only be lost, again
     and again."""
 
     @staticmethod
@@ -80,6 +80,8 @@ class VoteTally:
             return VoteOutcome.WAIT_TO_VOTE_NEXT
         if self.already_has_leader:
             return VoteOutcome.WAIT_TO_REVOTE
+        # Voters with a longer log will not accept later in this round either. Without them fewer
+        # than a quorum have answered, so the same term is asked for again.
         if self.valid < quorum or self.valid - self.bigger_ledgers < quorum:
             return VoteOutcome.WAIT_TO_REVOTE
         if self.accepted >= quorum:
@@ -90,11 +92,11 @@ class VoteTally:
 
 
 def judge(core: RaftState, request: VoteRequest, now_ms: int) -> VoteResult:
-    """What this node says to ``request``, in DLedger's order; changes nothing.
+    """This node's answer to ``request``, in DLedger's order; changes nothing.
 
-    The ledger ends are compared by what is durable here: only that was ever acknowledged, and a
-    power cut may take the rest away again. REJECT_TERM_SMALL_THAN_LEDGER is never said: a node's
-    term is not under its log's.
+    The ledger ends are compared by the durable end here: only durable entries were ever
+    acknowledged, and a power cut may take the rest away again. REJECT_TERM_SMALL_THAN_LEDGER is
+    never said: a node's term is not under its log's.
     """
     mine, theirs = core.log.durable, request.ledger_end
     if request.local_id not in core.config.members:
@@ -118,6 +120,7 @@ def judge(core: RaftState, request: VoteRequest, now_ms: int) -> VoteResult:
             return VoteResult.REJECT_ALREADY_VOTED
     elif core.leader_lives(now_ms) and not request.transfer:
         return VoteResult.REJECT_ALREADY_HAS_LEADER
+    # The voter takes the term first; the candidate then asks again, and the vote is of that term.
     elif not request.pre_vote:
         return VoteResult.REJECT_TERM_NOT_READY
     return VoteResult.ACCEPT
@@ -218,12 +221,14 @@ class Candidate:
             self.open_round(term, now_ms, pre_vote=bool(self.core.peers))
 
     def open_round(self, term: Term, now_ms: int, *, pre_vote: bool) -> None:
-        """Ask everybody. A real round saves the new term and the own vote first."""
+        """Ask all members. A real round saves the new term and the own vote first."""
         core = self.core
         known = (
             self._answers if not pre_vote and self.asked_term == term and not self.pre_vote else {}
         )
         self._answers = dict.fromkeys(core.peers, (SILENT, NO_TERM))
+        # A given vote is durable at its voter and binds it for the term, so a repeated round keeps
+        # it. A pre-vote binds no voter, and is asked for again.
         self._answers |= {
             peer: answer for peer, answer in known.items() if answer[0] is VoteResult.ACCEPT
         }
@@ -242,8 +247,8 @@ class Candidate:
         self._count(now_ms)
 
     def on_vote_response(self, response: VoteResponse, now_ms: int) -> None:
-        """Count an answer to this very round; late ones say nothing about it, and who does not
-        count nothing at all."""
+        """Count an answer to this very round. A late answer says nothing about it, and an answer of
+        a member that does not count is ignored."""
         if not self.core.admission.counts(response.local_id, response.incarnation):
             return
         if (
@@ -257,7 +262,7 @@ class Candidate:
         self._count(now_ms)
 
     def peer_found(self, peer: NodeId, now_ms: int) -> None:
-        """Ask again who could not be reached, as long as the round is open."""
+        """Ask the members again that could not be reached, as long as the round is open."""
         if self._round_ends_ms is not None and self._answers[peer][0] is SILENT:
             self._ask(peer)
 

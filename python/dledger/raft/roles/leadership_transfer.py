@@ -15,13 +15,12 @@ from dledger.types import NodeId, Role
 
 @dataclass(slots=True)
 class Transfer:
-    """A transfer that is going on. It outlives the leadership, until it is known who leads
-    instead."""
+    """A transfer that is going on. It outlives the leadership, until the next leader is known."""
 
     to: NodeId
     deadline_ms: int
     is_asked: bool = True
-    """False: the group's preferences began it, nobody waits for the result."""
+    """False: the group's preferences began it, and no caller waits for the result."""
 
 
 def check_transfer(core: RaftState, to: NodeId, lag: int | None, ongoing: Transfer | None) -> Code:
@@ -102,8 +101,8 @@ class TransferWatch:
             self.end()
 
     def end(self) -> None:
-        """It is known who leads now, this node again perhaps: whoever asked for a transfer is told
-        how it ended."""
+        """The leader is known now, perhaps this node again: the caller of a transfer is told how it
+        ended."""
         transfer, core = self.ongoing, self.core
         if transfer is None:
             return

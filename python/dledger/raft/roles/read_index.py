@@ -23,7 +23,7 @@ class ReadQueue:
     """Reads of one leadership, each waiting for a heartbeat round that began after it was asked.
 
     When a quorum answered that round, no later leader had been elected when the read was asked, so
-    what was committed here then is all that anybody was told of. The NOOP of the term must be
+    no entry beyond those committed here then had been acknowledged. The NOOP of the term must be
     committed too: before that a new leader does not know how far the log is committed.
     """
 
@@ -44,6 +44,8 @@ class ReadQueue:
         """Queue a read. True: a round should begin at once; False: one is open, the read goes with
         the next."""
         is_open = bool(self.waiting) and self.waiting[-1].round >= self.round > self.quorum_round
+        # An open round was begun before this read. Its answers may be older than the read, so only
+        # the next round proves that no later leader was there.
         self.waiting.append(PendingRead(token, max(committed, self._noop_index), self.round + 1))
         return not is_open
 
@@ -52,7 +54,7 @@ class ReadQueue:
         self._answered[member] = max(self._answered[member], min(round_, self.round))
 
     def forget(self, member: NodeId) -> None:
-        """``member`` does not count any more: what it answered is void."""
+        """``member`` does not count any more: its answers are void."""
         self._answered[member] = 0
 
     @property

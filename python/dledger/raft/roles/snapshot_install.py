@@ -1,18 +1,18 @@
-"""Bringing a follower up by state: what retention took, nobody can push any more.
+"""Bringing a follower up by state: entries that retention took can no longer be pushed.
 
 The rules, with their reasons:
 
 - A leader offers its state (INSTALL_SNAPSHOT) when a follower needs entries before its own begin
-  index; a follower asks for it by itself when it holds damaged entries that no member has any more.
+  index; a follower asks for it by itself when it holds damaged entries of which no member has a
+  copy.
 - State is of committed entries only, so any leader's is true for ever, also when it is late or no
-  leader any more. What is damaged or behind is measured again when all of it is here, because the
-  log may have moved on meanwhile.
+  leader any more. Damage and lag are measured again when all of it is here, because the log may
+  have moved on meanwhile.
 - A log that holds the leader's first entry keeps all from there on: others may count on its
   acknowledgements of it. One that does not hold it has nothing behind its place that is committed
-  (log matching), and what it has before it is in the state; so it is replaced by a log that begins,
-  and for now ends, at that entry. That it ends at an entry with a term, and not at a mere place, is
-  what its votes are judged by.
-- What contradicts a committed entry is never put in its place (D7).
+  (log matching), and its entries before it are in the state. So it is replaced by a log that
+  begins, and for now ends, at that entry. Its votes are judged by the term and index of that entry.
+- An entry that contradicts a committed entry is never put in its place (D7).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dledger.types import Position, Role
 
 
 class InstallMode(Enum):
-    """What becomes of the log when a state is taken over."""
+    """How the log changes when a state is taken over."""
 
     REPLACE = "it begins anew at the state's first entry"
     KEEP = "it loses what is in front of that entry"

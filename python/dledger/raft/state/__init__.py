@@ -1,1 +1,2 @@
-"""What all roles of a member share: its log, its group, who counts, and its effects as data."""
+"""The state that all roles of a member share: its log, its group, its membership, and its effects
+as data."""

@@ -1,26 +1,24 @@
-"""Who counts: votes and acknowledgements only of the incarnations that the group was founded with
-or has admitted.
+"""Which incarnations count: votes and acknowledgements are taken only from those that the group was
+founded with or has admitted.
 
 The rule, with its reasons:
 
 - A node counts another one, and takes part in elections itself, only by the `Membership` that it
   has on its disk.
 - The first `Membership` comes from `dledger.raft.roles.founding`. From then on entries ``Admit``
-  change it, one at a
-time:
-  proposed by a leader whose NOOP is committed, while no other one is uncommitted.
+  change it, one at a time: proposed by a leader whose NOOP is committed, while no other one is
+  uncommitted.
 - An ``Admit`` takes effect in two steps, because the quorums of {0, 1, 2} and {0, 1, 2'} need not
   meet: {0, 2} and {1, 2'} do not. As soon as the entry is in a node's log, the former incarnation
   counts for nothing there (Raft thesis, 4.1: the newest configuration in the log); a cut of the
   entry undoes that. The new incarnation counts when the entry is known to be committed. In between
-  neither does, and a quorum is a majority of all members without both: it meets every quorum of
   before and every quorum of after. So the entry has a majority of members that will never elect a
-  log without it, whatever the former incarnation, come back with its disk, says to those that do
-  not have it.
+  log without it, even when the former incarnation comes back with its disk and answers members that
+  do not have it.
 - The new incarnation votes from when it knows of the entry: by applying it, from another member, or
-  by a catalog that it took over. It need not have what comes before it: without one of that
-  majority nobody wins. With that it takes the term of the one that tells, so that it does not vote
-  in a term from before the commit.
+  by a catalog that it took over. It need not have the entries before it: without one of that
+  majority no candidate wins. With that it takes the term of the member that tells it, so that it
+  does not vote in a term from before the commit.
 - A leader proposes an ``Admit`` only behind one that it knows to be committed, and the entry names
   that one. So a log that holds the later one shows that the earlier one is committed.
 - A node with an ``Admit`` in its log that may not be committed counts one member less than there
@@ -47,13 +45,13 @@ def no_change(entry: Entry) -> None:
 
 
 class Admission:
-    """One node's view. `take` returns what must be durable before anything that follows from it is
+    """One node's view. The result of `take` must be durable before anything that follows from it is
     sent or written."""
 
     def __init__(
         self, me: NodeId, membership: Membership, *, log: RaftLog, change_of: ChangeOf = no_change
     ) -> None:
-        """``change_of``: what an entry changes, told from its bytes alone."""
+        """``change_of``: the change by an entry, told from its bytes alone."""
         self.me = me
         self.membership = membership
         self.on_change: Callable[[], None] = lambda: None
@@ -69,7 +67,7 @@ class Admission:
 
     @staticmethod
     def of_all(members: Iterable[NodeId]) -> Membership:
-        """Everybody has incarnation 0 and counts; for a core alone, without a store."""
+        """Each member has incarnation 0 and counts; for a core alone, without a store."""
         return Membership(0, NO_INDEX, tuple((member, 0) for member in members))
 
     @property
@@ -116,8 +114,8 @@ class Admission:
         return True
 
     def repaired(self, entries: Sequence[Entry]) -> None:
-        """What these damaged entries are is known now. One may be a change of a release that kept
-        no record of it."""
+        """The content of these damaged entries is known now. One may be a change of a release that
+        kept no record of it."""
         changes = [change for entry in entries if (change := self._change_of(entry)) is not None]
         news = [c for c in changes if c.index > self.membership.index and c not in self._held]
         if news:
@@ -153,16 +151,16 @@ class Admission:
         self.settle()
 
     def renew(self, incarnation: int) -> None:
-        """This node is not what it was."""
+        """This node is another incarnation from now on."""
         self._set(replace(self.membership, incarnation=incarnation))
 
     def take(self) -> Membership | None:
-        """What is to be saved, once."""
+        """The membership to be saved, once."""
         unsaved, self._unsaved = self._unsaved, False
         return self.membership if unsaved else None
 
     def _record(self, changes: Iterable[Change]) -> None:
-        # What is cut stays recorded until it is void: the record is on the disk before the cut is.
+        # A cut change stays recorded until it is void: the record is on the disk before the cut is.
         recorded = self.membership.changes
         self._set(
             replace(
@@ -181,6 +179,7 @@ class Admission:
         )
 
     def _is_committed(self, change: Change) -> bool:
+        # A later change names this one only after its leader knew it to be committed.
         is_below = change.index <= self._log.committed_index and self._log.has(change.position)
         return is_below or any(later.after == change.index for later in self._held)
 

@@ -1,19 +1,20 @@
-"""Which group a node belongs to, and whom it therefore does not hear.
+"""Which group a node belongs to, and whose messages it therefore refuses.
 
 A group's name is chosen by people, and two groups may have the same; its members are told to each
 node when it is started, and lists may differ. So what makes a group is durable (`Membership`): the
 ids of its members, and an id that is drawn at its founding. The rules, with their reasons:
 
 - A node that knows of a founding hears messages of that group alone: of the same name, members and
-  id. Nodes with another list have other quorums, and a leader of another group is none here,
-  whatever its term.
+  id. Nodes with another list have other quorums, and a leader of another group is none here, at any
+  term.
 - A node that knows of none hears questions and answers about foundings, and nothing else: no
-  heartbeat, push or vote. What it asks goes to the addresses that it was given; who calls it may
-  take its address for another node's.
+  heartbeat, push or vote. Its questions go to the addresses that it was given; a node that calls it
+  may take its address for another node's.
 - Once it is told by such an answer that its group exists, it hears that group, also where it does
   not count in it.
-- A list of members is recorded only when all who had a part in a founding, or told of it, have the
-  same one. So a first start with a wrong list leaves nothing that would refuse the right one.
+- A list of members is recorded only when all members that had a part in a founding, or told of it,
+  have the same one. So a first start with a wrong list leaves no record that would refuse the right
+  one.
 - A group that was founded before there were ids gets one as it got its founding: its first member
   draws it when all others have said, since it began to ask, that they know of none
   (`dledger.raft.roles.founding`). A group whose name was drawn has it for its id.
@@ -42,24 +43,24 @@ def drawn_name(name: str) -> str:
 
 
 def id_in(tag: str) -> str | None:
-    """The id in what a message says of its group, perhaps none yet; None where the sender knows of
-    no founding."""
+    """The group id in a message's tag, perhaps none yet; None where the sender knows of no
+    founding."""
     parts = tag.split("/")
     return parts[2] if len(parts) == 3 else None
 
 
 @dataclass(slots=True)
 class Stranger:
-    """Who says that it is a member and speaks for another group."""
+    """A node that says that it is a member and speaks for another group."""
 
     tag: str
-    """What it said last; see `group_tag`."""
+    """Its last tag; see `group_tag`."""
     messages: int
     told_ms: int
 
 
 class Core(Protocol):
-    """What the opinion is made of, and where it is told."""
+    """The parts of a core that the check reads, and where it reports."""
 
     config: GroupConfig
     admission: Admission
@@ -68,7 +69,7 @@ class Core(Protocol):
 
 
 class GroupWatch:
-    """One node's opinion, and what it refuses by it."""
+    """One node's opinion, and the messages it refuses by it."""
 
     def __init__(self, core: Core, *, alone: bool) -> None:
         """``alone``: a core without a store; its group has a name and nothing else."""
@@ -114,8 +115,7 @@ class GroupWatch:
         return False
 
     def look(self) -> None:
-        """What this node knows of its group is another thing than before: so is what its messages
-        say."""
+        """The node's knowledge of its group has changed, and so has the tag of its messages."""
         if self._alone:
             return
         core, membership = self.core, self.core.admission.membership
@@ -124,8 +124,8 @@ class GroupWatch:
         core.tag = group_tag(name, members, membership.group_id if self.is_known else None)
 
     def _may_be_one(self, tag: str) -> bool:
-        """Whether the sender, by what it knows, may be of this group: what one of both does not
-        know yet is no contradiction."""
+        """Whether the sender, by what it knows, may be of this group: a part that either side does
+        not know yet is no contradiction."""
         own, theirs = self.core.tag.split("/"), tag.split("/")
         return own[0] == theirs[0] and all(
             not one or not other or one == other

@@ -16,7 +16,7 @@ UNKNOWN_POS = -1
 
 @dataclass(frozen=True, slots=True)
 class LogSummary:
-    """What a store tells of itself when a node starts; all of it is durable."""
+    """A store's description of its log when a node starts; all of it is durable."""
 
     begin_index: Index = Index(0)
     end: LogEnd = LogEnd()  # noqa: RUF009 - frozen
@@ -29,12 +29,11 @@ class LogSummary:
 
 
 class RaftLog:
-    """Positions, conflicts, what is durable and what is committed, and a cache of the newest
-    entries.
+    """Positions, conflicts, the durable and the committed index, and a cache of the newest entries.
 
     The cache is bounded by bytes of log, measured by ``pos``, so that appending and cutting cost
-    nothing per entry. It keeps what is not durable whatever its size: nobody else can be asked for
-    that.
+    nothing per entry. It keeps entries that are not durable at any size: no other copy of them may
+    exist.
     """
 
     def __init__(self, summary: LogSummary, cache_bytes: int) -> None:
@@ -112,9 +111,9 @@ class RaftLog:
         return NOWHERE if term is None else Position(term, self.durable_index)
 
     def holds(self, position: Position) -> bool:
-        """Whether that very entry is in the log; what retention dropped was committed, so it was in
-        it. The term of a damaged one may not be known, but what is committed a leader has as it
-        was."""
+        """Whether that very entry is in the log. An entry that retention dropped was committed, so
+        it was in it. The term of a damaged one may not be known, but a leader has every committed
+        one as it was."""
         if position.index < self.begin_index or self.term_at(position.index) == position.term:
             return True
         return position.index <= self.committed_index and self._is_faulty(position.index)
@@ -124,8 +123,8 @@ class RaftLog:
         return self.term_at(position.index) == position.term and not self._is_faulty(position.index)
 
     def may_hold(self, position: Position) -> bool:
-        """Whether that very entry is in the log, or one in its place that is damaged, of which
-        nobody can tell."""
+        """Whether that very entry is in the log, or a damaged one in its place, which cannot be
+        told from it."""
         at = position.index
         return self.begin_index <= at <= self.end_index and (
             self.term_at(at) == position.term or self._is_faulty(at)
@@ -151,6 +150,7 @@ class RaftLog:
 
     def last_index_at_most(self, term: Term, limit: Index) -> Index:
         """The last index up to ``limit`` whose entry's term is not above ``term``."""
+        # Terms never fall along a log, so the first entry of a higher term ends the range.
         after = bisect_right(self._terms, term)
         end = self._firsts[after] - 1 if after < len(self._firsts) else self.end_index
         return Index(min(limit, end))
@@ -160,6 +160,7 @@ class RaftLog:
         first, last = entries[0], entries[-1]
         assert first.index == self.end_index + 1, f"{first} does not follow {self.end.position}"
         newest = self._terms[-1] if self._terms else NO_TERM
+        # Terms never fall along a log: where the last entry is of the newest term, all are.
         if last.term != newest:
             for entry in entries:
                 if entry.term != newest:
@@ -213,6 +214,8 @@ class RaftLog:
     def persisted(self, position: Position) -> bool:
         """Everything up to ``position`` is durable; False when that says nothing new or that entry
         was cut."""
+        # A sync may end after its entries were cut and others took their indexes. Term and index
+        # together name one entry, so a result for a cut one is told apart.
         if position.index <= self.durable_index or self.term_at(position.index) != position.term:
             return False
         self.durable_index = position.index
@@ -220,7 +223,7 @@ class RaftLog:
         return True
 
     def forget(self, begin_index: Index) -> None:
-        """Retention dropped what is before ``begin_index``; only committed entries may go."""
+        """Retention dropped the entries before ``begin_index``; only committed ones may go."""
         if begin_index <= self.begin_index:
             return
         assert begin_index <= self.committed_index + 1, (
@@ -280,6 +283,8 @@ class RaftLog:
         cache, head = self._cache, self._head
         floor_pos = self.end.end_pos - self._cache_bytes
         if head < len(cache) and cache[head].pos < floor_pos and self.end_is_known:
+            # Three bounds: the bytes to keep, the first entry that is not durable, and one entry,
+            # so that the cache always ends with the log's last one.
             not_durable = head + max(0, self.durable_index + 1 - cache[head].index)
             self._head = min(
                 bisect_left(cache, floor_pos, head, key=_pos), not_durable, len(cache) - 1

@@ -18,6 +18,8 @@ def quorum_size(members: int) -> int:
 def quorum_index(watermarks: Iterable[int]) -> int:
     """The highest index that a quorum has reached: the middle one of the sorted watermarks."""
     ordered = sorted(watermarks)
+    # A quorum of watermarks stands from this place to the end, and none of them is lower. A member
+    # that does not count has NO_INDEX, so it helps no index and shrinks no quorum.
     return ordered[len(ordered) - quorum_size(len(ordered))]
 
 
@@ -52,7 +54,7 @@ class QuorumAckChecker:
         return True
 
     def forget(self, member: NodeId) -> None:
-        """``member`` has lost what it had, or is another incarnation now: its promises are void."""
+        """``member`` has lost its log, or is another incarnation now: its promises are void."""
         self.watermarks[member] = NO_INDEX
 
     @property
@@ -76,12 +78,14 @@ class QuorumAckChecker:
         first = waiting[0].first
         while waiting and waiting[0].last <= committed:
             waiting.popleft()
+        # An append that reaches beyond ``committed`` is answered in parts; its rest waits on.
         if waiting and waiting[0].first <= committed:
             waiting[0].first = Index(committed + 1)
         return [Finished(first, committed, Code.SUCCESS)]
 
     def expire(self, now_ms: int) -> list[Finished]:
-        """What no quorum acknowledged in time. It may still commit; nobody is told then."""
+        """The appends that no quorum acknowledged in time. They may still commit, without an answer
+        then."""
         late = []
         while self._unanswered and self._unanswered[0].deadline_ms <= now_ms:
             pending = self._unanswered.popleft()
@@ -89,7 +93,7 @@ class QuorumAckChecker:
         return late
 
     def fail(self) -> list[Finished]:
-        """The term has moved on: nobody here will learn what becomes of the rest."""
+        """The term has moved on: this node will not learn the outcome of the rest."""
         failed = [Finished(p.first, p.last, Code.EXPIRED_TERM) for p in self._unanswered]
         self._unanswered.clear()
         return failed

@@ -1,4 +1,4 @@
-"""What all roles of a node share: its term and vote, its log, its effects."""
+"""The state that all roles of a node share: its term and vote, its log, its effects."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class RaftState(ABC):
         self.voted_for = saved.hard_state.voted_for
         log, membership = RaftLog(saved.log, options.cache_bytes), saved.membership
         if log.end.position.term > self.term:
-            # Files of DLedger itself, adopted: nobody knows for whom this node voted then, so that
-            # vote is spent.
+            # Files of DLedger itself, adopted: no record says for whom this node voted then, so
+            # that vote is spent.
             self.term, self.voted_for = log.end.position.term, node_id
         self.log = log
         known = (
@@ -71,7 +71,7 @@ class RaftState(ABC):
 
     @abstractmethod
     def become_candidate(self, term: Term, now_ms: int, wait_ms: int | None = None) -> None:
-        """Follow nobody, in ``term``; ask for votes after ``wait_ms`` (default: a vote
+        """Follow no leader, in ``term``; ask for votes after ``wait_ms`` (default: a vote
         interval)."""
 
     @abstractmethod
@@ -94,8 +94,8 @@ class RaftState(ABC):
     @property
     def can_lead(self) -> bool:
         """Whether this node may ask for votes. Not before it is admitted. Not with a damaged entry
-        that others may have sound: it votes by the true end of its log, but it could not give that
-        entry to anybody (CTRL, FAST'18)."""
+        that others may have sound: it votes by the true end of its log, but it could not send that
+        entry to a follower (CTRL, FAST'18)."""
         return (
             self.admission.is_admitted
             and not (self.log.faulty and self.peers)
@@ -112,8 +112,7 @@ class RaftState(ABC):
         return base_ms + self.dice(base_ms)
 
     def send(self, message: PeerMessage) -> None:
-        """Send to a member. A stranger has no address: what it would have been told goes into the
-        trace."""
+        """Send to a member. A stranger has no address: the message goes into the trace."""
         if message.remote_id in self.peers:
             self.out.messages.append(message)
         else:
@@ -167,7 +166,7 @@ class RaftState(ABC):
 
 
 def _with_members(membership: Membership, config: GroupConfig) -> Membership:
-    """What the record says, and what it did not say in older releases.
+    """The membership of the record, with the fields that older releases did not have.
 
     Raises:
         ConfigError: the record names other members than the settings.

@@ -1,4 +1,4 @@
-"""What a node must do after each call: effects as data, in the order in which they must happen."""
+"""The effects of each call as data, in the order in which the node must carry them out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dledger.types import Index, NodeId, Position, Role, Term, slots_dataclass
 
 @slots_dataclass()
 class Fact:
-    """Something worth a line in the trace. Never needed for correctness."""
+    """An event worth a line in the trace. Never needed for correctness."""
 
     event: str
     about: tuple[tuple[str, int | str], ...] = ()
@@ -81,8 +81,8 @@ class ReadDone:
 
 @slots_dataclass()
 class RoleChange:
-    """What this node is from now on, and whom it follows (itself when it leads; None when it knows
-    nobody)."""
+    """The role of this node from now on, and the leader that it follows (itself when it leads; None
+    when it knows none)."""
 
     role: Role
     term: Term
@@ -99,7 +99,7 @@ class TransferDone:
 
 @slots_dataclass(kw_only=True)
 class Ready:
-    """What the caller must now do, in field order."""
+    """The effects that the caller must now carry out, in field order."""
 
     hard_state: HardState | None = None
     """1. Durable before any of ``messages`` leaves this process."""
@@ -157,7 +157,7 @@ class Outbox:
         role: RoleChange | None,
         membership: Membership | None = None,
     ) -> Ready:
-        """Everything collected, with what only the node knows; `IDLE` when it is nothing."""
+        """All collected effects, with those that only the node knows; `IDLE` when it is nothing."""
         if not (
             self.append
             or self.messages

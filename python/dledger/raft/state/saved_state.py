@@ -1,4 +1,4 @@
-"""What a core begins with."""
+"""The state that a core begins with."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dledger.raft.state.log import LogSummary
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """What is on the disk when a node starts, all of it durable (D15)."""
+    """The state on the disk when a node starts, all of it durable (D15)."""
 
     hard_state: HardState
     log: LogSummary
@@ -29,8 +29,8 @@ class RaftOptions:
     cache_bytes: int = 32 * MIB
     """Entries that are kept in memory."""
     change_of: ChangeOf = no_change
-    """Tells from an entry's bytes whether it changes who counts; it is asked of every entry that is
-    written."""
+    """Tells from an entry's bytes whether it changes the counted incarnations; it is asked of every
+    entry that is written."""
 
 
 DEFAULT_OPTIONS: Final = RaftOptions()

@@ -10,7 +10,7 @@ elections have left. The rules, with their reasons:
 - No term above `MAX_TERM` is taken, and a node that has reached it asks for no votes: ``term + 1``
   always fits the wire and the files. From 0 it is 2**30 such jumps away.
 - Entries are of no later term than the message that brings them, or than the own one: each was
-  written by the leader of its term. Who takes pushes, whole states and repairs checks that.
+  written by the leader of its term. A node checks that in pushes, whole states and repairs.
 
 A node whose term is absurd already, from before these rules, is brought back by ``dledger
 reset-term``.
@@ -30,7 +30,7 @@ TELL_MS = 10_000
 
 @dataclass(slots=True)
 class Refused:
-    """What was refused of one member."""
+    """The refused terms of one member."""
 
     term: Term
     """The last one."""

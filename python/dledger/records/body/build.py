@@ -1,4 +1,4 @@
-"""Record columns out of what callers have: bytes, lists, and Arrow of every binary-like type.
+"""Record columns out of callers' values: bytes, lists, and Arrow of every binary-like type.
 
 Python lists are joined in C, never looped over here; Arrow columns are cast where their type is not
 the record's.

@@ -1,4 +1,4 @@
-"""The first 64 bytes of every body that dledger writes; what nodes read without touching the
+"""The first 64 bytes of every body that dledger writes; nodes read them without touching the
 records.
 
 ::
@@ -33,7 +33,7 @@ BODY_VERSION: Final = 1
 
 
 class BodyKind(IntEnum):
-    """What a body is."""
+    """The kind of a body."""
 
     DATA = 1
     COMMAND = 2
@@ -66,7 +66,7 @@ _FLAGS: Final = tuple(Flag(flags) for flags in range(16))
 
 @slots_dataclass()
 class BodyHeader:
-    """What the catalog knows of a body."""
+    """The catalog's view of a body."""
 
     kind: BodyKind
     topic_id: int = 0
@@ -108,7 +108,7 @@ def encode_header(header: BodyHeader) -> bytes:
 
 
 def read_header(body: Buffer) -> BodyHeader:
-    """`decode_header` for who was promised a body.
+    """`decode_header` for a caller that was promised a body.
 
     Raises:
         ProtocolError: this is none.

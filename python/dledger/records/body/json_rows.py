@@ -1,5 +1,5 @@
-"""Bodies of typed topics as records, for who wants keys and values: the key column's text, and the
-row as JSON."""
+"""Bodies of typed topics as records, for a reader of keys and values: the key column's text, and
+the row as JSON."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def as_records(body: Buffer, schemas: Schemas) -> pa.RecordBatch:
     """A typed topic's body in the RECORD_SCHEMA.
 
     Raises:
-        ProtocolError: no body of a typed topic, or of a version that nobody knows.
-        CorruptEntry: the payload is not what the header says.
+        ProtocolError: no body of a typed topic, or of an unknown version.
+        CorruptEntry: the payload contradicts the header.
     """
     header, columns, batch = decode_typed(body, schemas)
     key = key_bytes(columns, batch)

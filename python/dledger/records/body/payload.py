@@ -40,8 +40,8 @@ def compress(batch: pa.RecordBatch, codec: Codec) -> tuple[pa.Buffer, Codec]:
 
 
 def deserialize(payload: Buffer, schema: pa.Schema, codec: Codec, count: int) -> pa.RecordBatch:
-    """The batch, its buffers still in ``payload`` unless they are compressed; safe to use whatever
-    the bytes were.
+    """The batch, its buffers still in ``payload`` unless they are compressed; safe to use with any
+    bytes.
 
     Raises:
         CorruptEntry: not ``count`` records of that schema, or more than MAX_DECODED_BYTES.

@@ -61,9 +61,9 @@ def encode_batch(
     codec: Codec = Codec.NONE,
     now_us: int,
 ) -> tuple[bytes, pa.Buffer]:
-    """Header and payload of a body, which is the two back to back. Slices are stored without what
-    they leave out. A batch that says its schema version (`dledger.records.body.typed.stamped`) is a
-    typed topic's.
+    """Header and payload of a body, which is the two back to back. Slices are stored without the
+    rows that they leave out. A batch that says its schema version
+    (`dledger.records.body.typed.stamped`) is a typed topic's.
 
     Records without a time get ``now_us``, microseconds since 1970 UTC.
 
@@ -145,7 +145,7 @@ def decode_batch(body: Buffer) -> tuple[BodyHeader, pa.RecordBatch]:
 
     Raises:
         ProtocolError: no body of records.
-        CorruptEntry: the payload is not what the header says.
+        CorruptEntry: the payload contradicts the header.
     """
     view = memoryview(body)
     header = read_header(view)

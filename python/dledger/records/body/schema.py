@@ -1,5 +1,5 @@
-"""What a record is, in Arrow. The offset is not stored with it: it follows from the batch's place
-in its partition."""
+"""A record in Arrow. The offset is not stored with it: it follows from the batch's place in its
+partition."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ RECORD_SCHEMA: Final = pa.schema(
         pa.field("headers", HEADERS),
     ]
 )
-"""What is written. Only ``value`` must be there; a null in it is a record without a value."""
+"""The schema of written records. Only ``value`` must be there; a null in it is a record without a
+value."""
 READ_SCHEMA: Final = pa.schema([pa.field("offset", pa.int64()), *RECORD_SCHEMA])
-"""What is read."""
+"""The schema of read records."""
 
 
 def payload_schema(times: bool, keys: bool, headers: bool) -> pa.Schema:

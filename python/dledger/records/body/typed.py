@@ -69,7 +69,7 @@ def arrow_field(one: Field) -> pa.Field:
 
 @lru_cache(maxsize=256)
 def arrow_schema(columns: Columns) -> pa.Schema:
-    """What a body of these columns holds, and a read of them gives."""
+    """The schema of a body of these columns, and of a read of them."""
     return pa.schema([arrow_field(one) for one in columns.fields])
 
 
@@ -104,8 +104,8 @@ def decode_typed(body: Buffer, schemas: Schemas) -> tuple[BodyHeader, Columns, p
     unless compressed.
 
     Raises:
-        ProtocolError: no body of a typed topic, or of a version that nobody knows.
-        CorruptEntry: the payload is not what the header says.
+        ProtocolError: no body of a typed topic, or of an unknown version.
+        CorruptEntry: the payload contradicts the header.
     """
     view = memoryview(body)
     header = read_header(view)
@@ -146,11 +146,12 @@ def key_bytes(columns: Columns, batch: pa.RecordBatch) -> pa.Array | None:
 def convert(
     batch: pa.RecordBatch, there: Columns, wanted: Columns, schema: pa.Schema | None = None
 ) -> pa.RecordBatch:
-    """The same rows under other columns: by name, in any order; what is not there is null, what is
-    not wanted goes.
+    """The same rows under other columns: by name, in any order; a missing column is null, an
+    unwanted one goes.
 
     Args:
-        there: what the batch has; its Arrow types may be others of the same meaning (large strings,
+        there: the batch's columns; its Arrow types may be others of the same meaning (large
+        strings,
             another zone).
         schema: the result's; by default the plain one of ``wanted``.
 

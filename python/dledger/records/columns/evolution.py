@@ -1,10 +1,10 @@
-"""How a typed topic's columns may change, and what a frame has to have to be written to it. Pure,
-and for ever: every node decides by these rules, so a release that changes them needs a command of
-its own.
+"""How a typed topic's columns may change, and which columns a frame must have to be written to it.
+Pure, and for ever: every node decides by these rules, so a release that changes them needs a
+command of its own.
 
 A topic's columns may get new nullable ones behind those that are there, in structs too, and wider
-numbers. Nothing is taken away, renamed or moved, and what may not be null stays so. Columns are
-matched by name, as Spark does it: in any order and any case.
+numbers. No column is taken away, renamed or moved, and one that may not be null stays so. Columns
+are matched by name, as Spark does it: in any order and any case.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class Merged:
     """A topic's columns and a frame's, put together."""
 
     columns: Columns
-    """What the topic's columns are when the frame is written to it."""
+    """The topic's columns when the frame is written to it."""
     problems: dict[str, str] = field(default_factory=dict)
-    """Column -> why the frame cannot be written, whatever is done to the topic."""
+    """Column -> why the frame cannot be written, with any change of the topic."""
     changes: dict[str, str] = field(default_factory=dict)
-    """Column -> what is new in `columns`."""
+    """Column -> its change in `columns`."""
 
 
 def merge(topic: Columns, frame: Columns) -> Merged:
-    """What a topic becomes to hold a frame.
+    """The columns of a topic that holds a frame.
 
     A frame may leave nullable columns out, have narrower numbers, or be nullable where the topic is
     not: that changes nothing, and a null where none may be is noticed when it is written.
@@ -135,8 +135,8 @@ def side_by_side(
     """Two schemas as a text, one column a line, with a remark beside those that have one.
 
     Args:
-        mine: what the first one is, as a heading; ``other`` likewise.
-        remarks: path of a column -> what to say.
+        mine: the name of the first one, as a heading; ``other`` likewise.
+        remarks: path of a column -> its remark.
     """
     rows = [("", mine, other, "")]
     for one in topic.fields:

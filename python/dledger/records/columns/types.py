@@ -2,7 +2,7 @@
 
 The JSON is that of Spark's ``StructType``, so that ``StructType.fromJson`` reads it, with two names
 beside the fields: ``key``, the column that says a record's partition, and ``time``, the one that
-says its time. Nothing here knows Arrow: nodes read it too.
+says its time. This module does not know Arrow: nodes read it too.
 """
 
 from __future__ import annotations

@@ -4,13 +4,13 @@ Each row has a 64-bit hash of its columns' names and values; the digest of a set
 of their hashes, modulo 2^64. A column in which all is null changes nothing, so rows keep their
 digest when a nullable column is added. Whether a write that is run again has the same rows is a
 comparison of two counts and two digests: a difference goes unseen with a probability of some 2^-64.
-It protects from accidents, not from somebody who looks for rows with equal digests.
+It protects from accidents, not from a search for rows with equal digests.
 
 A row is the sum of its columns, each multiplied by a number that is made of its name, and then
-mixed. The digests are kept in the catalog, so what a row hashes to must never change. `values` has
-the hash of a value of each type, `texts` that of strings and binary values, `mixing` the
-arithmetic. NumPy does the work where the extension `_native` could not be compiled; it takes a few
-times as long.
+mixed. The digests are kept in the catalog, so the hash of a row must never change. `values` has the
+hash of a value of each type, `texts` that of strings and binary values, `mixing` the arithmetic.
+NumPy does the work where the extension `_native` could not be compiled; it takes a few times as
+long.
 """
 
 from __future__ import annotations

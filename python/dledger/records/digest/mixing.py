@@ -24,8 +24,8 @@ HALF: Final = np.uint64(32)
 
 
 def carried(words: Hashes, into: Hashes | None = None) -> Hashes:
-    """Each word with its upper half in its lower one as well: multiplied by whatever it is, no bit
-    of it is lost."""
+    """Each word with its upper half in its lower one as well: no bit of it is lost by a later
+    multiplication."""
     found: Hashes = np.right_shift(words, HALF, out=into)
     found ^= words
     return found

@@ -25,8 +25,8 @@ WORDS: Final = np.dtype("<u8")
 MOST: Final = 4096
 """Words of a block."""
 AT_ONCE: Final = 15_360
-"""Words that are copied together: 120 KiB. From 128 KiB on, malloc(3) gives back to the kernel what
-is freed."""
+"""Words that are copied together: 120 KiB. From 128 KiB on, malloc(3) gives freed memory back to
+the kernel."""
 
 
 def hashes_of_bytes(array: pa.Array) -> Hashes:
@@ -34,8 +34,8 @@ def hashes_of_bytes(array: pa.Array) -> Hashes:
     + rest``.
 
     A value of ``w`` whole words has ``w // MOST`` blocks of ``MOST`` words, and then one for each
-    power of 2 that the rest of ``w`` is made of, the largest first. What is left over is less than
-    a word.
+    power of 2 that the rest of ``w`` is made of, the largest first. The bytes left over are less
+    than a word.
     """
     if not len(array):
         return np.zeros(0, np.uint64)

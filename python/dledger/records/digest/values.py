@@ -1,6 +1,6 @@
 """A hash of 64 bits for each value of an Arrow array, by its type.
 
-Nothing loops over values. A number is its bits; nested values are sums of what they contain.
+No loop goes over values. A number is its bits; nested values are sums of what they contain.
 """
 
 from __future__ import annotations

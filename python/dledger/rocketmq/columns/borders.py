@@ -87,7 +87,7 @@ class Rows:
     """Messages that may lie at these positions of a buffer: where their parts are, and which of
     them are sound.
 
-    Where a size is out of bounds, what follows from it means nothing; ``adds_up`` is False there.
+    Where a size is out of bounds, values derived from it mean nothing; ``adds_up`` is False there.
     """
 
     fields: Fields
@@ -196,6 +196,5 @@ class Rows:
         return Rows(self.fields, self.view, self.at[chosen], self.room[chosen])
 
     def _within(self, places: Ints, width: int) -> Ints:
-        """Places that can be read at all; what is read elsewhere than asked is refused by
-        ``adds_up``."""
+        """Places that can be read at all; a place that is clipped is refused by ``adds_up``."""
         return np.clip(places, 0, self.fields.size - width)

@@ -2,7 +2,7 @@
 
 The same messages and the same damage that ``scan`` finds, without a Python object per message.
 Where all is sound, numpy checks and takes out whole columns; where something is not, ``Scanner``
-says what, and where it goes on.
+gives the fault, and where it goes on.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ EVERYTHING: Final = Wanted()
 
 @dataclass(slots=True)
 class ColumnBatch:
-    """Messages one behind the other, and what is wrong in the bytes up to ``end``."""
+    """Messages one behind the other, and the damage in the bytes up to ``end``."""
 
     rows: pa.RecordBatch | None
     damage: list[ScannedPiece] = field(default_factory=list)
     end: int = 0
-    """Offset in the log behind what this batch accounts for."""
+    """Offset in the log behind the bytes of this batch."""
     last: int = -1
     """Of rows: where the last message, or entry without one, begins that was looked at, wanted or
     not."""
     has_last: bool = True
     """Whether it is the last row."""
     kind: PieceKind | None = None
-    """What stands there where it is no rows."""
+    """The kind of the piece that stands there where it is no rows."""
     tail: ScannedPiece | None = None
-    """What would be damage, but for being the last thing in the log: a write that nobody finished,
-    or one given up."""
+    """A piece that would be damage, but for being the last thing in the log: a write that was not
+    finished, or one given up."""
 
 
 def column_batches(
@@ -84,10 +84,10 @@ def column_batches(
         stop: messages that begin at or behind this offset are not wanted.
         file_end: offset in the log where the file ends, if the data end before that.
         data_end: offset in the log where the file's bytes end, if these data are only a part of
-            them. Then the messages that are whole come first, and what decides about the rest is
-            asked for by an exception.
-        wanted: leave out other messages. Damage is never left out: nobody knows what it was.
-        columns: names out of ``SCHEMA``, all by default; what is not asked for is not taken out.
+            them. Then the messages that are whole come first, and an exception asks for the bytes
+            that decide about the rest.
+        wanted: leave out other messages. Damage is never left out: its messages are unknown.
+        columns: names out of ``SCHEMA``, all by default; other columns are not taken out.
         check: compare bodies with their CRC.
         batch_bytes: bytes of the log in one batch, about.
 
@@ -97,7 +97,7 @@ def column_batches(
 
     Raises:
         ValueError: there is no such column, or the data are over 2 GiB.
-        Incomplete, Unbounded: bytes behind the data decide what stands behind the last batch.
+        Incomplete, Unbounded: bytes behind the data decide about those behind the last batch.
     """
     names = tuple(SCHEMA.names if columns is None else columns)
     if unknown := [name for name in names if name not in SCHEMA.names]:
@@ -111,7 +111,7 @@ def column_batches(
 
 
 class Batches:
-    """One pass over one buffer: sound rows by whole columns, and what is between them by a
+    """One pass over one buffer: sound rows by whole columns, and the bytes between them by a
     scanner."""
 
     def __init__(self, scanner: Scanner, data: Buffer, *, start: int) -> None:
@@ -120,8 +120,8 @@ class Batches:
         self._scanner = scanner
         self._fields = Fields(self._view)
         self._most = 1 << 30
-        """Rows that are looked at together: few right behind damage, since what is wrong among them
-        is looked at again, and more with each time that all are sound."""
+        """Rows that are checked together: few right behind damage, since rows with a fault among
+        them are checked again, and more with each time that all are sound."""
 
     def batches(self, stop: int | None) -> Iterator[ColumnBatch]:
         """All of them up to ``stop``; see `column_batches`."""
@@ -192,7 +192,7 @@ class _Messages(Batches):
         return rows, entries
 
     def _headers_agree(self, places: npt.NDArray[np.int64], rows: Rows) -> npt.NDArray[np.bool_]:
-        """Whether each entry's header says what its place and its message say."""
+        """Whether each entry's header agrees with its place and its message."""
         body_size = self._fields.int32(places + 44)
         whole = (self._fields.int32(places + 4) == HEADER_SIZE + body_size) & (
             rows.size == body_size
@@ -202,7 +202,7 @@ class _Messages(Batches):
         return sound
 
     def _checked(self, rows: Rows, entries: bool) -> Rows:
-        """The rows before the first one whose contents are not what was written."""
+        """The rows before the first one whose contents are not as written."""
         if not len(rows.at):
             return rows
         count = rows.first_bad_crc() if self._check else len(rows.at)

@@ -1,8 +1,8 @@
-"""Entries of a DLedger log as Arrow columns, whatever their bodies are: the files of any Java
-DLedger, 0.1 to 0.4.
+"""Entries of a DLedger log as Arrow columns, with any bodies: the files of any Java DLedger, 0.1 to
+0.4.
 
 Java's DLedger never fills the entry's CRCs, so that a changed byte of a body cannot be noticed
-there. What is checked is that sizes and place agree, and the body's CRC where there is one.
+there. The checks are that sizes and place agree, and the body's CRC where there is one.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class MessageColumns:
         return self._properties
 
     def properties_text(self) -> pa.Array:
-        """As it stands in the log; nothing has looked whether it is UTF-8."""
+        """As it stands in the log; it was not checked whether it is UTF-8."""
         return slices(self._data, self._rows.properties, self._rows.end, pa.string())
 
     def number(self, offset: int) -> pa.Array:

@@ -62,7 +62,7 @@ class PropertyColumns:
         rows = np.concatenate(
             (np.searchsorted(bounds, value_ends, side="right") - 1, np.arange(self._count))
         )
-        # what is left of one message comes before the next one's start
+        # the rest of one message comes before the next one's start
         order = np.argsort(begins, kind="stable")
         begins, rows = begins[order], rows[order]
         ends = np.sort(np.concatenate((bounds[1:], value_ends)).astype(np.int64))

@@ -1,9 +1,9 @@
 """A log file of any size through windows of a few MiB: the same batches and the same damage as of
 the whole file.
 
-What is held at once is one window, or one message where that is larger. A range of a file can be
-read by itself: each message belongs to the range in which it begins, so that ranges without gaps
-between them give everything once.
+Only one window is held at once, or one message where that is larger. A range of a file can be read
+by itself: each message belongs to the range in which it begins, so that ranges without gaps between
+them give every message once.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Read = Callable[[int, int], bytes]
 """``read(offset, length)``: exactly these bytes of the log."""
 WINDOW: Final = 16 << 20
 GLANCE: Final = 1 << 16
-"""Bytes that are read to see what stands at one place."""
+"""Bytes that are read to examine one place."""
 LOOKBACK: Final = MAX_BODY + (1 << 17)
-"""Where a range begins is found by walking from so far before it. Bytes in the middle of a body may
-look like a message that lies where it says: whoever sends it can make them so. From before the
-largest message that holds them they do not.
+"""A range's begin is found by walking from so far before it. Bytes in the middle of a body may look
+like a message that lies where it says: a sender can make them so. From before the largest message
+that holds them they do not.
 """
 OVERLAP: Final = 64
-"""Of two windows in a search: more than a mark and what stands around it."""
+"""Of two windows in a search: more than a mark and the bytes around it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class FileReader:
     _: KW_ONLY
     entries: bool = False
     """DLedger's entries with any body, as `entry_batches` gives them; otherwise messages, as
-    `column_batches` does, which says what the other fields mean."""
+    `column_batches` does, which explains the other fields."""
     columns: tuple[str, ...] | None = None
     wanted: Wanted = EVERYTHING
     check: bool = True
@@ -91,19 +91,19 @@ class FileReader:
         )
 
     def batches(self, begin: int, stop: int, *, exact: bool = False) -> Iterator[ColumnBatch]:
-        """What belongs to the range [begin, stop) of the file: from the first sound piece in it, or
+        """The pieces of the range [begin, stop) of the file: from the first sound piece in it, or
         from the file's start, up to the first sound piece behind it. Damage goes with the sound
         piece before it.
 
         A file behind which the log goes on must be closed by a blank; where it is not, the rest is
-        damage. In the file that is being written, damage is looked at twice: what is written
-        meanwhile may come in another order than it is read in. What is left there with nothing
-        sound behind it is no damage but a ``tail``: a crash leaves that, and a broker that comes
-        back writes over it.
+        damage. In the file that is being written, damage is read twice: bytes written meanwhile may
+        come in another order than they are read in. An unsound rest with no sound piece behind it
+        is no damage there but a ``tail``: a crash leaves that, and a broker that comes back writes
+        over it.
 
         Args:
-            exact: a piece is known to end at ``begin``, and whatever begins there belongs to the
-                range.
+            exact: a piece is known to end at ``begin``, and the piece that begins there belongs to
+            the range.
         """
         at = begin if exact else self.border(begin, stop)
         if at is None:
@@ -112,8 +112,8 @@ class FileReader:
         yield from batches if self.span.next_start is not None else self._up_to_the_end(batches)
 
     def _up_to_the_end(self, batches: Iterator[ColumnBatch]) -> Iterator[ColumnBatch]:
-        """Of the file that is being written: what is last in the log is known only by what follows
-        it."""
+        """Of the file that is being written: only the bytes behind a piece show that it is not the
+        last one."""
         held: list[ColumnBatch] = []
         for batch in batches:
             if batch.kind is PieceKind.UNUSED:
@@ -157,8 +157,8 @@ class FileReader:
     def _is_whole(self, batch: ColumnBatch) -> bool:
         """Whether the log's last message, or entry, has been written to its end.
 
-        It is read once more: what is written while it is read can come in another order. What ends
-        with zeros may go on: no checksum covers what stands behind a message's body, but topic and
+        It is read once more: bytes written while they are read can come in another order. A message
+        that ends with zeros may go on: no checksum covers the parts behind its body, but topic and
         properties have no zeros in them.
         """
         data = self.read(batch.last, batch.end - batch.last)
@@ -184,11 +184,11 @@ class FileReader:
     def written_end(self, border: int) -> int:
         """Where the last sound piece ends that follows a border, in a file that is being written.
 
-        What is behind that may be half a message. Damage is passed when something sound stands
-        behind it, so that it is read and told of; zeros are not.
+        Behind that may be half a message. Damage is passed when a sound piece stands behind it, so
+        that it is read and told of; zeros are not.
         """
         at, length = border, GLANCE
-        last: ColumnBatch | None = None  # what ends at ``at``, if rows do
+        last: ColumnBatch | None = None  # the rows that end at ``at``, if any do
         while at < self.span.data_end:
             data = self.read(at, min(length, self.span.data_end - at))
             length = self.window
@@ -260,7 +260,7 @@ class FileReader:
     def _batches_from(
         self, at: int, stop: int, batches: Callable[..., Iterator[ColumnBatch]]
     ) -> Iterator[ColumnBatch]:
-        """What begins in [at, stop), where ``at`` is a border."""
+        """The pieces that begin in [at, stop), where ``at`` is a border."""
         stop, length = min(stop, self.span.data_end), self.window
         while at < stop:
             data = self.read(at, min(length, self.span.data_end - at))
@@ -309,7 +309,7 @@ class FileReader:
 
     def _search(self, offset: int, stop: int | None = None) -> tuple[ScannedPiece | None, int]:
         """The first sound piece at or behind an offset and before ``stop``, and where there is none
-        the end of what is not zero."""
+        the end of the bytes that are not zero."""
         span, at, length, written = self.span, offset, self.window, 0
         stop = span.data_end if stop is None else min(stop, span.data_end)
         while at < stop:

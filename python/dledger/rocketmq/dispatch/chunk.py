@@ -1,5 +1,5 @@
-"""Many messages of a log at once, by numpy and Arrow: what there is to know of them before they are
-put anywhere.
+"""Many messages of a log at once, by numpy and Arrow: all that is known of them before they are put
+anywhere.
 
 A node, which loads no Arrow, does not use this.
 """

@@ -1,12 +1,11 @@
-"""What a broker does with messages once they are in the commit log: consume queues and index are
-made of them.
+"""The dispatch of messages from the commit log: consume queues and index are made of them.
 
-`Dispatcher` reads bytes of a log and says what is in them; `Reput` puts that into the queues and
-the index and remembers how far it has come. It takes the plain commit log and that of DLedger mode,
-where a message lies 48 bytes behind the start of its entry. The rules are the original's: a message
-gets a unit in its queue unless it is prepared or rolled back in a transaction, and a place in the
-index unless it is rolled back; its tags code is the hash of its tags, or the time of delivery for
-one that is delayed.
+`Dispatcher` reads bytes of a log and returns the messages in them; `Reput` puts those into the
+queues and the index and remembers how far it has come. It takes the plain commit log and that of
+DLedger mode, where a message lies 48 bytes behind the start of its entry. The rules are the
+original's: a message gets a unit in its queue unless it is prepared or rolled back in a
+transaction, and a place in the index unless it is rolled back; its tags code is the hash of its
+tags, or the time of delivery for one that is delayed.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class DispatchRequest(NamedTuple):
     store_timestamp: int
     queue_offset: int
     keys: Sequence[str]
-    """What the index finds it by: the unique key, then each word of KEYS."""
+    """The keys in the index: the unique key, then each word of KEYS."""
     sys_flag: int
 
 
@@ -94,7 +93,7 @@ class Dispatcher:
     ) -> None:
         """Args:
         delay_levels_ms: the broker's messageDelayLevel, in milliseconds.
-        check: compare bodies with their CRC; otherwise that is for whoever wrote the log.
+        check: compare bodies with their CRC; otherwise the writer of the log has done that.
         """
         self._delays = delay_levels_ms
         self._check = check
@@ -117,12 +116,14 @@ class Dispatcher:
             more bytes. A blank leads to ``file_end``.
 
         Raises:
-            FormatError: the data begin with what is no message; it says where, and why.
+            FormatError: the data do not begin with a message; it says where, and why.
         """
         view = memoryview(data).cast("B")
         found: list[DispatchRequest] = []
         at, size, unpack = 0, len(view), PAIR.unpack_from
         while at + PAIR.size <= size:
+            # A message begins with size and magic, an entry with magic and size: the order tells
+            # them apart.
             first, second = unpack(view, at)
             if second in MAGICS and MIN_MESSAGE <= first <= size - at:
                 place, end = at, at + first
@@ -132,6 +133,8 @@ class Dispatcher:
                 try:
                     end = self._other(view, at, start, file_end)
                 except FormatError:
+                    # The messages before the damage are returned first. The next call begins with
+                    # the damage, and raises.
                     if found:
                         break
                     raise
@@ -158,6 +161,7 @@ class Dispatcher:
         size, magic, crc, queue_id, queue_offset, physical, sys_flag, stored, body_size = (
             FIELDS.unpack_from(view, at)
         )
+        # A message says where it lies, so one of another place, in a body or left over, is told.
         if physical != at + start or size != end - at:
             return None
         if magic == MAGIC_V1 and not sys_flag & EITHER_V6:
@@ -165,6 +169,8 @@ class Dispatcher:
             body_end = body + body_size
             if not body <= body_end <= end - 3:
                 return None
+            # Behind the body: size of the topic (1 byte), topic, size of the properties (2),
+            # properties. They must fill the message exactly.
             rest = bytes(view[body_end:end])
             topic_end = 1 + rest[0]
             properties_at = topic_end + 2
@@ -227,8 +233,8 @@ class Dispatcher:
         return code
 
     def _other(self, view: memoryview, at: int, start: int, file_end: int) -> int:
-        """Pass what is neither a whole message nor a whole entry: where to go on, which is ``at``
-        where that takes more bytes.
+        """Pass bytes that are neither a whole message nor a whole entry: where to go on, which is
+        ``at`` where that takes more bytes.
 
         Raises:
             FormatError: no log has this.
@@ -247,7 +253,7 @@ class Dispatcher:
         return at if piece.kind is PieceKind.UNUSED else piece.end - start
 
     def _wrong(self, view: memoryview, at: int, start: int, file_end: int) -> FormatError:
-        """Say what is wrong with a message."""
+        """The fault of a message, as an error."""
         try:
             piece = Scanner(
                 view, start, file_end=file_end, data_end=file_end, check=self._check
@@ -272,8 +278,8 @@ def keys(properties: Mapping[str, str]) -> Sequence[str]:
 class Reput:
     """Puts messages into consume queues and index, from ``offset`` on.
 
-    Bytes may be handed over again, from anywhere at or before ``offset``: what is there already is
-    not put twice.
+    Bytes may be handed over again, from anywhere at or before ``offset``: a message that is there
+    already is not put twice.
     """
 
     def __init__(
@@ -305,8 +311,8 @@ class Reput:
             file_end: offset in the log where the file ends.
 
         Raises:
-            FormatError: what stands at `offset` is no message, or names a queue that cannot be;
-                what is before it has been put.
+            FormatError: the bytes at `offset` are no message, or name a queue that cannot be; the
+                messages before have been put.
             DiskFull, StorageError: queues or index cannot be written; `offset` is where it was.
         """
         skipped = self.offset - start
@@ -318,8 +324,9 @@ class Reput:
         return end
 
     def catch_up(self, files: MappedFileQueue, stop: int | None = None) -> int:
-        """Dispatch what is in a log, up to its end or to ``stop``, which need not be the border of
-        a message; the new `offset`. A log that begins behind `offset` has lost what is before.
+        """Dispatch the messages of a log, up to its end or to ``stop``, which need not be the
+        border of a message; the new `offset`. A log that begins behind `offset` has lost the
+        messages before.
 
         Raises:
             As for `dispatch`.
@@ -329,6 +336,8 @@ class Reput:
         while (begin := self.offset) < last:
             rest = files.file_size - begin % files.file_size
             length = min(window, rest, files.max_offset - begin)
+            # Without progress the window holds no whole message. A larger one helps, unless this
+            # one ended with the file or the log already.
             if self.dispatch(files.read(begin, length), begin, begin + rest) > begin:
                 window = CHUNK
             elif length < window:
@@ -363,6 +372,8 @@ class Reput:
                     index.put(topic, words, physical, stored)
                 self.store_timestamp = stored
         finally:
+            # Also after an error: `offset` stays where it is then, so the next call puts these
+            # messages again. Queues and index pass over those that they have.
             self._queues.write()
             if index is not None:
                 index.write()

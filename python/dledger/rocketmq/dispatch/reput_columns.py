@@ -1,8 +1,8 @@
 """The same as ``reput`` for many messages at once: units and keys of a chunk of the commit log by
 numpy and Arrow.
 
-Queues and index get the same bytes. What does not fit (entries of DLedger mode, delayed messages,
-gaps in a queue, what is there already, damage) goes through `Reput`, a message at a time. A node,
+Queues and index get the same bytes. Messages that do not fit (entries of DLedger mode, delayed
+messages, gaps in a queue, messages put already, damage) go through `Reput`, one at a time. A node,
 which loads no Arrow, does not use this.
 """
 
@@ -39,6 +39,8 @@ class ColumnReput(Reput):
 
     def dispatch(self, data: Buffer, start: int, file_end: int) -> int:
         """As `Reput.dispatch`."""
+        # The chunk has only messages that all the rules hold for, and moves `offset` behind them.
+        # `Reput` dispatches the rest, one message at a time.
         if start <= self.offset:
             view = memoryview(data).cast("B")[self.offset - start :]
             chunk = DispatchChunk.of(view, self.offset, self._index is not None)
@@ -64,6 +66,8 @@ class ColumnReput(Reput):
         offsets, places, sizes, tags = (
             column[rows] for column in (chunk.queue_offsets, chunk.places, chunk.sizes, chunk.tags)
         )
+        # Offsets without a gap are one write, if they go on where the queue ends. Else each message
+        # goes by the rules of `ConsumeQueues.put`.
         if bool((np.diff(offsets) == 1).all()):
             units = np.empty(len(rows), CQ_UNIT)
             units["place"], units["size"], units["tags"] = places, sizes, tags
@@ -131,8 +135,12 @@ def hashes(texts: pa.Array, prefixes: npt.NDArray[np.uint32]) -> Ints:
         return np.zeros(0, np.int64)
     data = np.frombuffer(texts.buffers()[2], np.uint8)[bounds[0] : bounds[-1]]
     sizes, begins = np.diff(bounds), bounds[:-1] - bounds[0]
+    # The hash of two texts in a row is hash(first) * 31**len(second) + hash(second), and that of
+    # one text the sum of its bytes times 31**(bytes behind). All modulo 2**32, as Java counts.
     powers = POWERS[np.repeat(begins + sizes, sizes) - 1 - np.arange(len(data))]
     found = np.add.reduceat(data * powers, begins, dtype=np.uint32) + prefixes * POWERS[sizes]
+    # Java hashes UTF-16 units. These equal the bytes of UTF-8 for ASCII alone, so other texts are
+    # hashed one by one.
     if data.size and int(data.max()) > 0x7F:
         for n in np.flatnonzero(np.maximum.reduceat(data, begins) > 0x7F).tolist():
             text = texts[n].as_py()
@@ -178,6 +186,8 @@ def write_keys(file: OpenIndex, found: Ints, places: Ints, stored: Ints) -> None
     table = np.frombuffer(file.table, ">i4", file.slots, HEADER.size)
     before = table[slots[order]].astype(np.int64)
     before = np.where((before > 0) & (before < file.count), before, 0)
+    # Sorted by slot, a unit leads to the one before it in the row. The first of a slot leads to the
+    # newest unit that the file had there, and the slot to the last.
     before[~is_first] = numbers[order][:-1][~is_first[1:]]
     if file.is_empty:
         file.begin_timestamp, file.begin_offset = int(stored[0]), int(places[0])

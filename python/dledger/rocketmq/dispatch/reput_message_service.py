@@ -1,5 +1,5 @@
-"""ReputMessageService: dispatches a store's log in a thread of its own, behind whoever appends to
-it."""
+"""ReputMessageService: dispatches a store's log in a thread of its own, behind the thread that
+appends to it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Final
 from dledger.rocketmq.store.message_store import MessageStore
 
 SLICE: Final = 4 << 20
-"""Log bytes between two looks at whether to stop."""
+"""Log bytes between two checks whether to stop."""
 REST: Final = 4
 """While others are busy, so many times longer than it works."""
 CHECKPOINT_S: Final = 10.0
-"""After a crash, what was dispatched since the last checkpoint is dispatched again."""
+"""After a crash, messages dispatched since the last checkpoint are dispatched again."""
 
 
 class ReputMessageService:
-    """While it runs, queues, index and checkpoint of the store are its own: nobody else may
+    """While it runs, queues, index and checkpoint of the store are its own: no other thread may
     dispatch or flush it.
 
     Others may append to ``store.log``, read it and flush it meanwhile.
@@ -48,7 +48,7 @@ class ReputMessageService:
         self._thread = threading.Thread(target=self._run, name="reput", daemon=True)
 
     def start(self) -> None:
-        """Begin with what is there."""
+        """Begin with the messages that are there."""
         self._thread.start()
 
     def notify_appended(self) -> None:
@@ -59,7 +59,7 @@ class ReputMessageService:
         """Return when the slice that is being dispatched is done.
 
         Raises:
-            FormatError, DiskFull, StorageError: what has ended the thread before.
+            FormatError, DiskFull, StorageError: the error that has ended the thread before.
         """
         self._stopped.set()
         self._wake.set()
@@ -81,7 +81,7 @@ class ReputMessageService:
                 if time.monotonic() >= due:
                     self._checkpoint()
                     due = time.monotonic() + self._checkpoint_s
-        except Exception as error:  # handed to whoever stops the service
+        except Exception as error:  # handed to the caller of `stop`
             self.error = error
             self._on_error()
         finally:

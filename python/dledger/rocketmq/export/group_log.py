@@ -42,7 +42,7 @@ class CommitLogExport:
         old: OldCommitLog | None,
         index: bool = True,
     ) -> None:
-        """Copy the old commit log, and what its broker has in ``config``, and put its messages into
+        """Copy the old commit log, and its broker's files in ``config``, and put its messages into
         the queues.
 
         Args:
@@ -50,7 +50,7 @@ class CommitLogExport:
             self_id: dLegerSelfId.
             file_size: bytes of each file of the log, those of the old one too.
             begin: where the first file of the group's log begins.
-            old: what is in front of it.
+            old: the old log before it.
             index: make the index by key.
 
         Raises:
@@ -78,7 +78,7 @@ class CommitLogExport:
         )
 
     def put(self, entry: Entry) -> None:
-        """Add what is in an entry, if that is a message.
+        """Add an entry's body, if that is a message.
 
         Raises:
             DiskFull, StorageError: the disk failed.

@@ -35,7 +35,7 @@ AppendHook = Callable[[bytearray, int], None]
 
 
 class LedgerFiles:
-    """Writes the directory; nobody else may use it meanwhile."""
+    """Writes the directory; no other process may use it meanwhile."""
 
     def __init__(
         self,
@@ -131,14 +131,14 @@ class LedgerFiles:
         return pos + HEADER_SIZE
 
     def write(self) -> None:
-        """Hand what was appended to the file system: data, then index."""
+        """Hand the appended bytes to the file system: data, then index."""
         if self._data_parts:
             self.data.append(b"".join(self._data_parts))
             self._index.append(b"".join(self._units))
         self._data_parts, self._units, self._gathered = [], [], 0
 
     def close(self, committed_index: int | None = None, term: int = 0) -> None:
-        """Everything to the disk, and what a node reads when it starts.
+        """Everything to the disk, and the files that a node reads when it starts.
 
         Args:
             committed_index: entries up to here are known to be committed; all, by default.

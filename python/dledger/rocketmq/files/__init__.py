@@ -1,1 +1,1 @@
-"""A store's files wherever they lie, on a local disk or at whatever fsspec knows, to be read."""
+"""A store's files, to be read, on a local disk or on any file system of fsspec."""

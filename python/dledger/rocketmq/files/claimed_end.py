@@ -1,4 +1,4 @@
-"""What queues and index of a store know of the log's end, from the few bytes that say it."""
+"""The log's end by the queues and index of a store, from the few bytes that say it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Where a log of DLedger ends, which its files alone do not say.
 
-A follower that has to give entries up moves its end back and leaves the bytes where they are. What
-it writes next covers some of them; the others still look like entries that lie where they say. They
+A follower that has to give entries up moves its end back and leaves the bytes where they are. Its
+next entries cover some of them; the others still look like entries that lie where they say. They
 are told by their index and term, as DLedger's own recovery does: an index that does not follow, or
 a term below that of the entry before, is the end.
 
@@ -32,7 +32,7 @@ TEXT_LIMIT: Final = 4096
 
 
 def committed_end(storage: Storage, form: Form) -> int | None:
-    """Offset behind the last entry that DLedger's checkpoint says is committed; None where nobody
+    """Offset behind the last entry that DLedger's checkpoint says is committed; None where no file
     says it."""
     index = committed_index(storage, form)
     if index is None:
@@ -45,7 +45,7 @@ def ledger_end(storage: Storage, form: Form, begin: int | None = None) -> int:
     end.
 
     Args:
-        begin: an entry's place from which on to look, in place of what is committed.
+        begin: an entry's place from which on to look, in place of the committed end.
     """
     at = committed_end(storage, form) if begin is None else begin
     if at is None:
@@ -95,9 +95,9 @@ class _Chain:
 
 
 def committed_index(storage: Storage, form: Form) -> int | None:
-    """What DLedger's checkpoint says, -1 for nothing yet; None where there is none, as in DLedger
-    0.4.0 and in a node's first seconds. DLedger removes it for a moment when it writes the next
-    one; then its copy of the last one counts.
+    """The index in DLedger's checkpoint, -1 for none yet; None where there is no checkpoint, as in
+    DLedger 0.4.0 and in a node's first seconds. DLedger removes it for a moment when it writes the
+    next one; then its copy of the last one counts.
     """
     if form.base is None:
         return None

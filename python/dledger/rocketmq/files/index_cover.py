@@ -1,5 +1,5 @@
-"""Which part of a log the index files of a store cover: what lies between them, or in a damaged
-one, is scanned."""
+"""Which part of a log the index files of a store cover: the parts between them, or of a damaged
+one, are scanned."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Cover:
     """A sentence for each file that cannot be used."""
 
     def gaps(self) -> list[Span]:
-        """What no file covers. The messages at the borders belong to it: some of their keys may
-        have been in a file that is gone."""
+        """The spans that no file covers. The messages at the borders belong to them: some of their
+        keys may have been in a file that is gone."""
         found: list[Span] = []
         at = 0
         for part in self.parts:

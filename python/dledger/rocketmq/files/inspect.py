@@ -1,5 +1,5 @@
-"""What a store is, from the few bytes that say it: its logs and files, its checkpoint, its broker's
-topics."""
+"""The description of a store, from the few bytes that give it: its logs and files, its checkpoint,
+its broker's topics."""
 
 from __future__ import annotations
 

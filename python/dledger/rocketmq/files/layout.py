@@ -49,7 +49,7 @@ class Form:
     files: tuple[LogFile, ...]
     """By offset, from the first one to the last one with anything in it."""
     faults: tuple[ScannedPiece, ...] = ()
-    """What is wrong between files: bytes that no file has, or two."""
+    """The faults between files: bytes that no file has, or that two have."""
 
     @property
     def begin(self) -> int:
@@ -80,7 +80,7 @@ def open_store(storage: Storage, layout: str) -> Store:
     """Find the logs of a store.
 
     Raises:
-        PathError: there is none, or there are several of which nobody says which is meant.
+        PathError: there is none, or there are several and the layout does not say which is meant.
     """
     root = storage.list()
     if root is None:
@@ -106,7 +106,7 @@ def open_store(storage: Storage, layout: str) -> Store:
 
 
 def hint(layout: str) -> str:
-    """What to name instead."""
+    """The name to give instead."""
     if layout == DLEDGER:
         return "name the directory of a DLedger node, which has the folders data and index"
     return (
@@ -170,7 +170,7 @@ def _look(storage: Storage, layout: str, root: FolderListing, found: dict[str, P
 
 
 def _kind(storage: Storage, listing: FolderListing) -> str:
-    """What the first file that has anything in it begins with."""
+    """The kind of the log, by the begin of its first file that is not empty."""
     for name in sorted(filter(is_log_name, listing.files)):
         head = storage.read(name, 0, PAIR.size)
         if len(head) == PAIR.size and head != bytes(PAIR.size):

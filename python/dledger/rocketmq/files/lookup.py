@@ -27,7 +27,7 @@ MATCHED: Final = ("physical_offset", "unique_key", "keys")
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What is looked for; everything that is given must fit."""
+    """The terms of a search; a message must match all that are given."""
 
     topic: str = ""
     key: str = ""
@@ -86,7 +86,7 @@ def search(store: Store, wanted: Search, slots: int) -> Iterator[Found]:
 
 
 def _lost_end(store: Store) -> str | None:
-    """What to say where index or queues know of a later message than the log has; None where they
+    """The warning where index or queues know of a later message than the log has; None where they
     do not."""
     last = last_claim(store.storage)
     if (
@@ -103,7 +103,7 @@ def _lost_end(store: Store) -> str | None:
 
 
 def _in_order(rows: dict[int, dict[str, Any]], scanned: Iterator[Found]) -> Iterator[Found]:
-    """What the index has led to and what was scanned, by place, each message once."""
+    """The messages that the index has led to and those scanned, by place, each once."""
     places = sorted(rows, reverse=True)
     for found in scanned:
         place = -1 if found.row is None else int(found.row["physical_offset"])
@@ -115,7 +115,7 @@ def _in_order(rows: dict[int, dict[str, Any]], scanned: Iterator[Found]) -> Iter
 
 
 def _look_up(store: Store, wanted: Search, part: IndexPart, rows: dict[int, dict[str, Any]]) -> str:
-    """Add the messages that one index file names for the key; what is wrong with it, or with the
+    """Add the messages that one index file names for the key; returns the damage of it, or of the
     log there."""
     reason = ""
     # times are compared in the messages: an index has whole seconds since its first one, none
@@ -128,7 +128,7 @@ def _look_up(store: Store, wanted: Search, part: IndexPart, rows: dict[int, dict
     for place in places:
         row = message_at(store, place)
         if row is None:
-            if place >= store.forms[0].begin:  # what is before was removed with its file
+            if place >= store.forms[0].begin:  # earlier ones were removed with their file
                 reason = f"it names a message at {place:,}, and the log has none there"
         elif hashed not in {key_hash(row["topic"], key) for key in _keys(row)}:
             reason = f"it names a message at {place:,}, and that one has another key"

@@ -24,7 +24,7 @@ after the other: a file is left out by its neighbours' times only when these are
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """Part of a file: what begins in [begin, stop)."""
+    """Part of a file: the pieces that begin in [begin, stop)."""
 
     path: str
     """Below the store's root."""
@@ -41,12 +41,12 @@ class FileRange:
 
 @dataclass(frozen=True, slots=True)
 class RangePlan:
-    """What there is to read of a store."""
+    """The ranges of a store to be read."""
 
     ranges: tuple[FileRange, ...]
     """One for each file."""
     faults: tuple[ScannedPiece, ...]
-    """What is wrong between files, in the part that is read."""
+    """The faults between files, in the part that is read."""
 
 
 def plan_store(

@@ -1,8 +1,8 @@
-"""Where a store's files lie: a local disk, or whatever fsspec knows (``s3://``, ``hdfs://``,
+"""The place of a store's files: a local disk, or any file system of fsspec (``s3://``, ``hdfs://``,
 ``memory://`` ...).
 
-Files are read in pieces and never mapped: another program may be writing them, and what was checked
-must be what is taken out.
+Files are read in pieces and never mapped: another program may be writing them, and the bytes that
+were checked must be the bytes that are taken out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOCAL: Final = ("file", "local")
 
 @dataclass(frozen=True, slots=True)
 class FolderListing:
-    """What lies in a folder."""
+    """The content of a folder."""
 
     files: dict[str, int]
     """Name -> bytes."""
@@ -39,7 +39,7 @@ class Storage:
 
     @staticmethod
     def of(url: str, options: Mapping[str, Any] | None = None) -> Storage:
-        """A path or URL as somebody wrote it.
+        """A path or URL as a user wrote it.
 
         Raises:
             ConfigError: there are options, and the files are local.
@@ -64,7 +64,7 @@ class Storage:
         return "/".join((self.url, *filter(None, parts)))
 
     def list(self, folder: str = "") -> FolderListing | None:
-        """What lies in a folder of the store; None when there is no such folder.
+        """The content of a folder of the store; None when there is no such folder.
 
         Raises:
             PathError: it cannot be read.
@@ -177,7 +177,7 @@ class Storage:
             from fsspec.core import url_to_fs
 
             system, root = url_to_fs(self.url, **self.options)
-        # a protocol that nobody knows, or whose package is missing
+        # an unknown protocol, or one whose package is missing
         except (ImportError, ValueError) as error:
             raise PathError(f"{self.url} cannot be reached: {error}") from error
         return system, str(root).rstrip("/")

@@ -1,5 +1,5 @@
-"""How far a store has been written, while a broker writes it: what is whole, and in DLedger mode
-committed."""
+"""How far a store has been written, while a broker writes it: the end of its whole messages, and in
+DLedger mode of the committed ones."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def _end(store: Store, form: Form, known: int) -> int:
         return known
     if committed >= known:
         return max(committed, form.begin)
-    # What was shown stays so while it is there: this checkpoint is a copy, or the first one of a
-    # node that had none.
+    # Messages shown once stay shown while they are there: this checkpoint is a copy, or the first
+    # one of a node that had none.
     return min(known, _written_end(store, file, committed), ledger_end(store.storage, form))
 
 
@@ -78,8 +78,8 @@ def _is_young(store: Store, form: Form) -> bool:
 
 
 def _entry_before(store: Store, form: Form, at: int) -> int:
-    """Where an entry begins before a border, for what follows to be told by; the log's begin where
-    there is none."""
+    """Where an entry begins before a border, for telling the entries behind it; the log's begin
+    where there is none."""
     back = LEAST_BACK
     while at - back > form.begin:
         found = place_at(store, form, at - back, at)
@@ -134,7 +134,7 @@ def _border(store: Store, form: Form, start: int, stop: int, wanted: int) -> int
 def ranges_between(
     store: Store, starts: Mapping[str, int], stops: Mapping[str, int]
 ) -> list[FileRange]:
-    """The files of [starts, stops), which are borders; nothing behind ``stops`` is looked at."""
+    """The files of [starts, stops), which are borders; no bytes behind ``stops`` are read."""
     ranges: list[FileRange] = []
     for form in store.forms:
         start, stop = starts.get(form.name, form.begin), stops.get(form.name, form.begin)
@@ -151,7 +151,7 @@ def ranges_between(
 def faults_between(
     store: Store, starts: Mapping[str, int], stops: Mapping[str, int]
 ) -> list[ScannedPiece]:
-    """What is wrong between files of [starts, stops)."""
+    """The faults between files of [starts, stops)."""
     return [
         fault
         for form in store.forms

@@ -1,5 +1,5 @@
-"""What a leader writes into a message when it knows the message's place: DLedgerCommitLog's append
-hook.
+"""The fields that a leader writes into a message when it knows the message's place:
+DLedgerCommitLog's append hook.
 
 A sender encodes its message with any queue offset, physical offset, store time and store host; they
 lie at fixed places and the message keeps its size. None of them is covered by the message's own
@@ -38,10 +38,10 @@ from dledger.types import Buffer, slots_dataclass
 COMMON_SIZE: Final = MIN_MESSAGE - 3
 """A message of version 1 with IPv4 hosts, up to its body."""
 PUT: Final = struct.Struct(">iIIi20xi44xi")
-"""What is checked of it when it is put: size, magic, CRC, queue id, flags, and body size."""
+"""The fields that are checked when it is put: size, magic, CRC, queue id, flags, and body size."""
 PLACED: Final = struct.Struct(">iI4xi4xqqi16xq20xi")
-"""What is read back: size, magic, queue id, queue offset, place, flags, store time, and body
-size."""
+"""The fields that are read back: size, magic, queue id, queue offset, place, flags, store time, and
+body size."""
 assert PUT.size == PLACED.size == COMMON_SIZE
 MANY: Final = 10_000
 """So many topics' names are remembered."""
@@ -57,7 +57,7 @@ STATE: Final = 0xC
 NO_UNIT: Final = (0x4, 0xC)
 """Prepared and rolled back in a transaction."""
 TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
-"""What a broker lets a topic's name be (TopicValidator); it becomes that of a folder."""
+"""The names that a broker allows for a topic (TopicValidator); each becomes that of a folder."""
 MAPPED: Final = b"\0" * 10 + b"\xff\xff"
 """In front of an IPv4 address where there is room for an IPv6 one."""
 
@@ -82,8 +82,8 @@ class Unplaced:
 
 @slots_dataclass()
 class Stored:
-    """What a committed message says of its place. ``queue_offset`` is -1 where it has no unit in a
-    consume queue."""
+    """The place of a committed message, by its own fields. ``queue_offset`` is -1 where it has no
+    unit in a consume queue."""
 
     topic: str
     queue_id: int
@@ -115,7 +115,7 @@ def check_messages(data: Buffer, most: int) -> list[Unplaced]:
 
 
 def _common(view: memoryview, at: int, end: int) -> Unplaced | None:
-    """A sound message of the common shape; None for any other, and for what is not sound."""
+    """A sound message of the common shape; None for any other, and for one that is not sound."""
     if end - at < MIN_MESSAGE:
         return None
     size, magic, crc, queue_id, sys_flag, body_size = PUT.unpack_from(view, at)
@@ -197,8 +197,8 @@ def write_place(
 
 
 def read_stored(body: Buffer, physical_offset: int) -> Stored | None:
-    """What the body of a committed entry is as a message at ``physical_offset``; None when it is
-    none, or says that it lies elsewhere. All nodes come to the same answer: it depends on the bytes
+    """The body of a committed entry as a message at ``physical_offset``; None when it is none, or
+    says that it lies elsewhere. All nodes come to the same answer: it depends on the bytes
     alone."""
     length = len(body)
     if length < MIN_MESSAGE:

@@ -41,7 +41,7 @@ def unpack(body: bytes, kind: Compression | int, *, limit: int = MAX_UNPACKED) -
         limit: bytes that it may have unpacked; no more than that is ever held.
 
     Raises:
-        FormatError: it is damaged, larger than the limit, or packed in a way that nobody knows.
+        FormatError: it is damaged, larger than the limit, or packed in an unknown way.
     """
     if kind == Compression.NONE:
         return body

@@ -21,8 +21,8 @@ TOKEN: Final = re.compile(
 WORDS: Final[dict[str, object]] = {"true": True, "false": False, "null": None}
 NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
 ESCAPED: Final = re.compile(r"\\u00(1|0)([0-9a-f])|[\x7f-\x9f\u2028\u2029]")
-"""What json writes otherwise than fastjson: small letters in escapes, and characters that fastjson
-escapes."""
+"""The characters that json writes otherwise than fastjson: small letters in escapes, and characters
+that fastjson escapes."""
 DEPTH: Final = 64
 MAX_DIGITS: Final = 40
 
@@ -71,7 +71,7 @@ class JsonReader:
         return FormatError(f"configuration, character {self._last}: {expected} expected")
 
     def value(self, depth: int) -> Any:
-        """Whatever comes next."""
+        """The next value."""
         token = self.token()
         if depth > DEPTH:
             raise self.error(f"no more than {DEPTH} levels")

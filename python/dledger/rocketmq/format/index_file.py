@@ -8,8 +8,8 @@
     units, 20 bytes each: keyHash, phyOffset, seconds since beginTimestamp, number of the unit
         before in the chain
 
-``indexCount`` begins at 1 and unit 0 is never used. Only a hash is stored: who looks something up
-must compare the key in the message itself.
+``indexCount`` begins at 1 and unit 0 is never used. Only a hash is stored: a reader must compare
+the key in the message itself.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NAME_DIGITS: Final = 17
 """Of a file: when it was made, to the millisecond."""
 TAIL: Final = 8
 """Characters at the end of a key, which mostly differ from those of the key before. In a client's
-unique keys these count on for a minute with what is before them as it is."""
+unique keys these count on for a minute behind the same characters."""
 TAIL_POWERS: Final = POWERS[-TAIL - 1 : -1]
 MANY: Final = 10_000
 """So many beginnings of keys are remembered; more begin anew."""
@@ -54,7 +54,7 @@ def key_hash(topic: str, key: str) -> int:
 
 class KeyHashes:
     """`key_hash` for many keys. Those of one client begin alike, with its address and process, and
-    differ in their last characters; what keys begin with is hashed once."""
+    differ in their last characters; the common begin is hashed once."""
 
     def __init__(self) -> None:
         self._begins: dict[tuple[str, str], int] = {}
@@ -260,8 +260,7 @@ class IndexFile(IndexReader):
         return True
 
     def check(self) -> list[str]:
-        """What contradicts itself in this file, one sentence each: chains, slots, and their
-        counts."""
+        """The contradictions in this file, one sentence each: chains, slots, and their counts."""
         wrong, in_chains, used = [], 0, 0
         for number in range(self.slots):
             at, newest = self.slot(number), self.count

@@ -13,8 +13,8 @@
 All numbers are big-endian and signed. A host takes 20 bytes in place of 8 when ``sysFlag`` says
 that it is IPv6. ``topicSize`` is one byte in version 1 and two in version 2 (RocketMQ 5.1 and
 later, for topics over 127 bytes). ``bodyCRC`` is the CRC-32 of the stored body without its highest
-bit. It is the only part that a checksum covers; what else can be checked is that the sizes add up
-and that ``physicalOffset`` is where the message lies.
+bit. It is the only part that a checksum covers; beyond that, a check can compare the sizes, and
+``physicalOffset`` with the place of the message.
 
 The blank has size and magic too, in this order. The padding in DLedger's files has them the other
 way round (magic -1, size), and both sizes count to the end of the file.
@@ -58,7 +58,7 @@ INT16: Final = struct.Struct(">h")
 
 
 class SysFlag(IntFlag):
-    """What the broker and its clients note about a message."""
+    """The flags that the broker and its clients set on a message."""
 
     COMPRESSED = 0x1
     MULTI_TAGS = 0x2
@@ -147,8 +147,7 @@ class Message:
         return parse_properties(self.properties)
 
     def moved(self, physical_offset: int) -> Message:
-        """The same message at another place in the log, which is what DLedger's append hook
-        does."""
+        """The same message at another place in the log, as DLedger's append hook makes it."""
         return replace(self, physical_offset=physical_offset)
 
 
@@ -224,7 +223,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class MessageHead:
-    """What the first 112 bytes of a message say of its extent."""
+    """The extent of a message by its first 112 bytes."""
 
     size: int
     body: int
@@ -283,7 +282,7 @@ def lay_out(view: Buffer, at: int, room: int) -> Layout:
 
 
 def check_contents(view: Buffer, at: int, layout: Layout) -> None:
-    """Check what is behind the sizes: the body's CRC, and that topic and properties are text.
+    """Check the parts behind the sizes: the body's CRC, and that topic and properties are text.
 
     Raises:
         FormatError: one of them is not as it was written.
@@ -308,7 +307,7 @@ def check_contents(view: Buffer, at: int, layout: Layout) -> None:
 
 
 def decode_message(data: Buffer, at: int = 0, *, check: bool = True) -> Message:
-    """The message at byte ``at``; what follows it does not matter.
+    """The message at byte ``at``; the bytes behind it do not matter.
 
     Args:
         check: compare the body with its CRC. Without, a damaged body comes back as it is.
@@ -352,8 +351,8 @@ def decode_message(data: Buffer, at: int = 0, *, check: bool = True) -> Message:
 
 
 def encode_blank(remaining: int) -> bytes:
-    """The 8 bytes that close a commit log file with ``remaining`` bytes left; whatever follows them
-    does not count."""
+    """The 8 bytes that close a commit log file with ``remaining`` bytes left; the bytes behind them
+    do not count."""
     return struct.pack(">iI", remaining, BLANK_MAGIC)
 
 

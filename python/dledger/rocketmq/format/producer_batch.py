@@ -1,4 +1,4 @@
-"""What a producer sends when it sends many messages at once (request 320): items one behind the
+"""The body that a producer sends with many messages at once (request 320): items one behind the
 other.
 
 ::
@@ -26,8 +26,7 @@ MIN_ITEM: Final = HEAD.size + INT16.size
 
 @dataclass(frozen=True, slots=True)
 class BatchItem:
-    """One message of a producer's batch; ``magic`` and ``body_crc`` are zero in what producers
-    send."""
+    """One message of a producer's batch; producers send ``magic`` and ``body_crc`` as zero."""
 
     body: bytes
     properties: str = ""

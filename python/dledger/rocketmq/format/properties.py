@@ -1,9 +1,9 @@
-"""A message's properties: ``name 0x01 value 0x02 name 0x01 value ...``, and what the broker
-computes from them.
+"""A message's properties: ``name 0x01 value 0x02 name 0x01 value ...``, and the values that the
+broker computes from them.
 
 The order of properties, and whether a 0x02 stands behind the last one, depend on the broker's
 version (it does until 4.9.0 and from 5.2.0 on). So a message keeps the text as it came, and a map
-is made of it when somebody asks.
+is made of it when a caller asks.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def format_properties(properties: Mapping[str, str], *, trailing: bool = False) 
 
 
 def keys_of(properties: Mapping[str, str]) -> list[str]:
-    """What the index finds this message by, in the broker's order: the unique key first, then each
-    word of ``KEYS``."""
+    """The keys by which the index finds this message, in the broker's order: the unique key first,
+    then each word of ``KEYS``."""
     unique = properties.get(UNIQUE_KEY, "")
     return [key for key in (unique, *properties.get(KEYS, "").split(" ")) if key]
 
@@ -87,6 +87,5 @@ def java_hash(text: str) -> int:
 
 
 def tags_code(tags: str | None) -> int:
-    """What a consume queue holds for a message with these tags: their hash, 0 where there are
-    none."""
+    """The code of these tags in a consume queue: their hash, 0 where there are none."""
     return java_hash(tags) if tags else 0

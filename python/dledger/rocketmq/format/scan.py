@@ -1,9 +1,9 @@
-"""What lies in a commit log file: every sound message, and exactly what is none.
+"""The pieces of a commit log file: every sound message, and exactly the bytes that are none.
 
 Works on plain files and on those of DLedger mode, where a 48-byte entry header stands before each
 message; a store that was upgraded has both. A file is laid out in ``ScannedPiece``s without a gap:
-whatever no message, blank or unused space accounts for is a piece of damage with the reason. Behind
-damage, the next message counts only where everything about it agrees: its sizes, its CRC, and the
+bytes that no message, blank or unused space accounts for are a piece of damage with the reason.
+Behind damage, the next message counts only where all of it agrees: its sizes, its CRC, and the
 physical offset in it, which must be the one where it lies. A message inside another one's body, or
 left over from another file, is therefore never taken for one.
 
@@ -75,7 +75,7 @@ def scan(
 
 
 class Scanner:
-    """Finds out what stands at one offset of a log; ``scan`` walks with it."""
+    """Finds the piece at one offset of a log; ``scan`` walks with it."""
 
     marks: ClassVar[re.Pattern[bytes]] = MARKS
 
@@ -104,8 +104,8 @@ class Scanner:
         self.file_end = self.data_end if file_end is None else file_end
 
     def piece(self, offset: int) -> ScannedPiece:
-        """The piece that begins at this offset, which must be below ``end``. Whatever the bytes
-        are, there is one.
+        """The piece that begins at this offset, which must be below ``end``. There is one for any
+        bytes.
 
         Raises:
             Incomplete, Unbounded: bytes behind the buffer decide.
@@ -137,7 +137,7 @@ class Scanner:
         the buffer must hold the 48 bytes in front of the offset.
 
         Raises:
-            Incomplete: whether what begins at the offset that it names is sound depends on bytes
+            Incomplete: whether the piece at the offset that it names is sound depends on bytes
                 behind the buffer.
         """
         begin = max(0, offset - self._start)
@@ -244,7 +244,7 @@ class Scanner:
         return size >= BODY_HEADER_SIZE and bytes(self._view[at : at + len(COMMAND)]) == COMMAND
 
     def _body(self, index: int, at: int, size: int) -> None:
-        """Check what an entry has for a body.
+        """Check the body of an entry.
 
         Raises:
             FormatError: it is no message, or more than one.

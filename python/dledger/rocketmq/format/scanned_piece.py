@@ -1,4 +1,4 @@
-"""What a scan finds: a piece of a log, or that it cannot go on."""
+"""The result of a scan: a piece of a log, or the reason why it cannot go on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dledger.records.body.header import BodyKind as BodyKind
 
 
 class PieceKind(Enum):
-    """What a piece of a file is."""
+    """The kind of a piece of a file."""
 
     MESSAGE = "message"
     ENTRY = "entry"
@@ -36,7 +36,7 @@ class ScannedPiece:
     start: int
     end: int
     reason: str = ""
-    """For damage: what is wrong with its first bytes."""
+    """For damage: the fault of its first bytes."""
 
     @property
     def message_offset(self) -> int:
@@ -45,8 +45,8 @@ class ScannedPiece:
 
 
 class Incomplete(Exception):
-    """The buffer is a part of a file, and what stands at ``offset`` cannot be told without the
-    bytes up to ``end``."""
+    """The buffer is a part of a file, and the piece at ``offset`` cannot be told without the bytes
+    up to ``end``."""
 
     def __init__(self, offset: int, end: int) -> None:
         super().__init__(f"bytes {offset} to {end} are needed")

@@ -1,9 +1,9 @@
 """A commit log that takes another log's bytes only as far as they are sound messages: a slave's.
 
-What a master sends is put into the log as it comes, whole messages or not. But a message that is
-damaged is refused when its last byte is there, before that is written, and what was written of it
-is cut off again. So a slave never acknowledges what it could not start with, and goes on behind the
-last sound message when it is started anew.
+A master's bytes are put into the log as they come, whole messages or not. But a damaged message is
+refused when its last byte is there, before that is written, and its written part is cut off again.
+So a slave never acknowledges a log that it could not start with, and goes on behind the last sound
+message when it is started anew.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PAIR: Final = 8
 
 
 class CheckedLog:
-    """What `dledger.rocketmq.ha.follower.BrokerFollower` needs of a log, over a `CommitLog` that
+    """The log that `dledger.rocketmq.ha.follower.BrokerFollower` needs, over a `CommitLog` that
     ends behind a message.
 
     Args:
@@ -68,7 +68,7 @@ class CheckedLog:
         """As `CommitLog.append_raw`, for bytes of one file.
 
         Raises:
-            FormatError: a message in it is damaged. What is before it is in the log, which ends
+            FormatError: a message in it is damaged. The bytes before it are in the log, which ends
                 there.
         """
         log, whole = self._log, memoryview(data).cast("B")
@@ -128,8 +128,8 @@ class CheckedLog:
             self._needed = max(claimed, rest + 1)
 
     def _check_chunk(self, view: memoryview) -> None:
-        """Look at many messages at once. Where one of them is not in order, it is left to those who
-        look at them one by one, and say what is wrong."""
+        """Check many messages at once. Where one of them is not in order, they are left to the
+        check of one message at a time, which gives the reason."""
         rows = sound_rows(view, self._sound, check=True)
         if rows is None:
             return

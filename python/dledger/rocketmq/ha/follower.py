@@ -1,7 +1,7 @@
 """Follow: a slave of a RocketMQ master. Socket, clock and disk for
 `dledger.rocketmq.ha_protocol.ha_client.HAClient`.
 
-The master's bytes go into the commit log as they are. Only what is on the disk, and sound, is
+The master's bytes go into the commit log as they are. Only durable and sound bytes are
 reported: a real slave acknowledges from memory, this one loses nothing that a sync master has
 answered with SEND_OK.
 """
@@ -38,8 +38,7 @@ LONGEST_WAIT_MS: Final = 5_000
 
 
 class RawLog(Protocol):
-    """What a slave needs of its commit log; `dledger.rocketmq.store.commit_log.CommitLog` is
-    one."""
+    """The commit log that a slave needs; `dledger.rocketmq.store.commit_log.CommitLog` is one."""
 
     @property
     def max_offset(self) -> int:
@@ -104,7 +103,7 @@ class BrokerFollower:
         """Follow until cancelled; a connection that ends is made again.
 
         Raises:
-            ProtocolError: the master sends what cannot be this log's, now or ever.
+            ProtocolError: the master sends bytes that are not this log's, now or ever.
             FormatError: it sends a damaged message.
             DiskFull, StorageError: the log cannot be written.
         """
@@ -161,7 +160,7 @@ class BrokerFollower:
 
     async def _connect(self) -> socket.socket:
         """Raises:
-        OSError: nobody listens, or nobody answers in time.
+        OSError: no process listens, or none answers in time.
         """
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
@@ -181,7 +180,7 @@ class BrokerFollower:
         return sock
 
     async def _receive(self, sock: socket.socket, client: HAClient) -> None:
-        """Put what comes into the log.
+        """Put the received bytes into the log.
 
         Raises:
             Unavailable: the master has closed the connection.
@@ -206,8 +205,8 @@ class BrokerFollower:
                 self._on_appended()
 
     async def _flush_on(self, _sock: socket.socket, client: HAClient) -> None:
-        """Flush what has been appended, again and again; each time takes in all that came during
-        the last."""
+        """Flush the appended bytes, again and again; each time takes in all that came during the
+        last."""
         while True:
             await self._unflushed.wait()
             client.flushed(await self._flush())
@@ -221,8 +220,8 @@ class BrokerFollower:
         return end
 
     def _flush_log(self) -> None:
-        """Runs in the thread. A flush that has failed is never tried again, also where nobody
-        waited for its end any more: the next one would succeed and tell nothing."""
+        """Runs in the thread. A flush that has failed is never tried again, even when no caller
+        waits for its end any more: the next one would succeed and tell nothing."""
         if self._failed is not None:
             raise self._failed
         try:
@@ -232,7 +231,7 @@ class BrokerFollower:
             raise
 
     async def _report(self, sock: socket.socket, client: HAClient) -> None:
-        """Tell the master what is durable.
+        """Tell the master the durable offset.
 
         Raises:
             Unavailable: the master is silent.
@@ -251,7 +250,7 @@ class BrokerFollower:
 
 
 def why_closed(client: HAClient) -> str:
-    """What a master may mean that says nothing when it closes."""
+    """The likely reason of a master that closes without a message."""
     if client.within_header:
         return "it closed the connection within a header"
     if client.frames:

@@ -30,14 +30,13 @@ MOST_SLAVES: Final = 64
 CHUNK: Final = 1 << 20
 """Log bytes that are sent together, as many frames."""
 SMALL: Final = 1 << 16
-"""Log bytes that are read on the loop: what was just appended, and is in memory still."""
+"""Log bytes that are read on the loop: appended just now, and still in memory."""
 REPORTS: Final = 1 << 16
 HOUR: Final = 3_600_000
 
 
 class ReadableLog(Protocol):
-    """What a master needs of its commit log; `dledger.rocketmq.store.commit_log.CommitLog` is
-    one."""
+    """The commit log that a master needs; `dledger.rocketmq.store.commit_log.CommitLog` is one."""
 
     @property
     def min_offset(self) -> int:
@@ -60,7 +59,7 @@ class HAService:
     """All slaves of one master, and the puts that wait for them. Belongs to the running loop.
 
     Args:
-        log: what the slaves get; whoever appends to it calls `notify_appended`.
+        log: the log that slaves get; its writer calls `notify_appended`.
         role: only a sync master's puts wait.
         clock: milliseconds.
     """
@@ -124,7 +123,7 @@ class HAService:
         return await future
 
     def notify_transfer_some(self, offset: int, begin: int) -> None:
-        """A slave has acknowledged what was sent to it from ``begin`` up to there."""
+        """A slave has acknowledged the bytes sent to it from ``begin`` up to there."""
         self._decided(
             self.group_transfer_service.notify_transfer_some(offset, begin), HAStatus.PUT_OK
         )
@@ -132,7 +131,7 @@ class HAService:
     def _decided(self, requests: list[GroupCommitRequest], status: HAStatus) -> None:
         for request in requests:
             future = self._waiting.pop(request)
-            if not future.done():  # whoever waited may have been cancelled
+            if not future.done():  # the caller may have been cancelled
                 future.set_result(request.status or status)
 
     def _set_timer(self) -> None:
@@ -220,7 +219,7 @@ class SlaveLink:
     def __init__(self, service: HAService, sock: socket.socket, *, peer: str) -> None:
         self.connection = HAConnection(service.clock(), service.settings)
         self.wake = asyncio.Event()
-        """Something may be there to send."""
+        """There may be bytes to send."""
         self._service = service
         self._socket = sock
         self._peer = peer

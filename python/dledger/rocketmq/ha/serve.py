@@ -25,7 +25,7 @@ async def serve_store(
         on_ready: called when the port is open.
 
     Raises:
-        PortInUse, ConfigError: nobody can listen there.
+        PortInUse, ConfigError: the port cannot be opened.
     """
     service = HAService(store.log, BrokerRole.ASYNC_MASTER, settings=settings)
     await service.start(host, port)

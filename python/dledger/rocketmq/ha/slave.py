@@ -29,9 +29,9 @@ async def follow_master(
         on_appended: called on the loop after each append.
 
     Raises:
-        ProtocolError: the master sends what cannot be this log's; the store is as it was.
-        FormatError: what the master sends are no sound messages; the log ends before, and nothing
-            of them was reported.
+        ProtocolError: the master sends bytes that cannot be this log's; the store is as it was.
+        FormatError: the master's bytes are no sound messages; the log ends before them, and none of
+            them were reported.
         DiskFull, StorageError: the store cannot be written.
     """
     loop = asyncio.get_running_loop()

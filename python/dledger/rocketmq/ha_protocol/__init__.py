@@ -1,1 +1,1 @@
-"""What a RocketMQ master and its slaves say to one another, without sockets and clocks."""
+"""The messages of a RocketMQ master and its slaves, without sockets and clocks."""

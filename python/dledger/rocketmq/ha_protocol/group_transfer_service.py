@@ -1,7 +1,7 @@
 """GroupTransferService: puts on a sync master that wait until a slave has them.
 
-One slave's acknowledgement is enough, whichever slave it is; how far acknowledgements reach only
-ever grows. A message whose put ends with one of the slave's statuses is stored all the same.
+One acknowledgement is enough, of any slave; how far acknowledgements reach only ever grows. A
+message whose put ends with one of the slave's statuses is stored all the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DEFAULTS: Final = HASettings()
 
 
 class BrokerRole(Enum):
-    """What a broker does about slaves."""
+    """The role of a broker towards slaves."""
 
     ASYNC_MASTER = "ASYNC_MASTER"
     SYNC_MASTER = "SYNC_MASTER"
@@ -33,7 +33,7 @@ class HAStatus(Enum):
 
     PUT_OK = 0
     SLAVE_NOT_AVAILABLE = 11
-    """No slave is connected, or all are too far behind; nobody waited."""
+    """No slave is connected, or all are too far behind; the put did not wait."""
     FLUSH_SLAVE_TIMEOUT = 12
     """No slave acknowledged in time; one may still do."""
 
@@ -50,7 +50,7 @@ class GroupCommitRequest:
 
 
 class GroupTransferService:
-    """What waits for slaves; each call returns the requests that it has decided."""
+    """The puts that wait for slaves; each call returns the requests that it has decided."""
 
     def __init__(self, role: BrokerRole, settings: HASettings = DEFAULTS) -> None:
         self.push2_slave_max_offset = 0
@@ -83,8 +83,8 @@ class GroupTransferService:
         *,
         wait_store_msg_ok: bool = True,
     ) -> GroupCommitRequest:
-        """A message was put that ends at ``next_offset``; its request is decided already where
-        nobody must wait.
+        """A message was put that ends at ``next_offset``; its request is decided already where it
+        must not wait.
 
         Args:
             now: milliseconds.
@@ -107,8 +107,9 @@ class GroupTransferService:
         """A slave has acknowledged up to there; the requests that this decides, by their offsets.
 
         Args:
-            begin: where begins what was sent to it (`WriteSocketService.begin`). What ends there or
-                before is not known to be on that slave: one without a log never gets it.
+            begin: the begin of the bytes sent to it (`WriteSocketService.begin`). A message that
+            ends
+                there or before is not known to be on that slave: one without a log never gets it.
         """
         self.push2_slave_max_offset = max(self.push2_slave_max_offset, offset)
         done: list[GroupCommitRequest] = []
@@ -147,8 +148,8 @@ class GroupTransferService:
         return self._by_deadline[0].deadline if self._by_deadline else None
 
     def _forget(self) -> None:
-        """Decided requests at either front go; all requests wait equally long, so none is kept for
-        longer than that."""
+        """Decided requests at the head of either queue go; all requests wait equally long, so none
+        is kept for longer than that."""
         while self._by_deadline and self._by_deadline[0].status is not None:
             self._by_deadline.popleft()
         while self._by_offset and self._by_offset[0][2].status is not None:

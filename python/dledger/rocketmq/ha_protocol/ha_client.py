@@ -1,8 +1,8 @@
 """HAClient: the slave's side of a connection to its master, without the socket.
 
-Log bytes are handed on as they come, whole frames or not, so that nothing but a begun header is
-kept here. A master is not believed: what it sends must go on exactly where this log ends, and stay
-within a commit log file.
+Log bytes are handed on as they come, whole frames or not, so that only a begun header is kept here.
+A master is not believed: its bytes must go on exactly where this log ends, and stay within a commit
+log file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_OFFSET: Final = 2**63 - 1
 
 @dataclass(slots=True)
 class LogPiece:
-    """Bytes of the log in one commit log file, as they lie in what was received."""
+    """Bytes of the log in one commit log file, as they lie in the received data."""
 
     offset: int
     parts: list[memoryview]
@@ -71,11 +71,12 @@ class HAClient:
         return not self._fresh
 
     def receive(self, data: Buffer, now: int) -> list[LogPiece]:
-        """What came from the master, in any pieces, as bytes of the log; views into ``data``.
+        """The bytes from the master, in any pieces, as bytes of the log; views into ``data``.
 
         Raises:
-            ProtocolError: the master sends what it must not; nothing of ``data`` counts, and the
-                connection must end.
+            ProtocolError: the master breaks the protocol; ``data`` does not count, and the
+            connection
+                must end.
         """
         view = memoryview(data)
         pieces: list[LogPiece] = []
@@ -149,8 +150,8 @@ class HAClient:
         self._durable = max(self._durable, offset)
 
     def report(self, now: int) -> bytes:
-        """What to send to the master now: an offset at first, when more is durable, at each
-        interval; or nothing."""
+        """The bytes to send to the master now: an offset at first, when more is durable, at each
+        interval; or none."""
         due = now - self._last_report >= self._settings.ha_send_heartbeat_interval
         if self._reported >= self._durable and not due:
             return b""
@@ -158,10 +159,10 @@ class HAClient:
         return REPORT.pack(self._durable)
 
     def check(self, now: int) -> None:
-        """Look whether the master is there.
+        """Check whether the master is there.
 
         Raises:
-            Unavailable: nothing whole has come from it for the house-keeping interval; the
+            Unavailable: no whole frame has come from it for the house-keeping interval; the
                 connection must end.
         """
         limit = self._settings.ha_housekeeping_interval

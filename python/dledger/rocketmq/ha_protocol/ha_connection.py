@@ -62,14 +62,14 @@ class ReadSocketService:
         self._begun = b""
 
     def receive(self, data: Buffer, max_offset: int, now: int) -> int:
-        """What came from the slave, in any pieces; how far it has acknowledged what was sent to it,
-        or -1.
+        """Takes the bytes from the slave, in any pieces; how far it has acknowledged the bytes sent
+        to it, or -1.
 
         Args:
             max_offset: where the master's log ends.
 
         Raises:
-            ProtocolError: it reports what it cannot have; the connection must end.
+            ProtocolError: it reports bytes that it cannot have; the connection must end.
         """
         whole = self._begun + bytes(data)
         count = len(whole) // REPORT_SIZE
@@ -102,11 +102,11 @@ class ReadSocketService:
         return reports[-1] if reports[-1] > write_side.begin else UNKNOWN
 
     def check(self, now: int) -> None:
-        """Look whether the slave is there.
+        """Check whether the slave is there.
 
         Raises:
-            Unavailable: it has reported nothing for the house-keeping interval; the connection must
-                end.
+            Unavailable: it has reported no offset for the house-keeping interval; the connection
+                must end.
         """
         if now - self._last_read >= self._limit:
             raise Unavailable(f"the slave has reported nothing for {self._limit / 1000:g} s")
@@ -117,7 +117,7 @@ class ReadSocketService:
 
 
 class WriteSocketService:
-    """Says what to send to the slave. Made by `HAConnection`."""
+    """Decides the bytes to send to the slave. Made by `HAConnection`."""
 
     def __init__(self, connection: HAConnection, now: int, *, settings: HASettings) -> None:
         self.next_transfer_from_where = UNKNOWN

@@ -1,10 +1,9 @@
-"""What a RocketMQ master and its slaves say to each other (HAService of 4.9, DefaultHAService of
-5.x).
+"""The messages of a RocketMQ master and its slaves (HAService of 4.9, DefaultHAService of 5.x).
 
-There is no handshake. The slave sends nothing but 8-byte offsets: how far it has the log. The
-master is mute until the first of them, and then sends frames: an 8-byte offset, a 4-byte size, and
-so many raw bytes of its commit log. A frame without bytes is a heartbeat. All times here are
-milliseconds of a clock that never goes back, handed in by the caller.
+There is no handshake. The slave sends only 8-byte offsets: how far it has the log. The master is
+mute until the first of them, and then sends frames: an 8-byte offset, a 4-byte size, and so many
+raw bytes of its commit log. A frame without bytes is a heartbeat. All times here are milliseconds
+of a clock that never goes back, handed in by the caller.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ HEADER_SIZE: Final = HEADER.size
 REPORT: Final = struct.Struct(">q")
 REPORT_SIZE: Final = REPORT.size
 MOST_FRAME: Final = 4 * 1024 * 1024 - HEADER_SIZE
-"""Bytes in a frame: what a real slave's buffer can take beside the header."""
+"""Bytes in a frame: as many as a real slave's buffer can take beside the header."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HASettings:
-    """What a broker's configuration says about HA, under the same names; times in milliseconds,
+    """The part of a broker's configuration about HA, under the same names; times in milliseconds,
     sizes in bytes."""
 
     ha_send_heartbeat_interval: int = 5_000

@@ -39,7 +39,7 @@ COMMIT_LOG_FILE: Final = 1 << 30
 """Bytes of a file (mappedFileSizeCommitLog)."""
 WINDOW: Final = 8 << 20
 OVERLAP: Final = 64
-"""Of two windows in a search: more than a mark and what stands around it."""
+"""Of two windows in a search: more than a mark and the bytes around it."""
 PAIR: Final = struct.Struct(">iI")
 QUEUE_OFFSET_AT: Final = 20
 BORN_HOST_AT: Final = 48
@@ -49,7 +49,7 @@ PENDING: Final = (int(TransactionType.PREPARED), int(TransactionType.ROLLBACK))
 
 
 CheckEnd = Callable[[int, int], None]
-"""``check(end, latest)``: where a log was found to end, and the latest store time in what was
+"""``check(end, latest)``: where a log was found to end, and the latest store time of the messages
 walked over."""
 
 
@@ -80,7 +80,7 @@ class CommitLog:
         self.file_size = file_size
         self.next_offsets: dict[tuple[str, int], int] = {}
         """The queue offset that the next message of a topic and queue gets (topicQueueTable); set
-        by whoever knows the consume queues."""
+        by the part that knows the consume queues."""
         self.store_timestamp = 0
         """Of the last message, in milliseconds since 1970."""
         self._clock = clock
@@ -95,7 +95,8 @@ class CommitLog:
 
     @property
     def sound_offset(self) -> int:
-        """What a slave may report of this log: all of it, unless a `CheckedLog` says less."""
+        """The end of the log that a slave may report: all of it, unless a `CheckedLog` says
+        less."""
         return self.files.max_offset
 
     def put_message(self, message: Message) -> Placed:
@@ -139,7 +140,7 @@ class CommitLog:
         return placed
 
     def _place(self, at: int, size: int, pending: list[bytes | bytearray]) -> int:
-        """Where a message of this size goes; what is pending is written before a blank."""
+        """The place for a message of this size; pending bytes are written before a blank."""
         room = self.file_size - at % self.file_size
         if size + BLANK_SIZE <= room:
             return at
@@ -177,7 +178,7 @@ class CommitLog:
         return Placed(at, queue_offset, now or message.store_timestamp, len(data))
 
     def append_raw(self, offset: int, data: Buffer) -> int:
-        """Take bytes of another log as they are, which is what a slave does; the new end.
+        """Take bytes of another log as they are, as a slave does; the new end.
 
         Args:
             offset: where they lie: exactly at this log's end. An empty log begins where a file of
@@ -235,13 +236,13 @@ class CommitLog:
         """Find the end after a clean stop, from the third last file on, and let the log end there.
 
         Args:
-            cut_damage: when something sound stands behind what is damaged, give it up, as the
+            cut_damage: when a sound message stands behind damage, give it up, as the
                 original does.
             check: gets the end, and the latest store time on the way, before anything is cut; it
                 may raise.
 
         Raises:
-            CorruptStore: something sound stands behind what is damaged.
+            CorruptStore: a sound message stands behind damage.
         """
         starts = self.files.starts
         begin = (starts[-3] if len(starts) >= 3 else starts[0]) if starts else 0
@@ -260,20 +261,20 @@ class CommitLog:
 
         Args:
             begin: see `recovery_start`.
-            physic_msg_timestamp: the checkpoint's: what was stored before is on the disk.
+            physic_msg_timestamp: the checkpoint's: messages stored before are on the disk.
             put: gets the messages on the way.
-            cut_damage: give up what stands behind damage, on the disk or not, as the original does.
+            cut_damage: give up the log behind damage, on the disk or not, as the original does.
             check: as for `recover_normally`.
 
         Raises:
-            CorruptStore: a message that was on the disk stands behind what is damaged.
+            CorruptStore: a message that was on the disk stands behind the damage.
         """
         self.files.doubt(begin)
         return self._recovered(begin, put, -1 if cut_damage else physic_msg_timestamp, check)
 
     def recovery_start(self, recovery_timestamp: int) -> int:
         """Start of the last file whose first message was stored at this time (milliseconds since
-        1970) or before, or of the first file: what is before it is on the disk, in the queues,
+        1970) or before, or of the first file: the log before it is on the disk, and in the queues
         too."""
         for start in reversed(self.files.starts):
             stored = self.first_stored(start)
@@ -355,7 +356,7 @@ class CommitLog:
         return 0 in data[parts.topic : parts.topic_end] or 0 in data[parts.properties :]
 
     def _check_behind(self, offset: int, durable_before: int, reason: str) -> None:
-        """Refuse to cut off what had been on the disk."""
+        """Refuse to cut off bytes that had been on the disk."""
         if durable_before < 0:
             return
         for start in [

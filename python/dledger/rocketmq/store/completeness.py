@@ -1,5 +1,5 @@
-"""Whether consume queues and index have what the commit log has: for a store of which nobody can
-tell."""
+"""Whether consume queues and index have all messages of the commit log, for a store whose mark does
+not say so."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def lost_end(
     queues: ConsumeQueues | None,
     index: IndexService | None,
 ) -> str:
-    """What says that a log has lost its end; nothing where all is well.
+    """The evidence that a log has lost its end; empty where there is none.
 
     Args:
         end: behind the log's last message.
         latest: the latest store time at the log's end, in milliseconds.
-        checkpoint: what was on the disk.
+        checkpoint: says which messages were on the disk.
         queues: of a store that was stopped well; None where queues may be ahead of the log.
     """
     lost = []
@@ -69,7 +69,8 @@ def is_in(
 
 
 class Survey(Reput):
-    """A walk over a commit log that puts nothing: it looks for what a loss of files leaves out."""
+    """A walk over a commit log that puts no message: it looks for those that a loss of files leaves
+    out."""
 
     def __init__(
         self, files: MappedFileQueue, queues: ConsumeQueues, *, index: IndexService | None
@@ -81,8 +82,8 @@ class Survey(Reput):
         """
         super().__init__(queues, index, offset=files.min_offset)
         self.damage = ""
-        """What is wrong with the log: its messages from there on, up to the end of that file, were
-        left out."""
+        """The fault of the log: its messages from there on, up to the end of that file, were left
+        out."""
         self.lacks_keys = False
         """Whether a message is not in the index."""
         self._found: dict[tuple[str, int], tuple[int, int, int]] = {}
@@ -101,7 +102,7 @@ class Survey(Reput):
                 self.offset += files.file_size - self.offset % files.file_size
 
     def put(self, requests: Iterable[DispatchRequest]) -> None:
-        """Remember what queues and index must have."""
+        """Remember the units and keys that queues and index must have."""
         found = self._found
         for topic, queue_id, physical, _, _, _, queue_offset, words, sys_flag in requests:
             state = sys_flag & ROLLBACK

@@ -1,10 +1,10 @@
 """One consume queue: a log of 20-byte units in ``consumequeue/<topic>/<queue>``; the number of a
 message's unit is its queue offset.
 
-What is put is gathered and goes to the file by ``write``. A queue whose first message has an offset
-above 0 begins with fillers, as a broker puts them. A broker that finds a gap further on puts the
-message at the next free place, where it cannot be found by its offset any more; here fillers go
-between, which a broker's consumers skip.
+Units are gathered and go to the file by ``write``. A queue whose first message has an offset above
+0 begins with fillers, as a broker puts them. A broker that finds a gap further on puts the message
+at the next free place, where it cannot be found by its offset any more; here fillers go between,
+which a broker's consumers skip.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ConsumeQueue:
         *,
         handles: FileHandles | None = None,
     ) -> None:
-        """Open the queue's files; `recover` finds out what is in them.
+        """Open the queue's files; `recover` finds their content.
 
         Raises:
             CorruptStore: a file has another size than ``units_in_file`` units, or is missing
@@ -146,7 +146,7 @@ class ConsumeQueue:
             self._pending += [FILLER_BYTES] * missing
 
     def write(self) -> None:
-        """Hand what was put to the file system.
+        """Hand the put units to the file system.
 
         Raises:
             DiskFull, StorageError: nothing of it counts as written; calling again writes it all.
@@ -194,7 +194,7 @@ class ConsumeQueue:
 
     def recover(self) -> None:
         """Find the queue's end, from the third last file on: the first unit without a size, or that
-        lies before the one in front of it. What is behind becomes zeros; a queue without a message
+        lies before the one in front of it. The units behind become zeros; a queue without a message
         has no files."""
         self._pending = []
         self.max_physical = 0
@@ -222,8 +222,8 @@ class ConsumeQueue:
         return len(data) // UNIT_SIZE, end
 
     def drop_torn(self, is_sound: Callable[[int, ConsumeQueueUnit], bool]) -> int | None:
-        """Forget units at the end that are not what was put: a power failure can leave half of one,
-        which may look like the unit of a message elsewhere.
+        """Forget units at the end that are not as they were put: a power failure can leave half of
+        one, which may look like the unit of a message elsewhere.
 
         Args:
             is_sound: told queue offset and unit, says whether such a message lies there.

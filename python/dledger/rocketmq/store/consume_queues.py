@@ -120,7 +120,7 @@ class ConsumeQueues:
         return True
 
     def write(self) -> None:
-        """Hand what was put to the file system, one write for each queue."""
+        """Hand the put units to the file system, one write for each queue."""
         while self._written:
             key = next(iter(self._written))
             self._queues[key].write()

@@ -1,5 +1,5 @@
-"""What a store knows of its own queues and index: a mark in the file ``dispatched`` in its root,
-which a broker passes over.
+"""The mark of a store about its own queues and index, in the file ``dispatched`` in its root, which
+a broker passes over.
 
 It says where each queue ended and which index files there were when everything up to a place of the
 commit log had been dispatched. Files say nothing of others that are gone: a broker that has lost a
@@ -58,7 +58,7 @@ class StoreMark:
         former: StoreMark | None,
         begin: int = -1,
     ) -> StoreMark:
-        """What queues and index are.
+        """The mark of queues and index as they are.
 
         Args:
             former: has the ends of queues without files.
@@ -148,7 +148,7 @@ class StoreMarkFile:
             return StoreMark.unpack(self._path.read_bytes()) if self._path.exists() else None
 
     def write(self, mark: StoreMark) -> None:
-        """Durably. Call it when what it says is on the disk.
+        """Durably. Call it when the state that it describes is on the disk.
 
         Raises:
             DiskFull, StorageError: it is not, or perhaps not.

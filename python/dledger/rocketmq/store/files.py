@@ -22,10 +22,10 @@ ZEROS: Final = bytes(STRETCH)
 
 @contextmanager
 def storing(doing: str, path: Path) -> Iterator[None]:
-    """Raise OSErrors as what they mean for a store: ``doing`` says what was tried, as in ``write``.
+    """Raise OSErrors as errors of a store: ``doing`` says what was tried, as in ``write``.
 
     Raises:
-        DiskFull: no space is left; what was asked for has not been done.
+        DiskFull: no space is left; the operation has not been done.
         StorageError: the disk failed; whether it was done is not known.
     """
     try:
@@ -37,7 +37,7 @@ def storing(doing: str, path: Path) -> Iterator[None]:
 
 
 def disk_error(doing: str, path: Path, error: OSError) -> DLedgerError:
-    """What an error of the system means for a store."""
+    """The error of a store for an error of the system."""
     if error.errno in FULL:
         return DiskFull(f"no space left to {doing} {path}: free some, or move the store")
     return StorageError(f"cannot {doing} {path}: {error.strerror}; see the system's log")
@@ -58,7 +58,7 @@ class FileHandles:
         self._users: dict[int, int] = {}
         """Descriptor -> how many use it now."""
         self._leaving: set[int] = set()
-        """Descriptors that are closed when nobody uses them any more."""
+        """Descriptors that are closed at the end of their last use."""
         self._lock = threading.Lock()
         weakref.finalize(self, close_all, self._open)
 
@@ -68,7 +68,7 @@ class FileHandles:
         are as `storing`'s.
 
         Raises:
-            DiskFull, StorageError: it cannot be opened, or what the block does with it failed.
+            DiskFull, StorageError: it cannot be opened, or an operation of the block failed.
         """
         users = self._users
         with self._lock:
@@ -116,7 +116,7 @@ class FileHandles:
                 self._let_go(found)
 
     def close(self) -> None:
-        """Close all; what nobody refers to any more is closed by itself."""
+        """Close all; files that have no reference any more are closed by themselves."""
         with self._lock:
             while self._open:
                 self._let_go(self._open.popitem()[1])
@@ -183,8 +183,8 @@ def write_whole(path: Path, data: Buffer, *, backup: bool = False) -> None:
 
 
 def clear(handle: int, begin: int, end: int) -> bool:
-    """Write zeros over what there is in [begin, end) of a file; holes stay holes. Whether anything
-    was there.
+    """Write zeros over the bytes of [begin, end) of a file; holes stay holes. Whether anything was
+    there.
 
     Raises:
         OSError: the disk failed.

@@ -52,7 +52,7 @@ class OpenIndex:
         self._units_at = HEADER.size + slots * SLOT.size
         with storing("open", path):
             self._handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            # also when nobody refers to it any more
+            # also when there is no reference to it any more
             self._closed = weakref.finalize(self, os.close, self._handle)
             try:
                 self._map = self._mapped(index_size(slots, units))
@@ -136,7 +136,7 @@ class OpenIndex:
         self.end_timestamp, self.end_offset = store_timestamp, physical_offset
 
     def write(self) -> None:
-        """Hand what was put to the file system.
+        """Hand the put keys to the file system.
 
         Raises:
             DiskFull, StorageError: nothing of it counts as written; calling again writes it all.
@@ -197,7 +197,7 @@ class OpenIndex:
             self._is_dirty = False
 
     def reader(self) -> IndexReader:
-        """What has been written, for looking up."""
+        """The written part, for looking up."""
         return IndexReader(
             lambda place, length: self._map[place : place + length],
             len(self._map),

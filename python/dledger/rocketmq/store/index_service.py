@@ -1,7 +1,7 @@
 """The index by key of a store: files in ``index`` that are named by the time when they were made,
 one behind the other.
 
-What has been put is known by the message's place, so that putting a message again changes nothing.
+A put message is known by its place, so that putting it again changes nothing.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ class IndexService:
             self._put += 1
 
     def current(self) -> OpenIndex:
-        """The file with room for the next key, with all that was put written to it: for who writes
-        many keys at once, and then says so by `note`.
+        """The file with room for the next key, with all put keys written to it: for a caller that
+        writes many keys at once, and then says so by `note`.
 
         Raises:
             DiskFull, StorageError: it cannot be made or written.
@@ -187,7 +187,7 @@ class IndexService:
         return name
 
     def write(self) -> None:
-        """Hand what was put to the file system.
+        """Hand the put keys to the file system.
 
         Raises:
             DiskFull, StorageError: nothing of it counts as written.

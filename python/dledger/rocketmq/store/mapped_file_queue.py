@@ -45,10 +45,10 @@ def log_names(directory: Path) -> dict[int, int]:
 class MappedFileQueue:
     """A log of bytes in ``directory``, in files of ``file_size`` bytes.
 
-    When opened, everything up to the last file's end counts as written: only who knows what is in
-    the files can say where the log ends, and does so by `truncate_dirty`. One thread appends and
-    cuts; any others may `read`, `flush` and `delete_before` meanwhile, and none of these waits for
-    a sync but a flush, a cut and a deletion.
+    When opened, everything up to the last file's end counts as written: only a caller that knows
+    the content of the files can say where the log ends, and does so by `truncate_dirty`. One thread
+    appends and cuts; any others may `read`, `flush` and `delete_before` meanwhile, and none of
+    these waits for a sync but a flush, a cut and a deletion.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class MappedFileQueue:
         self._end = self._starts[-1] + file_size if self._starts else 0
         self._flushed = self._end
         self._cuts = 0
-        """Number of cuts so far: a reader that met one looks again."""
+        """Number of cuts so far: a reader that met one reads again."""
         self._dirty: dict[int, None] = {}
         self._names = self._names_synced = 0
         """Number of changes of names so far, and how many of them are on the disk."""
@@ -83,7 +83,7 @@ class MappedFileQueue:
         """`_names` at the last removal: a file goes only when the one before it is gone on the disk
         too, else a power cut leaves a gap."""
         self._marks = threading.Lock()
-        """Of what has to be synced. Held for no call of the disk."""
+        """Of the files and names to be synced. Held for no call of the disk."""
         self._flushing = threading.Lock()
         """One flush at a time, and none during a cut or a deletion. Taken before `_marks`."""
         self._failed: Exception | None = None
@@ -190,7 +190,7 @@ class MappedFileQueue:
         return offset
 
     def close_file(self, head: Buffer) -> None:
-        """Write ``head`` (a blank) at the end and go on at the next file; what is behind it stays
+        """Write ``head`` (a blank) at the end and go on at the next file; the bytes behind it stay
         zero."""
         room = self.room
         if len(head) > room:
@@ -238,8 +238,8 @@ class MappedFileQueue:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def truncate_dirty(self, offset: int) -> None:
-        """Let the log end here: files behind are removed, and what was written behind in this one
-        becomes zeros, so that it never comes back. Before the first file, nothing is left; at or
+        """Let the log end here: files behind are removed, and bytes written behind in this one
+        become zeros, so that they never come back. Before the first file, nothing is left; at or
         behind the last file's end, all is.
 
         Raises:
@@ -291,8 +291,8 @@ class MappedFileQueue:
         """Return when everything that had been written, and every name, is on the disk.
 
         Raises:
-            StorageError: the disk failed; what is on it is not known, and asking again gives the
-                same error.
+            StorageError: the disk failed; its content is not known, and asking again gives the same
+                error.
         """
         with self._flushing:
             if self._failed is not None:
@@ -308,8 +308,8 @@ class MappedFileQueue:
             self._flushed = end
 
     def doubt(self, offset: int) -> None:
-        """What lies from here on may not be on the disk, though it can be read: whoever wrote it
-        ended too soon."""
+        """Bytes from here on may not be on the disk, though they can be read: their writer ended
+        too soon."""
         with self._flushing:
             with self._marks:
                 self._dirty.update(
@@ -356,8 +356,8 @@ class MappedFileQueue:
             self._handles.forget(self.path(start))
 
     def _make(self, start: int) -> None:
-        """A file gets its size before its name, and its name before the next one does: whatever
-        happens, nobody sees a file that is too short, or a gap."""
+        """A file gets its size before its name, and its name before the next one does: a crash at
+        any point shows no file that is too short, and no gap."""
         make_directory(self.directory)
         self._sync_names(self._names)
         path = self.path(start)

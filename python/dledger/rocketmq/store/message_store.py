@@ -1,12 +1,12 @@
 """A RocketMQ store as a broker has it: commit log, consume queues, index, checkpoint, lock and
 abort file, topics.
 
-What is put is in queues and index at once, and on the disk after `MessageStore.flush`, in an order
-that a crash at any point leaves recoverable: commit log, then queues and index, then the checkpoint
-that says so. A store that was not closed is recovered from the last commit log file that the
-checkpoint vouches for: what is behind in queues and index is made again from the log. Where the
-store's mark does not say that queues and index are whole, they are compared with all of the log: a
-queue that was lost would number its messages from 0 again.
+A put message is in queues and index at once, and on the disk after `MessageStore.flush`, in an
+order that a crash at any point leaves recoverable: commit log, then queues and index, then the
+checkpoint that says so. A store that was not closed is recovered from the last commit log file that
+the checkpoint vouches for: the part of queues and index behind that is made again from the log.
+Where the store's mark does not say that queues and index are whole, they are compared with all of
+the log: a queue that was lost would number its messages from 0 again.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ class MessageStore:
     manager."""
 
     def __init__(self, root: Path, **settings: Unpack[MessageStoreSettings]) -> None:
-        """Take the store's lock, recover it, and dispatch what has not been.
+        """Take the store's lock, recover it, and dispatch the rest of its log.
 
         Args:
             root: the broker's storePathRootDir.
             settings: see `MessageStoreSettings`.
 
         Raises:
-            PathError: somebody has the store open, it is one of DLedger mode, or the folder cannot
-                be used.
+            PathError: another process has the store open, it is one of DLedger mode, or the folder
+                cannot be used.
             CorruptStore: files have other sizes, are missing, or are damaged where no crash
                 explains it; or queues or index are not whole, nor is the log that they could be
                 made of.
@@ -65,8 +65,7 @@ class MessageStore:
         self.root = root
         self.lent_to: int | None = None
         """The only thread that may dispatch, flush, look into queues and index, and delete; None:
-        whichever does so alone. Appending to `log`, flushing and reading it is open to others
-        meanwhile."""
+        any one thread. Appending to `log`, flushing and reading it is open to others meanwhile."""
         self._lock = StoreLock(root)
         try:
             self._abort, self._checkpoint_file = AbortFile(root), CheckpointFile(root)
@@ -98,7 +97,7 @@ class MessageStore:
         self.checkpoint = self._checkpoint_file.read()
 
     def _start(self, reput: type[Reput], was_clean: bool, cut_damage: bool) -> None:
-        """Recover what the files hold."""
+        """Recover the state from the files."""
         self._mark_file = StoreMarkFile(self.root)
         self._mark = self._mark_file.read()
         self._is_mark_due = True  # until `_recover` knows that no file has another name now
@@ -157,7 +156,7 @@ class MessageStore:
         return found
 
     def _compare_with_log(self) -> None:
-        """Put what queues and index should have of the log and do not.
+        """Put the messages of the log that queues and index should have and do not.
 
         Raises:
             CorruptStore: they lack something, and so does the log.
@@ -186,8 +185,8 @@ class MessageStore:
             logger.warning("%s: the commit log is damaged: %s", self.root, survey.damage)
 
     def _recover_normally(self, cut_damage: bool) -> RecoveredLog:
-        """After a clean stop everything has been dispatched; what is put behind it all the same is
-        put here."""
+        """After a clean stop everything has been dispatched; messages put behind it all the same
+        are put here."""
         found = self.log.recover_normally(cut_damage=cut_damage, check=self._check_end)
         self._forget(found.end)
         self.reput.offset = max(self.log.min_offset, self.queues.max_physical)
@@ -202,7 +201,8 @@ class MessageStore:
             self.index.truncate_dirty(end)
 
     def _recover_abnormally(self, start: int, cut_damage: bool) -> RecoveredLog:
-        """What a crash may have torn, in queues and index too, is made anew from the log."""
+        """The parts that a crash may have torn, in queues and index too, are made anew from the
+        log."""
         self.queues.truncate_dirty(start)
         again = start if self.index is None else self.index.truncate_dirty(start, doubted=True)
         begin = min(start, again)
@@ -258,15 +258,15 @@ class MessageStore:
         return self.put_messages([message])[0]
 
     def append_raw(self, offset: int, data: Buffer) -> int:
-        """Take bytes of a master's log, see `CommitLog.append_raw`, and dispatch what is whole; the
-        new end."""
+        """Take bytes of a master's log, see `CommitLog.append_raw`, and dispatch the whole
+        messages; the new end."""
         end = self.log.append_raw(offset, data)
         self.dispatch()
         return end
 
     def dispatch(self, most: int | None = None) -> int:
-        """Put what is in the log and not yet in queues and index there; the place up to which
-        everything is.
+        """Put the messages of the log that are not yet in queues and index there; the place up to
+        which all are.
 
         Args:
             most: bytes of the log at most, about; None for all.
@@ -317,8 +317,8 @@ class MessageStore:
         return found
 
     def delete_before(self, physical_offset: int) -> int:
-        """Remove commit log files that end at or before this place, and what queues and index have
-        of them; how many commit log files."""
+        """Remove commit log files that end at or before this place, with their units in queues and
+        index; how many commit log files."""
         self._check_thread()
         # it alone tells where queues without files go on
         if self._mark is None or self._mark.end < physical_offset:
@@ -360,7 +360,7 @@ class MessageStore:
 
     def _needs_mark(self) -> bool:
         """Once for each file of the log is enough: a recovery begins with a file, and puts again
-        what is behind."""
+        the messages behind."""
         size, mark = self.log.file_size, self._mark
         return self._is_mark_due or mark is None or mark.end // size != self.reput.offset // size
 
@@ -384,7 +384,7 @@ class MessageStore:
             self.abandon()
 
     def abandon(self) -> None:
-        """Let go of the store without a word: whoever opens it next recovers it."""
+        """Close the store without a mark: the next start recovers it."""
         if self.index is not None:
             self.index.close()
         self.log.files.close()

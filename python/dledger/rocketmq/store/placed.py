@@ -1,4 +1,4 @@
-"""Where a message was put, and what the recovery of a commit log found."""
+"""Where a message was put, and the result of the recovery of a commit log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecoveredLog:
-    """What a walk over the log found."""
+    """The result of a walk over the log."""
 
     begin: int
     """Where it began."""
@@ -27,4 +27,4 @@ class RecoveredLog:
     store_timestamp: int
     """Of the last message, 0 without one."""
     reason: str = ""
-    """What is wrong with the bytes at the end; empty where nothing is there."""
+    """The fault of the bytes at the end; empty where there are none."""

@@ -1,4 +1,4 @@
-"""Who may use a store, and how it was left: ``lock``, ``abort`` and ``checkpoint`` in its root."""
+"""The users of a store, and how it was left: ``lock``, ``abort`` and ``checkpoint`` in its root."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class StoreLock:
 
 
 class AbortFile:
-    """``abort`` exists while a store is open: whoever finds it knows that the last one did not end
-    well."""
+    """``abort`` exists while a store is open: a start that finds it knows that the last one did not
+    end well."""
 
     def __init__(self, root: Path) -> None:
         self._path = root / "abort"
@@ -101,7 +101,7 @@ class CheckpointFile:
         self._path = root / "checkpoint"
 
     def read(self) -> StoreCheckpoint:
-        """What it says; zeros where there is no file.
+        """The checkpoint's fields; zeros where there is no file.
 
         Raises:
             FormatError: it is too short.
@@ -114,8 +114,8 @@ class CheckpointFile:
         return StoreCheckpoint.decode(data) if data else StoreCheckpoint()
 
     def write(self, checkpoint: StoreCheckpoint) -> None:
-        """Durably, in place: the numbers lie within one sector. Call it when what it says is on the
-        disk.
+        """Durably, in place: the numbers lie within one sector. Call it when the state that it
+        describes is on the disk.
 
         Raises:
             DiskFull, StorageError: it is not, or perhaps not.

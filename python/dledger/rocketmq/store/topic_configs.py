@@ -75,7 +75,7 @@ class TopicConfig:
 
 
 class TopicConfigs:
-    """The topics of a store. What else the file says of them is kept as it is."""
+    """The topics of a store. Other fields of the file are kept as they are."""
 
     def __init__(self, folder: Path, clock: Callable[[], int] = now_ms) -> None:
         """Read the file, if there is one.

@@ -1,4 +1,4 @@
-"""An old plain commit log that a group shall go on behind, and what is done to its files for that.
+"""An old plain commit log that a group shall go on behind, and the changes of its files for that.
 
 The place where the two meet is the original's: the last file is closed by a blank where its last
 message ends, and dividedCommitlogOffset is where that file ends.
@@ -18,7 +18,7 @@ STAGED: Final = "adopting-"
 """Begins the name of a node's directory that is not ready."""
 PIECE_BYTES: Final = 4 << 20
 LEFT_OUT: Final = ("lock", "abort")
-"""Of a store that is copied: what says that it is in use."""
+"""Of a store that is copied: the files that say that it is in use."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class Adoption:
     has_blank: bool = False
     """The last file is closed already."""
     tail: str = ""
-    """What stands behind the last message where there should be nothing."""
+    """The bytes behind the last message where there should be none."""
     messages: int = 0
     store_ms: int = 0
     """Store time of the last message, milliseconds since 1970."""

@@ -1,5 +1,5 @@
-"""What the plain commit log in a store is, where it ends and how far its queues have come: read,
-and not changed."""
+"""The plain commit log in a store, where it ends and how far its queues have come: read, and not
+changed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def examine(root: Path) -> Adoption:
 
     Raises:
         PathError: there is no plain commit log, or its broker runs, or was not stopped.
-        CorruptStore: it is damaged: nobody should build on it.
+        CorruptStore: it is damaged, and must not be built on.
     """
     sizes = log_names(root / "commitlog")
     if not sizes:
@@ -75,8 +75,7 @@ def examine(root: Path) -> Adoption:
 
 
 def _walk(found: Adoption, start: int, data: mmap.mmap) -> None:
-    """Count what is in a file, and see that nothing in it is damaged but what is behind the end of
-    the log."""
+    """Count the messages of a file, and see that it has no damage but behind the end of the log."""
     is_last, path = start == found.starts[-1], found.root / "commitlog" / f"{start:020d}"
     damage: list[ScannedPiece] = []
     goes_on = closed = False

@@ -2,7 +2,7 @@
 its files.
 
 A node that has one lies in ``dledger-<id>`` beside ``commitlog``, as a broker in DLedger mode has
-it, and its file ``adopted`` says where the two meet. Nothing is written to the old files any more;
+it, and its file ``adopted`` says where the two meet. The old files are not written any more;
 retention removes them before it removes anything of the group's log.
 """
 
@@ -26,7 +26,7 @@ PAIR: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """What ``adopted`` says."""
+    """The content of ``adopted``."""
 
     divided_offset: int
     """Where the old log ends and the group's begins."""
@@ -47,10 +47,10 @@ class Adopted:
 
     @classmethod
     def load(cls, directory: Path) -> Self | None:
-        """What a node's directory says; None where it has no old log.
+        """The record in a node's directory; None where it has no old log.
 
         Raises:
-            PathError: it cannot be read as what `save` writes.
+            PathError: it cannot be read as `save` writes it.
         """
         path = directory / ADOPTED_FILE
         with storing("read", path):
@@ -81,10 +81,10 @@ class OldCommitLog:
 
         Args:
             directory: the node's.
-            lock: keep brokers and others off the store it is part of.
+            lock: keep brokers and others off the store that it is part of.
 
         Raises:
-            PathError: it is not as it was adopted, or somebody else has it open.
+            PathError: it is not as it was adopted, or another process has it open.
         """
         self._directory = directory
         self._adopted = adopted
@@ -114,7 +114,7 @@ class OldCommitLog:
         except CorruptStore as error:
             raise PathError(f"the old commit log in front of {self._directory}: {error}") from error
         if adopted.gone:
-            files.destroy()  # what retention was removing when it was interrupted
+            files.destroy()  # retention was interrupted while removing it
         elif files.is_empty:
             raise PathError(
                 f"{path} has no files, but the old commit log up to {adopted.divided_offset:,} "

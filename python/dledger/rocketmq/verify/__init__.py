@@ -1,1 +1,1 @@
-"""What a store's files say of one another: looked at, and not changed."""
+"""The check of a store's files against one another: read, and not changed."""

@@ -141,7 +141,7 @@ class IndexAudit:
     def finish(
         self, root: Path, log_begin: int, log_end: int, log: Path
     ) -> tuple[list[Problem], list[Problem]]:
-        """What is wrong with the index, and with the log's end, by the index; arguments as for
+        """The problems of the index, and of the log's end by the index; arguments as for
         `QueueAudit.finish`."""
         problems, lost = list(self.problems), []
         if self._missing:

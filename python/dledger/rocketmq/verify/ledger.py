@@ -55,7 +55,7 @@ class LedgerAudit:
             self._wrong.append(pos)
 
     def finish(self, log: Path) -> list[Problem]:
-        """What is wrong with index, checkpoint, and with the log's end by these.
+        """The problems of index, checkpoint, and of the log's end by these.
 
         Args:
             log: the log's last file.

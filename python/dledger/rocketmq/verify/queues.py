@@ -22,7 +22,7 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a file, or with files of a folder."""
+    """The fault of a file, or of files of a folder."""
 
     file: Path
     reason: str
@@ -161,7 +161,7 @@ class QueueAudit:
             return
         units = queue.at(rows[:, 0])
         good = (units["place"] == places) & (units["size"] == rows[:, 2])
-        if key[0] != SCHEDULE_TOPIC:  # whose code depends on a setting of the broker
+        if key[0] != SCHEDULE_TOPIC:  # its code depends on a setting of the broker
             good &= units["tags"] == rows[:, 3]
         queue.matched += int(good.sum())
         if good.all():
@@ -179,7 +179,7 @@ class QueueAudit:
     def finish(
         self, log_begin: int, log_end: int, log: Path
     ) -> tuple[list[Problem], list[Problem]]:
-        """What is wrong with queues, and with the log's end, by the queues.
+        """The problems of queues, and of the log's end by the queues.
 
         Args:
             log_begin, log_end: where the log's first message begins and its last one ends.

@@ -1,5 +1,5 @@
-"""Everything that a store's files say of each other: the commit log's messages, and beside them
-consume queues, index, checkpoints and the sequence of files. Looked at, and not changed."""
+"""The check of a store's files against each other: the commit log's messages, and beside them
+consume queues, index, checkpoints and the sequence of files. Read, and not changed."""
 
 from __future__ import annotations
 
@@ -218,8 +218,8 @@ class Audit:
         self._lag(root, "keys of messages at the log's end are in no index file", index.lag)
 
     def _lag(self, path: Path, reason: str, places: list[int]) -> None:
-        """What is not dispatched yet: the next start does it, where the last one did not end
-        well."""
+        """Messages that are not dispatched yet: the next start does it, where the last one did not
+        end well."""
         if not places:
             return
         if (self._directory / "abort").exists():
@@ -240,7 +240,7 @@ class Audit:
             return None
 
     def _says(self, field: str) -> int:
-        """What the store's checkpoint says, 0 without one."""
+        """The field of the store's checkpoint, 0 without one."""
         try:
             return int(getattr(CheckpointFile(self._directory).read(), field))
         except FormatError:

@@ -2,8 +2,8 @@
 blocks only as far as it is used soon.
 
 The first step is small, each further one doubles what there is, up to a limit; so a group with one
-record takes little of the disk, and a busy one allocates rarely. What has no blocks yet reads as
-zero, as what has them and is not written.
+record takes little of the disk, and a busy one allocates rarely. Bytes without blocks read as zero,
+as do bytes with blocks that were not written.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ LARGEST_STEP: Final = 32 << 20
 
 @slots_dataclass()
 class Step:
-    """Bytes of a file that get their blocks together: from ``begin`` up to ``end``. Who has written
-    beyond ``middle`` needs the next step soon."""
+    """Bytes of a file that get their blocks together: from ``begin`` up to ``end``. A write beyond
+    ``middle`` needs the next step soon."""
 
     begin: int
     middle: int

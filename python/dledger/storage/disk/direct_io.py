@@ -1,10 +1,10 @@
 """Large writes straight to the device (O_DIRECT), past the page cache.
 
-What is synced before it is acknowledged gains nothing from the page cache: every byte would be
-copied into a fresh page, which costs more processor time than all the rest of an append where
-memory has to be fetched from a hypervisor. Only whole blocks can go this way; what lies in front of
-the first and behind the last one is written through the cache, and so is everything where a file
-system does not support it. A read sees either: the kernel keeps both in step.
+Bytes that are synced before they are acknowledged gain nothing from the page cache: every byte
+would be copied into a fresh page, which costs more processor time than all the rest of an append
+where memory has to be fetched from a hypervisor. Only whole blocks can go this way; the bytes
+before the first and behind the last block are written through the cache. Where a file system does
+not support it, all bytes are. A read sees either: the kernel keeps both in step.
 """
 
 from __future__ import annotations
@@ -69,8 +69,7 @@ class DirectWriter:
         offset: int,
         cached: Callable[[Sequence[Buffer], int], None],
     ) -> None:
-        """Write all buffers back to back; ``cached`` writes what is no whole block. Raises
-        OSError."""
+        """Write all buffers back to back; ``cached`` writes parts of a block. Raises OSError."""
         views = [memoryview(buffer).cast("B") for buffer in buffers]
         size = sum(map(len, views))
         first, last = -offset % BLOCK, size - (offset + size) % BLOCK

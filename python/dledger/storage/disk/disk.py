@@ -30,7 +30,7 @@ Where = Path | Callable[[], Path]
 
 class StoreFatal:
     """A context in which an error of the disk ends a store: ``fail(what, where, error)`` says so
-    and returns what is raised instead. Not a generator, because every append and every sync goes
+    and returns the error to raise. Not a generator, because every append and every sync goes
     through one."""
 
     __slots__ = ("_fail", "_what", "_where")
@@ -58,7 +58,7 @@ def is_full(error: OSError) -> bool:
 
 
 def storage_error(what: str, where: Path, error: OSError) -> StorageError:
-    """The disk failed: what every part of the store makes of an OSError (D2)."""
+    """The error for an OSError of any part of the store: the disk failed (D2)."""
     if error.errno in {errno.EMFILE, errno.ENFILE}:
         why = (
             "No more files can be opened, so this node stops; raise the limit (ulimit -n, "
@@ -166,7 +166,7 @@ class Disk(Protocol):
     def statvfs(self, path: Path) -> DiskSpace: ...
     def lock(self, path: Path) -> Lock:
         """Take the lock file for this process. Raises BlockingIOError when another opener holds it,
-        and PathError when the file system's locks keep nobody out."""
+        and PathError when the file system's locks keep no other process out."""
 
     def boot_id(self) -> bytes:
         """16 bytes that differ after each start of the operating system; empty when it cannot be
@@ -279,7 +279,7 @@ class RealLock:
 
 class RealDisk:
     """The operating system's files. ``direct``: large writes go past the page cache where that is
-    possible, which suits what is synced at once."""
+    possible, which suits writes that are synced at once."""
 
     witness: Witness | None = None
     first_step = FIRST_STEP

@@ -10,7 +10,7 @@ from typing import Any
 def is_held(lock: Any) -> bool:
     """Whether this thread holds the lock; of a lock that does not know its owner, as
     `threading.Lock`: whether any thread does. None stands for a lock that is not there yet, because
-    nobody else knows of the object."""
+    no other thread knows of the object."""
     if lock is None:
         return True
     is_owned = getattr(lock, "_is_owned", None)

@@ -1,7 +1,8 @@
 """The index files: for each entry 32 bytes (magic, pos, size, index, term) at byte ``index * 32``.
 
-They hold nothing that the data files do not, so an append waits for no sync of them. What is read
-here is checked against the data before it is believed; what does not fit is rebuilt from the data.
+They hold nothing that the data files do not, so an append waits for no sync of them. A unit that is
+read here is checked against the data before it is believed; one that does not fit is rebuilt from
+the data.
 """
 
 from __future__ import annotations
@@ -91,8 +92,8 @@ class LogIndex:
                 self.files.cut(offset)
 
     def put_again(self, entry: Entry) -> bool:
-        """Write an entry's unit whether it stands there or not, because what is read may be a page
-        that an earlier sync left unwritten (D15); says whether it was not there."""
+        """Write an entry's unit also when it stands there, because the unit read may be a page that
+        an earlier sync left unwritten (D15); returns whether it was not there."""
         unit, offset = unit_of(entry), entry.index * UNIT_SIZE
         there = self.files.has(offset) and self.files.pread(offset, UNIT_SIZE) == unit
         self.reserve(entry.index, 1)

@@ -39,10 +39,12 @@ def rebuild_index(
     Args:
         stop: where the log is known to end.
         begin: index, pos, and the chainCrc in front of the first kept entry.
-        until: go on at least to this entry, in whatever file it is.
-        on_damage: told what cannot be believed on the way.
+        until: go on at least to this entry, also in a later file.
+        on_damage: told each damage on the way.
     """
     low, first, seed = start, begin[0], None if begin[2] < 0 else begin[2]
+    # The walk counts indexes from its first entry, and a file's first header may be the damaged
+    # one. So it begins at a file whose first index the entry before confirms.
     while low > begin[1]:
         found = _vouched_first(data, index, low)
         if found is not None:
@@ -68,15 +70,17 @@ def rebuild_index(
         else:
             if on_damage is not None:
                 on_damage(event)
+            # Damage of one entry gives its place and its room; within a longer run the places are
+            # unknown.
             if event.first == event.last:
                 index_damaged(data, index, event, walker)
     return rebuilt, wanted
 
 
 def _vouched_first(data: SegmentFiles, index: LogIndex, start: int) -> tuple[Index, int] | None:
-    """The index that a file begins with, and the chain in front of it. Nothing but the entry before
-    vouches for what the file's first header says, so None unless that one is found, with the
-    padding to the end of its file."""
+    """The index that a file begins with, and the chain before it. Only the entry before vouches for
+    the index in the file's first header, so None unless that entry is found, with the padding to
+    the end of its file."""
     first = first_index(data, start)
     unit = None if first is None else index.get(first - 1)
     if first is None or unit is None or not data.has(unit.pos):
@@ -93,7 +97,7 @@ def _vouched_first(data: SegmentFiles, index: LogIndex, start: int) -> tuple[Ind
 
 def index_damaged(data: SegmentFiles, index: LogIndex, event: Bad, walker: Walker) -> None:
     """Keep a damaged entry findable, so that it can be named and repaired: its place is known, its
-    size mostly. What the index says already is better than what a damaged header does."""
+    size mostly. A unit that the index has already is better than the fields of a damaged header."""
     known, room = index.get(event.first), event.resume - event.pos
     if known is None or known.pos != event.pos or not HEADER_SIZE <= known.size <= room:
         index.reserve(event.first, 1)
@@ -107,11 +111,14 @@ def damaged_unit(data: SegmentFiles, event: Bad, walker: Walker) -> LogIndexUnit
     head = data.pread(event.pos, HEADER_SIZE)
     fields = HEADER.unpack(head) if len(head) == HEADER_SIZE else (0,) * 9
     sizes = [size for size in (fields[1], fields[8] + HEADER_SIZE) if HEADER_SIZE <= size <= room]
+    # The size that ends where the log goes on is the right one. A smaller one may be followed by
+    # padding.
     size = room if room in sizes or not sizes else sizes[0]
     before, behind = (
         walker.end.position.term,
         walker.entry_at(event.resume) if data.has(event.resume) else "",
     )
     top = behind.term if isinstance(behind, Entry) else before
+    # Terms never fall, so the term lies between those of the neighbours, or the field is damaged.
     term = fields[3] if before <= fields[3] <= top else before if before >= 0 else max(top, 0)
     return LogIndexUnit(max(fields[0], 1), event.pos, size, event.first, Term(term))

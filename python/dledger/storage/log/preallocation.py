@@ -16,7 +16,7 @@ from dledger.storage.log.segments import SegmentFiles
 
 class Room:
     """The space of data and index ahead of the log's end. Entries that are about to be written get
-    theirs in any case; the keeper takes the next step before that."""
+    theirs in any case; the background tasks take the next step before that."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Room:
             StorageError: the disk failed.
         """
         data, index = self._data, self._index
-        if self.is_out:  # only what is not there yet tells whether there is room again
+        if self.is_out:  # only a new step tells whether there is room again
             self._take(data, partial(data.grow_ahead, data.end - 1))
         elif is_short(data, end.end_pos):
             self._take(data, partial(data.grow_ahead, end.end_pos))
@@ -84,7 +84,7 @@ class Room:
 
 
 def is_short(files: SegmentFiles, offset: int) -> bool:
-    """Whether ``offset`` is in the second half of its file's last step, and what follows is not
+    """Whether ``offset`` is in the second half of its file's last step, and the next one is not
     there."""
     inside = offset % files.file_size
     step = files.steps.get(offset - inside)

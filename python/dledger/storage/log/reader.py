@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @slots_dataclass()
 class LogView:
-    """What of the files is the log, at one moment."""
+    """The part of the files that is the log, at one moment."""
 
     begin_index: Index = FIRST
     begin_pos: int = 0
@@ -43,18 +43,18 @@ class LogView:
     """chainCrc in front of the first entry; -1 when unknown."""
     end: LogEnd = EMPTY_LOG
     cuts: int = 0
-    """Number of truncations so far: a reader that met one looks again."""
+    """Number of truncations so far: a reader that met one reads again."""
 
     @property
     def begin(self) -> LogEnd:
-        """What the first entry follows, as far as it is known."""
+        """The place before the first entry, as far as it is known."""
         return LogEnd(
             Position(NO_TERM, Index(self.begin_index - 1)), self.begin_pos, self.begin_chain
         )
 
 
 class Reader:
-    """Reads what the current LogView says is there. Thread-safe.
+    """Reads the log of the current LogView. Thread-safe.
 
     The writer changes the view before it takes anything away, so that a reader that met a change
     can tell.
@@ -120,9 +120,9 @@ class Reader:
             ) from error
 
     def _look(self, where: str, first: Index, look: Callable[[LogView], T]) -> T:
-        """What is found at a place of the log; ``first`` is the entry of its damage. Damage counts
-        only if no file was taken away or exchanged meanwhile: the sound copy of a damaged entry may
-        be in its place by now."""
+        """The result of ``look`` at a place of the log; ``first`` is the entry of its damage.
+        Damage counts only if no file was taken away or exchanged meanwhile: the sound copy of a
+        damaged entry may be in its place by now."""
         while True:
             view, exchanged = self._view(), self._data.exchanged
             try:
@@ -216,6 +216,7 @@ class Reader:
             if entries and taken + size > max_bytes:
                 break
             entry, reason = self._check(data[at : at + size], index, pos, chain)
+            # A damaged checksum in the header before must not condemn this entry: compute it.
             if entry is None and not entries and "chainCrc" in reason:
                 thorough = self.chain_before(begin, view, thorough=True)
                 entry, reason = self._check(data[at : at + size], index, pos, thorough)
@@ -289,10 +290,10 @@ class Reader:
         )
 
     def term_of(self, index: Index, view: LogView, faults: list[Fault]) -> Term:
-        """The term of an entry. Where neither data nor index tells it any more, the entry in front
-        does: terms never fall, and a log that is taken for an older one is never chosen over one
-        that is not. The last one's is known. An entry without a sound header is added to ``faults``
-        unless it is there."""
+        """The term of an entry. Where neither data nor index tells it any more, the term of the
+        entry before it stands in: terms never fall, and a log that is taken for an older one is
+        never chosen over one that is not. The last entry's term is known. An entry without a sound
+        header is added to ``faults`` unless it is there."""
         if index == view.end.position.index:
             return view.end.position.term
         begins = {index: fault.first for fault in faults for index in (fault.first, fault.last)}
@@ -319,6 +320,7 @@ class Reader:
         if unit is not None and (index in self._damaged or self._fits(unit, view)):
             return unit
         with self._writing:
+            # Units of cut entries may not be written: compare; under this lock no cut can come.
             if self._view().cuts != view.cuts:
                 raise CorruptEntry(f"entry {index}: cut while it was looked for", index)
             start = self._file_of(index)
@@ -362,6 +364,7 @@ class Reader:
             middle = (low + high) // 2
             head = self._data.pread(starts[middle], HEADER_SIZE)
             fields = HEADER.unpack(head) if len(head) == HEADER_SIZE else (0,) * 9
+            # A damaged header leads to an earlier file, from which the walk gets there too.
             if 1 <= fields[0] <= 3 and fields[4] == starts[middle] and fields[2] <= index:
                 low = middle + 1
             else:

@@ -1,8 +1,8 @@
 """Putting sound copies of damaged entries back in their place.
 
 The files that hold them are written anew and renamed, so that a crash leaves the old file or the
-new one, and nothing is ever written over bytes that somebody may still need (CTRL, FAST'18). Only
-then are the entries counted as there.
+new one, and no byte that may still be needed is ever overwritten (CTRL, FAST'18). Only then are the
+entries counted as there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def check_run(
     data: SegmentFiles, reader: Reader, view: LogView, run: Sequence[Entry], last_stays: bool
 ) -> int:
     """See that consecutive entries are the ones that belong between their neighbours in this log.
-    With ``last_stays`` what is behind them is about to be cut, and need not vouch.
+    With ``last_stays`` entries behind them are about to be cut, and need not vouch.
 
     Returns:
         Where the log goes on behind them.
@@ -103,9 +103,9 @@ def _end_before(reader: Reader, view: LogView, index: Index) -> int:
 class FileCopy:
     """A new copy of one data file with sound entries in place of damaged ones.
 
-    `begin` does nearly all of the work and needs no lock: nothing that it copies is written any
-    more. `finish` takes what was appended meanwhile and puts the copy in place; the log must not
-    change during it.
+    `begin` does nearly all of the work and needs no lock: the bytes that it copies are not written
+    any more. `finish` takes the entries appended meanwhile and puts the copy in place; the log must
+    not change during it.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class FileCopy:
             self._skip.append((entry.pos, min(following, start + data.file_size)))
 
     def begin(self, end_pos: int) -> None:
-        """Copy what of the log lies in this file in front of ``end_pos``.
+        """Copy the part of the log in this file before ``end_pos``.
 
         Raises:
             DiskFull: there is no room for a second copy of the file.
@@ -169,7 +169,7 @@ class FileCopy:
         self._data.replace(self._start, self._path)
 
     def _no_room(self, error: OSError) -> Exception:
-        """What is raised for an error of taking room: the copy goes, the old file is as it was."""
+        """The exception for an error of taking room: the copy goes, the old file is as it was."""
         self.drop()
         if not is_full(error):
             return error
@@ -217,7 +217,7 @@ def repair(
     """Put a run of sound entries in place of damaged ones, file by file; durable on return.
 
     Args:
-        view: what of the files is the log now.
+        view: returns the part of the files that is the log now.
         still: held while a copy takes its file's place, so that the log does not change.
 
     Raises:
@@ -230,7 +230,7 @@ def repair(
             copy = FileCopy(data, start, run=part, behind=follows_at)
             copy.begin(seen.end.end_pos)
             _put_in_place(copy, view, still, run[0].index, seen)
-    # what a cut or retention took, or half of it
+    # a file, or half of one, that a cut or retention took
     except (FileNotFoundError, struct.error) as error:
         if reader.unchanged(seen):
             raise
@@ -248,6 +248,8 @@ def _put_in_place(
         for lock in still:
             held.enter_context(lock)
         now = view()
+        # The copy shows the log as it was at ``seen``. Appends since are copied now; after a cut or
+        # a deletion the copy would bring entries back.
         if now.cuts != seen.cuts or now.begin_index > first:
             copy.drop()
             raise _changed(first)

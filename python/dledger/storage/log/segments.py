@@ -50,15 +50,16 @@ class SegmentFiles:
         self._filling = threading.Lock()
         """One new file, or step of one, at a time."""
         self._naming = threading.Lock()
-        """No file gets its name while others go: what is left of the names has no hole."""
+        """No file gets its name while others go: the remaining names have no hole."""
         self.writing: Any = None
-        """The lock of whoever writes bytes; None: nobody else knows of these files yet."""
+        """The lock of the thread that writes bytes; None: no other thread knows of these files
+        yet."""
         self.changing: Any = None
         """The lock under which files go or are exchanged, besides that one."""
         self.repairing: Any = None
-        """The lock of whoever makes a copy that is to take a file's place."""
+        """The lock of the thread that makes a copy that is to take a file's place."""
         self.syncing: Any = None
-        """The lock of whoever syncs."""
+        """The lock of the thread that syncs."""
         if not read_only:
             disk.mkdir(directory)
             disk.fsync_dir(directory.parent)
@@ -81,11 +82,11 @@ class SegmentFiles:
         checked.
 
         Args:
-            spare_behind: from here on nothing is known to have been written, so empty files behind
-                a missing one go; None: none does.
+            spare_behind: from here on no write is known, so empty files behind a missing one go;
+            None: none does.
 
         Returns:
-            What was done, to be told.
+            The changes made, to be told.
 
         Raises:
             ConfigError: the files are of another size than the one asked for.
@@ -138,7 +139,7 @@ class SegmentFiles:
             path, exchanged = self.directory / file_name(start), self.exchanged
             handle = self.disk.open_read_only(path) if self._read_only else self.disk.open(path)
             with self._lock:
-                # else it may be the file of before, whose bytes nobody finds again
+                # else it may be the file of before, whose bytes no reader finds again
                 if self.exchanged == exchanged:
                     self._keep(start, handle)
                     return handle
@@ -192,7 +193,7 @@ class SegmentFiles:
         self.disk.rename(fresh, path)
         try:
             self.disk.fsync_dir(self.directory)
-        # not for want of room: what a failed sync left out is not tried again (D2)
+        # not for want of room: a change that a failed sync left out is not tried again (D2)
         except OSError as error:
             raise OSError(
                 errno.EIO, f"cannot sync the new name: {error}", str(self.directory)
@@ -329,8 +330,8 @@ class SegmentFiles:
         )
 
     def _forget(self, start: int) -> None:
-        """The file of this name is another one from here on, or none: who has opened the old one
-        must not keep it."""
+        """The file of this name is another one from here on, or none: a thread that has opened the
+        old one must not keep it."""
         with self._lock:
             self.exchanged += 1
             self.steps.pop(start, None)

@@ -36,7 +36,7 @@ class TermTable:
     """The pairs, as an immutable tuple that is replaced when it changes."""
 
     def __init__(self, pairs: Pairs, writing: Any = None) -> None:
-        """``writing``: the lock of whoever changes the log."""
+        """``writing``: the lock of the thread that changes the log."""
         self.pairs = pairs
         self._writing = writing
 

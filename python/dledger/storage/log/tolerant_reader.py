@@ -1,7 +1,6 @@
-"""Reading the whole log of a running store, piece by piece, to find rot before somebody needs the
-entry.
+"""Reading the whole log of a running store, piece by piece, to find rot before an entry is needed.
 
-A pass goes from the first kept entry as far as the log is durable and committed: what is behind
+A pass goes from the first kept entry as far as the log is durable and committed: entries behind
 that may still be cut. Bytes that the disk does not give back count as damage of the entries that
 they belong to.
 """
@@ -59,7 +58,7 @@ def examine(
     it.
 
     Raises:
-        CorruptEntry: a truncation or retention took away some of what was looked at.
+        CorruptEntry: a truncation or retention took away some of these entries.
     """
     try:
         faults = _examine(data, reader, view, known, first, last)
@@ -83,6 +82,8 @@ def _examine(
         Position(NO_TERM, Index(view.begin_index - 1)), view.begin_pos, max(view.begin_chain, 0)
     )
     start, seed = begin, None if view.begin_chain < 0 else view.begin_chain
+    # The walk needs a sound entry to begin behind. A near one costs less, and the begin of the log
+    # always serves.
     for back in (2, 16, 128, 1024):
         if first - back >= view.begin_index:
             with suppress(CorruptEntry):
@@ -110,7 +111,7 @@ class Scrub:
     def __init__(
         self, data: SegmentFiles, view: Callable[[], LogView], *, sure: Callable[[], LogEnd]
     ) -> None:
-        """``sure()``: the end of what is durable."""
+        """``sure()``: the durable end."""
         self._data = data
         self._view = view
         self._sure = sure
@@ -121,7 +122,7 @@ class Scrub:
         """Read about ``max_bytes`` more; a pass goes up to ``committed`` as it is when it begins.
 
         Raises:
-            OSError: the disk failed in another way than by not giving back what is written.
+            OSError: the disk failed otherwise than by not giving back written bytes.
         """
         if self._events is None:
             self._events, self._at = self._walk(committed), self._view().begin_pos
@@ -130,7 +131,7 @@ class Scrub:
             while self._at - start < max_bytes:
                 at, fault = next(self._events)
                 if fault is not None and fault.first < self._view().begin_index:
-                    self._events = None  # what is missing there is what retention took
+                    self._events = None  # retention took the entries missing there
                     break
                 self._at = max(at, self._at)
                 if fault is not None:
@@ -140,7 +141,7 @@ class Scrub:
         return Scrubbed(self._at - start, tuple(faults), self._at, self._events is None)
 
     def _walk(self, committed: Index) -> Iterator[tuple[int, Fault | None]]:
-        """Where the log goes on, and what is wrong in front of it, again and again."""
+        """Where the log goes on, and the damage before it, again and again."""
         view, known = self._view(), self._sure()
         limit = min(committed, known.position.index)
         begin = LogEnd(

@@ -1,4 +1,4 @@
-"""Walking the data files: what stands at a place, and where the log goes on behind damage.
+"""Walking the data files: the entry at a place, and where the log goes on behind damage.
 
 Used alike by recovery, `verify` and `dump`, so that all of them see the same log.
 """
@@ -30,8 +30,8 @@ MAX_MAGIC: Final = 3
 class Chain:
     """Checks one header after the other against the chain of checksums.
 
-    A damaged entry's stored checksum cannot be trusted as the seed of the next one, so both what it
-    says and what it should say are tried: damage is charged to the entry that has it, not to its
+    A damaged entry's stored checksum cannot be trusted as the seed of the next one, so both the
+    stored and the computed one are tried: damage is charged to the entry that has it, not to its
     neighbour.
     """
 
@@ -49,7 +49,8 @@ class Chain:
         return sound
 
     def skip(self, header: Buffer) -> None:
-        """Go on behind an entry that is damaged but whose header is there."""
+        """Go on behind an entry that is damaged but has its header."""
+        # At most three seeds: else each further damaged entry in a row would add one.
         stored: int = HEADER.unpack(header)[6]
         self._seeds = (stored, *self._computed(header)[:2])
 
@@ -92,7 +93,7 @@ class Padding:
 
 @slots_dataclass()
 class Finish:
-    """Nothing to believe from ``pos`` on. An empty ``reason``: only zeros are there."""
+    """The end of the believable log at ``pos``. An empty ``reason``: only zeros are there."""
 
     pos: int
     reason: str
@@ -107,7 +108,7 @@ class Walker:
 
     Args:
         known: where the log is known to have been, from the mark: damage in front of it ends there
-            at the latest. What is behind it has checksums.
+            at the latest. Entries behind it have checksums.
     """
 
     def __init__(
@@ -138,6 +139,7 @@ class Walker:
         """The log's events in order; ends with one Finish."""
         pos = self.end.end_pos
         while True:
+            # A log that ends with its file ends here; in the middle of a file its bytes decide.
             if self.remaining(pos) == self._data.file_size and not self._data.has(pos):
                 yield Finish(pos, "")
                 return
@@ -157,8 +159,8 @@ class Walker:
                 pos = event.resume
 
     def _examine(self, pos: int) -> Entry | int | str:
-        """The entry at ``pos``, the next file's start behind padding, or what is wrong there (""
-        for zeros)."""
+        """The entry at ``pos``, the next file's start behind padding, or the fault there ("" for
+        zeros)."""
         remaining = self.remaining(pos)
         head = self.bytes_at(pos, min(HEADER_SIZE, remaining))
         if len(head) < min(HEADER_SIZE, remaining):
@@ -212,7 +214,7 @@ class Walker:
         return entry if body_is_sound(entry) else "the body does not match its checksum bodyCrc"
 
     def _damage(self, pos: int, reason: str) -> Bad | Finish:
-        """What the bytes at ``pos``, which are no entry, mean for the log."""
+        """The event for the bytes at ``pos``, which are no entry."""
         due = Index(self.end.position.index + 1)
         file = str(self._data.path(pos))
         if not reason:
@@ -222,20 +224,27 @@ class Walker:
             reason = "zeros" if found is None else f"zeros, and then something at {found}"
             file = file if found is None else str(self._data.path(found))
         behind = self._resume(pos, due)
+        # Entries up to the mark were durable. Where none of them can be believed behind the damage,
+        # all are damaged, and the log goes on at the mark.
         if pos < self._known.end_pos and (behind is None or behind.pos >= self._known.end_pos):
             self.end = self._known
             self._chain = Chain(self._known.chain_crc)
             return Bad(due, self._known.position.index, pos, reason, self._known.end_pos)
+        # Behind the mark, with no entry behind it: a torn write, as far as the files tell.
         if behind is None:
             return Finish(pos, reason, file)
         last = Index(behind.index - 1)
         if last < due:
             reason = f"damaged padding: {reason}"
+        # The terms of the damaged entries are unknown. The term before them is a lower bound, and
+        # the checks of later entries need no more than that.
         self.end = LogEnd(Position(self.end.position.term, last), behind.pos, 0)
         return Bad(due, last, pos, reason, behind.pos)
 
     def _resume(self, pos: int, due: int) -> Entry | None:
         """The first believable entry behind damage at ``pos``; the chain is set up for it."""
+        # By the sizes in the damaged header first: when the very next entry lies there, only this
+        # one is hit, and the chain can go on over its header.
         head = self.bytes_at(pos, HEADER_SIZE)
         if len(head) == HEADER_SIZE and self.remaining(pos) >= HEADER_SIZE + MIN_BLANK_SIZE:
             fields = HEADER.unpack(head)
@@ -245,6 +254,7 @@ class Walker:
                     if after is not None and after.index == due + 1:
                         self._chain.skip(bytes(self.bytes_at(pos, HEADER_SIZE)))
                         return after
+        # Else any later entry. The headers in between are unknown, so the chain starts anew there.
         after = self.search(pos + 1, due)
         if after is not None and after.index > due:
             self._chain.forget()
@@ -255,7 +265,7 @@ class Walker:
         return pos + self.remaining(pos) if head == blank(self.remaining(pos)) else pos
 
     def _believable(self, pos: int, at_least: int) -> Entry | None:
-        """The entry at ``pos`` if it can belong to this log behind what was passed."""
+        """The entry at ``pos`` if it can belong to this log behind the entries passed."""
         if not self._data.has(pos):
             return None
         entry = self.entry_at(pos)
@@ -264,9 +274,9 @@ class Walker:
         return None if self._contradicted(entry) else entry
 
     def _contradicted(self, entry: Entry) -> bool:
-        """Whether an entry's index or term cannot be: nothing in front of it vouches for them,
-        since the chain is broken there, but the mark and the entry behind, whose checksum covers
-        its own, may know better."""
+        """Whether an entry's index or term cannot be: no entry before it vouches for them, since
+        the chain is broken there, but the mark and the entry behind, whose checksum covers its own,
+        may know better."""
         known = self._known
         if entry.end_pos == known.end_pos:
             return (entry.position, entry.chain_crc) != (known.position, known.chain_crc)
@@ -294,6 +304,8 @@ class Walker:
                     entry = self._believable(found + match.start(), due)
                     if entry is not None:
                         return entry
+                # The next block begins a header's length earlier, so that a header across two is
+                # found.
                 at_end = found + len(block) >= stop or len(block) < CHUNK
                 pos = stop if at_end else found + len(block) - HEADER_SIZE
             pos = stop
@@ -311,6 +323,8 @@ def _header_pattern(start: int, stop: int) -> re.Pattern[bytes]:
     same = 0
     while same < 8 and low[same] == high[same]:
         same += 1
+    # The magic in bytes 0 to 3, the pos from byte 24 on. All positions of one file share their
+    # first bytes; `Walker.entry_at` checks the rest.
     return re.compile(
         rb"(?=\x00\x00\x00[\x01-\x03].{20}" + re.escape(low[:same]) + rb")", re.DOTALL
     )

@@ -34,9 +34,9 @@ def first_nonzero(data: Segments, pos: int, end: int | None = None) -> int | Non
 
 
 def _places_to_look(data: Segments, pos: int, stop: int) -> list[tuple[int, int]]:
-    """Where there may be something but zeros, as (offset, size). All are found before any is read:
-    what the system reads ahead lies in its cache and from then on looks like data, so a whole file
-    of nothing would be read."""
+    """The places that may hold anything but zeros, as (offset, size). All are found before any is
+    read: bytes that the system reads ahead lie in its cache and from then on look like data, so a
+    whole file without data would be read."""
     places: list[tuple[int, int]] = []
     while pos < stop:
         found = data.next_data(pos)

@@ -26,7 +26,7 @@ _MARK: Final = struct.Struct(">qqqIqqqIq16sqqqB")
 
 @slots_dataclass()
 class StateRecord:
-    """Who this is and what it promised; the file sizes too, because files of another size mean
+    """The node's identity and its promises; the file sizes too, because files of another size mean
     another log."""
 
     identity: Identity
@@ -74,7 +74,7 @@ class StateRecord:
 
 @slots_dataclass()
 class RecoveryPoint:
-    """How far the disk is known to hold what was written.
+    """How far the disk is known to hold the written log.
 
     Whenever it can be read it is true, even if it was never synced itself: it is written after the
     sync it tells of, and lowered, durably, before anything below it is cut.

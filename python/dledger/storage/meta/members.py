@@ -2,7 +2,7 @@
 state.
 
 It is made when there is something to say: before that, the incarnation of the hard state's record
-is this node's, and nobody is known to count.
+is this node's, and no member is known to count.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ MEMBERS_MAGIC: Final = b"DLmb"
 
 
 def pack_membership(membership: Membership) -> bytes:
-    """JSON: incarnations by name, the entry that says so, what later entries of the log change, and
-    which group it is. Records of before have fewer of these."""
+    """JSON: incarnations by name, the entry of the membership, the changes by later entries of the
+    log, and the group. Records of before have fewer of these."""
     bound = {str(member): incarnation for member, incarnation in membership.bound}
     value: dict[str, Any] = {
         "incarnation": membership.incarnation,
@@ -86,8 +86,8 @@ class MemberFile:
             return
         self._slots = SlotFile(disk.open(self._path), MEMBERS_MAGIC)
         if self._slots.payload is None:
-            # Who counts is forgotten, and with it whether this node does: it must be admitted as
-            # another one.
+            # The counted incarnations are forgotten, and with them whether this node counts: it
+            # must be admitted as another one.
             notes.append(
                 f"{MEMBERS_FILE}: neither copy can be read; this node is another incarnation from "
                 f"now on"

@@ -49,7 +49,7 @@ class SnapshotFiles:
     (D2)."""
 
     def __init__(self, directory: Path, disk: Disk | None = None, *, make: bool = True) -> None:
-        """``make``: the directory, if it is not there; what is only looked at may be missing."""
+        """``make``: the directory, if it is not there; for a reader it may be missing."""
         self._directory = directory
         self._disk = disk or RealDisk()
         with fatal("open the snapshots in", directory):

@@ -113,11 +113,11 @@ class FileTable:
             self._dirty = True
 
     def sync(self) -> None:
-        """Make all rows durable, while others are appended. Only here is the file made, so that who
-        appends never waits for that.
+        """Make all rows durable, while others are appended. Only here is the file made, so that an
+        append never waits for that.
 
         Raises:
-            DiskFull: there is no room; what was not synced is still to be.
+            DiskFull: there is no room; the rows not synced are still to be.
         """
         if self._file is None:
             if not self._waiting:
@@ -205,7 +205,7 @@ class FileTable:
             self.begin = max(self.begin, min(begin, self.end))
             dead, live = self.begin - self._first, self.end - self.begin
             if self._file is not None and dead >= CHUNK_ROWS and dead >= live:
-                with suppress(DiskFull):  # for two copies of what is left: another time, then
+                with suppress(DiskFull):  # no room for two copies of the rest: another time
                     self.write()
                     self._replace(self.begin, self._written)
 
@@ -366,7 +366,7 @@ class TableFiles:
 
 
 def verify_table_file(file: DiskFile) -> str:
-    """What is wrong with a table file, "" for nothing. Reads all of it."""
+    """The damage of a table file, "" for none. Reads all of it."""
     header = unpack_header(file.pread(HEADER_BYTES, 0))
     if header is None:
         return "the table's header is damaged"

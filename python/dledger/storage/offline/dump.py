@@ -1,4 +1,4 @@
-"""What stands in a stopped store, entry by entry."""
+"""The content of a stopped store, entry by entry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def dump_store(directory: str | Path, disk: Disk | None = None) -> Iterator[dict
     Keys: ``index``, ``term``, ``pos``, ``size`` (header and body, bytes), ``kind`` (``data``,
     ``staged``, ``command``, ``noop``, ``other``), ``body_crc`` (CRC-32 of the body as it is),
     ``verified`` (its checksums are there and match). A damaged entry has ``kind`` ``damaged``, a
-    ``reason``, and None for what cannot be known.
+    ``reason``, and None for unknown values.
 
     Raises:
         PathError: there is no store, or a node runs on it.
@@ -53,7 +53,7 @@ def dump_store(directory: str | Path, disk: Disk | None = None) -> Iterator[dict
 
 
 def kind_of(entry: Entry) -> str:
-    """What an entry carries, by its magic and the first bytes of its body."""
+    """The content of an entry, by its magic and the first bytes of its body."""
     if entry.magic == MAGIC_NOOP:
         return "noop"
     try:

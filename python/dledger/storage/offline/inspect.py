@@ -1,5 +1,5 @@
-"""Looking at the files of a stopped store without changing any of them; what `verify` and `dump`
-start from."""
+"""Reading the files of a stopped store without changing any of them; `verify` and `dump` start from
+it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Problem = dict[str, Any]
 
 @dataclass(slots=True)
 class Inspection:
-    """The files of one store, read-only, and what was wrong on the way to them."""
+    """The files of one store, read-only, and the faults on the way to them."""
 
     directory: Path
     disk: Disk
@@ -138,7 +138,7 @@ def _check_stopped(root: Path, disk: Disk) -> None:
     except BlockingIOError as error:
         raise PathError(f"{root}: a node runs on this store; stop it first") from error
     except PermissionError:
-        return  # may be read but not locked: nobody who could write it need be running
+        return  # may be read but not locked: no process that could write it need be running
 
 
 def _slots(disk: Disk, path: Path, magic: bytes, problems: list[Problem]) -> bytes | None:

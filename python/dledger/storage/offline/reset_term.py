@@ -1,15 +1,15 @@
 """Giving the stopped nodes of a group a term from which elections can go on.
 
-A node's term only grows, and a false one from somebody else stays for ever. The rules under which
-it may be lowered once, with their reasons:
+A node's term only grows, and a false one from another node stays for ever. The rules under which it
+may be lowered once, with their reasons:
 
 - The new term is not below that of the last entry of any log: the leaders of later terms, if there
   were any, left no entry that could meet another one of the same index and term. `MARGIN` covers
   members whose files are elsewhere.
 - All members are stopped at the same time. A vote counts only in a round that its candidate holds
   in memory, and rounds end with their processes; a candidate that starts asks for a later term than
-  its own. So votes given in the terms from the new one on count for nobody any more, and no vote is
-  given twice in a term that still can be won.
+  its own. So a vote given in a term from the new one on counts for no candidate any more, and no
+  vote is given twice in a term that still can be won.
 - In the new term itself each node's vote is spent on itself, as it is where DLedger's files are
   adopted.
 """
@@ -69,7 +69,7 @@ def reset_terms(
     directories: Sequence[Path], term: int | None = None, disk: Disk | None = None
 ) -> list[Reset]:
     """Give these stopped nodes of one group a new term; durable on return. ``term``: this one,
-    which members whose files are elsewhere have been given; default: what fits their logs.
+    which members whose files are elsewhere have been given; default: one that fits their logs.
 
     Raises:
         PathError: no store, or a node runs on it.

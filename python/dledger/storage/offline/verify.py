@@ -30,9 +30,9 @@ def verify_store(directory: str | Path, disk: Disk | None = None) -> dict[str, A
 
     Returns:
         JSON values: ``ok``, ``problems`` (each with ``index`` of the entry or -1, ``pos`` in the
-        log or -1, ``file``, ``reason``), what is kept (``begin_index``, ``end_index``, ``end_pos``
-        where the last entry ends, ``entries``, ``bytes``), ``unverified_entries`` that carry no
-        checksums because DLedger wrote them, and whose store it is.
+        log or -1, ``file``, ``reason``), the kept range (``begin_index``, ``end_index``,
+        ``end_pos`` where the last entry ends, ``entries``, ``bytes``), ``unverified_entries`` that
+        carry no checksums because DLedger wrote them, and the identity of the store.
 
     Raises:
         PathError: there is no store, or a node runs on it.

@@ -1,1 +1,1 @@
-"""What a store makes of the files that it finds at its start."""
+"""The start of a store from the files that it finds."""

@@ -1,11 +1,11 @@
-"""A log that ends before what its own files know to be committed: acknowledged entries are gone
-from this disk.
+"""A log that ends before an entry that its own files know to be committed: acknowledged entries are
+gone from this disk.
 
 No legal history leads there, because neither the hint of a commit nor a checkpoint of the catalog,
 which sums up committed entries, ever goes beyond what is durable here (a state taken over from
 another node may). So the disk has lost what it had synced. Such a node must not vote as the one
 that acknowledged those entries: it becomes another incarnation, as one with an empty disk does
-(B27). Of a group of one nobody else has them: its operator has to say that they may be lost, with
+(B27). In a group of one no other node has them: its operator has to say that they may be lost, with
 the number of the last entry that is left, so that it is said on purpose.
 """
 
@@ -35,7 +35,7 @@ def known_commit(parts: Parts) -> Index:
 
 
 def forget_beyond(parts: Parts, end: Index) -> None:
-    """Checkpoints of what is lost go: a start when the log has grown again would take other entries
+    """Checkpoints of lost entries go: a start when the log has grown again would take other entries
     for summed up.
 
     Raises:
@@ -49,13 +49,13 @@ def _snapshots(parts: Parts) -> SnapshotFiles:
 
 
 def own_up(parts: Parts, committed: Index, end: Index, environment: Environment) -> str:
-    """What is lost of the entries up to ``committed`` in a log that ends at ``end``, "" for
-    nothing. In a group of several the node is another incarnation on return, durably, and before
-    anything forgets what was committed.
+    """The loss among the entries up to ``committed`` in a log that ends at ``end``, "" for none. In
+    a group of several the node is another incarnation on return, durably, and before any record of
+    what was committed is removed.
 
     Raises:
-        CorruptStore: the group has no other node, and nobody has said that the entries may be lost.
-        ConfigError: somebody has, and they are not, or others have them.
+        CorruptStore: the group has no other node, and the settings do not accept the loss.
+        ConfigError: they accept a loss that is not there, or of which other nodes have the entries.
         OSError: the disk failed.
     """
     settings = parts.settings

@@ -1,4 +1,4 @@
-"""Opening the files of a store: whose it is, what it promised, and the pieces that recovery works
+"""Opening the files of a store: its identity, its promises, and the pieces that recovery works
 on."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LOCK_FILE: Final = "lock"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """What a store must know; see GroupConfig and NodeConfig."""
+    """The settings that a store needs; see GroupConfig and NodeConfig."""
 
     directory: Path
     node_id: NodeId
@@ -165,7 +165,7 @@ def _open_locked(
         notes.append(
             f"{STATE_FILE}: one of two copies was damaged; written again from the other one"
         )
-    # what was read may be a page that a killed process left unsynced (D15)
+    # the bytes read may be a page that a killed process left unsynced (D15)
     state.write_both(state.payload)
     data = SegmentFiles(disk, root / "data", file_size=settings.segment_bytes)
     index = SegmentFiles(disk, root / "index", file_size=settings.index_file_bytes)
@@ -210,7 +210,7 @@ def _sync_names_above(disk: Disk, root: Path) -> None:
     for above in root.parent.parents:
         try:
             disk.fsync_dir(above)
-        except OSError as error:  # nobody makes a directory in one that may not be read or changed
+        except OSError as error:  # none was made in one that may not be changed
             if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL}:
                 raise
 
@@ -232,7 +232,7 @@ def _check_identity(settings: StoreSettings, record: StateRecord) -> None:
 
 
 def _check_index(index: SegmentFiles, notes: list[str]) -> None:
-    """The index can be rebuilt, so whatever does not fit goes."""
+    """The index can be rebuilt, so a file that does not fit goes."""
     try:
         index.check_layout()
     except (ConfigError, CorruptStore) as error:

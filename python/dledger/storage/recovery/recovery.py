@@ -1,18 +1,18 @@
-"""What a store makes of the files it finds: what is kept, cut, rewritten, rebuilt, and what is
-faulty; each said.
+"""Recovery of the files at a start: which parts are kept, cut, rewritten, rebuilt or faulty; each
+is reported.
 
 The rules (numbers as in docs on durability):
 
-- What the mark says is durable is there. Damage in it is rot: kept, reported, never cut, never
-  served (D4).
-- Behind the mark nothing was acknowledged. Bytes that are no entry, with no entry behind them, are
-  a write that a crash cut short: they go.
+- Everything up to the mark is durable. Damage in it is rot: kept, reported, never cut, never served
+  (D4).
+- Bytes behind the mark that are no entry, with no entry behind them, are a write that a crash cut
+  short: no sync covered them, so no entry there was acknowledged. They go.
 - Damage behind the mark with believable entries behind it: after a restart of the operating system,
   pages that were written and not synced may be missing in any order, so all from there on was never
   acknowledged and goes. Otherwise (same run of the system, or no mark to tell) no crash explains
   it: kept and reported, never guessed (B8).
-- What is behind the mark and good may be page cache that a failed sync left unwritten, so it is
-  written to a new file and synced before it counts as durable (D15).
+- A good entry behind the mark may be page cache that a failed sync left unwritten, so it is written
+  to a new file and synced before it counts as durable (D15).
 - Index units are written again from the data wherever they differ.
 """
 
@@ -70,6 +70,8 @@ def recover(parts: Parts, commit_hint: Index) -> Recovered:
                 f"{known.position.index} were durable here; put the file back, or empty the "
                 "directory and let it back in with 'dledger admit'"
             )
+    # In front of ``indexed`` data and index were synced, so the scan begins there. Later damage of
+    # entries before it is found by reads and by the scrub.
     start = before
     if mark is not None and begin_index <= mark.indexed.position.index <= known.position.index:
         start = mark.indexed
@@ -185,7 +187,7 @@ def _check_index(parts: Parts, stop: LogEnd, begin: Begin, found: _Findings) -> 
 
 
 def _walk(parts: Parts, walker: Walker, known: LogEnd, commit_hint: Index, found: _Findings) -> str:
-    """Pass over the log; returns what is wrong behind its end, "" when nothing is there."""
+    """Pass over the log; returns the fault behind its end, "" when no byte is there."""
     end, unsure = walker.end, False
     for event in walker.walk():
         if isinstance(event, Good):
@@ -201,6 +203,8 @@ def _walk(parts: Parts, walker: Walker, known: LogEnd, commit_hint: Index, found
                     f"when the system stopped, like all behind it (from {event.resume} on)"
                 )
             _keep_faulty(parts, event, walker, found)
+            # Damage of unknown length may reach over the log's end. The mark, where the damage
+            # stops there, or a good entry behind it says that it does not.
             unsure = event.resume != known.end_pos
         elif isinstance(event, Finish):
             if unsure:
@@ -218,6 +222,8 @@ def _lost_pages(parts: Parts, event: Bad, known: LogEnd, commit_hint: Index) -> 
     """Whether a crash of the system explains damage that has entries behind it."""
     if event.pos < known.end_pos or event.first <= commit_hint or parts.mark is None:
         return False
+    # A killed process loses no page that it wrote: only another run of the system can have lost
+    # some. Entries before the mark or up to the hint were synced, so no crash lost them.
     boot = parts.disk.boot_id()
     return bool(boot) and bool(parts.mark.boot_id) and boot != parts.mark.boot_id
 
@@ -254,7 +260,7 @@ def _tail(walker: Walker, event: Finish, commit_hint: Index) -> str:
 
 
 def _finish(parts: Parts, end: LogEnd, reason: str, known: LogEnd, found: _Findings) -> LogEnd:
-    """Cut what is behind the log and write its unsynced tail anew; afterwards all of it is
+    """Cut the bytes behind the log and write its unsynced tail anew; afterwards all of it is
     durable."""
     data = parts.data
     if not data.starts:
@@ -271,11 +277,14 @@ def _finish(parts: Parts, end: LogEnd, reason: str, known: LogEnd, found: _Findi
                 data.file(start).fdatasync()
             first = end_file
         for start in [s for s in data.starts if first <= s <= end_file]:
+            # A second sync of the same file would not do: after a failed one the system may call
+            # pages clean that are not on the disk (D15).
             keep = min(end.end_pos - start, data.file_size)
             data.rewrite(start, keep)
             found.rewritten.append(
                 f"{data.path(start).name}: bytes {max(known.end_pos, start)} to {start + keep}"
             )
+    # The log ends at the mark: no entry needs a new file, and the torn bytes are cut.
     elif reason and data.has(end.end_pos):
         data.cut(end.end_pos)
     for start in data.starts:  # padding, or a length, that a killed process left unsynced
@@ -304,5 +313,5 @@ def mark_of(recovered: Recovered, commit: Index, boot_id: bytes) -> RecoveryPoin
 
 
 def no_commit_beyond(commit: Index, end: LogEnd) -> Index:
-    """A commit mark only speaks of what is here."""
+    """A commit mark only covers entries that are here."""
     return Index(max(min(commit, end.position.index), NO_INDEX))

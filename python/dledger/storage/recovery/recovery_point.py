@@ -1,7 +1,7 @@
 """The mark while the store is open; see `dledger.storage.meta.hard_state.Mark`.
 
 Written after each sync without waiting (a record that can be read is true), made durable by the
-keeper, and lowered durably in both slots before anything that it speaks of is cut.
+background tasks, and lowered durably in both slots before an entry that it covers is cut.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RecoveryPoints:
         true."""
         self.mark = mark
         self.stale = False
-        """What was written last is not durable yet."""
+        """The record written last is not durable yet."""
         self.cuts = 0
         self._slots = slots
         self._writing = threading.Lock()
@@ -54,7 +54,7 @@ class RecoveryPoints:
                 self._vouch(mark, before)
             self._change(mark)
             self.stale = True
-        # else somebody who settles the mark writes it, or the next sync
+        # else the thread that settles the mark writes it, or the next sync
         if self._writing.acquire(blocking=False):
             try:
                 self._write(mark)
@@ -110,9 +110,9 @@ class RecoveryPoints:
 
 
 def vouch_for(parts: Parts, witness: Witness, mark: RecoveryPoint, before: RecoveryPoint) -> None:
-    """Have a disk of a test look whether a mark is true: a sync covers all that it calls durable,
-    and what it calls indexed and the one before did not. Units before that may have been written
-    again, as they were."""
+    """Have a disk of a test check whether a mark is true: a sync covers all that it calls durable,
+    and the units that it calls indexed and the one before did not. Units before that may have been
+    written again, as they were."""
     indexed = ((end.position.index + 1) * UNIT_SIZE for end in (before.indexed, mark.indexed))
     witness(parts.data.directory, mark.begin_pos, mark.durable.end_pos)
     witness(parts.index.files.directory, *indexed)

@@ -41,15 +41,15 @@ DONE: Final = "done"
 
 @dataclass(frozen=True, slots=True)
 class InstallRecord:
-    """What is to be done, or was done last."""
+    """The installation to be done, or done last."""
 
     step: str
     index: Index
     """The catalog that was taken over last is as of this entry; the log may still end before it."""
     begin: LogEnd = LogEnd()  # noqa: RUF009 - frozen
-    """What the first kept entry follows; chain_crc -1: unknown."""
+    """The place before the first kept entry; chain_crc -1: unknown."""
     end: LogEnd | None = None
-    """Where a new log ends; None: the log stays and loses what is in front of ``begin``."""
+    """Where a new log ends; None: the log stays and loses the entries before ``begin``."""
     catalog: bool = True
     """Whether topic index and snapshots are replaced."""
 
@@ -144,7 +144,7 @@ class Staging:
             raise storage_error("write the state of another node to", self._root, error) from error
 
     def drop(self) -> None:
-        """Remove what was written."""
+        """Remove the written files."""
         with self.writing():
             drop_staged(self._disk, self._root)
 
@@ -153,10 +153,10 @@ class Staging:
 
         Args:
             index: the catalog's.
-            begin: what the first kept entry follows.
+            begin: the place before the first kept entry.
             first: that entry, which a new log consists of; None: the log that is there stays from
                 ``begin`` on.
-            catalog: False: topic index and snapshots stay as they are; they do not need what goes.
+            catalog: False: topic index and snapshots stay as they are; they need no removed entry.
         """
         disk, root = self._disk, self._root
         if not catalog:
@@ -176,7 +176,7 @@ class Staging:
                 root,
                 InstallRecord(READY, Index(index if catalog else known), begin, end, catalog),
             )
-        except OSError as error:  # it may be there or not, so nobody may go on as if it were not
+        except OSError as error:  # it may be there or not, so no caller may go on as if it were not
             raise storage_error("take over the state of another node in", root, error) from error
 
     def _write(self, path: Path, data: bytes, size: int) -> None:
@@ -190,8 +190,7 @@ class Staging:
 
 
 def read_record(disk: Disk, root: Path, notes: list[str] | None = None) -> InstallRecord | None:
-    """The record; None when no state was ever taken over here. ``notes`` get what is to be said of
-    it.
+    """The record; None when no state was ever taken over here. ``notes`` get the remarks on it.
 
     Raises:
         CorruptStore: it cannot be read, and files are there that it may speak of.
@@ -215,7 +214,7 @@ def read_record(disk: Disk, root: Path, notes: list[str] | None = None) -> Insta
 
 
 def finish_install(disk: Disk, root: Path, index_file_bytes: int, notes: list[str]) -> Index:
-    """Carry out what a record says, or remove what none speaks of. To be called before anything
+    """Carry out a record, or remove the files that no record names. To be called before anything
     else of the store.
 
     Returns:
@@ -233,6 +232,8 @@ def finish_install(disk: Disk, root: Path, index_file_bytes: int, notes: list[st
     if record is None or record.step == DONE:
         drop_staged(disk, root)
         return NO_INDEX if record is None else record.index
+    # Every step can be repeated after a crash. CLEARED is durable before the first rename, because
+    # a repeated clear would remove the new files under their final names.
     if record.step == READY:
         _clear(disk, root, record, index_file_bytes)
         record = replace(record, step=CLEARED)
@@ -248,7 +249,7 @@ def finish_install(disk: Disk, root: Path, index_file_bytes: int, notes: list[st
 
 
 def drop_staged(disk: Disk, root: Path) -> None:
-    """Remove the files of a state that nobody has committed to."""
+    """Remove the files of a state that was not committed."""
     for path in _staged(disk, root):
         disk.unlink(path)
 
@@ -297,8 +298,7 @@ def _is_number(name: str) -> bool:
 
 
 def _set_mark(disk: Disk, root: Path, record: InstallRecord) -> None:
-    """What the log is from now on, durably: so much of it is there, and its first entry is
-    committed."""
+    """Set the log's mark durably: so much of it is there, and its first entry is committed."""
     begin, end = record.begin, record.end
     slots = SlotFile(disk.open(root / MARK_FILE), MARK_MAGIC)
     first = Index(begin.position.index + 1)
