@@ -11,8 +11,9 @@ from pyspark.sql.types import StructType
 from dledger.datasource.options.option_table import WRITE
 from dledger.datasource.options.options import parse_options
 from dledger.datasource.worker import settle
+from dledger.datasource.write.exactly_once_key import of_micro_batch
 from dledger.datasource.write.sink import BY_COLUMN, Sink, refuse_overwrite
-from dledger.datasource.write.sink_task import Task, WriteTransaction
+from dledger.datasource.write.sink_task import Task
 from dledger.errors import ConfigError
 
 
@@ -38,9 +39,9 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
                 "a task of this stream has no query id, without which it cannot be written "
                 "exactly once"
             )
-        formerly = f"spark/{task.query_id}"
-        name = f"{formerly}/{self.sink.topic or BY_COLUMN}"
-        return self.sink.stage(iterator, task, WriteTransaction(name, task.batch_id, formerly))
+        topic = self.sink.topic or BY_COLUMN
+        transaction = of_micro_batch(task.query_id, task.batch_id, topic)
+        return self.sink.stage(iterator, task, transaction)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self.sink.commit(messages)

@@ -59,8 +59,9 @@ from dledger.datasource.table.typed import (
 )
 from dledger.datasource.write import replays
 from dledger.datasource.write.direct import Appends
+from dledger.datasource.write.exactly_once_key import WriteTransaction
 from dledger.datasource.write.records import Coalescer, Router, TypedRouter
-from dledger.datasource.write.sink_task import Staged, Task, WriteTransaction
+from dledger.datasource.write.sink_task import Staged, Task
 from dledger.datasource.write.write_fence import check_claim, claim
 from dledger.errors import ConfigError, DLedgerError, ReplayMismatch, TopicExists, TopicNotFound
 from dledger.protocol.messages.client import TopicInfo

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from dledger.catalog.clients.writers import JOB
-from dledger.datasource.write.write_fence import WriteNote
+from dledger.datasource.write.exactly_once_key import WriteTransaction
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.records.digest import RowsSum
 
@@ -40,22 +39,6 @@ class Task:
     def label(self) -> str:
         """The writer of a stage, for people."""
         return f"partition {self.partition} attempt {self.attempt}"
-
-
-@dataclass(frozen=True, slots=True)
-class WriteTransaction:
-    """Which transaction a write is, and the rows that its commit is held to."""
-
-    writer_id: str
-    sequence: int
-    formerly: str = ""
-    """The writer's name in release 0.1."""
-    claim: WriteNote | None = None
-
-    @property
-    def may_be_repeated(self) -> bool:
-        """Whether Spark or the user can run it again under this name."""
-        return not self.writer_id.startswith(JOB)
 
 
 @dataclass

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from dledger.catalog.clients.writers import JOB
 from dledger.datasource.options.option_table import WRITE
 from dledger.datasource.options.options import parse_options
 from dledger.datasource.worker import settle
+from dledger.datasource.write.exactly_once_key import (
+    WriteTransaction,
+    of_foreach_batch,
+    of_job,
+    of_named_write,
+)
 from dledger.datasource.write.nameless import warn_of_repeats
 from dledger.datasource.write.sink import BY_COLUMN, Sink, refuse_overwrite
-from dledger.datasource.write.sink_task import Staged, Task, WriteTransaction
+from dledger.datasource.write.sink_task import Staged, Task
 from dledger.datasource.write.write_fence import WriteNote
 from dledger.errors import ConfigError
 
@@ -40,12 +46,11 @@ class BatchWriter(DataSourceArrowWriter):
     def _transaction(self, task: Task) -> WriteTransaction:
         topic = self.sink.topic or BY_COLUMN
         if task.query_id is not None:
-            name = f"spark/{task.query_id}/{topic}/{self.txn_id}"
-            claim = self._claim(task, name, topic) if self.sink.exactly_once else None
-            return WriteTransaction(name, task.batch_id, claim=claim)
-        if self.txn_id:
-            return WriteTransaction(f"txn/{self.txn_id}/{topic}", 0, formerly=f"txn/{self.txn_id}")
-        return WriteTransaction(f"{JOB}{self.job}", 0)
+            key = of_foreach_batch(task.query_id, task.batch_id, topic, self.txn_id)
+            if not self.sink.exactly_once:
+                return key
+            return replace(key, claim=self._claim(task, key.writer_id, topic))
+        return of_named_write(self.txn_id, topic) if self.txn_id else of_job(self.job)
 
     def _claim(self, task: Task, name: str, topic: str) -> WriteNote | None:
         try:

@@ -86,9 +86,9 @@ COMMITS: Final = (
     Mutant(
         "txn-id-forgets-its-former-name",
         "P12",
-        "datasource.write.writer",
-        "BatchWriter._transaction",
-        ', formerly=f"txn/{self.txn_id}")',
+        "datasource.write.exactly_once_key",
+        "of_named_write",
+        ', formerly=f"txn/{txn_id}")',
         ")",
         "a job that is run again under its txnId after an upgrade writes again",
         _SINK,

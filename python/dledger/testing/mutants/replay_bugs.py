@@ -32,7 +32,7 @@ REPLAYS: Final = (
     Mutant(
         "every-write-may-be-repeated",
         "P12",
-        "datasource.write.sink_task",
+        "datasource.write.exactly_once_key",
         "WriteTransaction.may_be_repeated",
         "return not self.writer_id.startswith(JOB)",
         "return True",
@@ -43,10 +43,10 @@ REPLAYS: Final = (
     Mutant(
         "txn-id-outside-the-name",
         "P12",
-        "datasource.write.writer",
-        "BatchWriter._transaction",
-        'name = f"spark/{task.query_id}/{topic}/{self.txn_id}"',
-        'name = f"spark/{task.query_id}/{topic}/"',
+        "datasource.write.exactly_once_key",
+        "of_foreach_batch",
+        'f"spark/{query_id}/{topic}/{txn_id}"',
+        'f"spark/{query_id}/{topic}/"',
         "two writes of a batch to one topic are one, though each has a name of its own",
         "tests/datasource/test_sink.py",
     ),
