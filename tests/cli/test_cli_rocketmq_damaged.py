@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 
 from dledger.cli.main import main
 from dledger.errors import DLedgerError
-from dledger.rocketmq.dispatch.reput import Reput
+from dledger.rocketmq.dispatch.build_consume_queue import Reput
 from dledger.rocketmq.format.checkpoint import StoreCheckpoint
 from dledger.rocketmq.format.message import Message
 from dledger.rocketmq.format.scan import scan

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from elections import ONE_LEADER, QUICK
 
-from dledger.node.handlers.admission import change_of
+from dledger.node.handlers.replaced_disks import change_of
 from dledger.protocol.messages.catalog_commands import Admit, DeleteTopic
 from dledger.protocol.messages.client import AdmitRequest, ExecuteRequest
 from dledger.protocol.messages.codes import Code

@@ -9,7 +9,7 @@ import pytest
 
 from dledger.config import GroupConfig
 from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, HardState, LogEnd, stamp
-from dledger.raft.state.admission import Admission
+from dledger.raft.state.incarnations import Admission
 from dledger.raft.state.log import LogSummary, RaftLog
 from dledger.raft.state.ready import Ready
 from dledger.testing.invariants.view import WatchedNode

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.raft.state.admission import Admission
+from dledger.raft.state.incarnations import Admission
 from dledger.testing.sim import SeedOutcome, run_seed
 from dledger.testing.sim.cluster import Node
 from dledger.testing.sim.damage import Damage

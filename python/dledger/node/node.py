@@ -21,7 +21,7 @@ from dledger.errors import (
     StorageError,
 )
 from dledger.node.checkpoints import Checkpoints
-from dledger.node.handlers.admission import put_on_record
+from dledger.node.handlers.replaced_disks import put_on_record
 from dledger.node.parts import NodeParts, OpenFiles
 from dledger.node.peers.handshake import Gate
 from dledger.protocol.messages.codes import Code

@@ -13,12 +13,12 @@ from dledger.node.application import Application
 from dledger.node.checkpoints import Checkpoints
 from dledger.node.context import NodeContext
 from dledger.node.events import NodeEvents
-from dledger.node.handlers.admission import Admissions, change_of
 from dledger.node.handlers.fetches import Reads
 from dledger.node.handlers.listings import Listings
 from dledger.node.handlers.metadata import MetadataHandler
 from dledger.node.handlers.offsets import LinearizableReads, Offsets
 from dledger.node.handlers.parked_requests import LongPolls
+from dledger.node.handlers.replaced_disks import Admissions, change_of
 from dledger.node.handlers.request_router import RequestHandlers, RequestRouter
 from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.node.maintenance.clock_check import ClockCheck

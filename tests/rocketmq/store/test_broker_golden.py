@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from dledger.rocketmq.dispatch.reput import Reput
+from dledger.rocketmq.dispatch.build_consume_queue import Reput
 from dledger.rocketmq.format.message import Message, decode_message, encode_blank
 from dledger.rocketmq.format.scan import scan
 from dledger.rocketmq.format.scanned_piece import PieceKind

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dledger.errors import CorruptStore, DiskFull, FormatError, OffsetOutOfRange, RecordTooLarge
-from dledger.rocketmq.dispatch.reput import DispatchRequest
+from dledger.rocketmq.dispatch.build_consume_queue import DispatchRequest
 from dledger.rocketmq.format.hosts import Host
 from dledger.rocketmq.format.message import Message, SysFlag, message_size
 from dledger.rocketmq.format.scan import scan

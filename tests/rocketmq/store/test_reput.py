@@ -10,7 +10,7 @@ import pytest
 
 from dledger.errors import FormatError
 from dledger.protocol.messages.entry import HEADER
-from dledger.rocketmq.dispatch.reput import DELAY_LEVELS_MS, Dispatcher, Reput
+from dledger.rocketmq.dispatch.build_consume_queue import DELAY_LEVELS_MS, Dispatcher, Reput
 from dledger.rocketmq.format.hosts import Host
 from dledger.rocketmq.format.message import (
     Message,

@@ -9,7 +9,7 @@ from made_logs import FILE, log_of, some_messages
 
 from dledger.errors import FormatError
 from dledger.protocol.messages.entry import HEADER
-from dledger.rocketmq.dispatch.reput import Reput
+from dledger.rocketmq.dispatch.build_consume_queue import Reput
 from dledger.rocketmq.dispatch.reput_columns import ColumnReput, DispatchChunk
 from dledger.rocketmq.format.message import Message, encode_message, message_size
 from dledger.rocketmq.store.consume_queues import ConsumeQueues

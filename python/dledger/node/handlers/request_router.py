@@ -18,11 +18,11 @@ from dledger.net.limits.turns import Company, Pace, Turns
 from dledger.node.application import Application
 from dledger.node.application import Handler as PayloadHandler
 from dledger.node.context import NodeContext
-from dledger.node.handlers.admission import Admissions
 from dledger.node.handlers.fetches import Reads
 from dledger.node.handlers.listings import Listings
 from dledger.node.handlers.metadata import MetadataHandler
 from dledger.node.handlers.offsets import Offsets
+from dledger.node.handlers.replaced_disks import Admissions
 from dledger.node.peers.handshake import Gate, Visit
 from dledger.node.peers.links import frame_limits
 from dledger.node.proposals.proposal_queue import ProposalQueue

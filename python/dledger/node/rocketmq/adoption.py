@@ -26,7 +26,7 @@ from dledger.protocol.messages.catalog_commands import AdoptCommitLog
 from dledger.protocol.messages.entry import MAGIC_NORMAL, HardState, stamp
 from dledger.protocol.wire import encode_command
 from dledger.records.body.header import BodyHeader, BodyKind, encode_header
-from dledger.rocketmq.dispatch.reput import Reput
+from dledger.rocketmq.dispatch.build_consume_queue import Reput
 from dledger.rocketmq.store.files import make_directory, storing, sync_directory
 from dledger.rocketmq.store.index_service import now_ms
 from dledger.rocketmq.upgrade.adoption import STAGED, Adoption, close_last_file

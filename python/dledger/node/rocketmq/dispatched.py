@@ -25,7 +25,7 @@ from typing import Final
 from dledger.errors import CorruptStore, FormatError
 from dledger.node.rocketmq.dispatch_mark import MARK_FILE, UNTOLD, DispatchMark
 from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry
-from dledger.rocketmq.dispatch.reput import Dispatcher, DispatchRequest, Reput
+from dledger.rocketmq.dispatch.build_consume_queue import Dispatcher, DispatchRequest, Reput
 from dledger.rocketmq.format.message import MAX_TOPIC, MIN_MESSAGE
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.files import (

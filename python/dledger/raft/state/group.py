@@ -28,7 +28,7 @@ from typing import Final, Protocol
 
 from dledger.config import GroupConfig
 from dledger.protocol.messages.peer import MemberRequest, MemberResponse, PeerMessage, group_tag
-from dledger.raft.state.admission import Admission
+from dledger.raft.state.incarnations import Admission
 from dledger.raft.state.ready import Outbox
 from dledger.types import NodeId
 

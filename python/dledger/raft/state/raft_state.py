@@ -11,8 +11,8 @@ from dledger.errors import ConfigError
 from dledger.protocol.messages.entry import Entry, HardState
 from dledger.protocol.messages.membership import Membership, check_members
 from dledger.protocol.messages.peer import PeerMessage
-from dledger.raft.state.admission import Admission
 from dledger.raft.state.group import GroupWatch, drawn_name
+from dledger.raft.state.incarnations import Admission
 from dledger.raft.state.log import RaftLog
 from dledger.raft.state.quorum_ack_checker import quorum_size
 from dledger.raft.state.ready import Outbox

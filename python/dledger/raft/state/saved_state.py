@@ -8,7 +8,7 @@ from typing import Final
 from dledger.config import MIB
 from dledger.protocol.messages.entry import HardState
 from dledger.protocol.messages.membership import Membership
-from dledger.raft.state.admission import ChangeOf, no_change
+from dledger.raft.state.incarnations import ChangeOf, no_change
 from dledger.raft.state.log import LogSummary
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dledger.rocketmq.columns.borders import Fields, Rows, walk_messages
 from dledger.rocketmq.columns.messages import MessageColumns
-from dledger.rocketmq.dispatch.reput import IN_QUEUE, ROLLBACK
+from dledger.rocketmq.dispatch.build_consume_queue import IN_QUEUE, ROLLBACK
 
 Ints = npt.NDArray[np.int64]
 FEW: Final = 32

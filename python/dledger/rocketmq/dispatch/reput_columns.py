@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dledger.rocketmq.columns.borders import Rows
+from dledger.rocketmq.dispatch.build_consume_queue import ROLLBACK, SCHEDULE_TOPIC, Reput
 from dledger.rocketmq.dispatch.chunk import Chunk, Ints, sound_rows
-from dledger.rocketmq.dispatch.reput import ROLLBACK, SCHEDULE_TOPIC, Reput
 from dledger.rocketmq.format.index_file import HEADER, UNIT
 from dledger.rocketmq.format.properties import java_hash
 from dledger.rocketmq.store.index_file import MAX_INT, OpenIndex

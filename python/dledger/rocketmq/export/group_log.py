@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry
-from dledger.rocketmq.dispatch.reput import Reput
+from dledger.rocketmq.dispatch.build_consume_queue import Reput
 from dledger.rocketmq.export.ledger_files import LedgerFiles
 from dledger.rocketmq.export.moved_messages import place_message
 from dledger.rocketmq.format.append_hook import read_stored

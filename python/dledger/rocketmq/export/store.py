@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from dledger.rocketmq.dispatch.reput import Reput
+from dledger.rocketmq.dispatch.build_consume_queue import Reput
 from dledger.rocketmq.dispatch.reput_columns import ColumnReput
 from dledger.rocketmq.export.ledger_files import LedgerFiles
 from dledger.rocketmq.export.moved_messages import place_message

@@ -16,8 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from dledger.errors import FormatError
+from dledger.rocketmq.dispatch.build_consume_queue import (
+    IN_QUEUE,
+    ROLLBACK,
+    Dispatcher,
+    DispatchRequest,
+)
 from dledger.rocketmq.dispatch.chunk import Chunk, sound_rows
-from dledger.rocketmq.dispatch.reput import IN_QUEUE, ROLLBACK, Dispatcher, DispatchRequest
 from dledger.rocketmq.store.commit_log import CommitLog
 from dledger.rocketmq.store.consume_queue import MAX_QUEUE_OFFSET
 from dledger.rocketmq.store.consume_queues import MAX_QUEUE_ID, checked_topic

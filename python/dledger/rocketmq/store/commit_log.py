@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger.errors import CorruptStore, FormatError, OffsetOutOfRange, RecordTooLarge
-from dledger.rocketmq.dispatch.reput import Dispatcher, DispatchRequest
+from dledger.rocketmq.dispatch.build_consume_queue import Dispatcher, DispatchRequest
 from dledger.rocketmq.format.message import (
     BLANK_SIZE,
     INT64,

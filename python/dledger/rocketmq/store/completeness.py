@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from dledger.errors import FormatError, OffsetOutOfRange
-from dledger.rocketmq.dispatch.reput import IN_QUEUE, ROLLBACK, DispatchRequest, Reput
+from dledger.rocketmq.dispatch.build_consume_queue import IN_QUEUE, ROLLBACK, DispatchRequest, Reput
 from dledger.rocketmq.format.checkpoint import StoreCheckpoint
 from dledger.rocketmq.format.consume_queue_unit import ConsumeQueueUnit
 from dledger.rocketmq.format.message import message_size

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from dledger.errors import CorruptStore
-from dledger.rocketmq.dispatch.reput import Reput
+from dledger.rocketmq.dispatch.build_consume_queue import Reput
 from dledger.rocketmq.format.checkpoint import StoreCheckpoint
 from dledger.rocketmq.format.index_file import DEFAULT_SLOTS, DEFAULT_UNITS
 from dledger.rocketmq.format.message import Message

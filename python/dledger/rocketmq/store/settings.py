@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypedDict
 
-from dledger.rocketmq.dispatch.reput import Reput
+from dledger.rocketmq.dispatch.build_consume_queue import Reput
 
 
 class MessageStoreSettings(TypedDict, total=False):

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dledger.rocketmq.dispatch.reput import SCHEDULE_TOPIC
+from dledger.rocketmq.dispatch.build_consume_queue import SCHEDULE_TOPIC
 from dledger.rocketmq.format.consume_queue_unit import FILLER, UNIT_SIZE
 from dledger.rocketmq.store.consume_queues import folders
 from dledger.rocketmq.store.files import storing

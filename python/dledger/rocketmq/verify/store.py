@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dledger.errors import FormatError, PathError
-from dledger.rocketmq.dispatch.reput import IN_QUEUE, ROLLBACK, Dispatcher
+from dledger.rocketmq.dispatch.build_consume_queue import IN_QUEUE, ROLLBACK, Dispatcher
 from dledger.rocketmq.files.dledger_end import ledger_end
 from dledger.rocketmq.files.layout import DLEDGER, Store, open_store
 from dledger.rocketmq.files.storage import Storage

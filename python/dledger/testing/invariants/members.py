@@ -3,7 +3,7 @@
 A group's members are its configuration. What changes is the incarnation of each that counts: one
 that lost its disk is admitted as another one by an entry of the log. The quorums of before and
 after meet because one at a time changes and the one that changes is not counted for that entry (see
-`dledger.raft.state.admission`); that it is not, I7 sees.
+`dledger.raft.state.incarnations`); that it is not, I7 sees.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ MEMBERS: Final = (
     Mutant(
         "admission-by-commit-only",
         "B26 B27",
-        "raft.state.admission",
+        "raft.state.incarnations",
         "Admission.of",
         "return (\n"
         "            None\n"
@@ -28,7 +28,7 @@ MEMBERS: Final = (
     Mutant(
         "admission-in-one-step",
         "B26 B27",
-        "raft.state.admission",
+        "raft.state.incarnations",
         "Admission.of",
         "            None",
         "            self.pending.incarnation",
@@ -38,7 +38,7 @@ MEMBERS: Final = (
     Mutant(
         "admission-not-cut",
         "B27",
-        "raft.state.admission",
+        "raft.state.incarnations",
         "Admission.cut",
         "change.index <= after",
         "True",
@@ -48,7 +48,7 @@ MEMBERS: Final = (
     Mutant(
         "admission-forgotten-at-restart",
         "B27",
-        "raft.state.admission",
+        "raft.state.incarnations",
         "Admission.__init__",
         "if log.may_hold(change.position)",
         "if False",
@@ -58,7 +58,7 @@ MEMBERS: Final = (
     Mutant(
         "admission-of-a-cut-entry-at-restart",
         "B27",
-        "raft.state.admission",
+        "raft.state.incarnations",
         "Admission.__init__",
         "if log.may_hold(change.position)",
         "if True",
@@ -68,7 +68,7 @@ MEMBERS: Final = (
     Mutant(
         "admission-not-recorded",
         "B27",
-        "raft.state.admission",
+        "raft.state.incarnations",
         "Admission._record",
         "(*recorded, *(c for c in changes if c not in recorded))",
         "recorded",
@@ -78,7 +78,7 @@ MEMBERS: Final = (
     Mutant(
         "cut-admission-off-the-record",
         "B27",
-        "raft.state.admission",
+        "raft.state.incarnations",
         "Admission._record",
         "recorded = self.membership.changes",
         "recorded = tuple(c for c in self.membership.changes if c in self._held)",
@@ -88,7 +88,7 @@ MEMBERS: Final = (
     Mutant(
         "old-admission-off-the-record",
         "B27",
-        "node.handlers.admission",
+        "node.handlers.replaced_disks",
         "put_on_record",
         "if known.changes or known.group_id or known.term != NO_TERM:",
         "if True:",
@@ -98,7 +98,7 @@ MEMBERS: Final = (
     Mutant(
         "unreadable-entry-is-no-admission",
         "B27",
-        "node.handlers.admission",
+        "node.handlers.replaced_disks",
         "put_on_record",
         "faults.append(replace(whole, last=at))",
         "pass",
@@ -108,7 +108,7 @@ MEMBERS: Final = (
     Mutant(
         "repaired-admission-off-the-record",
         "B27",
-        "raft.state.admission",
+        "raft.state.incarnations",
         "Admission.repaired",
         "if news:",
         "if False:",

@@ -3,7 +3,7 @@
 The former machine has its disk, and takes itself for the member. It answers at the member's address
 for a while, when those members are alone with it that knew least of the admission; then the new one
 is there again. Quorums that count the one and quorums that count the other must meet
-(`dledger.raft.state.admission`).
+(`dledger.raft.state.incarnations`).
 """
 
 from __future__ import annotations

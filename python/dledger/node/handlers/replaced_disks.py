@@ -1,6 +1,6 @@
 """Letting a member back in that lost its disk, and reporting its state until then.
 
-See `dledger.raft.state.admission` for why a new incarnation does not count by itself, and why it
+See `dledger.raft.state.incarnations` for why a new incarnation does not count by itself, and why it
 may once a leader has had it admitted.
 """
 
