@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 KAFKA := $(VENV)/kafka
 INTEROP := $(VENV)/interop
 SOURCES := pyproject.toml setup.py $(shell find python datasource streaming -name '*.py' -o -name '*.pyi' -o -name '*.c' -o -name 'py.typed')
-LINTED := python datasource streaming examples benchmarks tests setup.py
+LINTED := python datasource streaming verification examples benchmarks tests setup.py
 TESTS ?= tests
 N ?= 10
 MINUTES ?= 5
@@ -52,13 +52,13 @@ pairs: $(VENV)/.package  ## measure this checkout and another one in turn, as ra
 	@$(BIN)/python -m benchmarks.pairs --other $(OTHER) --pairs $(or $(PAIRS),20) $(if $(JSON),--json $(JSON))
 
 counted-bench: $(VENV)/.package  ## run dledger bench on three nodes whose disks count: is anything called durable that no sync covers? (MINUTES=5, JSON=file)
-	@$(BIN)/python -m dledger.testing.counted --minutes $(MINUTES) $(if $(JSON),--json $(JSON))
+	@$(BIN)/python -m verification.counted --minutes $(MINUTES) $(if $(JSON),--json $(JSON))
 
 interrupts: $(VENV)/.package  ## end client calls half way, by signal handlers and cancellation: is a record lost or doubled, does a call hang? (INTERRUPTS=20000, SEED=s, JSON=file)
-	@$(BIN)/python -m dledger.testing.interrupts --interrupts $(or $(INTERRUPTS),20000) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
+	@$(BIN)/python -m verification.interrupts --interrupts $(or $(INTERRUPTS),20000) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
 
 forks: $(VENV)/.package  ## fork a process with busy threads: does a child hang, keep a lock, lose or double a record? (FORKS=2000, SEED=s, JSON=file)
-	@$(BIN)/python -m dledger.testing.forks --forks $(or $(FORKS),2000) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
+	@$(BIN)/python -m verification.forks --forks $(or $(FORKS),2000) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
 
 kills: $(VENV)/.package  ## SIGKILL nodes and Spark drivers in mid-write, N=10 times each, and look for what is lost
 	@$(SPARK_ENV) DLEDGER_KILLS=$(N) $(BIN)/python -m pytest tests/cluster
@@ -68,37 +68,37 @@ job-kills: $(VENV)/.package  ## SIGKILL anything under a Spark job with state, a
 		$(BIN)/python -m pytest -s tests/cluster/test_job_kills.py
 
 chaos: $(VENV)/.package  ## real nodes under load while links, processes, power, disks and clocks fail (MINUTES=5, NODES=3,5, SEED=s, JSON=file)
-	@$(BIN)/python -m dledger.testing.chaos --minutes $(MINUTES) $(if $(NODES),--nodes $(NODES)) \
+	@$(BIN)/python -m verification.chaos --minutes $(MINUTES) $(if $(NODES),--nodes $(NODES)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
 
 strangers: $(VENV)/.package  ## other users, lying peers, certificates of others, idle and slow connections and floods at real nodes; needs root, or ids in /etc/subuid, for the two users (JSON=file)
-	@$(BIN)/python -m dledger.testing.strangers $(if $(JSON),--json $(JSON))
+	@$(BIN)/python -m verification.strangers $(if $(JSON),--json $(JSON))
 
 sim: $(VENV)/.package  ## simulate groups, clients and faults in virtual time (SEEDS=n, or SEED=s for one with its story; JSON=file)
-	@$(BIN)/python -m dledger.testing.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100)) $(if $(JSON),--json $(JSON))
+	@$(BIN)/python -m verification.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100)) $(if $(JSON),--json $(JSON))
 
 judges: $(VENV)/.package $(VENV)/judges  ## let Porcupine judge small histories, simulated ones and a chaos run, beside our checkers (needs Go; HISTORIES=n, SEEDS=n, SECONDS=s, JSON=file)
-	@$(BIN)/python -m dledger.testing.judges --program $(VENV)/judges $(if $(HISTORIES),--histories $(HISTORIES)) \
+	@$(BIN)/python -m verification.judges --program $(VENV)/judges $(if $(HISTORIES),--histories $(HISTORIES)) \
 		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--first $(SEED)) $(if $(JSON),--json $(JSON))
 
 matrix: $(VENV)/.package  ## cut the links of 3 and 5 simulated nodes in every way there is: who must have a leader has one (JSON=file)
-	@$(BIN)/python -m dledger.testing.sim.matrix $(if $(JSON),--json $(JSON))
+	@$(BIN)/python -m verification.sim.matrix $(if $(JSON),--json $(JSON))
 
 mutants: $(VENV)/.package  ## plant bugs, one after the other, and look whether the simulator finds them (ONLY=name,name; SEEDS=500; JSON=file)
-	@$(BIN)/python -m dledger.testing.mutants $(if $(ONLY),--only $(ONLY)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JSON),--json $(JSON))
+	@$(BIN)/python -m verification.mutants $(if $(ONLY),--only $(ONLY)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JSON),--json $(JSON))
 
 schedules: $(VENV)/.package  ## interleave the threads that share a store, crash them anywhere, start again (SCHEDULES=20000, SEED=s, SCENARIO=name, both for one step by step, JSON=file)
-	@$(BIN)/python -m dledger.testing.interleave $(if $(SCHEDULES),--schedules $(SCHEDULES)) $(if $(SEED),--seed $(SEED)) \
+	@$(BIN)/python -m verification.interleave $(if $(SCHEDULES),--schedules $(SCHEDULES)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(SCENARIO),--scenario "$(SCENARIO)") $(if $(JSON),--json $(JSON))
 
 crash-points: $(VENV)/.package  ## start the store from the states that crashes leave of its files (STATES=50000, JSON=file)
-	@$(BIN)/python -m dledger.testing.disk_states crash --states $(STATES) $(if $(JSON),--json $(JSON))
+	@$(BIN)/python -m verification.disk_states crash --states $(STATES) $(if $(JSON),--json $(JSON))
 
 byte-flips: $(VENV)/.package  ## change every byte of every file, one at a time: found, mended, never served (OFFSETS=n for some, JSON=file)
-	@$(BIN)/python -m dledger.testing.disk_states flips $(if $(OFFSETS),--offsets $(OFFSETS)) $(if $(JSON),--json $(JSON))
+	@$(BIN)/python -m verification.disk_states flips $(if $(OFFSETS),--offsets $(OFFSETS)) $(if $(JSON),--json $(JSON))
 
 disk-errors: $(VENV)/.package  ## fail every operation of the disk with EIO and ENOSPC (JSON=file)
-	@$(BIN)/python -m dledger.testing.disk_states errors $(if $(JSON),--json $(JSON))
+	@$(BIN)/python -m verification.disk_states errors $(if $(JSON),--json $(JSON))
 
 kafka: $(VENV)/.package $(KAFKA)/.jars  ## copy a topic of a real Kafka here and back with Spark, and reconcile offsets and counts (needs Maven)
 	@$(SPARK_ENV) $(BIN)/python examples/from_kafka.py $(KAFKA)
@@ -116,7 +116,7 @@ fuzz: $(VENV)/.package  ## give the parsers of RocketMQ's files INPUTS=200000 so
 		else echo "atheris has no wheel for this system and this Python, so no inputs that it makes" >&2; fi
 
 evidence: $(VENV)/.package  ## make docs/evidence.md from the results in docs/evidence/ (write them with JSON=docs/evidence/name.json)
-	@$(BIN)/python -m dledger.testing.evidence
+	@$(BIN)/python -m verification.evidence
 
 wheel: $(VENV)/.package  ## build dist/*.whl
 	@rm -rf build && $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
@@ -140,17 +140,19 @@ $(VENV)/.requirements: pyproject.toml | $(VENV)/.python
 	@touch $@
 
 # A real install, not an editable one: Spark finds the format only in a package that is really there. build/ is removed
-# first, because setuptools would pack modules from it that the checkout has no more.
+# first, because setuptools would pack modules from it that the checkout has no more. What only verifies the product is no
+# part of it: the .pth file has the environment's Python find it in the checkout.
 $(VENV)/.package: $(VENV)/.requirements $(SOURCES)
 	@rm -rf build
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 		--force-reinstall .
+	@echo "$(CURDIR)" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/verification.pth"
 	@touch $@
 
-$(VENV)/judges: python/dledger/testing/judges/porcupine/main.go python/dledger/testing/judges/porcupine/go.mod python/dledger/testing/judges/porcupine/go.sum | $(VENV)/.python
+$(VENV)/judges: verification/judges/porcupine/main.go verification/judges/porcupine/go.mod verification/judges/porcupine/go.sum | $(VENV)/.python
 	@command -v go >/dev/null || { \
 		echo "make judges compiles a little Go and fetches Porcupine; on Debian and Ubuntu: apt install golang-go (1.21 or newer)" >&2; exit 1; }
-	@cd python/dledger/testing/judges/porcupine && go build -o $(abspath $@) .
+	@cd verification/judges/porcupine && go build -o $(abspath $@) .
 
 $(KAFKA)/.jars: examples/kafka_copy/pom.xml
 	@command -v mvn >/dev/null || { \

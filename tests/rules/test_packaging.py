@@ -21,6 +21,7 @@ SHIPPED = (
     "python",
     "datasource",
     "streaming",
+    "verification",
 )
 
 
@@ -63,6 +64,14 @@ def test_wheel_holds_every_module_of_the_checkout(wheel: zipfile.ZipFile) -> Non
     packed = {n for n in wheel.namelist() if n.endswith(".py")}
     assert packed == expected
     assert {"dledger/py.typed", "pyspark_dledger/py.typed"} <= set(wheel.namelist())
+
+
+def test_wheel_has_nothing_that_only_verifies_the_product(wheel: zipfile.ZipFile) -> None:
+    """It is there when the wheel is built, and stays outside."""
+    tops = {name.partition("/")[0] for name in wheel.namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"dledger", "pyspark_dledger"}
+    used = {name.split("/")[2] for name in wheel.namelist() if name.startswith("dledger/testing/")}
+    assert used == {"__init__.py", "checkers"}
 
 
 def test_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:

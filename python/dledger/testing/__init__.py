@@ -1,2 +1,1 @@
-"""What dledger is tested with, shipped so that users can test against it too: it never runs in a
-node or a client."""
+"""What users test with, and the product's own tests too: it never runs in a node or a client."""

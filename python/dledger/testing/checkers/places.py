@@ -61,7 +61,7 @@ class Reach:
         return self._ends[at - 1] if at else 0
 
 
-class Places:
+class OffsetValues:
     """The answers of one partition, indexed.
 
     ``value_at`` and ``offset_of`` hold the first claim of each, be it an acknowledgement or a read;
@@ -173,4 +173,4 @@ class Places:
         return f"{self.name[0]}/{self.name[1]}"
 
 
-__all__ = ["WRITES", "Places", "Reach", "end_of", "is_fresh_end", "offsets_of"]
+__all__ = ["WRITES", "OffsetValues", "Reach", "end_of", "is_fresh_end", "offsets_of"]
