@@ -5,7 +5,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 KAFKA := $(VENV)/kafka
 INTEROP := $(VENV)/interop
-SOURCES := pyproject.toml setup.py $(shell find python datasource streaming -name '*.py' -o -name '*.pyi' -o -name '*.c' -o -name 'py.typed')
+# What an edit of is not seen before the package is installed again.
+INSTALLED := pyproject.toml setup.py python/dledger/release.py $(shell find python -name '*.c')
 LINTED := python datasource streaming verification examples benchmarks tests setup.py
 TESTS ?= tests
 N ?= 10
@@ -21,7 +22,7 @@ SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" &
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
-setup: $(VENV)/.package  ## make the virtual environment: dependencies and the package itself
+setup: $(VENV)/.package  ## make the virtual environment: dependencies, and the package as it is in this checkout
 
 demo: $(VENV)/.package  ## three nodes, real flights, a killed leader, a killed query, and the proof that nothing is lost
 	@$(SPARK_ENV) $(BIN)/python examples/flights_demo.py
@@ -118,12 +119,14 @@ fuzz: $(VENV)/.package  ## give the parsers of RocketMQ's files INPUTS=200000 so
 evidence: $(VENV)/.package  ## make docs/evidence.md from the results in docs/evidence/ (write them with JSON=docs/evidence/name.json)
 	@$(BIN)/python -m verification.evidence
 
+# Without build/, from which setuptools would pack modules that the checkout has no more.
 wheel: $(VENV)/.package  ## build dist/*.whl
 	@rm -rf build && $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
 clean:  ## remove the virtual environment and everything that was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name '*.egg-info' -prune -exec rm -rf {} +
+	find python -name '*.so' -delete
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -135,17 +138,14 @@ $(VENV)/.python:
 
 $(VENV)/.requirements: pyproject.toml | $(VENV)/.python
 	@echo "Installing dependencies into $(VENV) (the first time takes a minute or two)"
-	@rm -rf build
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'setuptools>=77' wheel '.[examples,test,check]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'setuptools>=77' wheel -e '.[examples,test,check]'
 	@touch $@
 
-# A real install, not an editable one: Spark finds the format only in a package that is really there. build/ is removed
-# first, because setuptools would pack modules from it that the checkout has no more. What only verifies the product is no
-# part of it: the .pth file has the environment's Python find it in the checkout.
-$(VENV)/.package: $(VENV)/.requirements $(SOURCES)
-	@rm -rf build
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-		--force-reinstall .
+# An editable install: a .pth file has the environment's Python find python/ in this checkout, so that an edit is there at
+# once, and Spark finds the format; the C extension is built into python/. Another .pth file has it find what only verifies
+# the product, which is no part of the package.
+$(VENV)/.package: $(VENV)/.requirements $(INSTALLED)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@echo "$(CURDIR)" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/verification.pth"
 	@touch $@
 
