@@ -5,8 +5,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 KAFKA := $(VENV)/kafka
 INTEROP := $(VENV)/interop
-SOURCES := pyproject.toml setup.py $(shell find python datasource streaming -name '*.py' -o -name '*.pyi' -o -name '*.c' -o -name 'py.typed')
-LINTED := python datasource streaming examples benchmarks tests setup.py
+# What an edit of is not seen before the package is installed again.
+INSTALLED := pyproject.toml setup.py python/dledger/release.py $(shell find python -name '*.c')
+LINTED := python datasource streaming verification examples benchmarks tests setup.py
 TESTS ?= tests
 N ?= 10
 MINUTES ?= 5
@@ -21,7 +22,7 @@ SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" &
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
-setup: $(VENV)/.package  ## make the virtual environment: dependencies and the package itself
+setup: $(VENV)/.package  ## make the virtual environment: dependencies, and the package as it is in this checkout
 
 demo: $(VENV)/.package  ## three nodes, real flights, a killed leader, a killed query, and the proof that nothing is lost
 	@$(SPARK_ENV) $(BIN)/python examples/flights_demo.py
@@ -52,13 +53,13 @@ pairs: $(VENV)/.package  ## measure this checkout and another one in turn, as ra
 	@$(BIN)/python -m benchmarks.pairs --other $(OTHER) --pairs $(or $(PAIRS),20) $(if $(JSON),--json $(JSON))
 
 counted-bench: $(VENV)/.package  ## run dledger bench on three nodes whose disks count: is anything called durable that no sync covers? (MINUTES=5, JSON=file)
-	@$(BIN)/python -m dledger.testing.counted --minutes $(MINUTES) $(if $(JSON),--json $(JSON))
+	@$(BIN)/python -m verification.counted --minutes $(MINUTES) $(if $(JSON),--json $(JSON))
 
 interrupts: $(VENV)/.package  ## end client calls half way, by signal handlers and cancellation: is a record lost or doubled, does a call hang? (INTERRUPTS=20000, SEED=s, JSON=file)
-	@$(BIN)/python -m dledger.testing.interrupts --interrupts $(or $(INTERRUPTS),20000) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
+	@$(BIN)/python -m verification.interrupts --interrupts $(or $(INTERRUPTS),20000) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
 
 forks: $(VENV)/.package  ## fork a process with busy threads: does a child hang, keep a lock, lose or double a record? (FORKS=2000, SEED=s, JSON=file)
-	@$(BIN)/python -m dledger.testing.forks --forks $(or $(FORKS),2000) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
+	@$(BIN)/python -m verification.forks --forks $(or $(FORKS),2000) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
 
 kills: $(VENV)/.package  ## SIGKILL nodes and Spark drivers in mid-write, N=10 times each, and look for what is lost
 	@$(SPARK_ENV) DLEDGER_KILLS=$(N) $(BIN)/python -m pytest tests/cluster
@@ -68,37 +69,37 @@ job-kills: $(VENV)/.package  ## SIGKILL anything under a Spark job with state, a
 		$(BIN)/python -m pytest -s tests/cluster/test_job_kills.py
 
 chaos: $(VENV)/.package  ## real nodes under load while links, processes, power, disks and clocks fail (MINUTES=5, NODES=3,5, SEED=s, JSON=file)
-	@$(BIN)/python -m dledger.testing.chaos --minutes $(MINUTES) $(if $(NODES),--nodes $(NODES)) \
+	@$(BIN)/python -m verification.chaos --minutes $(MINUTES) $(if $(NODES),--nodes $(NODES)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
 
 strangers: $(VENV)/.package  ## other users, lying peers, certificates of others, idle and slow connections and floods at real nodes; needs root, or ids in /etc/subuid, for the two users (JSON=file)
-	@$(BIN)/python -m dledger.testing.strangers $(if $(JSON),--json $(JSON))
+	@$(BIN)/python -m verification.strangers $(if $(JSON),--json $(JSON))
 
 sim: $(VENV)/.package  ## simulate groups, clients and faults in virtual time (SEEDS=n, or SEED=s for one with its story; JSON=file)
-	@$(BIN)/python -m dledger.testing.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100)) $(if $(JSON),--json $(JSON))
+	@$(BIN)/python -m verification.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100)) $(if $(JSON),--json $(JSON))
 
 judges: $(VENV)/.package $(VENV)/judges  ## let Porcupine judge small histories, simulated ones and a chaos run, beside our checkers (needs Go; HISTORIES=n, SEEDS=n, SECONDS=s, JSON=file)
-	@$(BIN)/python -m dledger.testing.judges --program $(VENV)/judges $(if $(HISTORIES),--histories $(HISTORIES)) \
+	@$(BIN)/python -m verification.judges --program $(VENV)/judges $(if $(HISTORIES),--histories $(HISTORIES)) \
 		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--first $(SEED)) $(if $(JSON),--json $(JSON))
 
 matrix: $(VENV)/.package  ## cut the links of 3 and 5 simulated nodes in every way there is: who must have a leader has one (JSON=file)
-	@$(BIN)/python -m dledger.testing.sim.matrix $(if $(JSON),--json $(JSON))
+	@$(BIN)/python -m verification.sim.matrix $(if $(JSON),--json $(JSON))
 
 mutants: $(VENV)/.package  ## plant bugs, one after the other, and look whether the simulator finds them (ONLY=name,name; SEEDS=500; JSON=file)
-	@$(BIN)/python -m dledger.testing.mutants $(if $(ONLY),--only $(ONLY)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JSON),--json $(JSON))
+	@$(BIN)/python -m verification.mutants $(if $(ONLY),--only $(ONLY)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JSON),--json $(JSON))
 
 schedules: $(VENV)/.package  ## interleave the threads that share a store, crash them anywhere, start again (SCHEDULES=20000, SEED=s, SCENARIO=name, both for one step by step, JSON=file)
-	@$(BIN)/python -m dledger.testing.interleave $(if $(SCHEDULES),--schedules $(SCHEDULES)) $(if $(SEED),--seed $(SEED)) \
+	@$(BIN)/python -m verification.interleave $(if $(SCHEDULES),--schedules $(SCHEDULES)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(SCENARIO),--scenario "$(SCENARIO)") $(if $(JSON),--json $(JSON))
 
 crash-points: $(VENV)/.package  ## start the store from the states that crashes leave of its files (STATES=50000, JSON=file)
-	@$(BIN)/python -m dledger.testing.disk_states crash --states $(STATES) $(if $(JSON),--json $(JSON))
+	@$(BIN)/python -m verification.disk_states crash --states $(STATES) $(if $(JSON),--json $(JSON))
 
 byte-flips: $(VENV)/.package  ## change every byte of every file, one at a time: found, mended, never served (OFFSETS=n for some, JSON=file)
-	@$(BIN)/python -m dledger.testing.disk_states flips $(if $(OFFSETS),--offsets $(OFFSETS)) $(if $(JSON),--json $(JSON))
+	@$(BIN)/python -m verification.disk_states flips $(if $(OFFSETS),--offsets $(OFFSETS)) $(if $(JSON),--json $(JSON))
 
 disk-errors: $(VENV)/.package  ## fail every operation of the disk with EIO and ENOSPC (JSON=file)
-	@$(BIN)/python -m dledger.testing.disk_states errors $(if $(JSON),--json $(JSON))
+	@$(BIN)/python -m verification.disk_states errors $(if $(JSON),--json $(JSON))
 
 kafka: $(VENV)/.package $(KAFKA)/.jars  ## copy a topic of a real Kafka here and back with Spark, and reconcile offsets and counts (needs Maven)
 	@$(SPARK_ENV) $(BIN)/python examples/from_kafka.py $(KAFKA)
@@ -116,14 +117,16 @@ fuzz: $(VENV)/.package  ## give the parsers of RocketMQ's files INPUTS=200000 so
 		else echo "atheris has no wheel for this system and this Python, so no inputs that it makes" >&2; fi
 
 evidence: $(VENV)/.package  ## make docs/evidence.md from the results in docs/evidence/ (write them with JSON=docs/evidence/name.json)
-	@$(BIN)/python -m dledger.testing.evidence
+	@$(BIN)/python -m verification.evidence
 
+# Without build/, from which setuptools would pack modules that the checkout has no more.
 wheel: $(VENV)/.package  ## build dist/*.whl
 	@rm -rf build && $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
 clean:  ## remove the virtual environment and everything that was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name '*.egg-info' -prune -exec rm -rf {} +
+	find python -name '*.so' -delete
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -135,22 +138,21 @@ $(VENV)/.python:
 
 $(VENV)/.requirements: pyproject.toml | $(VENV)/.python
 	@echo "Installing dependencies into $(VENV) (the first time takes a minute or two)"
-	@rm -rf build
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'setuptools>=77' wheel '.[examples,test,check]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'setuptools>=77' wheel -e '.[examples,test,check]'
 	@touch $@
 
-# A real install, not an editable one: Spark finds the format only in a package that is really there. build/ is removed
-# first, because setuptools would pack modules from it that the checkout has no more.
-$(VENV)/.package: $(VENV)/.requirements $(SOURCES)
-	@rm -rf build
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-		--force-reinstall .
+# An editable install: a .pth file has the environment's Python find python/ in this checkout, so that an edit is there at
+# once, and Spark finds the format; the C extension is built into python/. Another .pth file has it find what only verifies
+# the product, which is no part of the package.
+$(VENV)/.package: $(VENV)/.requirements $(INSTALLED)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@echo "$(CURDIR)" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/verification.pth"
 	@touch $@
 
-$(VENV)/judges: python/dledger/testing/judges/porcupine/main.go python/dledger/testing/judges/porcupine/go.mod python/dledger/testing/judges/porcupine/go.sum | $(VENV)/.python
+$(VENV)/judges: verification/judges/porcupine/main.go verification/judges/porcupine/go.mod verification/judges/porcupine/go.sum | $(VENV)/.python
 	@command -v go >/dev/null || { \
 		echo "make judges compiles a little Go and fetches Porcupine; on Debian and Ubuntu: apt install golang-go (1.21 or newer)" >&2; exit 1; }
-	@cd python/dledger/testing/judges/porcupine && go build -o $(abspath $@) .
+	@cd verification/judges/porcupine && go build -o $(abspath $@) .
 
 $(KAFKA)/.jars: examples/kafka_copy/pom.xml
 	@command -v mvn >/dev/null || { \

@@ -30,7 +30,7 @@ from benchmarks import (
 )
 from benchmarks.floors import FLOORS
 from benchmarks.report import Report
-from dledger.testing.result import save
+from verification.result import save
 
 SECTIONS: dict[str, Callable[..., None]] = {
     "append": appends.throughput,

@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from dledger.testing.result import result
+from verification.result import result
 
 BYTES = ", bytes"
 """Ends the name of a case that is another one's rate in MB/s."""
@@ -128,7 +128,7 @@ class Report:
         path.write_text(json.dumps(self.as_dict(floors), indent=1) + "\n")
 
     def as_evidence(self, command: str, floors: Iterable[Floor]) -> dict[str, Any]:
-        """For the page of evidence, as `dledger.testing.result` has it: red when a floor is
+        """For the page of evidence, as `verification.result` has it: red when a floor is
         missed."""
         rows: list[list[str]] = [["measured", "times", "least", "median", "p99", "most"]]
         for case in self.cases.values():

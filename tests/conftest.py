@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from dledger.testing.disk import coverage
+from verification.disk import coverage
 
 # a slow moment of the machine is no failure
 settings.register_profile("no deadline", deadline=None)

@@ -31,7 +31,7 @@ from queries import Desk
 
 from dledger import Client, EmbeddedGroup
 from dledger.errors import DLedgerError
-from dledger.testing.result import result, save
+from verification.result import result, save
 
 PROGRAM = Path(__file__).with_name("job_query.py")
 KINDS = ("driver", "Python worker", "executor", "leader", "whole group")

@@ -219,7 +219,7 @@ class Group:
     async def kill(self, name: str) -> NodeServer:
         """End a node at once: nothing is answered, handed over or saved."""
         server = self.nodes.pop(NodeId(name))
-        await crash(server)
+        await server.kill()
         return server
 
     async def leader(self, *, but: str = "") -> NodeServer:
@@ -283,15 +283,7 @@ class Group:
         for client in self.clients:
             client.close()
         for node in list(self.nodes.values()):
-            await crash(node)
-
-
-async def crash(server: NodeServer) -> None:
-    """What SIGKILL does, as far as one process can do it to itself."""
-    server.parts.ready_loop.failed = True
-    server._error = server._error or RuntimeError("killed")
-    server.parts.router.abort()
-    await server.stop()
+            await node.kill()
 
 
 Story = Callable[[Group], Awaitable[None]]

@@ -9,8 +9,8 @@ import pytest
 from dledger.errors import StorageError
 from dledger.node.checkpoints import Checkpoints
 from dledger.storage.meta.snapshots import SNAPSHOTS
-from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.types import NO_INDEX, NOWHERE, Index, Position, Term
+from verification.disk.memory_disk import MemoryDisk
 
 ROOT = Path("/disk/n0")
 

@@ -25,8 +25,8 @@ from dledger.protocol.messages.rocketmq import (
 )
 from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 from dledger.rocketmq.format.message import Message, encode_message
-from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.types import Index, Role
+from verification.disk.memory_disk import MemoryDisk
 
 
 def heard(

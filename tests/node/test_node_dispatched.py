@@ -40,9 +40,9 @@ from dledger.rocketmq.format.message import (
 from dledger.rocketmq.format.properties import keys_of, parse_properties, tags_code
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
-from dledger.testing.disk.memory_store import MemoryStore
-from dledger.testing.sim.rng import Rng
 from dledger.types import Index, Term
+from verification.disk.memory_store import MemoryStore
+from verification.sim.rng import Rng
 
 SEGMENT = 1 << 16
 LEVEL_3_MS = 10_000

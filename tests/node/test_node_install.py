@@ -24,8 +24,8 @@ from dledger.protocol.messages.snapshot import SnapshotRequest, SnapshotResponse
 from dledger.raft.state.ready import IDLE
 from dledger.storage.offline.verify import verify_store
 from dledger.storage.recovery.snapshot_install import Staging
-from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.types import Index, NodeId
+from verification.disk.memory_disk import MemoryDisk
 
 
 async def wiped(group: Any, count: int = 60) -> tuple[str, int]:

@@ -16,7 +16,7 @@ from dledger.protocol.messages.catalog_commands import CommitTransaction, OpenSt
 from dledger.protocol.messages.client import OffsetKind
 from dledger.protocol.messages.codes import Code
 from dledger.records.body.header import BodyHeader, BodyKind, Flag, encode_header
-from dledger.testing.disk.memory_disk import MemoryDisk
+from verification.disk.memory_disk import MemoryDisk
 
 KIB = 1 << 10
 SMALL = {"segment_bytes": 256 * KIB, "max_body_bytes": 64 * KIB, "checkpoint_bytes": 100 * KIB}

@@ -18,8 +18,8 @@ from dledger.protocol.messages.peer import HeartBeatRequest
 from dledger.raft.state.ready import Ready
 from dledger.storage.file_store import FileStore
 from dledger.storage.opening import open_store
-from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.types import Index, NodeId, Term
+from verification.disk.memory_disk import MemoryDisk
 
 
 def entries_behind(end: LogEnd, term: int, count: int) -> tuple[Entry, ...]:

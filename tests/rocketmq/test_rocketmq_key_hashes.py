@@ -7,7 +7,7 @@ import pytest
 from dledger.rocketmq.format import index_file
 from dledger.rocketmq.format.index_file import TAIL, KeyHashes, key_hash
 from dledger.rocketmq.format.properties import java_hash
-from dledger.testing.sim.rng import Rng
+from verification.sim.rng import Rng
 
 LETTERS = ("0", "9", "A", "f", " ", "~", "\x7f", "ß", "日", "😀")
 

@@ -13,6 +13,7 @@ ROOTS = {
     "dledger": TOP / "python" / "dledger",
     "dledger.datasource": TOP / "datasource",
     "dledger.streaming": TOP / "streaming",
+    "verification": TOP / "verification",
 }
 
 

@@ -12,14 +12,14 @@ import click
 import pytest
 
 import dledger
-import dledger.testing.invariants
+import verification.invariants
 from dledger.cli.main import main
 from dledger.config import ClientConfig, GroupConfig, NodeConfig
 from dledger.datasource.options.option_table import MEANT, OPTIONS
 from dledger.datasource.options.options import parse_options
 from dledger.datasource.options.settings import spark_name
 from dledger.errors import UnknownOption
-from dledger.testing.mutants.registry import MUTANTS
+from verification.mutants.registry import MUTANTS
 
 TOP = Path(__file__).resolve().parents[2]
 DOCS = [TOP / "README.md", TOP / "examples" / "README.md", *sorted((TOP / "docs").glob("*.md"))]
@@ -167,7 +167,7 @@ def test_every_code_is_defined() -> None:
     letters = {"P": [int(name[1:]) for name in PROMISES]}
     guarantees, invariants = (
         (TOP / "docs" / "guarantees.md").read_text(),
-        dledger.testing.invariants.__doc__ or "",
+        verification.invariants.__doc__ or "",
     )
     letters["D"] = [int(n) for n in re.findall(r"^\| D(\d+) \|", guarantees, flags=re.MULTILINE)]
     for letter in "IQW":
@@ -263,5 +263,5 @@ def test_terms_of_the_glossary_are_where_it_says() -> None:
     assert len({row[0] for row in rows}) == len(rows) > 40
     for *_, places in rows:
         for place in re.findall(r"`([^`]+)`", places):
-            top = place.startswith(("datasource/", "streaming/"))
+            top = place.startswith(("datasource/", "streaming/", "verification/"))
             assert (TOP / ("" if top else "python/dledger") / place).is_file(), place

@@ -6,6 +6,7 @@ import pkgutil
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -21,20 +22,34 @@ SHIPPED = (
     "python",
     "datasource",
     "streaming",
+    "verification",
 )
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    """A wheel built from a copy, so that nothing that lies about in the checkout gets into it."""
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkout without anything that lies about in it."""
     copy = tmp_path_factory.mktemp("copy")
+    left = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so")
     for name in SHIPPED:
         if (TOP / name).is_dir():
-            shutil.copytree(
-                TOP / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
-            )
+            shutil.copytree(TOP / name, copy / name, ignore=left, symlinks=True)
         else:
             shutil.copy(TOP / name, copy / name)
+    return copy
+
+
+def modules_of_the_checkout() -> set[str]:
+    """Each file with Python code by its place in an installed package: ``datasource`` and
+    ``streaming`` lie beside ``python`` in the checkout, and inside ``dledger`` there."""
+    found = {p.relative_to(TOP / "python").as_posix() for p in (TOP / "python").rglob("*.py")}
+    for folder in ("datasource", "streaming"):
+        found |= {f"dledger/{p.relative_to(TOP).as_posix()}" for p in (TOP / folder).rglob("*.py")}
+    return found
+
+
+@pytest.fixture(scope="module")
+def wheel(copy: Path) -> zipfile.ZipFile:
     build = [
         sys.executable,
         "-m",
@@ -53,16 +68,50 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 
 def test_wheel_holds_every_module_of_the_checkout(wheel: zipfile.ZipFile) -> None:
-    """``datasource`` and ``streaming`` lie beside ``python`` in the checkout and inside ``dledger``
-    in the wheel."""
-    expected = {p.relative_to(TOP / "python").as_posix() for p in (TOP / "python").rglob("*.py")}
-    for folder in ("datasource", "streaming"):
-        expected |= {
-            f"dledger/{p.relative_to(TOP).as_posix()}" for p in (TOP / folder).rglob("*.py")
-        }
+    """Each once."""
+    assert len(set(wheel.namelist())) == len(wheel.namelist())
     packed = {n for n in wheel.namelist() if n.endswith(".py")}
-    assert packed == expected
+    assert packed == modules_of_the_checkout()
     assert {"dledger/py.typed", "pyspark_dledger/py.typed"} <= set(wheel.namelist())
+
+
+def test_source_archive_holds_every_module_once_and_no_link(copy: Path) -> None:
+    build = "from setuptools import build_meta; print(build_meta.build_sdist('archive'))"
+    done = subprocess.run(
+        [sys.executable, "-c", build], cwd=copy, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(next((copy / "archive").glob("*.tar.gz"))) as archive:
+        members = [member for member in archive.getmembers() if not member.isdir()]
+    assert all(member.isreg() for member in members)
+    packed = sorted(member.name.partition("/")[2] for member in members)
+    assert [name for name in packed if name.endswith(".py")] == sorted(
+        ["setup.py", *(f"python/{name}" for name in modules_of_the_checkout())]
+    )
+    assert "python/dledger/records/digest/_native.c" in packed
+
+
+def test_wheel_has_nothing_that_only_verifies_the_product(wheel: zipfile.ZipFile) -> None:
+    """It is there when the wheel is built, and stays outside."""
+    tops = {name.partition("/")[0] for name in wheel.namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"dledger", "pyspark_dledger"}
+    used = {name.split("/")[2] for name in wheel.namelist() if name.startswith("dledger/testing/")}
+    modules = {"__init__.py", "in_process_group.py", "pytest_plugin.py", "unsynced_disk.py"}
+    assert used == {*modules, "checkers"}
+
+
+def test_wheel_works_without_the_checkout(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    """The modules that are installed from it find one another there, and Spark finds the format."""
+    wheel.extractall(tmp_path)
+    script = (
+        "import pkgutil, dledger.datasource.options.options, dledger.streaming.reader as reader\n"
+        "print(reader.__file__, *(m.name for m in pkgutil.iter_modules([sys.path[0]])))"
+    )
+    command = [sys.executable, "-c", f"import sys; sys.path[:1] = [{str(tmp_path)!r}]\n{script}"]
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=True)
+    file, *found = done.stdout.split()
+    assert Path(file) == tmp_path / "dledger" / "streaming" / "reader.py"
+    assert found == ["dledger", "pyspark_dledger"]
 
 
 def test_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
@@ -75,9 +124,42 @@ def test_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
     assert any(n.endswith("licenses/LICENSE") for n in wheel.namelist())
 
 
+def test_an_edit_is_there_without_another_install() -> None:
+    """What is imported, by a program anywhere, lies in the checkout."""
+    names = {
+        "dledger": "python/dledger",
+        "dledger.datasource": "datasource",
+        "dledger.streaming": "streaming",
+        "pyspark_dledger": "python/pyspark_dledger",
+        "verification": "verification",
+    }
+    script = (
+        f"import importlib; print(*(importlib.import_module(name).__file__ for name in {[*names]}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd="/", capture_output=True, text=True, check=True
+    )
+    for file, folder in zip(done.stdout.split(), names.values(), strict=True):
+        assert Path(file).resolve() == TOP / folder / "__init__.py"
+
+
+def test_mypy_finds_every_package_in_the_checkout(tmp_path: Path) -> None:
+    """Those that lie beside ``python``, too, and only what is there."""
+    there = ("dledger.datasource.options.options", "dledger.streaming.reader", "verification.sim")
+    probe = tmp_path / "probe.py"
+    probe.write_text("".join(f"import {name}\n" for name in (*there, "dledger.datasource.nowhere")))
+    command = [sys.executable, "-m", "mypy", "--cache-dir", "/dev/null", "--follow-imports=skip"]
+    done = subprocess.run(
+        [*command, str(probe)], cwd=TOP, capture_output=True, text=True, check=False
+    )
+    complaints = [line for line in done.stdout.splitlines() if ": error: " in line]
+    assert len(complaints) == 1, done.stdout + done.stderr
+    assert "dledger.datasource.nowhere" in complaints[0]
+
+
 def test_spark_can_find_the_format_by_itself() -> None:
     """Spark looks for top-level packages named ``pyspark_*``; an editable install with import hooks
-    hides them."""
+    hides them, one with a path does not."""
     assert "pyspark_dledger" in {m.name for m in pkgutil.iter_modules()}
     import dledger
 

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).resolve().parents[2]
-FOLDERS = ("python", "datasource", "streaming", "examples", "benchmarks")
+FOLDERS = ("python", "datasource", "streaming", "verification", "examples", "benchmarks")
 SOURCES = sorted(p for folder in FOLDERS for p in (TOP / folder).rglob("*.py"))
 PRODUCT = [
     path
     for path in SOURCES
     if path.relative_to(TOP).parts[0] in {"python", "datasource", "streaming"}
-    and "testing" not in path.parts
 ]
 POSITIONAL = {"OffsetOutOfRange", "Lost", "EmbeddedNode"}
 """Classes whose arguments have had places since the first release, and errors, which are pickled by
@@ -32,6 +31,7 @@ WORDS = sorted(
         "python/**/*.py",
         "datasource/**/*.py",
         "streaming/**/*.py",
+        "verification/**/*.py",
         "examples/**/*",
         "benchmarks/*.py",
         "docs/*",
@@ -42,7 +42,8 @@ WORDS = sorted(
 )
 ALLOWED = {
     "LICENSE", "python", "datasource", "streaming", "examples", "tests", "setup.py",
-    "pyproject.toml", "README.md", "Makefile", "docs", "benchmarks", "CHANGELOG.md", ".ci",
+    "pyproject.toml", "README.md", "Makefile", "docs", "benchmarks", "verification",
+    "CHANGELOG.md", ".ci",
     ".gitignore", ".git", "CONTRIBUTING.md", ".editorconfig", ".pre-commit-config.yaml",
 }  # fmt: skip
 

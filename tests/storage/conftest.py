@@ -15,8 +15,8 @@ from dledger.storage.disk.disk import Disk
 from dledger.storage.file_store import FileStore
 from dledger.storage.opening import open_settings
 from dledger.storage.recovery.open_files import StoreSettings
-from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.types import Index, NodeId, Term
+from verification.disk.memory_disk import MemoryDisk
 
 SEGMENT = 1024
 INDEX_FILE = 320

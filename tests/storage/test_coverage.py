@@ -8,8 +8,8 @@ from dledger.errors import StorageError
 from dledger.storage.background import BackgroundState
 from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.recovery.recovery_point import RecoveryPoints
-from dledger.testing.disk import coverage
-from dledger.testing.disk.coverage import Coverage, Uncovered
+from verification.disk import coverage
+from verification.disk.coverage import Coverage, Uncovered
 
 
 def test_a_sync_covers_the_writes_that_had_ended_when_it_began():

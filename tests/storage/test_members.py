@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dledger.protocol.messages.membership import Change, Membership
 from dledger.storage.offline.verify import verify_store
-from dledger.testing.disk.memory_disk import MemoryDisk, ProcessKilled
 from dledger.types import Index, NodeId, Position, Term
+from verification.disk.memory_disk import MemoryDisk, ProcessKilled
 
 BOUND = ((NodeId("n0"), 5), (NodeId("n1"), (1 << 63) - 1))
 

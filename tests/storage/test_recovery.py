@@ -15,9 +15,9 @@ from dledger.storage.disk.disk import RealDisk
 from dledger.storage.log.index import UNIT_SIZE
 from dledger.storage.meta.slots import SLOT_SIZE
 from dledger.storage.offline.verify import verify_store
-from dledger.testing.disk.memory_disk import MemoryDisk, ProcessKilled
-from dledger.testing.disk.memory_inode import SECTOR
 from dledger.types import Index, NodeId, Position, Term
+from verification.disk.memory_disk import MemoryDisk, ProcessKilled
+from verification.disk.memory_inode import SECTOR
 
 
 def data_file(kit, number: int = 0, segment: int | None = None):

@@ -11,8 +11,8 @@ from dledger.protocol.messages.entry import HEADER_SIZE, LogEnd
 from dledger.storage.background import BackgroundState
 from dledger.storage.log.repairs import FileCopy
 from dledger.storage.offline.verify import verify_store
-from dledger.testing.disk.memory_disk import MemoryDisk, ProcessKilled
 from dledger.types import Index
+from verification.disk.memory_disk import MemoryDisk, ProcessKilled
 
 
 def flip(disk, kit, pos: int) -> None:

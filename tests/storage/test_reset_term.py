@@ -9,8 +9,8 @@ import pytest
 from dledger.errors import ConfigError, PathError
 from dledger.protocol.messages.entry import HardState
 from dledger.storage.offline.reset_term import MARGIN, reset_terms
-from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.types import MAX_TERM, TERM_JUMP, Index, NodeId, Term
+from verification.disk.memory_disk import MemoryDisk
 
 WIRE_MAX = (1 << 63) - 1
 ROOTS = [Path(f"/disk/n{number}") for number in range(3)]

@@ -8,8 +8,8 @@ import pytest
 
 from dledger.storage.api import Held
 from dledger.storage.offline.verify import verify_store
-from dledger.testing.disk.memory_disk import MemoryDisk, ProcessKilled
 from dledger.types import Index
+from verification.disk.memory_disk import MemoryDisk, ProcessKilled
 
 HOUR = 3_600_000
 

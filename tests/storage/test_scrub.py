@@ -10,8 +10,8 @@ from dledger.errors import StorageError
 from dledger.protocol.messages.entry import HEADER_SIZE, HardState, LogEnd, stamp
 from dledger.storage.api import Scrubbed
 from dledger.storage.file_store import FileStore
-from dledger.testing.disk.memory_store import MemoryStore
 from dledger.types import Index, Term
+from verification.disk.memory_store import MemoryStore
 
 
 def whole_pass(store, committed: int, step: int = 100) -> tuple[list[Scrubbed], list[int]]:

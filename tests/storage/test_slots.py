@@ -12,8 +12,8 @@ from dledger.protocol.messages.entry import HardState, LogEnd
 from dledger.storage.api import Identity
 from dledger.storage.meta.hard_state import RecoveryPoint, StateRecord, imported_hard_state
 from dledger.storage.meta.slots import SLOT_SIZE, SlotFile, new_slots, pack_slot, unpack_slot
-from dledger.testing.disk.memory_disk import MemoryDisk, ProcessKilled
 from dledger.types import Index, NodeId, Position, Term
+from verification.disk.memory_disk import MemoryDisk, ProcessKilled
 
 PATH = Path("/disk/record")
 MAGIC = b"test"

@@ -9,8 +9,8 @@ import pytest
 
 from dledger.errors import StorageError
 from dledger.storage.meta.snapshots import SnapshotFiles
-from dledger.testing.disk.memory_disk import MemoryDisk, ProcessKilled
 from dledger.types import Index
+from verification.disk.memory_disk import MemoryDisk, ProcessKilled
 
 ROOT = Path("/disk/n0/snapshot")
 

@@ -19,8 +19,8 @@ from dledger.storage.disk.disk import DiskFile, RealDisk
 from dledger.storage.disk.file_names import file_name
 from dledger.storage.log.repairs import FileCopy
 from dledger.storage.log.segments import SegmentFiles
-from dledger.testing.disk.memory_disk import MemoryDisk, MemoryFile
 from dledger.types import Index
+from verification.disk.memory_disk import MemoryDisk, MemoryFile
 
 MIB = 1 << 20
 

@@ -9,8 +9,8 @@ from dledger.protocol.messages.entry import LogEnd
 from dledger.storage.background import BackgroundState
 from dledger.storage.meta.hard_state import MARK_FILE
 from dledger.storage.offline.verify import verify_store
-from dledger.testing.disk.memory_disk import MemoryDisk, ProcessKilled
 from dledger.types import NOWHERE, Index
+from verification.disk.memory_disk import MemoryDisk, ProcessKilled
 
 BEGIN = 5 * 1024
 

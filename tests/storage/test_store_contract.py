@@ -11,8 +11,8 @@ from dledger.errors import CorruptEntry, CorruptStore, OffsetOutOfRange, Storage
 from dledger.protocol.messages.entry import HEADER, HardState, LogEnd, stamp
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.disk import RealDisk
-from dledger.testing.disk.memory_store import MemoryStore
 from dledger.types import NOWHERE, Index, NodeId, Position, Term
+from verification.disk.memory_store import MemoryStore
 
 SIZES = [0, 1, 100, 300, 464, 900, 928, 5, 0, 200]
 """Bodies that end files in every way: with least padding (928), with much, and between."""

@@ -11,8 +11,8 @@ import pytest
 from dledger.protocol.messages.entry import Entry, HardState
 from dledger.storage.background import BackgroundState
 from dledger.storage.offline.verify import verify_store
-from dledger.testing.disk.memory_disk import MemoryDisk, ProcessKilled
 from dledger.types import Index, NodeId, Position, Term
+from verification.disk.memory_disk import MemoryDisk, ProcessKilled
 
 LOST, SURVIVED = "lost", "survived"
 

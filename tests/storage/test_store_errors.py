@@ -11,9 +11,9 @@ from dledger.protocol.messages.entry import HEADER_SIZE, HardState
 from dledger.storage.api import DiskLevel
 from dledger.storage.background import BackgroundState
 from dledger.storage.log.index import UNIT_SIZE
-from dledger.testing.disk.memory_disk import MemoryDisk
-from dledger.testing.disk.memory_store import MemoryStore
 from dledger.types import Index, NodeId, Term
+from verification.disk.memory_disk import MemoryDisk
+from verification.disk.memory_store import MemoryStore
 
 
 def every_call(kit, store):

@@ -31,8 +31,8 @@ from dledger.storage.recovery.snapshot_install import (
     drop_staged,
     read_record,
 )
-from dledger.testing.disk.memory_disk import Failure, MemoryDisk, ProcessKilled
 from dledger.types import NO_INDEX, Index, Position, Term
+from verification.disk.memory_disk import Failure, MemoryDisk, ProcessKilled
 
 ROW = 8
 INDEX_FILE = 320

@@ -12,8 +12,8 @@ from dledger.protocol.messages.entry import HardState
 from dledger.protocol.messages.membership import Membership
 from dledger.storage.background import BackgroundState
 from dledger.storage.meta.snapshots import SNAPSHOTS, SnapshotFiles
-from dledger.testing.disk.memory_disk import MemoryDisk, ProcessKilled
 from dledger.types import Index, NodeId, Term
+from verification.disk.memory_disk import MemoryDisk, ProcessKilled
 
 WHY = "the log ends at entry 2, but entries up to 5 were committed here: the disk has lost them"
 OLD = 11

@@ -20,9 +20,9 @@ from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.log.term_index import TermTable, find_terms
 from dledger.storage.log.walker import Bad, Finish, Good, Padding, Walker
 from dledger.storage.log.zeros import first_nonzero
-from dledger.testing.disk.memory_disk import MemoryDisk
-from dledger.testing.disk.memory_inode import SECTOR
 from dledger.types import Index, Term
+from verification.disk.memory_disk import MemoryDisk
+from verification.disk.memory_inode import SECTOR
 
 
 def test_terms_are_found_by_bisection():
@@ -246,7 +246,7 @@ def test_reading_many_bodies_takes_one_read_per_run(kit, disk, monkeypatch):
     entries = kit.fill(store, [50] * 20)
     reads: list[int] = []
     monkeypatch.setattr(
-        "dledger.testing.disk.memory_disk.MemoryFile.pread",
+        "verification.disk.memory_disk.MemoryFile.pread",
         lambda file, size, offset: (
             reads.append(size) or bytes(file._inode.written[offset : offset + size])
         ),

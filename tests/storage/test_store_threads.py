@@ -22,9 +22,9 @@ from dledger.storage.background import BackgroundState
 from dledger.storage.disk.file_names import file_name
 from dledger.storage.disk.lock_checks import is_held
 from dledger.storage.log.segments import SegmentFiles
-from dledger.testing.disk.memory_disk import Failure
-from dledger.testing.disk_states.promise import entry_bytes
 from dledger.types import Index
+from verification.disk.memory_disk import Failure
+from verification.disk_states.promise import entry_bytes
 
 
 def on_another_thread(action: Callable[[], object]) -> Callable[[], None]:

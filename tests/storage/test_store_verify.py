@@ -19,8 +19,8 @@ from dledger.storage.meta.snapshots import SnapshotFiles
 from dledger.storage.meta.tables import TableFiles
 from dledger.storage.offline.dump import dump_store
 from dledger.storage.offline.verify import verify_store
-from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.types import Index, Term
+from verification.disk.memory_disk import MemoryDisk
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "dledger_clean_n0"
 GOLDEN_SIZES = {"segment_bytes": 1024, "index_file_bytes": 256}

@@ -13,7 +13,7 @@ import pytest
 from dledger.catalog.topics.table import MemoryTables
 from dledger.errors import CorruptStore, DiskFull, StorageError
 from dledger.storage.meta.tables import BUFFER_BYTES, CHUNK_ROWS, TableFiles
-from dledger.testing.disk.memory_disk import MemoryDisk, ProcessKilled
+from verification.disk.memory_disk import MemoryDisk, ProcessKilled
 
 ROOT = Path("/disk/n0/tables")
 

@@ -20,7 +20,7 @@ from dledger.testing.checkers.history import (
 )
 from dledger.testing.checkers.linearizability import TooHard, check_linearizable
 from dledger.testing.checkers.notation import parse, show
-from dledger.testing.sim.rng import Rng
+from verification.sim.rng import Rng
 
 HISTORIES = Path(__file__).parent / "histories"
 

@@ -165,6 +165,14 @@ class NodeServer:
         self._close_files()
         logger.info("%s of group %s has stopped", self.node.node_id, self.group.group)
 
+    async def kill(self) -> None:
+        """For tests: what SIGKILL does, as far as a process can do it to one of its nodes. Nothing
+        is answered, handed over or saved; only the store closes its files as ever."""
+        self.parts.ready_loop.failed = True
+        self._error = self._error or StorageError(f"{self.node.node_id} was killed")
+        self.parts.router.abort()
+        await self.stop()
+
     async def _end_parts(self) -> None:
         """Everything ends but the files, which have all that was given to them."""
         parts = self.parts

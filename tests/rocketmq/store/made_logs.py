@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dledger.rocketmq.format.hosts import Host
 from dledger.rocketmq.format.message import Message, encode_blank, encode_message
-from dledger.testing.sim.rng import Rng
+from verification.sim.rng import Rng
 
 FILE = 1 << 20
 WORDS = ("k1", "k2", "größe", "日本", "x" * 300, "polygenelubricants", "", " ", "a  b ")

@@ -18,8 +18,8 @@ from dledger.rocketmq.store import mapped_file_queue as module
 from dledger.rocketmq.store.files import FileHandles
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 from dledger.rocketmq.store.message_store import MessageStore
-from dledger.testing.disk.memory_store import MemoryStore
 from dledger.types import NO_INDEX
+from verification.disk.memory_store import MemoryStore
 
 FILE = 100
 

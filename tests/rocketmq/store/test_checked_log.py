@@ -16,7 +16,7 @@ from dledger.rocketmq.dispatch import chunk as message_chunk
 from dledger.rocketmq.format.message import Message, message_size
 from dledger.rocketmq.ha.checked_log import CheckedLog
 from dledger.rocketmq.store.commit_log import CommitLog
-from dledger.testing.sim.rng import Rng
+from verification.sim.rng import Rng
 
 COUNT = 300
 UNITS = 50

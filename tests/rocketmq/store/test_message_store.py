@@ -19,7 +19,7 @@ from dledger.rocketmq.format.message import Message
 from dledger.rocketmq.store.message_store import MessageStore
 from dledger.rocketmq.store.store_lock import CheckpointFile
 from dledger.rocketmq.store.topic_configs import TopicConfig, TopicConfigs
-from dledger.testing.sim.rng import Rng
+from verification.sim.rng import Rng
 
 Some = Callable[..., list[Message]]
 Opened = Callable[..., MessageStore]

@@ -14,7 +14,7 @@ from dledger.rocketmq.dispatch.reput_columns import ColumnReput, DispatchChunk
 from dledger.rocketmq.format.message import Message, encode_message, message_size
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
-from dledger.testing.sim.rng import Rng
+from verification.sim.rng import Rng
 
 
 def dispatch_all(reput: Reput, log: bytes) -> None:

@@ -1,7 +1,7 @@
 """The disk as the store sees it: a small protocol, and the real one.
 
 Everything the store does to a disk goes through `Disk`, so that a test can fail or stop it at any
-operation (see ``dledger.testing.disk.memory_disk``). Methods raise OSError; the store decides what
+operation (see ``verification.disk.memory_disk``). Methods raise OSError; the store decides what
 an error means.
 """
 
@@ -141,7 +141,7 @@ class Disk(Protocol):
 
     @property
     def witness(self) -> Witness | None:
-        """A disk of a test has one (`dledger.testing.disk.coverage`)."""
+        """A disk of a test has one (`verification.disk.coverage`)."""
 
     @property
     def first_step(self) -> int:

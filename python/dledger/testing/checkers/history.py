@@ -143,13 +143,13 @@ def _brief(values: Sequence[int]) -> str:
     return " ".join(shown if len(shown) <= 6 else [*shown[:3], "...", *shown[-2:]])
 
 
-class Call:
+class OpenOperation:
     """A call that is under way; end it once with `ok`, `failed` or `unknown`, or let it stay
     open."""
 
     __slots__ = ("_fields", "_number", "_recorder")
 
-    def __init__(self, recorder: Recorder, number: int, known: dict[str, Any]) -> None:
+    def __init__(self, recorder: Recorder, number: int, *, known: dict[str, Any]) -> None:
         self._recorder = recorder
         self._number = number
         self._fields = known
@@ -190,7 +190,7 @@ class Recorder:
 
     def begin(
         self, kind: OperationKind, session: str, topic: str, partition: int, **known: Any
-    ) -> Call:
+    ) -> OpenOperation:
         """A call begins now; ``known`` are further fields of `Operation`."""
         asked = dict(
             known,
@@ -203,10 +203,10 @@ class Recorder:
         number = len(self._operations)
         self._operations.append(Operation(**asked))
         self._write(number)
-        return Call(self, number, asked)
+        return OpenOperation(self, number, known=asked)
 
     def end(self, number: int, operation: Operation) -> None:
-        """The ``number``-th call that began is known to be this; `Call` calls it."""
+        """The ``number``-th call that began is known to be this; `OpenOperation` calls it."""
         self._operations[number] = operation
         self._write(number)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from dledger.testing.checkers.anomaly import Anomaly, Finding, Findings
 from dledger.testing.checkers.history import Operation, OperationKind, OperationOutcome, in_pieces
-from dledger.testing.checkers.places import WRITES, Places, Reach, end_of
+from dledger.testing.checkers.places import WRITES, OffsetValues, Reach, end_of
 from dledger.testing.checkers.transactions import check_transactions
 
 
@@ -36,7 +36,7 @@ def check_log(history: Iterable[Operation]) -> list[Finding]:
                         f"value {value} is written twice: {writers[value]} and {operation}"
                     )
     findings = Findings()
-    partitions = {name: Places(name, mine) for name, mine in by_partition.items()}
+    partitions = {name: OffsetValues(name, mine) for name, mine in by_partition.items()}
     for places in partitions.values():
         places.place(writers, findings)
         _check_partition(places, findings)
@@ -44,7 +44,7 @@ def check_log(history: Iterable[Operation]) -> list[Finding]:
     return findings.found
 
 
-def _check_partition(places: Places, findings: Findings) -> None:
+def _check_partition(places: OffsetValues, findings: Findings) -> None:
     _check_order(places, findings)
     _check_whole(places, findings)
     _check_lost(places, findings)
@@ -53,7 +53,7 @@ def _check_partition(places: Places, findings: Findings) -> None:
     _check_length(places, findings)
 
 
-def _check_order(places: Places, findings: Findings) -> None:
+def _check_order(places: OffsetValues, findings: Findings) -> None:
     """A producer's values stand in the order in which it sent them."""
     by_producer: dict[str, list[Operation]] = {}
     for write in places.writes():
@@ -75,7 +75,7 @@ def _check_order(places: Places, findings: Findings) -> None:
                 last, last_write = offset, write
 
 
-def _check_whole(places: Places, findings: Findings) -> None:
+def _check_whole(places: OffsetValues, findings: Findings) -> None:
     """The values of one write stand side by side, in their order."""
     for write in places.writes():
         begins = {
@@ -100,7 +100,7 @@ def _check_whole(places: Places, findings: Findings) -> None:
             findings.add(Anomaly.TORN, text, write)
 
 
-def _check_lost(places: Places, findings: Findings) -> None:
+def _check_lost(places: OffsetValues, findings: Findings) -> None:
     """What was acknowledged is read in its place, or at least not missed where it would be."""
     for write in places.writes():
         if write.outcome is not OperationOutcome.OK:
@@ -119,7 +119,7 @@ def _check_lost(places: Places, findings: Findings) -> None:
             findings.add(Anomaly.LOST, f"{places}: {unseen} were acknowledged", write)
 
 
-def _check_fresh(places: Places, findings: Findings) -> None:
+def _check_fresh(places: OffsetValues, findings: Findings) -> None:
     """An answer that promises to be fresh reaches as far as any that came back before it was asked
     for.
 
@@ -135,7 +135,7 @@ def _check_fresh(places: Places, findings: Findings) -> None:
         highest_after = max(highest_after, end)
 
 
-def _check_sessions(places: Places, findings: Findings) -> None:
+def _check_sessions(places: OffsetValues, findings: Findings) -> None:
     """No session sees the log shorter than before, nor are its appends acknowledged before earlier
     ones."""
     by_session: dict[str, list[Operation]] = {}
@@ -162,7 +162,7 @@ def _check_sessions(places: Places, findings: Findings) -> None:
                 findings.add(Anomaly.NON_MONOTONIC, text, operation)
 
 
-def _check_length(places: Places, findings: Findings) -> None:
+def _check_length(places: OffsetValues, findings: Findings) -> None:
     """No answer tells of more records than were written until it came back."""
     begun, counts, total = [], [0], 0
     for write in places.writes():

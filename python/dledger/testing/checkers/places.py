@@ -61,7 +61,7 @@ class Reach:
         return self._ends[at - 1] if at else 0
 
 
-class Places:
+class OffsetValues:
     """The answers of one partition, indexed.
 
     ``value_at`` and ``offset_of`` hold the first claim of each, be it an acknowledgement or a read;

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from dledger.testing.checkers.anomaly import Anomaly, Findings
 from dledger.testing.checkers.history import Operation, OperationOutcome
-from dledger.testing.checkers.places import Places
+from dledger.testing.checkers.places import OffsetValues
 
-Partitions = Mapping[tuple[str, int], Places]
+Partitions = Mapping[tuple[str, int], OffsetValues]
 Attempts = dict[int, list[Operation]]
 
 
@@ -27,7 +27,7 @@ def check_transactions(partitions: Partitions, findings: Findings) -> None:
             _check_parts(name, parts, partitions, findings)
 
 
-def _places(part: Operation, partitions: Partitions) -> Places:
+def _places(part: Operation, partitions: Partitions) -> OffsetValues:
     return partitions[part.topic, part.partition]
 
 

@@ -1,2 +1,0 @@
-"""Real node processes under load while links, processes, disks and clocks fail: ``python -m
-dledger.testing.chaos``."""

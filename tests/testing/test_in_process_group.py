@@ -1,0 +1,149 @@
+"""The group within a test's own process, and the plugin for pytest that has one as a fixture."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from dledger import Client, EmbeddedGroup
+from dledger.errors import ConfigError, ForkedClient, Unavailable, UnknownOption
+from dledger.testing import InProcessGroup
+from dledger.types import Role
+
+
+def values(client: Client, topic: str) -> list[bytes]:
+    end = client.end_offsets(topic)[0]
+    return [row["value"] for batch in client.read(topic, 0, 0, end) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_group_takes_records_and_gives_them_back(replicas: int) -> None:
+    with InProcessGroup(replicas) as group, group.client() as client:
+        assert list(group.nodes) == [f"n{number}" for number in range(replicas)]
+        assert group.nodes[group.leader].role is Role.LEADER
+        client.create_topic("t")
+        client.append("t", [b"a", b"b"])
+        assert values(client, "t") == [b"a", b"b"]
+
+
+def test_group_goes_on_without_its_leader_which_comes_back() -> None:
+    with InProcessGroup() as group, group.client() as client:
+        client.create_topic("t")
+        client.append("t", [b"a"])
+        former = group.leader
+        group.kill(former)
+        group.kill(former)  # it is dead already
+        assert group.nodes[former].pid is None
+        client.append("t", [b"b"])
+        assert group.leader != former
+        group.restart(former)
+        group.restart(group.leader)
+        client.append("t", [b"c"])
+        assert values(client, "t") == [b"a", b"b", b"c"]
+        assert {node.pid for node in group.nodes.values()} == {os.getpid()}
+
+
+def test_group_without_a_majority_says_so() -> None:
+    with InProcessGroup() as group:
+        group.kill("n0")
+        group.kill("n1")
+        with pytest.raises(Unavailable, match="n0, n1"):
+            group.leader  # noqa: B018 - it is asked for
+        group.restart("n1")
+        assert group.leader in {"n1", "n2"}
+
+
+def test_records_in_a_directory_of_the_callers_outlive_the_group(tmp_path: Path) -> None:
+    for number in range(3):
+        with InProcessGroup(directory=tmp_path) as group, group.client() as client:
+            if not number:
+                client.create_topic("t")
+            client.append("t", [b"%d" % number])
+            assert values(client, "t") == [b"0", b"1", b"2"][: number + 1]
+
+
+def test_nothing_is_left_of_a_group() -> None:
+    before = set(threading.enumerate())
+    group = InProcessGroup()
+    files = group.directory
+    assert files.exists()
+    group.stop()
+    group.stop()
+    assert not files.exists()
+    assert {thread.name for thread in set(threading.enumerate()) - before} <= {"dledger-producers"}
+    with pytest.raises(Unavailable, match="has ended"):
+        group.leader  # noqa: B018 - it is asked for
+
+
+def test_settings_are_those_of_groups_and_nodes() -> None:
+    with InProcessGroup(1, retention_bytes=1 << 20, max_topics=1) as group:
+        client = group.client(request_timeout_ms=5000)
+        client.create_topic("t")
+        with pytest.raises(Exception, match="max_topics"):
+            client.create_topic("u")
+    with pytest.raises(UnknownOption, match="retention_byte"):
+        InProcessGroup(1, retention_byte=1)
+    with pytest.raises(ConfigError, match="the group decides"):
+        InProcessGroup(1, port=1)
+    with pytest.raises(ConfigError, match="replicas"):
+        InProcessGroup(2)
+    with InProcessGroup(1) as group, pytest.raises(ConfigError, match="no node 'n7'"):
+        group.kill("n7")
+
+
+def test_forked_child_leaves_the_group_alone() -> None:
+    with InProcessGroup(1) as group:
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                group.stop()
+                group.leader  # noqa: B018 - it is asked for
+            except ForkedClient:
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        with group.client() as client:
+            client.create_topic("t")
+
+
+def test_what_users_test_with_has_the_names_of_an_embedded_group() -> None:
+    """A test may take one for the other."""
+    for name in ("bootstrap_servers", "leader", "nodes", "kill", "restart", "stop"):
+        assert hasattr(EmbeddedGroup, name)
+        assert hasattr(InProcessGroup, name)
+
+
+def test_plugin_has_a_group_for_each_test(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["dledger.testing.pytest_plugin"]')
+    (tmp_path / "test_orders.py").write_text(
+        "import pytest\n\n"
+        '@pytest.mark.parametrize("time", [1, 2])\n'
+        "def test_orders(dledger_group, time):\n"
+        "    assert len(dledger_group.nodes) == 3\n"
+        "    with dledger_group.client() as client:\n"
+        '        client.create_topic("orders")  # there is none of the test before\n'
+        '        client.append("orders", [b"one"])\n'
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_orders.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "2 passed" in done.stdout, done.stdout
+
+
+def test_whoever_checks_a_history_loads_no_node() -> None:
+    script = (
+        "import sys, dledger.testing.checkers, dledger.testing.pytest_plugin; "
+        "print(*sorted(m for m in sys.modules if m.startswith(('dledger.', 'pyarrow'))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    loaded = {name.split(".")[1] for name in done.stdout.split() if name.startswith("dledger.")}
+    assert not {"node", "raft", "storage", "client", "net"} & loaded
+    assert "pyarrow" not in done.stdout

@@ -1,0 +1,105 @@
+"""A little of ``make strangers`` at real nodes, as this user and without looking at the clock."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dledger.errors import ConfigError
+from verification.strangers import users
+from verification.strangers.__main__ import main as campaign_main
+from verification.strangers.campaign import SMALL, Campaign, Part
+from verification.strangers.healthy import p99
+from verification.strangers.intruder import command, main
+
+pytestmark = pytest.mark.cluster
+
+
+def test_slow_deaf_polling_and_flooding_strangers_stop_no_node_move_no_term_and_take_bounded_memory(
+    tmp_path: Path,
+) -> None:
+    said: list[str] = []
+    only = ("slow", "deaf", "polls", "idle", "flood")
+    found = Campaign(tmp_path, SMALL, said.append, only, timed=False).run()
+    assert found["problems"] == [], said
+    assert found["ok"]
+    assert [row[0] for row in found["table"][1:]] == list(only)
+    assert json.loads(json.dumps(found))["figures"]["MiB at most in a node"] < 300
+
+
+def test_a_liar_without_the_secret_or_with_anothers_certificate_is_no_member(
+    tmp_path: Path,
+) -> None:
+    said: list[str] = []
+    only = ("unproven", "liar", "certificates")
+    found = Campaign(tmp_path, SMALL, said.append, only, timed=False).run()
+    assert found["problems"] == [], said
+    assert [row[0] for row in found["table"][1:]] == list(only)
+    assert all("refused" in row[1] for row in found["table"][2:])
+
+
+def test_where_no_other_users_can_be_had_the_campaign_fails_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert campaign_main(["--only", "path"]) == 2
+    said = capsys.readouterr().out
+    assert (
+        "two Unix users, and this process can become neither: run it as root with setpriv" in said
+    )
+    assert "/etc/subuid" in said
+
+
+def test_the_nodes_and_the_strangers_are_two_users_and_neither_is_the_caller(
+    tmp_path: Path,
+) -> None:
+    try:
+        users.check_users()
+    except ConfigError as error:
+        pytest.skip(str(error))
+    assert (
+        campaign_main(["--small", "--only", "path,slow", "--json", str(tmp_path / "found.json")])
+        == 0
+    )
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["figures"]["uid of the nodes"] == users.OWNER
+    assert found["figures"]["uid of the strangers"] == users.STRANGER
+    assert [row[0] for row in found["table"][1:]] == ["slow", "path"]
+
+
+def test_an_intruder_that_is_the_same_user_is_found_out(tmp_path: Path) -> None:
+    """Else whatever it is refused would show nothing."""
+    with pytest.raises(ConfigError, match="the other user is none"):
+        users.check_stranger(tmp_path / "mine", users.same_user)
+
+
+def test_a_client_that_waits_longer_than_three_times_or_asked_too_little_is_a_problem() -> None:
+    part = Part("flood", {}, [1.0] * 1000, [1.0] * 980 + [2.9] * 20)
+    part.judge()
+    assert part.problems == []
+    part.attacked[-20:] = [3.1] * 20
+    part.judge()
+    assert part.problems == ["a healthy client waited 3.1 ms (p99), 1.0 quiet"]
+    few = Part("flood", {}, [1.0] * 299, [1.0] * 300)
+    few.judge()
+    assert few.problems == ["only 299 requests quiet and 300 attacked"]
+
+
+def test_an_intruder_says_what_it_achieved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["files", "--path", str(tmp_path)]) == 0
+    assert json.loads(capsys.readouterr().out)["read"] is True
+    assert main(["flood", "--nodes", "{}"]) == 0
+    assert "commands" not in json.loads(capsys.readouterr().out)
+
+
+def test_a_flood_is_of_all_kinds_of_commands() -> None:
+    assert len({type(command(number)) for number in range(6)}) == 4
+
+
+def test_p99_is_one_of_the_samples() -> None:
+    assert p99([]) == 0.0
+    assert p99([float(number) for number in range(1000)]) == 990.0

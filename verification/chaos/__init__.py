@@ -1,0 +1,2 @@
+"""Real node processes under load while links, processes, disks and clocks fail: ``python -m
+verification.chaos``."""

@@ -1,0 +1,27 @@
+"""What a fault is."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from verification.chaos.scene import Scene
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One kind of fault.
+
+    Attributes:
+        name: of the kind.
+        what: what is done, in words.
+        bite: what one bite is: the unit of what `run` returns.
+        run: do it, undo it, and return how often it bit; 0 when it had no effect.
+        on_links: it sets the rules of links; two such are never under way at the same time.
+    """
+
+    name: str
+    what: str
+    bite: str
+    run: Callable[[Scene], Awaitable[int]]
+    on_links: bool = False

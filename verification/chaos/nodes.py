@@ -1,0 +1,354 @@
+"""The processes of a group: started as a user starts them, signalled by pid, watched, and all gone
+in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from dledger.config import MIB, format_peers
+from dledger.embedded.ports import free_ports
+from dledger.errors import DLedgerError
+from dledger.net.connections.blocking import Lost
+from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.rpc import Rpc
+from dledger.net.user_directory import user_secret
+from dledger.protocol.messages.client import StatusRequest
+from dledger.protocol.wire import FrameLimits
+from dledger.types import NodeId
+from verification.chaos.node import write_config
+from verification.chaos.panel import Panel
+from verification.chaos.power.outage import cut_power, forget
+
+GROUP: Final = "chaos"
+HOST: Final = "127.0.0.1"
+"""Where nodes listen."""
+PROXY_HOST: Final = "127.0.0.2"
+"""Where everybody believes that they listen; Linux has the whole of 127.0.0.0/8 without being
+told."""
+GARBAGE: Final = (
+    "a frame starts with",
+    "frame CRC",
+    "frame version",
+    "frame flags",
+    "frame header",
+    "frame payload",
+)
+PLAIN_FROM: Final = 5
+"""Nodes from which on one is run as a user runs it."""
+STATUS_S: Final = 1.0
+END_S: Final = 20.0
+GROUP_SETTINGS: Final[dict[str, Any]] = {
+    "segment_bytes": 4 * MIB,
+    "index_file_bytes": MIB // 4,
+    "max_body_bytes": MIB,
+    "push_batch_bytes": MIB,
+}
+"""Small files, so that a run of minutes rolls many of them."""
+NODE_SETTINGS: Final[dict[str, Any]] = {
+    "checkpoint_bytes": 2 * MIB,
+    "disk_reserve_bytes": 8 * MIB,
+    "disk_full_ratio": 1.0,
+    "disk_warn_ratio": 1.0,
+    "scrub_pause_ms": 500,
+    "idle_timeout_ms": 180_000,
+}
+"""The last one: nodes whose campaign was killed end by themselves."""
+
+
+class Node:
+    """One node's place and process.
+
+    Args:
+        plain: run by ``dledger serve``, as a user does; else by `verification.chaos.node`, whose
+            disk and clock obey `panel`, and whose power can be cut.
+        settings: of its `NodeConfig`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        port: int,
+        home: Path,
+        peers: dict[str, str],
+        *,
+        plain: bool,
+        settings: Mapping[str, Any],
+    ) -> None:
+        self.name = name
+        self.port = port
+        self.home = home
+        self.disk = home / "disk"
+        """A file system of its own may be mounted here."""
+        self.disk.mkdir()
+        self.directory = self.disk / "store"
+        self.plain = plain
+        self.panel = Panel(home / "panel")
+        self.log = home / "log"
+        self.starts = 0
+        self.exits: list[int] = []
+        """Return codes of its processes so far; negative: the signal."""
+        self._journal = home / "journal"
+        self._kept = self.disk / "kept"
+        self._peers = peers
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def paused(self) -> bool:
+        """Whether the kernel says so."""
+        if self._process is None or not self.running:
+            return False
+        stat = Path(f"/proc/{self._process.pid}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] == "T"
+
+    def start(self) -> None:
+        """Start its process; there must be none."""
+        self.reap()
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.home
+            )
+        self.starts += 1
+
+    def _command(self) -> list[str]:
+        if self.plain:
+            settings = {**GROUP_SETTINGS, **self._settings}.items()
+            return [
+                sys.executable,
+                "-m",
+                "dledger",
+                "serve",
+                "--self-id",
+                self.name,
+                "--peers",
+                format_peers({NodeId(n): a for n, a in self._peers.items()}),
+                "--group",
+                GROUP,
+                "--dir",
+                str(self.directory),
+                "--host",
+                HOST,
+                *(part for name, value in settings for part in ("--set", f"{name}={value}")),
+            ]
+        config = self.home / "config.json"
+        node = {
+            "node_id": self.name,
+            "directory": str(self.directory),
+            "host": HOST,
+            "port": self.port,
+            "secret_file": str(user_secret()),  # as ``serve`` finds it for the plain one
+        }
+        group = {**GROUP_SETTINGS, "group": GROUP}
+        write_config(
+            config,
+            group,
+            {**self._settings, **node},
+            self._peers,
+            panel=self.home / "panel",
+            journal=self._journal,
+            kept=self._kept,
+        )
+        return [sys.executable, "-m", "verification.chaos.node", str(config)]
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to its process, if it runs."""
+        if self._process is not None and self.running:
+            self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self.signal(signal.SIGKILL)
+        self.reap()
+
+    def cut_power(self, dice: random.Random, mood: float) -> int:
+        """Undo what no sync covers, now that its process is gone; how much. Nothing on one that is
+        plain."""
+        return 0 if self.plain else cut_power(self.directory, self._journal, self._kept, dice, mood)
+
+    def exchange_disk(self) -> None:
+        """All of its files are gone, now that its process is."""
+        shutil.rmtree(self.directory)
+        if not self.plain:
+            forget(self._journal, self._kept)
+
+    def reap(self) -> None:
+        """Wait for a process that ends, and note how it ended."""
+        if self._process is not None:
+            self.exits.append(self._process.wait(END_S))
+            self._process = None
+
+    async def ended(self, timeout_s: float = END_S) -> int | None:
+        """The return code as soon as the process has ended; None when it has not by then."""
+        deadline = time.monotonic() + timeout_s
+        while self.running and time.monotonic() < deadline:  # noqa: ASYNC110 - a process tells nobody
+            await asyncio.sleep(0.02)
+        if self.running:
+            return None
+        self.reap()
+        return self.exits[-1]
+
+    async def status(self) -> dict[str, Any]:
+        """What it says of itself, asked directly; empty when it does not answer."""
+        try:
+            rpc = await Rpc.open(
+                f"{HOST}:{self.port}", Greeting(Introduction(group=GROUP)), FrameLimits(), STATUS_S
+            )
+        except DLedgerError:
+            return {}
+        try:
+            answer, _ = await rpc.ask(StatusRequest(), (), STATUS_S)
+            found: dict[str, Any] = answer.status
+        except Lost:
+            return {}
+        finally:
+            rpc.abort()
+        return found
+
+    def garbage(self) -> list[str]:
+        """Lines of its log that tell of bytes on a connection that no correct program sends; a
+        stream that was cut is none of them."""
+        with self.log.open(errors="replace") as lines:
+            return [
+                line.strip()
+                for line in lines
+                if "dledger.net" in line and any(w in line for w in GARBAGE)
+            ]
+
+    def last_words(self, lines: int = 12) -> str:
+        """The end of its log."""
+        try:
+            return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        except OSError:
+            return ""
+
+
+class Nodes:
+    """All nodes of a group.
+
+    Args:
+        path: an empty directory for all of them.
+        count: how many. The first of five or more is run by ``dledger serve``: its power cannot be
+            cut, and in a smaller group it would bring back what all others have lost.
+        settings: of each node's `NodeConfig`, over `NODE_SETTINGS`.
+    """
+
+    def __init__(self, path: Path, count: int, settings: Mapping[str, Any] | None = None) -> None:
+        ports = free_ports(HOST, count)
+        self.names = [f"n{at}" for at in range(count)]
+        peers = {name: f"{PROXY_HOST}:{port}" for name, port in zip(self.names, ports, strict=True)}
+        self._by_name: dict[str, Node] = {}
+        for name, port in zip(self.names, ports, strict=True):
+            home = path / name
+            home.mkdir(parents=True)
+            self._by_name[name] = Node(
+                name,
+                port,
+                home,
+                peers,
+                plain=name == "n0" and count >= PLAIN_FROM,
+                settings={**NODE_SETTINGS, **(settings or {})},
+            )
+        self.targets = {name: (HOST, node.port) for name, node in self._by_name.items()}
+        self.bootstrap_servers = ",".join(peers.values())
+
+    def __getitem__(self, name: str) -> Node:
+        return self._by_name[name]
+
+    def __iter__(self) -> Any:
+        return iter(self._by_name.values())
+
+    @property
+    def majority(self) -> int:
+        return len(self.names) // 2 + 1
+
+    def start_missing(self) -> None:
+        """Start every node that does not run."""
+        for node in self._by_name.values():
+            if not node.running:
+                node.start()
+
+    async def statuses(self) -> dict[str, dict[str, Any]]:
+        """What each node says of itself, all asked at the same time."""
+        found = await asyncio.gather(*(node.status() for node in self._by_name.values()))
+        return dict(zip(self.names, found, strict=True))
+
+    async def leader(self, timeout_s: float = 20.0) -> str | None:
+        """The node that leads in the highest term, waited for; None when there is none by then."""
+        leaders: list[tuple[int, str]] = []
+
+        async def there() -> bool:
+            leaders[:] = [
+                (s["term"], n)
+                for n, s in (await self.statuses()).items()
+                if s.get("role") == "LEADER"
+            ]
+            return bool(leaders)
+
+        return max(leaders)[1] if await self.until(there, timeout_s) else None
+
+    async def in_step(self, timeout_s: float) -> bool:
+        """Wait until all run and have the same log, all of it committed and applied."""
+
+        async def level() -> bool:
+            found = (await self.statuses()).values()
+            ends = {
+                (s.get("end_index"), s.get("committed_index"), s.get("applied_index"))
+                for s in found
+            }
+            return (
+                len(ends) == 1 and len(set(next(iter(ends)))) == 1 and None not in next(iter(ends))
+            )
+
+        return await self.until(level, timeout_s)
+
+    @staticmethod
+    async def until(condition: Callable[[], Any], timeout_s: float) -> bool:
+        """Ask again and again until it is so, or for so long."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if await condition():
+                return True
+            await asyncio.sleep(0.05)
+        return False
+
+    async def stop(self) -> dict[str, int | None]:
+        """End all gracefully, one after the other; node -> return code, None for one that had to be
+        killed."""
+        codes: dict[str, int | None] = {}
+        for node in self._by_name.values():
+            node.signal(signal.SIGCONT)
+            node.signal(signal.SIGTERM)
+            codes[node.name] = await node.ended()
+        self.kill()
+        return codes
+
+    def kill(self) -> None:
+        """SIGKILL all that runs."""
+        for node in self._by_name.values():
+            node.kill()
+
+    def describe(self) -> str:
+        """How each one fared, as JSON for a report."""
+        return json.dumps(
+            {node.name: {"starts": node.starts, "exits": node.exits} for node in self}
+        )
+
+    def remove(self) -> None:
+        """Delete all files."""
+        for node in self._by_name.values():
+            shutil.rmtree(node.home, ignore_errors=True)

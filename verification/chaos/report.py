@@ -1,0 +1,120 @@
+"""What a campaign did and found: for people, and as one JSON dict."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from verification.chaos.faults.fault import Fault
+from verification.chaos.run import Part
+from verification.result import result
+
+GAPS_SHOWN: Final = 3
+
+
+def fault_problems(parts: Sequence[Part], faults: Sequence[Fault]) -> list[str]:
+    """Kinds that were tried and never bit: a test that does nothing is none."""
+    runs, bites = _sum(part.runs for part in parts), _sum(part.bites for part in parts)
+    return [
+        f"fault {fault.name} never bit, in {runs[fault.name]} runs: {fault.what}"
+        for fault in faults
+        if runs[fault.name] and not bites[fault.name]
+    ]
+
+
+def _sum(counts: Any) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for one in counts:
+        total.update(one)
+    return total
+
+
+def as_dict(
+    parts: Sequence[Part], faults: Sequence[Fault], seed: int, minutes: float
+) -> dict[str, Any]:
+    """Everything, as JSON values; see `verification.result`."""
+    problems = [*(f"{part.nodes} nodes: {text}" for part in parts for text in part.problems)]
+    problems += fault_problems(parts, faults)
+    runs, bites = _sum(part.runs for part in parts), _sum(part.bites for part in parts)
+    done = [part.as_dict() for part in parts]
+    return result(
+        "chaos",
+        command=f"make chaos MINUTES={minutes:g} SEED={seed}",
+        ok=not problems,
+        figures={
+            "minutes": minutes,
+            "faults": sum(runs.values()),
+            "kinds of faults": sum(count > 0 for count in runs.values()),
+            "acknowledged records": sum(part["history"]["acknowledged"] for part in done),
+            "records read": sum(part["history"]["read"] for part in done),
+        },
+        faults={fault.name: bites[fault.name] for fault in faults},
+        seed=seed,
+        problems=problems,
+        kinds={
+            fault.name: {
+                "what": fault.what,
+                "runs": runs[fault.name],
+                "bites": bites[fault.name],
+                "unit": fault.bite,
+            }
+            for fault in faults
+        },
+        not_scheduled=[fault.name for fault in faults if not runs[fault.name]],
+        parts=done,
+    )
+
+
+def lines(report: dict[str, Any]) -> Iterator[str]:
+    """For people."""
+    yield ""
+    yield f"{'fault':17}  {'runs':>4}  {'bites':>12}"
+    for name, found in report["kinds"].items():
+        yield (
+            f"{name:17}  {found['runs']:4}  {found['bites']:12,}  {found['unit']}; {found['what']}"
+        )
+    yield (
+        f"{sum(found['runs'] for found in report['kinds'].values())} faults of "
+        f"{_tried(report)} kinds"
+    )
+    for part in report["parts"]:
+        yield from _part(part)
+    for text in report["problems"]:
+        yield f"PROBLEM: {text}"
+    yield (
+        "green"
+        if report["ok"]
+        else f"RED: {len(report['problems'])} problems; seed {report['seed']}"
+    )
+
+
+def _tried(report: dict[str, Any]) -> int:
+    return sum(found["runs"] > 0 for found in report["kinds"].values())
+
+
+def _part(part: dict[str, Any]) -> Iterator[str]:
+    history, seconds = part["history"], part["seconds"] or 1.0
+    records, read = history["acknowledged"], history["read"]
+    yield ""
+    yield f"{part['nodes']} nodes, {seconds:.0f} s, {part['starts']} starts of processes"
+    yield f"  the disk that is filled: {part['small_disk']}"
+    yield (
+        f"  {part['acknowledged']} writes acknowledged, {part['acknowledged'] / seconds:.0f}/s; "
+        f"{records} records, {records / seconds:.0f}/s; {read} read"
+    )
+    yield "  operations: " + ", ".join(
+        f"{count} {name}" for name, count in part["operations"].items()
+    )
+    yield "  errors told to clients: " + (
+        ", ".join(f"{n} {name}" for name, n in part["errors"].items()) or "none"
+    )
+    yield (
+        f"  {part['compared_bytes']:,} bytes of committed log compared between all nodes, all "
+        f"bytes of each verified"
+    )
+    for gap in part["gaps"][:GAPS_SHOWN]:
+        yield (
+            f"  nothing acknowledged for {gap['length_s']:.2f} s at {gap['start_s']:.1f} s: "
+            f"{gap['cause']}"
+        )

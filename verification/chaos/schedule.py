@@ -1,0 +1,60 @@
+"""Which faults come when: all kinds in rounds, in an order that the seed decides."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from dledger.config import nearest
+from dledger.errors import ConfigError
+from verification.chaos.faults.clocks import CLOCK_FAULTS
+from verification.chaos.faults.damage import DAMAGE_FAULTS
+from verification.chaos.faults.disks import DISK_FAULTS
+from verification.chaos.faults.fault import Fault
+from verification.chaos.faults.links import LINK_FAULTS
+from verification.chaos.faults.power import POWER_FAULTS
+from verification.chaos.faults.processes import PROCESS_FAULTS
+
+ALL_FAULTS: Final[tuple[Fault, ...]] = (
+    *LINK_FAULTS,
+    *PROCESS_FAULTS,
+    *POWER_FAULTS,
+    *DISK_FAULTS,
+    *DAMAGE_FAULTS,
+    *CLOCK_FAULTS,
+)
+TOGETHER: Final = 0.3
+"""So often a fault of links comes together with one of something else."""
+
+
+def named_faults(names: Sequence[str]) -> tuple[Fault, ...]:
+    """The faults of these names; all without any.
+
+    Raises:
+        ConfigError: there is none of a name.
+    """
+    known = {fault.name: fault for fault in ALL_FAULTS}
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"no fault {name!r}{nearest(name, list(known))}; known: {', '.join(known)}"
+            )
+    return tuple(known[name] for name in names) or ALL_FAULTS
+
+
+def schedule(seed: int, faults: Sequence[Fault]) -> Iterator[tuple[Fault, ...]]:
+    """Without end: one fault, or two at the same time. Each round has every kind once."""
+    dice = random.Random(f"schedule {seed}")
+    while True:
+        left = list(faults)
+        dice.shuffle(left)
+        while left:
+            first = left.pop()
+            others = [fault for fault in left if fault.on_links != first.on_links]
+            if others and dice.random() < TOGETHER:
+                second = dice.choice(others)
+                left.remove(second)
+                yield first, second
+            else:
+                yield (first,)

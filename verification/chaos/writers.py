@@ -1,0 +1,184 @@
+"""Spark-like writers: micro-batches as transactions, staged by tasks that may die, committed again
+after failures."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dledger.client import AsyncStage, Committed
+from dledger.errors import DLedgerError
+from dledger.protocol.messages.catalog_commands import StageSum
+from dledger.records.body.build import make_records
+from dledger.testing.checkers.history import OpenOperation, OperationKind
+from verification.chaos.clients import PAUSE_S, Place, Worker
+
+STAGE_MS: Final = 60_000
+TASKS: Final = 2
+ABANDONED: Final = 1000
+"""Added to an attempt's number for what one of its tasks staged before it died."""
+
+Parts = dict[tuple[str, int], tuple[int, ...]]
+"""(topic, partition) -> values, in the order of the stages that hold them."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt of a transaction that is all staged."""
+
+    number: int
+    parts: Parts
+    stages: tuple[StageSum, ...]
+
+
+class Repeated(Exception):
+    """The transaction is committed already."""
+
+
+class Writer(Worker):
+    """Micro-batch after micro-batch, each repeated until it is known to be committed.
+
+    A transaction's name is (writer id, sequence), as Spark's sink has (query id, batch id). Every
+    attempt has values of its own, so that it can be told which one took effect.
+    """
+
+    def __init__(self, place: Place, name: str, rate: float, seed: int, **settings: Any) -> None:
+        super().__init__(place, name, rate, seed, **settings)
+        self._sequence = 0
+
+    async def step(self) -> None:
+        await self.pause()
+        name = f"{self.name}/{self._sequence}"
+        attempts: list[int] = []
+        while self.place.going:
+            try:
+                if await self._once(name, attempts):
+                    break
+            except Repeated:
+                self._is_there(name, attempts)
+                break
+            except DLedgerError as error:
+                self.place.failed(error)
+                await asyncio.sleep(PAUSE_S)
+        self._sequence += 1
+
+    async def _once(self, name: str, open_attempts: list[int]) -> bool:
+        """Stage and commit, now and then by two drivers at the same time. True when it is known to
+        be committed.
+
+        Args:
+            open_attempts: numbers of attempts whose commit was sent and may have been done; added
+                to.
+        """
+        count = 2 if self.dice.random() < 0.1 else 1
+        staged = [await self._stage_all(name, len(open_attempts) + at) for at in range(count)]
+        open_attempts += [attempt.number for attempt in staged]
+        found = await asyncio.gather(
+            *(self._commit(name, attempt, open_attempts) for attempt in staged)
+        )
+        return any(found)
+
+    async def _stage_all(self, name: str, number: int) -> Attempt:
+        """All tasks of one attempt, one of which may die and be done again.
+
+        Raises:
+            Repeated: an earlier attempt took effect.
+            DLedgerError: nothing of it ever will.
+        """
+        parts: Parts = {}
+        sums: list[StageSum] = []
+        try:
+            for _ in range(TASKS):
+                if self.dice.random() < 0.1:
+                    lost: Parts = {}
+                    try:
+                        await self._stage(lost, finish=False)
+                    finally:
+                        self._never(name, number + ABANDONED, lost)
+                sums.append(await self._stage(parts))
+        except (DLedgerError, Repeated):
+            self._never(name, number + 2 * ABANDONED, parts)
+            raise
+        return Attempt(number, parts, tuple(sums))
+
+    async def _stage(self, parts: Parts, *, finish: bool = True) -> StageSum:
+        """One task; what it stages is added to ``parts`` before it is sent."""
+        stage = await self.client.stage(self.name, self._sequence, timeout_ms=STAGE_MS)
+        if not isinstance(stage, AsyncStage):
+            raise Repeated
+        try:
+            for _ in range(self.dice.randint(1, 3)):
+                topic, partition = self.any_partition()
+                values = self.new_values(6)
+                parts[topic, partition] = parts.get((topic, partition), ()) + values
+                await stage.append_batch(topic, partition, make_records(self.encode(values)))
+            if finish:
+                return await stage.close()
+        except DLedgerError:
+            stage.cancel()
+            raise
+        stage.cancel()
+        return StageSum(stage_id=stage.stage_id, batches=0, records=0)
+
+    async def _commit(self, name: str, attempt: Attempt, open_attempts: list[int]) -> bool:
+        calls = {
+            place: self._begin(name, attempt.number, place, values)
+            for place, values in attempt.parts.items()
+        }
+        try:
+            done = await self.client.commit_transaction(self.name, self._sequence, attempt.stages)
+        except DLedgerError as error:
+            self.place.failed(error)
+            for call in calls.values():
+                if error.definite:
+                    call.failed()
+                else:
+                    call.unknown()
+            return False
+        if done.repeated and len(open_attempts) > 1:  # this attempt or another one, nobody can tell
+            for call in calls.values():
+                call.unknown()
+            self._is_there(name, open_attempts)
+            return True
+        for (topic, partition), call in calls.items():
+            start, _ = done.offsets.get(topic, {}).get(partition, (-1, -1))
+            call.ok(start=start)
+        self._check_sum(name, attempt, done)
+        self.place.acks.note()
+        return True
+
+    def _check_sum(self, name: str, attempt: Attempt, done: Committed) -> None:
+        spans = {
+            (t, p): end - start
+            for t, found in done.offsets.items()
+            for p, (start, end) in found.items()
+        }
+        if spans != {place: len(values) for place, values in attempt.parts.items()}:
+            self.place.wrong.append(
+                f"{name}: the commit wrote {spans}, but staged were {attempt.parts}"
+            )
+
+    def _begin(
+        self, name: str, number: int, place: tuple[str, int], values: tuple[int, ...]
+    ) -> OpenOperation:
+        return self.place.recorder.begin(
+            OperationKind.TRANSACTION,
+            self.name,
+            *place,
+            values=values,
+            transaction=name,
+            attempt=number,
+        )
+
+    def _never(self, name: str, number: int, parts: Parts) -> None:
+        """These values were staged and can never be committed: whoever sees one sees what was
+        aborted."""
+        for place, values in parts.items():
+            self._begin(name, number, place, values).failed()
+
+    def _is_there(self, name: str, attempts: list[int]) -> None:
+        """Told that it was committed already: one of these attempts must have been."""
+        place = self.place.partitions()[0]
+        self._begin(name, max(attempts, default=0) + 3 * ABANDONED, place, ()).ok()
+        self.place.acks.note()

@@ -1,0 +1,393 @@
+"""What nodes do to their stores, as scripts: each touches one mechanism from all sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dledger.protocol.messages.catalog_commands import (
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    InitProducer,
+)
+from dledger.protocol.wire import encode_command
+from dledger.raft.roles.snapshot_install import InstallMode
+from dledger.records.body.header import BodyHeader, BodyKind, encode_header
+from dledger.storage.background import BackgroundState
+from dledger.storage.recovery.open_files import StoreSettings
+from dledger.storage.recovery.snapshot_install import INSTALL_FILE
+from dledger.types import NodeId
+from verification.disk.memory_inode import SECTOR
+from verification.disk_states.giver import Giver
+from verification.disk_states.life import StoreLife
+from verification.disk_states.recording import RecordingDisk
+
+PAGE: Final = 4096
+ROOT: Final = Path("/disk/group/n0")
+"""Two of these directories are made by the store itself."""
+
+
+def settings_of(
+    segment_bytes: int, index_file_bytes: int, retention_bytes: int = 0
+) -> StoreSettings:
+    """Files so small that a dozen entries need several."""
+    return StoreSettings(
+        directory=ROOT,
+        node_id=NodeId("n0"),
+        segment_bytes=segment_bytes,
+        index_file_bytes=index_file_bytes,
+        retention_bytes=retention_bytes,
+        disk_reserve_bytes=0,
+    )
+
+
+SMALL: Final = settings_of(1024, 320)
+PAGES: Final = settings_of(4 * PAGE, 2 * PAGE)
+RETAINED: Final = settings_of(1024, 320, retention_bytes=3 * 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One script."""
+
+    name: str
+    run: Callable[[StoreLife], None]
+    settings: StoreSettings = SMALL
+    grain: int = SECTOR
+    keeping: BackgroundState = BackgroundState.MANUAL
+    record: str = ""
+    """A record that tells a start what to do: the script is crashed in every way there is, and its
+    process also killed behind each write to the file of that name, before it is synced, to crash
+    the start that goes by it."""
+
+    def life(self, disk: RecordingDisk, tell: Callable[..., None]) -> StoreLife:
+        """A node that can live it."""
+        return StoreLife(self.settings, disk, self.keeping, tell)
+
+
+def afterwards(life: StoreLife) -> None:
+    """What a node does that was started again: a little of everything."""
+    life.open()
+    life.follow()
+    life.append([120, 40])
+    term = life.store.hard_state.term + 1
+    life.save(term, "n2")
+    life.append([300])
+    life.sync()
+    life.keep()
+    life.truncate(len(life.log) - 2)
+    life.append([77, 30])
+    life.sync()
+
+
+def group_commit(life: StoreLife) -> None:
+    """Several appends to a sync, several syncs to a round of housekeeping, over the ends of files
+    of both kinds."""
+    life.open()
+    life.save(1)
+    life.save(1, "n1")
+    for size in (100, 300, 500, 20):
+        life.append([size, size // 2])
+        life.append([size // 3])
+        life.sync()
+        life.commit(life.promise.durable - 1)
+    life.keep()
+    life.save(2, "n0")
+    life.append([-1, 900, 10])
+    life.append([928])
+    life.sync()
+    life.keep()
+    life.append([200, 0, 1])
+
+
+def rolls(life: StoreLife) -> None:
+    """Entries that leave no, the least and a little more padding behind them; empty bodies; one
+    entry a file."""
+    life.open()
+    life.save(1, "n0")
+    for sizes in ([968], [967, 40], [300, 612], [300, 611], [0] * 5, [920, 928, 900], [968, 968]):
+        life.append(sizes)
+        life.sync()
+        life.keep()
+    life.close()
+    life.open()
+    life.append([968, 10])
+    life.sync()
+
+
+def truncations(life: StoreLife) -> None:
+    """Cuts within a file, over three files, to the start; synced and unsynced tails; other entries
+    in their place."""
+    life.open()
+    life.save(1, "n1")
+    life.append([300] * 9)
+    life.sync()
+    life.keep()
+    life.commit(0)
+    life.append([200] * 3)
+    life.save(2)
+    life.truncate(2)
+    life.append([500, 20, 20])
+    life.sync()
+    life.save(3, "n0")
+    life.append([600] * 3)
+    life.truncate(6)
+    life.append([50])
+    life.truncate(4)
+    life.append([50] * 4)
+    life.sync()
+    life.commit(5)
+    life.truncate(5)
+
+
+def truncation_to_the_start(life: StoreLife) -> None:
+    """Nothing was committed yet, and nothing stays."""
+    life.open()
+    life.save(1, "n1")
+    life.append([400] * 6)
+    life.sync()
+    life.save(2, "n2")
+    life.truncate(-1)
+    life.append([700, 30])
+    life.sync()
+    life.truncate(-1)
+    life.append([5])
+    life.sync()
+
+
+def votes(life: StoreLife) -> None:
+    """Terms and votes one after the other, with and without commit marks, between appends."""
+    life.open()
+    for term in range(1, 8):
+        life.save(term)
+        life.save(term, f"n{term % 3}")
+        if term % 2:
+            life.append([60 * term, 10])
+            life.sync()
+            life.commit(life.promise.durable - 1)
+            life.save(term, f"n{term % 3}")
+    life.close()
+    life.open()
+    life.save(9, "n1")
+
+
+def restarts(life: StoreLife) -> None:
+    """Orderly stops, each followed by more."""
+    for term in range(1, 4):
+        life.open()
+        life.save(term, "n0")
+        life.append([150, 350, 90])
+        life.sync()
+        life.commit(life.promise.durable)
+        life.append([40])
+        life.close()
+
+
+def command(order: Command) -> bytes:
+    """The body of an entry that says so."""
+    return encode_header(BodyHeader(BodyKind.COMMAND)) + encode_command(order)
+
+
+def batch(topic_id: int, count: int, size: int, producer_id: int = 0, sequence: int = 0) -> bytes:
+    """The body of an entry with so many records. No store and no catalog looks behind the
+    header."""
+    header = BodyHeader(BodyKind.DATA, topic_id, 0, count, 5, 9, producer_id, 0, sequence)
+    return encode_header(header) + bytes((topic_id * 3 + count + n) % 250 + 1 for n in range(size))
+
+
+def checkpoints(life: StoreLife) -> None:
+    """Catalogs saved between appends, topics that come and go, a restart from the middle one."""
+    life.open()
+    life.open_catalog()
+    life.save(1, "n0")
+    life.append_bodies(
+        [command(CreateTopic(name="a", log_id="1")), command(CreateTopic(name="b", log_id="2"))]
+    )
+    life.sync()
+    life.commit(1)
+    life.checkpoint()
+    for turn in range(3):
+        life.append_bodies([batch(1, 3 + turn, 90), batch(2, 5, 40), batch(1, 1, 200)])
+        life.sync()
+        life.commit(len(life.log) - 2)
+        life.checkpoint()
+    life.append_bodies([command(DeleteTopic(name="b")), command(InitProducer(producer_name="p"))])
+    life.append_bodies([batch(1, 2, 30)])
+    life.sync()
+    life.commit(len(life.log) - 1)
+    life.checkpoint()
+    life.close()
+    life.open()
+    life.open_catalog()
+    life.append_bodies([batch(1, 4, 60)] * 2)
+    life.sync()
+    life.commit(len(life.log) - 1)
+    life.checkpoint()
+    life.append_bodies([batch(1, 1, 10)])
+    life.sync()
+    life.checkpoint()
+
+
+def retention(life: StoreLife) -> None:
+    """Files that go from the front, once the catalog is saved; appends and cuts behind them."""
+    life.open()
+    life.open_catalog()
+    life.save(1, "n0")
+    life.append_bodies([command(CreateTopic(name="a", log_id="1"))])
+    for turn in range(3):
+        life.append_bodies(
+            [batch(1, turn + 1, 150), batch(1, 2, 250), batch(1, 1, 380), batch(1, 7, 20)]
+        )
+        life.sync()
+        life.commit(len(life.log) - 2)
+        life.checkpoint()
+        life.retain(life.promise.checkpoint - 2)
+    life.save(2, "n1")
+    life.truncate(len(life.log) - 2)
+    life.append_bodies([batch(1, 9, 33)] * 12)
+    life.sync()
+    life.commit(len(life.log) - 1)
+    life.checkpoint()
+    life.checkpoint()
+    life.retain(life.promise.checkpoint)
+
+
+def repair(life: StoreLife) -> None:
+    """Entries that rot at rest in the first, a middle and the last place, and are repaired, while
+    others come."""
+    life.open()
+    life.save(1, "n0")
+    life.append([300, 100, 420, 30, 500, 10, 200])
+    life.sync()
+    life.commit(6)
+    life.close()
+    for index, offset in ((0, 60), (3, 20), (6, 50), (4, 47)):
+        life.rot(index, offset)
+        if index % 2 == 0:
+            life.open()
+            life.repair(index)
+            life.append([90])
+            life.sync()
+            life.close()
+
+
+def rot_behind_a_kill(life: StoreLife) -> None:
+    """Damage in the part of the log that the next start reads anyway: durable, committed and not,
+    and never synced."""
+    life.open()
+    life.save(1, "n0")
+    life.append([200, 340, 100, 20, 430])
+    life.sync()
+    life.commit(1)
+    life.keep()
+    life.append([60, 70])
+    life.die()
+    life.rot(1, 100)
+    life.rot(4, 10)
+    life.open()
+    life.repair(1)
+    life.append([150, 20])
+    life.sync()
+    life.keep()
+    life.die()
+    life.open()
+    life.repair(4)
+
+
+def started_again(life: StoreLife) -> None:
+    """Nothing but the start."""
+    life.open()
+
+
+def _fill(life: StoreLife, runs: int) -> None:
+    """A log of up to four files and a saved catalog, each as small as it can be, and one entry that
+    is not synced: few enough changes at a time that every state that a crash may leave can be
+    looked at."""
+    life.open()
+    life.open_catalog()
+    life.save(1, "n0")
+    topics = [
+        command(CreateTopic(name="a", log_id="1")),
+        command(CreateTopic(name="b", log_id="2")),
+    ]
+    sizes = [(1, 1, 200), (2, 2, 150), (1, 3, 400), (1, 1, 300), (2, 4, 500), (1, 2, 700)]
+    batches = [batch(topic, count, size) for topic, count, size in sizes]
+    for bodies in (topics + batches[:2], batches[2:4], batches[4:])[:runs]:
+        life.append_bodies(bodies)
+        life.sync()
+        life.keep()
+    life.commit(len(life.log) - 2)
+    life.checkpoint()
+    life.append_bodies([batch(1, 2, 20)])
+
+
+def front_taken_over(life: StoreLife) -> None:
+    """An entry rots of which nobody has a copy any more, but all that it meant is in the
+    catalog."""
+    _fill(life, 3)
+    life.rot(2, 60)
+    giver = Giver(life.settings.segment_bytes, life.log)
+    giver.append(1, [batch(2, 1, 30)])
+    life.take_over(giver, giver.first_after(2), InstallMode.KEEP, catalog=False)
+    life.append([90])
+    life.sync()
+
+
+def state_taken_over(life: StoreLife) -> None:
+    """The catalog is another one from then on, and ahead of the log, which stays."""
+    _fill(life, 3)
+    giver = Giver(life.settings.segment_bytes, life.log)
+    giver.append(1, [command(DeleteTopic(name="b")), batch(1, 4, 600), batch(1, 1, 40)])
+    life.take_over(giver, giver.first_after(2), InstallMode.KEEP)
+    life.follow(1)
+    life.sync()
+
+
+def log_replaced(life: StoreLife) -> None:
+    """A log that went another way, and further, gives its place to one that begins with a single
+    entry; the front of that one goes while the catalog is still ahead of it; and then all of it,
+    because the node was left behind."""
+    _fill(life, 1)
+    common = len(life.log) - 1
+    life.append_bodies([batch(2, 1, 5)] * 3)
+    life.sync()
+    giver = Giver(life.settings.segment_bytes, life.log[:common])
+    giver.append(
+        2, [command(DeleteTopic(name="b")), batch(1, 4, 600), batch(1, 9, 800), batch(1, 1, 700)]
+    )
+    life.save(3, "n1")
+    life.take_over(giver, giver.first_after(common), InstallMode.REPLACE)
+    life.follow(1)
+    life.sync()
+    life.take_over(
+        giver, giver.first_after(life.log[-1].index - 1), InstallMode.KEEP, catalog=False
+    )
+    giver.append(3, [batch(1, 3, 500), batch(1, 2, 640)])
+    life.take_over(giver, giver.first_after(len(life.log) - 1), InstallMode.REPLACE)
+    life.follow()
+    life.sync()
+
+
+SCENARIOS: Final = (
+    Scenario("group commit", group_commit),
+    Scenario("group commit, housekeeping at once", group_commit, keeping=BackgroundState.INLINE),
+    Scenario("group commit, sectors of larger files", group_commit, PAGES),
+    Scenario("group commit, pages", group_commit, PAGES, PAGE),
+    Scenario("rolls", rolls),
+    Scenario("rolls, housekeeping at once", rolls, keeping=BackgroundState.INLINE),
+    Scenario("truncations", truncations),
+    Scenario("truncations, pages", truncations, PAGES, PAGE),
+    Scenario("truncation to the start", truncation_to_the_start),
+    Scenario("votes", votes),
+    Scenario("restarts", restarts),
+    Scenario("checkpoints", checkpoints),
+    Scenario("retention", retention, RETAINED),
+    Scenario("repair", repair),
+    Scenario("rot behind a kill", rot_behind_a_kill),
+    Scenario("front taken over", front_taken_over, record=INSTALL_FILE),
+    Scenario("state taken over", state_taken_over, record=INSTALL_FILE),
+    Scenario("log replaced", log_replaced, record=INSTALL_FILE),
+)

@@ -1,0 +1,20 @@
+"""``python -m verification.interrupts``: green and exit code 0, or red and 1."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from verification.interrupts.campaign import run
+from verification.result import command
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the campaign; the exit code. Files stay where they are when it is red."""
+    return command(
+        "interrupts", __doc__, "interrupts and cancellations", 20_000, "calls and points", run, argv
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""Members: I17 who counts changes one member at a time, by what is committed, and for all alike.
+
+A group's members are its configuration. What changes is the incarnation of each that counts: one
+that lost its disk is admitted as another one by an entry of the log. The quorums of before and
+after meet because one at a time changes and the one that changes is not counted for that entry (see
+`dledger.raft.state.incarnations`); that it is not, I7 sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from dledger.protocol.messages.membership import Membership
+from dledger.raft.state.ready import Fact
+from dledger.types import NO_INDEX
+from verification.invariants.broken import Broken
+from verification.invariants.truth import Truth
+from verification.invariants.view import Memory, WatchedNode
+
+OTHER_ID: Final = "feedfeedfeedfeed"
+OTHER_TERM: Final = 1_000_000
+"""Id and first term of another group of this name; no term of the group that is watched comes so
+far."""
+Bound = tuple[tuple[str, int], ...]
+
+
+class Members:
+    """Follows what each node takes for the group."""
+
+    def __init__(self, truth: Truth, members: Iterable[str]) -> None:
+        self._truth = truth
+        self._members = set(members)
+        self.on_change: Callable[[WatchedNode], None] = lambda view: None
+        """Told when a node counts others than before, or has another admission in its log."""
+        self._bound: dict[int, Bound] = {}
+        """By the entry that says so, of those that some node has taken."""
+
+    def changed(self, view: WatchedNode, views: Iterable[WatchedNode]) -> None:
+        """A node comes up, or takes others for the group than before."""
+        membership, before = view.machine.admission.membership, view.membership
+        told, members = view.machine.config.members, self._members
+        if set(told) != members:
+            raise Broken(
+                "I17",
+                f"{view} takes part with {told} for the group's members, which are "
+                f"{sorted(members)}",
+            )
+        if membership.group_id == OTHER_ID:
+            raise Broken("I17", f"{view} has joined another group of this name: {membership}")
+        view.membership = membership
+        if membership.founded:
+            if membership.index < before.index or (
+                membership.index == before.index and _differs(before, membership)
+            ):
+                raise Broken(
+                    "I17", f"{view} knows {membership.bound} by {membership.index}, after {before}"
+                )
+            if membership.index == NO_INDEX:
+                self._founded(view, views)
+            else:
+                self._admitted(view, membership)
+        elif before.founded:
+            raise Broken("I17", f"{view} has forgotten who counts, after {before}")
+        self.on_change(view)
+
+    @staticmethod
+    def of_this_group(view: WatchedNode) -> None:
+        """Nothing of another group of this name is in a node's term or log."""
+        term, last = view.machine.term, view.log.end.position
+        if max(term, last.term) >= OTHER_TERM:
+            raise Broken("I17", f"{view} is at {last} in term {term}, which is another group's")
+
+    @staticmethod
+    def fact(view: WatchedNode, fact: Fact, memories: Mapping[str, Memory]) -> None:
+        """A leader says that a member has less than it had acknowledged: only where its disk was
+        exchanged."""
+        if fact.event == "follower_lost_data":
+            peer = str(dict(fact.about)["node"])
+            if not memories[peer].others:
+                raise Broken(
+                    "I17",
+                    f"{view} takes {peer} for one that lost data, whose disk nobody touched: "
+                    f"{fact}",
+                )
+
+    def _founded(self, view: WatchedNode, views: Iterable[WatchedNode]) -> None:
+        """A group is founded once. Whoever founded it and lost its disk before anybody heard of it
+        may do it again."""
+        for other in views:
+            if other.membership.index == NO_INDEX and _differs(other.membership, view.membership):
+                raise Broken(
+                    "I17",
+                    f"{view} founds the group as {view.membership}, {other} knows "
+                    f"{other.membership}",
+                )
+        self._bound[NO_INDEX] = view.membership.bound
+
+    def _admitted(self, view: WatchedNode, membership: Membership) -> None:
+        index = membership.index
+        if index > self._truth.committed_index:
+            raise Broken(
+                "I17",
+                f"{view} counts others by entry {index}; {self._truth.committed_index} is "
+                f"committed",
+            )
+        known = self._bound.setdefault(index, membership.bound)
+        if known != membership.bound:
+            raise Broken(
+                "I17", f"{view} knows {membership.bound} by entry {index}; another node {known}"
+            )
+        earlier = self._bound.get(
+            max((at for at in self._bound if at < index), default=NO_INDEX), ()
+        )
+        others = [pair for pair in membership.bound if pair not in earlier]
+        if earlier and len(others) != 1:
+            raise Broken(
+                "I17", f"{view} knows {membership.bound} by entry {index}, after {earlier}"
+            )
+
+
+def _differs(one: Membership, other: Membership) -> bool:
+    return one.founded and one.bound != other.bound

@@ -1,0 +1,115 @@
+"""How the watch comes to see a node from outside: it stands between the node's parts, and changes
+nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dledger.catalog.results import CommandResult, DataResult
+from dledger.errors import CorruptEntry
+from dledger.node.node import NodeServer
+from dledger.protocol.messages.entry import Entry
+from dledger.protocol.messages.peer import PeerMessage
+from dledger.raft.state.ready import Ready
+from dledger.types import Buffer, Index, NodeId
+from verification.invariants.retention import is_tight
+from verification.invariants.view import WatchedNode
+from verification.invariants.watch import Watch
+
+
+def attach(watch: Watch, node_id: NodeId, server: NodeServer) -> None:
+    """Watch a node from its first event on: call this when its parts are made and none has been
+    started."""
+    view = watch.started(node_id, server)
+    _attach_core(watch, view, server)
+    _attach_store(watch, view, server)
+
+
+def _attach_core(watch: Watch, view: WatchedNode, server: NodeServer) -> None:
+    parts, raft = server.parts, server.raft
+    ready_loop, proposals, links = parts.ready_loop, parts.proposals, parts.ready_loop.links
+    carry_out, tick, read_index = ready_loop.carry_out, raft.tick, raft.read_index
+    on_applied = proposals.applied
+
+    def watched_carry_out(ready: Ready) -> None:
+        watch.ready(view, ready)
+        carry_out(ready)
+
+    class WatchedLinks:
+        def send(self, message: PeerMessage) -> None:
+            watch.sent(NodeId(view.name), message.remote_id, message)
+            links.send(message)
+
+        def flush(self) -> None:
+            links.flush()
+
+    def watched_tick(now_ms: int) -> Ready:
+        ready = tick(now_ms)
+        watch.ticked(view, now_ms)
+        return ready
+
+    def watched_read_index(token: int, now_ms: int) -> Ready:
+        watch.asked(view, token)
+        return read_index(token, now_ms)
+
+    def watched_applied(entry: Entry, result: DataResult | CommandResult | None) -> None:
+        watch.applied(view, entry, result)
+        on_applied(entry, result)
+
+    ready_loop.carry_out = watched_carry_out  # type: ignore[method-assign]
+    ready_loop.links = WatchedLinks()
+    raft.tick = watched_tick  # type: ignore[method-assign]
+    raft.read_index = watched_read_index  # type: ignore[method-assign]
+    proposals.applied = watched_applied  # type: ignore[method-assign]
+
+
+def _attach_store(watch: Watch, view: WatchedNode, server: NodeServer) -> None:
+    store: Any = server.store
+    checkpoints: Any = server.checkpoints
+    read, read_bodies, save = store.read, store.read_bodies, checkpoints.save
+    truncate, retain = store.truncate, store.retain
+
+    def watched_read(begin: Index, max_bytes: int, end: Index | None = None) -> list[Entry]:
+        try:
+            entries: list[Entry] = read(begin, max_bytes, end)
+        except CorruptEntry as error:
+            watch.called_damaged(view, error)
+            raise
+        watch.was_read(view, entries)
+        return entries
+
+    def watched_read_bodies(refs: Sequence[tuple[int, int, int]]) -> list[Buffer]:
+        bodies: list[Buffer] = read_bodies(refs)
+        watch.was_served(view, refs, bodies)
+        return bodies
+
+    def watched_truncate(after: Index) -> None:
+        truncate(after)
+        watch.was_cut(view)
+
+    def watched_retain(*asked: Any, **how: Any) -> Index:
+        before, tight = store.begin_index, is_tight(view)
+        begin: Index = retain(*asked, **how)
+        if begin > before:
+            watch.retained(view, begin, is_tight=tight)
+        return begin
+
+    def watched_save(data: bytes, index: Index, *rest: Any) -> None:
+        watch.saved(view, data, index)
+        save(data, index, *rest)
+
+    holds = server.parts.retention.holds
+    look = holds.look
+
+    def watched_look() -> Any:
+        watch.looked_for_holds(view)
+        return look()
+
+    holds.look = watched_look  # type: ignore[method-assign]
+    store.read, store.read_bodies, checkpoints.save = (
+        watched_read,
+        watched_read_bodies,
+        watched_save,
+    )
+    store.truncate, store.retain = watched_truncate, watched_retain

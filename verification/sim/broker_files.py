@@ -1,0 +1,307 @@
+"""Consume queues and index of a simulated node: real files, since the index is mapped into memory,
+with the time, the errors and the power cuts of the node's simulated disk.
+
+The modules that write them see an ``os`` whose writes and syncs ask that disk first. A sync of a
+file, or of a folder, is remembered as what a power cut leaves for sure; of everything else it
+leaves any mix of pages and names.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from dledger.node.node import NodeServer
+from dledger.node.rocketmq.dispatched import Dispatched
+from dledger.node.rocketmq.dledger_commit_log import DLedgerCommitLog
+from dledger.protocol.messages.entry import Entry
+from dledger.rocketmq.store import files
+from dledger.rocketmq.store import index_file as index_files
+from dledger.rocketmq.store import mapped_file_queue as mapped_files
+from dledger.rocketmq.store import store_lock as store_guard
+from dledger.rocketmq.store.consume_queues import ConsumeQueues
+from dledger.rocketmq.store.index_service import IndexService
+from verification.disk.memory_disk import ProcessKilled
+from verification.invariants.queued import Queued
+from verification.sim.disk import SimDisk
+from verification.sim.outcome import SeedCounts
+from verification.sim.rng import Rng
+
+MODULES: Final[tuple[ModuleType, ...]] = (files, index_files, mapped_files, store_guard)
+UNITS_IN_FILE: Final = 40
+INDEX_SLOTS: Final = 32
+INDEX_UNITS: Final = 300
+FOLDER: Final = -1
+
+
+class SmallDispatched(Dispatched):
+    """With files of some dozen messages, so that a run sees many of each kind."""
+
+    def __init__(
+        self, directory: Path, wall_ms: Callable[[], int], on_open: Callable[[Dispatched], None]
+    ) -> None:
+        super().__init__(directory, wall_ms)
+        self._on_open = on_open
+
+    def _open_files(self) -> None:
+        self.queues = ConsumeQueues(
+            self._root / "consumequeue", UNITS_IN_FILE, handles=self._handles
+        )
+        self.index = IndexService(
+            self._root / "index", INDEX_SLOTS, units=INDEX_UNITS, clock=self._clock
+        )
+        self._reput = self._reput_type(self.queues, self.index, offset=0)
+
+    def open(self, store: Any) -> None:
+        super().open(store)
+        self._on_open(self)
+
+    def let_go(self) -> None:
+        """The process is gone: its descriptors are closed, and nothing is written."""
+        self._handles.close()
+        if hasattr(self, "index"):
+            self.index.close()
+
+
+class HostFiles:
+    """The files of one host."""
+
+    def __init__(self, root: Path, disk: SimDisk, rng: Rng, counts: SeedCounts) -> None:
+        self.root = root
+        self.disk = disk
+        self._rng = rng
+        self._counts = counts
+        self._keep = root.with_name(f"{root.name}.kept")
+        """A second name of every file that was synced, so that its number is not given to another
+        one."""
+        self._contents: dict[int, bytes] = {}
+        self._names: dict[Path, dict[str, int]] = {}
+        self._begun = 0
+        """Syncs so far."""
+        self._covers: dict[Path | int, int] = {}
+        """The sync, by its number, that said last what a folder or a file holds."""
+        self._used: SmallDispatched | None = None
+        root.mkdir(parents=True)
+        self._keep.mkdir()
+
+    def use(self, files: SmallDispatched) -> None:
+        """A process works with them from now on."""
+        self.let_go()
+        self._used = files
+
+    def let_go(self) -> None:
+        """That process is gone."""
+        used, self._used = self._used, None
+        if used is not None:
+            used.let_go()
+
+    def synced(self, path: Path) -> None:
+        """What a file holds now, or which names a folder has, outlives a power cut."""
+        if path.exists():  # else its name has gone meanwhile
+            self.seen(path)()
+
+    def seen(self, path: Path) -> Callable[[], None]:
+        """A sync begins, which covers what is there now; what is to be called when it has ended.
+        One that began later may end sooner: what it covered stays."""
+        self._begun += 1
+        begun = self._begun
+        if path.is_dir():
+            names = {entry.name: self._number(entry) for entry in sorted(path.iterdir())}
+            return lambda: self._names.update({path: names} if self._is_news(path, begun) else {})
+        number, data = self._number(path), path.read_bytes()
+        return lambda: self._contents.update({number: data} if self._is_news(number, begun) else {})
+
+    def _is_news(self, what: Path | int, begun: int) -> bool:
+        if self._covers.get(what, 0) > begun:
+            return False
+        self._covers[what] = begun
+        return True
+
+    def holds(self, path: Path, data: bytes) -> bool:
+        """Whether a power cut now would leave a file that begins so."""
+        number = self._names.get(path.parent, {}).get(path.name)
+        return number is not None and self._contents.get(number, b"")[: len(data)] == data
+
+    def _number(self, path: Path) -> int:
+        if path.is_dir():
+            return FOLDER
+        number = path.stat().st_ino
+        kept = self._keep / str(number)
+        if not kept.exists():
+            os.link(path, kept)
+        return number
+
+    def cut_power(self) -> None:
+        """Of what was not synced any page and any name may be there or not."""
+        after: dict[Path, bytes | None] = {}
+        self._left(self.root, after)
+        self.replace(after)
+
+    def empty(self) -> None:
+        """Another disk is in its place."""
+        self.replace({})
+
+    def exchange(self, tree: dict[Path, bytes | None]) -> dict[Path, bytes | None]:
+        """Another machine is in its place, which has these files; those of this one, as they were
+        written."""
+        here = {
+            path: None if path.is_dir() else path.read_bytes()
+            for path in sorted(self.root.rglob("*"))
+        }
+        self.replace(tree)
+        return here
+
+    def replace(self, tree: dict[Path, bytes | None]) -> None:
+        """These files, all of them durable, are there now and no others; None: a folder."""
+        shutil.rmtree(self.root)
+        shutil.rmtree(self._keep)
+        self._contents.clear()
+        self._names.clear()
+        self._covers.clear()
+        self.root.mkdir()
+        self._keep.mkdir()
+        for path, data in tree.items():
+            if data is None:
+                path.mkdir(exist_ok=True)
+            else:
+                path.write_bytes(data)
+        for path in [self.root, *tree]:
+            self.synced(path)
+
+    def _left(self, folder: Path, after: dict[Path, bytes | None]) -> None:
+        now = (
+            {entry.name: self._number(entry) for entry in sorted(folder.iterdir())}
+            if folder.is_dir()
+            else {}
+        )
+        durable = self._names.get(folder, {})
+        odds = self._rng.pick((0, 500_000, 1_000_000))
+        for name in sorted(now.keys() | durable.keys()):
+            number = durable.get(name)
+            if number != now.get(name):
+                if self._rng.chance(odds):
+                    number = now.get(name)
+                else:
+                    self._counts.bite("unsynced name lost")
+            if number == FOLDER:
+                after[folder / name] = None
+                self._left(folder / name, after)
+            elif number is not None:
+                after[folder / name] = self._content(number)
+
+    def _content(self, number: int) -> bytes:
+        written = (self._keep / str(number)).read_bytes()
+        durable = self._contents.get(number, b"").ljust(len(written), b"\0")[: len(written)]
+        result = bytearray(durable)
+        odds = self._rng.pick((0, 500_000, 1_000_000))
+        for at in range(0, len(written), self.disk.tear):
+            page = slice(at, at + self.disk.tear)
+            if written[page] != durable[page]:
+                if self._rng.chance(odds):
+                    result[page] = written[page]
+                else:
+                    self._counts.bite("unsynced write lost")
+        return bytes(result)
+
+
+class SimOs:
+    """``os`` for the modules that write such files."""
+
+    def __init__(self, hosts: list[HostFiles]) -> None:
+        self._hosts = hosts
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def _of(self, handle: int) -> tuple[HostFiles | None, Path]:
+        path = Path(f"/proc/self/fd/{handle}").readlink()
+        return next((host for host in self._hosts if path.is_relative_to(host.root)), None), path
+
+    def pwrite(self, handle: int, data: Any, place: int) -> int:
+        host, path = self._of(handle)
+        failure = host.disk.check("pwritev", path) if host is not None else None
+        if failure is not None and host is not None:
+            os.pwrite(handle, memoryview(data)[: failure.short or 0], place)
+            host.disk.killed_in_write()
+            raise ProcessKilled(f"pwrite {path.name}")
+        return os.pwrite(handle, data, place)
+
+    def fdatasync(self, handle: int) -> None:
+        host, path = self._of(handle)
+        if host is not None:
+            host.disk.check("fdatasync", path)
+            host.synced(path)
+
+    def fsync(self, handle: int) -> None:
+        host, path = self._of(handle)
+        if host is not None:
+            host.disk.check("fsync_dir" if path.is_dir() else "fdatasync", path)
+            host.synced(path)
+
+    def ftruncate(self, handle: int, size: int) -> None:
+        host, path = self._of(handle)
+        if host is not None:
+            host.disk.check("truncate", path)
+        os.ftruncate(handle, size)
+
+
+class BrokerFiles:
+    """Those of all hosts of a run."""
+
+    def __init__(self) -> None:
+        shm = Path("/dev/shm")
+        self.folder = Path(
+            tempfile.mkdtemp(prefix="dledger-sim-", dir=shm if shm.is_dir() else None)
+        )
+        self.hosts: list[HostFiles] = []
+
+    def host(self, name: str, disk: SimDisk, rng: Rng, counts: SeedCounts) -> HostFiles:
+        """Of one more host."""
+        self.hosts.append(HostFiles(self.folder / name, disk, rng, counts))
+        return self.hosts[-1]
+
+    def begin(self) -> None:
+        """The broker's modules write through the simulated disks."""
+        see_os(SimOs(self.hosts))
+
+    def end(self) -> None:
+        """They do so no more, and all is removed."""
+        see_os(os)
+        for host in self.hosts:
+            host.let_go()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def see_os(seen: Any) -> None:
+    for module in MODULES:
+        module.os = seen  # type: ignore[attr-defined]
+
+
+def attach(
+    server: NodeServer, host: HostFiles, queued: Queued, judged: Callable[..., None]
+) -> None:
+    """Give a node that is made, and not started, its queues and index, and look at them and at what
+    it applies.
+
+    ``judged`` is given each check and what it is to be told.
+    """
+    parts, store, name = server.parts, server.store, str(server.node.node_id)
+    application, proposals = parts.application, parts.proposals
+    assert isinstance(application, DLedgerCommitLog)
+    opened: Callable[[Dispatched], None] = lambda files: judged(queued.opened, name, files)  # noqa: E731
+    files = SmallDispatched(host.root, parts.ready_loop.environment.wall_ms, opened)
+    host.use(files)
+    application.reput.files = files
+    on_applied = proposals.applied
+
+    def watched_applied(entry: Entry, result: Any) -> None:
+        on_applied(entry, result)
+        judged(queued.committed, entry)
+
+    queued.watch_begin(name, lambda: store.begin_index)
+    proposals.applied = watched_applied  # type: ignore[method-assign]

@@ -1,0 +1,348 @@
+"""The group: nodes that start, run the product's server, die, and start again on the same disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from traceback import extract_tb
+from typing import Any, Final
+
+from dledger.errors import ConfigError, CorruptStore, StorageError
+from dledger.node.node import NodeServer
+from dledger.node.parts import OpenFiles
+from dledger.node.peers.handshake import Gate
+from dledger.types import NodeId, Role
+from verification.disk.memory_disk import ProcessKilled
+from verification.invariants.broken import Broken
+from verification.invariants.queued import Queued
+from verification.invariants.watch import Watch
+from verification.invariants.wiring import attach
+from verification.sim.broker_files import BrokerFiles, HostFiles
+from verification.sim.broker_files import attach as attach_broker
+from verification.sim.disk import SimDisk
+from verification.sim.hellos import OtherMachine, watch_hellos
+from verification.sim.loop import SimLoop
+from verification.sim.machine import Machine
+from verification.sim.network import Network
+from verification.sim.outcome import SeedCounts
+from verification.sim.rng import Rng
+from verification.sim.scheduler import MS, US, Clock, Scheduler
+from verification.sim.settings import PORT, SeedPlan
+from verification.sim.story import Story
+
+DEFECT: Final = "because of a defect"
+"""What a node says of an error that no disk explains."""
+
+
+class WatchedServer(NodeServer):
+    """A node that is looked at from its first event on."""
+
+    watch: Watch | None = None
+    counts: SeedCounts | None = None
+    on_built: Callable[[NodeServer], None] = lambda server: None
+
+    def _restart(self, between: Callable[[], None]) -> None:
+        if self.counts is not None:
+            self.counts.bite("state or catalog replaced")
+        super()._restart(between)
+
+    def _make_parts(self, gate: Gate, files: OpenFiles) -> None:
+        if files.catalog_lost and self.counts is not None:
+            self.counts.bite("catalog lost")
+        super()._make_parts(gate, files)
+        if self.watch is not None:
+            # it has taken over another state, if this is not its first life
+            self.watch.ended(self.node.node_id)
+            attach(self.watch, self.node.node_id, self)
+        self.on_built(self)
+
+
+class World:
+    """What all parts of a run share."""
+
+    def __init__(self, seed: int, plan: SeedPlan, kept: int, watching: bool = True) -> None:
+        self.plan = plan
+        self.rng = Rng(seed)
+        self.scheduler = Scheduler()
+        self.watch = (
+            Watch(plan.group_config(), lambda: self.scheduler.now_ns // MS) if watching else None
+        )
+        """Looks at every node after every event."""
+        if self.watch is not None:
+            self.watch.retention.clocks_are_right = not (
+                plan.has("drift") or plan.has("wall clock jump")
+            )
+        self.counts = SeedCounts()
+        self.story = Story(self.scheduler, kept)
+        self.network = Network(self.scheduler, self.rng.fork("network"), self.counts)
+        self.graveyard: list[SimLoop] = []
+        self.broker = BrokerFiles() if plan.is_rocketmq else None
+        self.queued = Queued() if plan.is_rocketmq else None
+        """What is known of the messages of a RocketMQ commit log."""
+        if self.broker is not None:
+            self.broker.begin()
+            self.story.hidden = str(self.broker.folder)
+        self._broken: Broken | None = None
+
+    def new_loop(self, name: str, clock: Clock) -> SimLoop:
+        rng = self.rng.fork(f"loop {name} {len(self.graveyard)}")
+        loop = SimLoop(self.scheduler, self.network, name, clock, rng)  # type: ignore[abstract]
+        self.graveyard.append(loop)
+        loop.on_defect = self.defect
+        return loop
+
+    @property
+    def broken(self) -> Broken | None:
+        """The first promise that did not hold, also where a task has swallowed it."""
+        return self._broken or (self.watch.broken if self.watch is not None else None)
+
+    def breaks(self, invariant: str, text: str, cause: BaseException | None = None) -> None:
+        """Note it, where raising it would only end a task, unless it comes of what the watch has
+        seen."""
+        if self._broken is None and (self.watch is None or self.watch.broken is None):
+            self._broken = Broken(invariant, text)
+            self._broken.__cause__ = cause
+
+    def judged(self, check: Callable[..., None], *told: Any) -> None:
+        """Carry out a check where raising what it finds would only end a task or thread."""
+        try:
+            check(*told)
+        except Broken as broken:
+            self.breaks(broken.invariant, broken.text, broken)
+
+    def built(self, server: NodeServer, disk: SimDisk) -> None:
+        """The parts of a node are made, and none was started."""
+        if self.queued is not None and isinstance(disk.beside, HostFiles):
+            attach_broker(server, disk.beside, self.queued, self.judged)
+
+    def defect(self, text: str, error: BaseException | None) -> None:
+        places = (
+            [f"{frame.name}:{frame.lineno}" for frame in extract_tb(error.__traceback__)[-6:]]
+            if error
+            else []
+        )
+        raise Broken("defect", f"{text} at {' > '.join(places)}: {error!r}") from error
+
+    def dispose(self) -> None:
+        for loop in self.graveyard:
+            loop.dispose()
+        self.graveyard.clear()
+        if self.broker is not None:
+            self.broker.end()
+
+
+class Node:
+    """One member's host: its disk, its clocks, and the process that runs on it, if any."""
+
+    def __init__(self, world: World, name: NodeId, on_end: Callable[[Node], None]) -> None:
+        self.world = world
+        self.name = name
+        self.server: NodeServer | None = None
+        """Of the running process, once it has started."""
+        self.loop: SimLoop | None = None
+        self.stopping = False
+        self.lives = 0
+        self.told: tuple[NodeId, ...] = ()
+        """Members that its next process is told in place of the group's."""
+        self.namesake: OtherMachine | None = None
+        """A machine of another group is in its place, and no fault is to take that for the
+        group's."""
+        self.drift = 0
+        self.wall_offset_us = 0
+        plan, rng = world.plan, world.rng
+        self._rng = rng.fork(f"node {name}")
+        self.directory = plan.node_config(name).directory
+        self.disk = SimDisk(
+            name, rng.fork(f"disk {name}"), world.counts, plan.disk_bytes, plan.tear
+        )
+        self.disk.sync_ns = plan.sync_us * US
+        self.disk.on_kill = self._killed_at_disk
+        self.disk.on_uncovered = partial(world.breaks, "I29")
+        if world.broker is not None:
+            self.disk.beside = world.broker.host(
+                name, self.disk, rng.fork(f"broker files {name}"), world.counts
+            )
+        self._on_end = on_end
+        self._addresses = {member: f"{member}:{PORT}" for member in plan.names}
+
+    @property
+    def is_up(self) -> bool:
+        return self.loop is not None
+
+    @property
+    def is_leader(self) -> bool:
+        return self.server is not None and self.server.raft.role is Role.LEADER
+
+    def boot(self) -> None:
+        """Start a process on what the disk has."""
+        world, plan = self.world, self.world.plan
+        told, self.told = self.told, ()
+        self.lives += 1
+        self.stopping = False
+        world.network.off.pop(self.name, None)
+        loop = self.loop = world.new_loop(
+            self.name, Clock(world.scheduler, self.drift, self.wall_offset_us)
+        )
+        rng = self._rng
+        loop.latency_ns = lambda: rng.between(20 * US, 200 * US)
+        loop.turns.often, loop.turns.longest_ns = plan.turns_left, plan.turn_left_ns
+        self.disk.plug(loop)
+        if self.drift:
+            world.counts.bite("drift")
+        dice = world.rng.fork(f"dice {self.name} {self.lives}")
+        machine = Machine(loop, dice, plan.bad_luck, lambda: world.counts.bite("bad luck"))
+        group, addresses = plan.group_config(), self._addresses
+        if told:
+            group, addresses = (
+                replace(group, members=told),
+                {member: f"{member}:{PORT}" for member in told},
+            )
+        server = WatchedServer(
+            group,
+            plan.node_config(self.name),
+            addresses=lambda: addresses,
+            disk=self.disk,
+            environment=machine,
+        )
+        server.on_built = lambda built: self._built(built, loop)
+        if self.namesake is None:
+            server.watch, server.counts = world.watch, world.counts
+        world.story.tell(self.name, f"starts, life {self.lives}")
+        loop.create_task(self._main(server, loop, told))
+
+    def _built(self, server: NodeServer, loop: SimLoop) -> None:
+        watch_hellos(self.world, self, server)
+        if self.namesake is not None:
+            loop.after_callback = partial(self.namesake.look, server)
+            return
+        self.world.built(server, self.disk)
+        if self.world.watch is not None:
+            loop.after_callback = self.world.watch.observer(self.name)
+
+    async def _main(self, server: NodeServer, loop: SimLoop, told: tuple[NodeId, ...]) -> None:
+        """As `dledger.node.process.serve`: until it fails."""
+        try:
+            await server.start()
+            if told:
+                self.world.breaks("I17", f"{self.name} starts with {told} for the group's members")
+            if self.namesake is None:
+                self.server = server
+            await server.wait_failed()
+        except ProcessKilled:
+            return
+        except ConfigError as error:
+            self._refused(error, told)
+        except Exception as error:
+            self._failed(error, loop)
+
+    def _refused(self, error: ConfigError, told: tuple[NodeId, ...]) -> None:
+        """It does not start, which only a wrong list of members explains, and it names that and its
+        own."""
+        lists = [", ".join(sorted(members)) for members in (told, self.world.plan.names)]
+        if not told or not all(f" {members}" in str(error) for members in lists):
+            self.world.breaks("defect", f"{self.name}, told {told}, does not start: {error}", error)
+        self.world.counts.bite("wrong list of members")
+        self.world.story.tell(self.name, f"does not start: {error}")
+        self.kill(power=False)
+
+    def _failed(self, error: Exception, loop: SimLoop) -> None:
+        """The process ends by itself, which only its disk may make it do."""
+        if loop.dead:
+            return
+        disk = self.disk
+        # a full disk makes no files wrong
+        is_full = bool(disk.hog) and not isinstance(error, CorruptStore)
+        if (
+            not isinstance(error, StorageError)
+            or not (disk.harmed or is_full or disk.rotten)
+            or DEFECT in str(error)
+        ):
+            self.world.breaks(
+                "defect", f"{self.name} ended by itself: {type(error).__name__}: {error}", error
+            )
+        self.world.story.tell(self.name, f"ends: {error}")
+        self.kill(power=False)
+
+    def _killed_at_disk(self) -> None:
+        self.kill(power=self.disk.kill_with_power)
+
+    def kill(self, power: bool) -> None:
+        """The process is gone, and with ``power`` its host."""
+        loop, world = self.loop, self.world
+        if loop is None:
+            return
+        world.story.tell(self.name, "loses power" if power else "is gone")
+        self.loop = self.server = None
+        if loop.turns.lefts:
+            world.counts.bite("turn left at a disk operation", loop.turns.lefts)
+        loop.kill()
+        self.disk.unplug()
+        if power:
+            world.network.off[self.name] = True
+        world.network.died(self.name, loop, power)
+        if power:
+            self.disk.cut_power()
+        if world.watch is not None:
+            world.watch.ended(self.name)
+        self._on_end(self)
+
+    def stop(self) -> None:
+        """SIGTERM."""
+        loop, server = self.loop, self.server
+        if loop is None or server is None or self.stopping:
+            return
+        self.stopping = True
+        self.world.story.tell(self.name, "is asked to stop")
+
+        async def ending() -> None:
+            try:
+                await server.stop()
+            except StorageError as error:
+                self.world.story.tell(self.name, f"stops badly: {error}")
+            if not loop.dead:
+                self.kill(power=False)
+
+        loop.call_soon(lambda: loop.create_task(ending()))
+
+
+class Group:
+    """All nodes."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.nodes = [Node(world, name, self._ended) for name in world.plan.names]
+        self.restart_ms = (100, 4000)
+        """How long a node that ended is away."""
+        self._rng = world.rng.fork("restarts")
+        world.network.nodes = {node.name: True for node in self.nodes}
+
+    def boot(self) -> None:
+        for node in self.nodes:
+            self.world.scheduler.after(self._rng.below(300 * MS), self._boot, node)
+
+    def _boot(self, node: Node) -> None:
+        if not node.is_up:
+            node.boot()
+
+    def restart_soon(self, node: Node) -> None:
+        """Whatever was planned for it before."""
+        self.world.scheduler.after(self._rng.below(50 * MS), self._boot, node)
+
+    def _ended(self, node: Node) -> None:
+        low, high = self.restart_ms
+        self.world.scheduler.after(self._rng.between(low, high) * MS, self._boot, node)
+
+    @property
+    def leader(self) -> Node | None:
+        """The leader of the highest term."""
+        leaders = [node for node in self.nodes if node.is_leader]
+        return max(leaders, key=_term, default=None)
+
+    def up(self) -> list[Node]:
+        """Those of this group."""
+        return [node for node in self.nodes if node.is_up and node.namesake is None]
+
+
+def _term(node: Node) -> int:
+    return node.server.raft.term if node.server is not None else -1

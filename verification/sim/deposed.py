@@ -1,0 +1,223 @@
+"""A leader that its peers cannot reach, and that some clients still can: while it does not know
+that it was replaced, it must answer nobody as if it led.
+
+Each kind of its downfall gives another reason for two nodes to lead at the same time: its
+connections break, so that its peers elect another one at once; its answers stay away, one way or
+both; or its process stands still, and finds all questions of the meantime before it looks at the
+clock. Each client is alone with it, apart from it, or sees both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from dledger.client.aio.client import AsyncClient
+from dledger.errors import DLedgerError
+from dledger.testing.checkers.history import OperationKind
+from verification.sim.broker_life import Asker
+from verification.sim.cluster import Group, Node, World
+from verification.sim.machine import Machine
+from verification.sim.scheduler import MS, US, Clock
+from verification.sim.settings import PORT
+from verification.sim.workload import Workload
+
+FAULT: Final = "deposed leader"
+DOWNFALLS: Final = (
+    "its connections break", "its connections break", "its connections break", "it stands still",
+    "it stands still", "it is cut off", "it is not heard", "it hears nobody",
+)  # fmt: skip
+"""The likelier, the longer two lead after it."""
+
+
+class Deposed:
+    """Brings leaders down."""
+
+    def __init__(self, world: World, group: Group, workload: Workload) -> None:
+        self._world = world
+        self._group = group
+        self._workload = workload
+        self._rng = world.rng.fork(FAULT)
+        self._falls: list[Fall] = []
+
+    def strike(self) -> str:
+        """A witness comes, and soon the leader goes down; says how, or nothing where nobody could
+        come after it."""
+        leader = self._group.leader
+        if leader is None or leader.loop is None or len(self._group.nodes) < 3:
+            return ""
+        rng, election_ms = self._rng, self._world.plan.group["election_ms"]
+        witness = Witness(self._world, self._workload, self._group, leader, len(self._falls))
+        downfall = rng.pick(DOWNFALLS)
+        fall = Fall(self._world, self._group, leader, witness, downfall, self._apart(leader))
+        self._falls.append(fall)
+        begin_ms = rng.spread(100, 1500)
+        shortest = 20 if rng.chance(300_000) else election_ms // 2
+        back_ms = begin_ms + rng.spread(shortest, 2 * election_ms)
+        end_ms = back_ms + rng.spread(shortest, 2 * election_ms)
+        for at_ms, turn in ((begin_ms, fall.begin), (back_ms, fall.go_on), (end_ms, fall.end)):
+            self._world.scheduler.after(at_ms * MS, turn)
+        return f"will bring {leader.name} down in {begin_ms} ms: {downfall}"
+
+    def stop(self) -> None:
+        """All are up again."""
+        for fall in self._falls:
+            fall.end()
+
+    def _apart(self, leader: Node) -> list[tuple[str, str]]:
+        """Paths to be cut between nodes and clients, each for itself."""
+        paths: list[tuple[str, str]] = []
+        peers = [str(node.name) for node in self._group.nodes if node is not leader]
+        for client in self._workload.clients:
+            side = self._rng.below(3)
+            for node in ((), peers, [str(leader.name)])[side]:
+                paths += [(client.name, node), (node, client.name)]
+        return paths
+
+
+class Fall:
+    """One leader's downfall, from its beginning on."""
+
+    def __init__(
+        self,
+        world: World,
+        group: Group,
+        leader: Node,
+        witness: Witness,
+        downfall: str,
+        paths: list[tuple[str, str]],
+    ) -> None:
+        """``paths``: between nodes and clients, to be cut meanwhile."""
+        assert leader.loop is not None
+        self._network = world.network
+        self._leader = leader
+        self._loop = leader.loop
+        self._witness = witness
+        self._downfall = downfall
+        self._over = False
+        self._paths: list[tuple[str, str]] = []
+        self._wanted = list(paths)
+        self._peers = peers = [str(node.name) for node in group.nodes if node is not leader]
+        if downfall not in {"it stands still", "it hears nobody"}:
+            self._wanted += [(str(leader.name), peer) for peer in peers]
+        if downfall not in {"it stands still", "it is not heard"}:
+            self._wanted += [(peer, str(leader.name)) for peer in peers]
+
+    def begin(self, _: object) -> None:
+        """If it leads still."""
+        if self._over or self._loop.dead or not self._leader.is_leader:
+            return
+        if self._downfall == "it stands still":
+            self._loop.pause()
+        if self._downfall == "its connections break":
+            for stream in self._network.streams_of(self._leader.name):
+                if stream.other in self._peers:
+                    self._network.reset(stream)
+        self._paths = self._wanted
+        for one, other in self._paths:
+            self._network.cut(one, other)
+
+    def go_on(self, _: object = None) -> None:
+        """A process that stands still does so no more."""
+        if self._loop.paused:
+            self._loop.resume()
+
+    def end(self, _: object = None) -> None:
+        """Everybody is reached again."""
+        if self._over:
+            return
+        self._over = True
+        self.go_on()
+        self._witness.end()
+        for one, other in self._paths:
+            self._network.heal(one, other)
+
+
+class Witness:
+    """A client that asks how far the logs reach, again and again, without waiting for the answers.
+    It is now alone with the leader that goes down, now apart from it."""
+
+    def __init__(
+        self, world: World, workload: Workload, group: Group, node: Node, number: int
+    ) -> None:
+        self._world = world
+        self._workload = workload
+        self._group = group
+        self._node = node
+        self._session = self._name = f"w{number}"
+        self._others = [str(other.name) for other in group.nodes if other is not node]
+        self._sides = (self._others, [str(node.name)])
+        self._cut_off: list[str] = []
+        loop = self._loop = world.new_loop(self._name, Clock(world.scheduler))
+        loop.latency_ns = lambda: 50 * US
+        rng = self._rng = world.rng.fork(f"witness {number}")
+        machine = Machine(loop, rng.fork("dice"), 0, lambda: None)
+        addresses = ",".join(f"{one}:{PORT}" for one in [node.name, *self._others])
+        self._client = AsyncClient(
+            addresses,
+            environment=machine,
+            retry_max_ms=100,
+            connect_timeout_ms=100,
+            request_timeout_ms=rng.pick((200, 600, 2000)),
+        )
+        self._asker: Asker | None = None
+        if world.queued is not None:
+            self._asker = Asker(world, self._client, rng.fork("asker"), workload.topics, self._name)
+        self._asking: dict[asyncio.Task[None], None] = {}
+        self._change_sides(None)
+        loop.call_soon(lambda: loop.create_task(self._work()))
+
+    def _change_sides(self, _: object) -> None:
+        if self._loop.dead:
+            return
+        before, now = self._sides
+        self._heal()
+        self._cut_off, self._sides = before, (now, before)
+        for node in self._cut_off:
+            self._world.network.cut(self._name, node)
+            self._world.network.cut(node, self._name)
+        self._world.scheduler.after(self._rng.spread(50, 2000) * MS, self._change_sides)
+
+    def _heal(self) -> None:
+        for node in self._cut_off:
+            self._world.network.heal(self._name, node)
+            self._world.network.heal(node, self._name)
+
+    async def _work(self) -> None:
+        while True:
+            if self._is_deposed():
+                self._world.counts.bite(FAULT)
+            task = self._loop.create_task(self._ask())
+            self._asking[task] = None
+            task.add_done_callback(self._asking.pop)
+            await asyncio.sleep(self._rng.spread(10, 100) / 1000)
+
+    def _is_deposed(self) -> bool:
+        """Whether it leads an old term while another one leads."""
+        return self._node.is_leader and self._group.leader is not self._node
+
+    async def _ask(self) -> None:
+        if self._asker is not None:
+            await self._asker.some()
+            return
+        topic, stale = self._rng.pick(self._workload.topics), self._rng.chance(300_000)
+        recorder = self._workload.recorder
+        partitions = range(topic.partitions)
+        calls = [
+            recorder.begin(OperationKind.END, self._session, topic.name, at, stale=stale)
+            for at in partitions
+        ]
+        try:
+            answer = await self._client.end_offsets(topic.name, stale=stale)
+        except DLedgerError:
+            for call in calls:
+                call.failed()
+        else:
+            for at, call in enumerate(calls):
+                call.ok(start=answer[at])
+
+    def end(self) -> None:
+        """It is killed."""
+        self._loop.kill()
+        self._world.network.died(self._name, self._loop, power=False)
+        self._heal()

@@ -1,0 +1,95 @@
+"""Transactions of a client process: over some partitions, tried again, committed or aborted."""
+
+from __future__ import annotations
+
+from dledger.client.protocol.results import Committed
+from dledger.errors import DLedgerError
+from dledger.testing.checkers.history import OpenOperation, OperationKind
+from verification.sim.session import ClientSession
+from verification.sim.shared_history import Topic
+
+
+class Transactions:
+    """A client's, in each of its lives."""
+
+    def __init__(self, life: ClientSession) -> None:
+        self._life = life
+        self._rng = life.rng
+        self._transactions = 0
+
+    async def transact(self) -> None:
+        """A transaction over one or more partitions, tried until it is known to be done, or given
+        up. Now and then somebody does not know that it is done, and goes through all of it
+        again."""
+        self._transactions += 1
+        name = f"{self._life.session}-{self._transactions}"
+        places = [self._life.place() for _ in range(self._rng.between(1, 3))]
+        for attempt in range(self._rng.between(1, 4)):
+            if await self._attempt(name, places, attempt):
+                if self._rng.chance(200_000):
+                    await self._attempt(name, places, attempt + 1)
+                return
+
+    async def _attempt(self, name: str, places: list[tuple[Topic, int]], attempt: int) -> bool:
+        """Whether nothing more is to be done."""
+        calls: dict[tuple[str, int], OpenOperation] = {}
+        counts: dict[tuple[str, int], int] = {}
+        try:
+            transaction = await self._life.client.transaction(
+                name, self._transactions, timeout_ms=5000
+            )
+        except DLedgerError as error:
+            self._life.note(f"transaction {name}: {error}")
+            return False
+        wanted: dict[tuple[str, int], list[int]] = {}
+        pieces: list[tuple[Topic, int, list[bytes]]] = []
+        for topic, partition in places:
+            numbers, values = self._life.new_values()
+            wanted.setdefault((topic.name, partition), []).extend(numbers)
+            pieces.append((topic, partition, values))
+        for (topic_name, partition), numbers_there in wanted.items():
+            counts[topic_name, partition] = len(numbers_there)
+            calls[topic_name, partition] = self._life.workload.recorder.begin(
+                OperationKind.TRANSACTION,
+                self._life.session,
+                topic_name,
+                partition,
+                values=tuple(numbers_there),
+                transaction=name,
+                attempt=attempt,
+            )
+        try:
+            for topic, partition, values in pieces:
+                await transaction.append(topic.name, values, partition=partition)
+            if self._rng.chance(150_000):
+                await transaction.abort()
+                self._all_failed(calls)
+                return True
+            result = await transaction.commit()
+        except DLedgerError as error:
+            for call in calls.values():
+                self._life.ended(call, f"transaction {name}", error)
+            return False
+        self._committed(name, attempt, calls, counts, result)
+        return True
+
+    def _all_failed(self, calls: dict[tuple[str, int], OpenOperation]) -> None:
+        for call in calls.values():
+            call.failed()
+
+    def _committed(
+        self,
+        name: str,
+        attempt: int,
+        calls: dict[tuple[str, int], OpenOperation],
+        counts: dict[tuple[str, int], int],
+        result: Committed,
+    ) -> None:
+        self._life.note(f"transaction {name}: {result}")
+        for (topic_name, partition), call in calls.items():
+            start, end = result.offsets.get(topic_name, {}).get(partition, (-1, -1))
+            if attempt == 0 and end - start == counts[topic_name, partition]:
+                call.ok(start=start)
+                self._life.workload.done(topic_name, partition, start, end, end - start)
+            else:  # a repeat may tell of the attempt before
+                call.unknown()

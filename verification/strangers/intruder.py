@@ -1,0 +1,332 @@
+"""What one stranger does, in a process of its own: ``python -m verification.strangers.intruder
+NAME ...``.
+
+Each attack returns what it achieved; the campaign says what it should not have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import os
+import random
+import socket
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from dledger.client import Client
+from dledger.config import Tls
+from dledger.errors import DLedgerError
+from dledger.protocol.messages.catalog_commands import (
+    Command,
+    CreateTopic,
+    HoldRetention,
+    InitProducer,
+    OpenStage,
+)
+from dledger.protocol.messages.client import AppendRequest, ExecuteRequest, FetchRequest
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.hello import HelloProof
+from dledger.protocol.wire import encode
+from dledger.types import NodeId
+from verification.strangers.raw import Answers, dial, hello, is_welcome, lies
+from verification.strangers.users import run
+
+BODY: Final = (12 << 20) - 1
+"""Of an append that a node would take but for its last byte."""
+AT_ONCE: Final = 500
+"""Commands that are sent without waiting for an answer."""
+LIES: Final = 100
+"""Messages of one connection."""
+PROOFS: Final = ("none", "empty", "drawn", "its own")
+"""What is proved by one that has no secret: nothing, by no bytes, by chance, or by the node's own
+proof."""
+UNPROVEN_OPEN: Final = 2000
+"""Connections that are left open without a proof."""
+
+
+def files(wanted: argparse.Namespace) -> dict[str, Any]:
+    """Read a file, or list a folder."""
+    found: dict[str, Any] = {"read": False}
+    with contextlib.suppress(OSError):
+        wanted.path.read_bytes() if wanted.path.is_file() else list(wanted.path.iterdir())
+        found["read"] = True
+    return found
+
+
+def liar(wanted: argparse.Namespace) -> dict[str, Any]:
+    """Say that it is a node, prove that as one can without the secret, and make up what a node
+    says."""
+    dice, counts = random.Random(wanted.seed), Counter[str]()
+    members = tuple(sorted(wanted.nodes))
+    ways = list(itertools.product(PROOFS, wanted.tls or [None]))
+    reached, end = True, time.monotonic() + wanted.seconds
+    while reached and (counts["messages"] < wanted.count or time.monotonic() < end):
+        reached = False
+        for (proof, files), (name, address) in itertools.product(ways, wanted.nodes.items()):
+            me = NodeId(dice.choice([other for other in members if other != name]))
+            said = [encode(one) for one in lies(dice, wanted.group, me, NodeId(name), LIES)]
+            with contextlib.suppress(OSError), dial(address, files and Tls(*files)) as sock:
+                reached = True
+                counts["hellos"] += 1
+                counts["messages"] += LIES
+                counts[_claim(sock, hello(wanted.group, me, members), proof, said)] += 1
+    return dict(counts)
+
+
+def _claim(sock: socket.socket, greeting: bytes, proof: str, said: list[list[Any]]) -> str:
+    """What became of it."""
+    lie, answers = b"".join(piece for frame in said for piece in frame), Answers(sock)
+    sock.sendall(greeting + (lie if proof == "none" else b""))
+    answer = answers.next()
+    if answer is not None and answer.proof_wanted and proof != "none":
+        made = {"empty": b"", "drawn": os.urandom(32), "its own": answer.proof}[proof]
+        sock.sendall(b"".join(encode(HelloProof(proof=made), 2)))
+        answer = answers.next()
+    with contextlib.suppress(OSError):
+        sock.sendall(lie)
+    if is_welcome(answer):
+        return "taken for a node"
+    return "refused" if answer is not None and answer.code is Code.ACCESS_DENIED else "cut off"
+
+
+def unproven(wanted: argparse.Namespace) -> dict[str, Any]:
+    """Say again and again that it is a node, prove nothing, and leave as many connections open as
+    it can."""
+    dice, counts = random.Random(wanted.seed), Counter[str]()
+    members = tuple(sorted(wanted.nodes))
+    opened: deque[socket.socket] = deque()
+    end = time.monotonic() + wanted.seconds
+    while time.monotonic() < end and counts["hellos"] < wanted.count:
+        for name, address in wanted.nodes.items():
+            with contextlib.suppress(OSError):
+                opened.append(sock := dial(address))
+                sock.sendall(
+                    hello(
+                        wanted.group,
+                        dice.choice([other for other in members if other != name]),
+                        members,
+                    )
+                )
+                counts["hellos"] += 1
+                if counts["hellos"] % 10 == 0:
+                    counts["taken for a node"] += is_welcome(Answers(sock).next())
+            while len(opened) > UNPROVEN_OPEN:
+                opened.popleft().close()
+    time.sleep(max(0.0, end - time.monotonic()))
+    return dict(counts)
+
+
+def busy(wanted: argparse.Namespace) -> dict[str, Any]:
+    """Make the commands of a flood and send none: how much of the waits is that this takes a
+    processor."""
+    end, made = time.monotonic() + wanted.seconds, 0
+    while time.monotonic() < end:
+        encode(ExecuteRequest(command=command(made)), made + 2)
+        made += 1
+    return {"commands not sent": made}
+
+
+def idle(wanted: argparse.Namespace) -> dict[str, Any]:
+    """Open connections, say hello on half of them, and do nothing for a while."""
+    opened: list[socket.socket] = []
+    for number in range(wanted.count):
+        for address in wanted.nodes.values():
+            with contextlib.suppress(OSError):
+                sock = dial(address)
+                opened.append(sock)
+                if number % 2:
+                    sock.sendall(hello(wanted.group))
+    time.sleep(wanted.seconds)
+    return {"connections": len(opened)}
+
+
+def welcomed(wanted: argparse.Namespace) -> list[socket.socket]:
+    """``count`` connections to each node that have said hello, and do not block."""
+    opened: list[socket.socket] = []
+    for _ in range(wanted.count):
+        for address in wanted.nodes.values():
+            with contextlib.suppress(OSError):
+                sock = dial(address)
+                sock.sendall(hello(wanted.group))
+                sock.setblocking(False)
+                opened.append(sock)
+    return opened
+
+
+def slow(wanted: argparse.Namespace) -> dict[str, Any]:
+    """Large appends that lack their last byte, and small ones that trickle."""
+    frame = b"".join(encode(AppendRequest(), 2, [bytes(BODY)]))[:-1]
+    left = {sock: memoryview(frame) for sock in welcomed(wanted)}
+    end, sent, opened = time.monotonic() + wanted.seconds, 0, len(left)
+    while time.monotonic() < end:
+        for sock, rest in list(left.items()):
+            try:
+                size = sock.send(rest[: 256 << 10])
+            except BlockingIOError:
+                continue
+            except OSError:
+                del left[sock]
+                continue
+            sent += size
+            if size == len(rest):
+                del left[sock]
+            else:
+                left[sock] = rest[size:]
+        time.sleep(0.02)
+    return {"connections": opened, "bytes": sent, "still open": len(left)}
+
+
+def deaf(wanted: argparse.Namespace) -> dict[str, Any]:
+    """Ask for all of a topic again and again, and take no answer."""
+    asked = FetchRequest(topic_id=wanted.topic_id, partition=0, start_offset=0, max_bytes=32 << 20)
+    frames = b"".join(piece for number in range(AT_ONCE) for piece in encode(asked, number + 2))
+    opened: list[socket.socket] = []
+    for _ in range(wanted.count):
+        for address in wanted.nodes.values():
+            with contextlib.suppress(OSError):
+                sock = dial(address)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                opened.append(sock)
+                sock.sendall(hello(wanted.group) + frames)
+    time.sleep(wanted.seconds)
+    return {"connections": len(opened), "fetches": len(opened) * AT_ONCE}
+
+
+def polls(wanted: argparse.Namespace) -> dict[str, Any]:
+    """Ask for what is not there yet, and for a topic that nobody knows, again and again; answers
+    are not looked at."""
+    topics = (wanted.topic_id, wanted.topic_id + 1_000_000)
+    asked = [
+        FetchRequest(topic_id=topic, partition=0, start_offset=1 << 20, wait_ms=60_000)
+        for topic in topics
+    ]
+    frames = b"".join(
+        piece for number in range(AT_ONCE) for piece in encode(asked[number % 2], number + 2)
+    )
+    sent = dict.fromkeys(welcomed(wanted), 0)
+    end, counts, buffer = time.monotonic() + wanted.seconds, Counter[str](), bytearray(1 << 20)
+    while time.monotonic() < end:
+        for sock in sent:
+            with contextlib.suppress(BlockingIOError, OSError):
+                sent[sock] += sock.send(frames[sent[sock] % len(frames) :])
+            with contextlib.suppress(BlockingIOError, OSError):
+                counts["bytes of answers"] += sock.recv_into(buffer)
+        time.sleep(0.02)
+    size = len(frames) // AT_ONCE
+    return {"connections": len(sent), "requests": sum(sent.values()) // size, **counts}
+
+
+def command(number: int) -> Command:
+    """One of a flood."""
+    kinds: tuple[Command, ...] = (
+        CreateTopic(name=f"flood-{number}", log_id=f"flood-{number}", partitions=10_000),
+        InitProducer(producer_name=f"flood-{number}"),
+        HoldRetention(consumer_group=f"flood-{number}", hold=True),
+        OpenStage(writer_id="w" * 1000, sequence=number, label="l" * 1000, timeout_ms=600_000),
+        HoldRetention(consumer_group="g" * 100_000, hold=True),
+        CreateTopic(name=f"small-{number}", log_id=f"small-{number}"),
+    )
+    return kinds[number % len(kinds)]
+
+
+def flood(wanted: argparse.Namespace) -> dict[str, Any]:
+    """Commands, many at once; answers are taken, and not looked at. With another seed they are
+    other ones."""
+    counts = Counter[str]()
+    reached, end = True, time.monotonic() + wanted.seconds
+    while reached and (counts["commands"] < wanted.count or time.monotonic() < end):
+        reached = False
+        for address in wanted.nodes.values():
+            with contextlib.suppress(OSError), dial(address) as sock:
+                reached = True
+                sock.settimeout(20)
+                first = counts["commands"] + wanted.seed * 6_000_000
+                frames = [
+                    encode(ExecuteRequest(command=command(first + n)), n + 2)
+                    for n in range(AT_ONCE)
+                ]
+                sock.sendall(
+                    hello(wanted.group) + b"".join(piece for frame in frames for piece in frame)
+                )
+                counts["commands"] += AT_ONCE
+                sock.shutdown(socket.SHUT_WR)
+                while data := sock.recv(1 << 20):
+                    counts["bytes of answers"] += len(data)
+    return dict(counts)
+
+
+def path(wanted: argparse.Namespace) -> dict[str, Any]:
+    """Another user's path group, by the addresses that any user can find out: read, write,
+    delete."""
+    counts: dict[str, Any] = dict.fromkeys(("welcome", "topics", "appended", "deleted"), 0)
+    for address in wanted.nodes.values():
+        with contextlib.suppress(OSError), dial(address) as sock:
+            sock.sendall(hello(""))
+            counts["welcome"] += is_welcome(Answers(sock).next())
+    with (
+        contextlib.suppress(DLedgerError),
+        Client(",".join(wanted.nodes.values()), request_timeout_ms=3000) as client,
+    ):
+        names = [topic.name for topic in client.topics()]
+        counts["topics"] = len(names)
+        for name in names:
+            client.append(name, [b"forged"])
+            counts["appended"] += 1
+            client.delete_topic(name)
+            counts["deleted"] += 1
+    return counts
+
+
+ATTACKS: Final[dict[str, Callable[[argparse.Namespace], dict[str, Any]]]] = {
+    "files": files, "liar": liar, "unproven": unproven, "idle": idle, "slow": slow, "flood": flood,
+    "path": path, "busy": busy, "deaf": deaf, "polls": polls,
+}  # fmt: skip
+
+
+def arguments(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("attack", choices=sorted(ATTACKS))
+    parser.add_argument("--nodes", type=json.loads, default={}, help="JSON: node -> host:port")
+    parser.add_argument("--group", default="")
+    parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--topic-id", type=int, default=0)
+    parser.add_argument(
+        "--tls",
+        type=json.loads,
+        default=[],
+        help="JSON: lists of an authority, a certificate, its key",
+    )
+    parser.add_argument("--path", type=Path, default=Path("/"))
+    return parser.parse_args(argv)
+
+
+def serve() -> int:
+    """Run one attack after the other, each in a process of its own: as
+    `verification.strangers.users.OtherUser` asks for them."""
+    for line in sys.stdin:
+        sys.stdout.write(json.dumps(run(json.loads(line))) + "\n")
+        sys.stdout.flush()
+    return 0
+
+
+def main(argv: list[str]) -> int:
+    """Run one attack, and print what it achieved as JSON."""
+    if argv == ["serve"]:
+        return serve()
+    wanted = arguments(argv)
+    found = {"uid": os.getuid(), **ATTACKS[wanted.attack](wanted)}
+    sys.stdout.write(json.dumps(found) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
