@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from verification.mutants.plant import (
     mutated,
     source_of,
 )
+from verification.mutants.planted import planted_in
 from verification.mutants.registry import CANARY, DOES_NOT_APPLY, MUTANTS
 
 TOP = Path(__file__).resolve().parents[2]
@@ -31,6 +33,54 @@ def test_planted_bug_changes_one_place_and_still_compiles(mutant: Mutant):
     assert changed != source
     assert len(changed) - len(source) == len(mutant.replacement) - len(mutant.pattern)
     compile(changed, mutant.module, "exec")
+
+
+BUG = """caught by: tests/x.py
+
+small-quorum (B6, planted blind)
+    half of the members are a quorum
+    in raft.state.quorum_ack_checker:
+    -     return 1
+    -
+    + max(1,
+    +     members // 2)
+"""
+
+
+def test_text_of_a_planted_bug_is_read_as_it_stands(tmp_path: Path):
+    (tmp_path / "one.txt").write_text(
+        f"# A file.\n\n{BUG}\nnext (D1)\n    why\n    in types: f\n    - a\n"
+    )
+    first, second = planted_in(tmp_path / "one.txt")
+    assert first == Mutant(
+        "small-quorum",
+        "B6",
+        "raft.state.quorum_ack_checker",
+        "",
+        "    return 1\n",
+        "max(1,\n    members // 2)",
+        "half of the members are a quorum",
+        "tests/x.py",
+        planted_blind=True,
+    )
+    assert (second.name, second.function, second.replacement) == ("next", "f", "")
+
+
+@pytest.mark.parametrize(
+    ("given", "instead", "complaint"),
+    [
+        (" (B6, planted blind)", "", "one.txt:3: a bug has a name"),
+        ("    in raft", "    at raft", "one.txt:3: a bug has a name"),
+        ("    + max(1,", "    max(1,", "begins with '- ' or '+ ': 'max"),
+        ("    + max(1,", "    +max(1,", "begins with '- ' or '+ '"),
+    ],
+)
+def test_text_that_is_no_bug_is_refused_with_its_line(
+    tmp_path: Path, given: str, instead: str, complaint: str
+):
+    (tmp_path / "one.txt").write_text(BUG.replace(given, instead))
+    with pytest.raises(ConfigError, match=re.escape(complaint)):
+        list(planted_in(tmp_path / "one.txt"))
 
 
 def test_planted_bugs_have_names_of_their_own_and_say_what_they_stand_for():
