@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
+import inspect
 import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from dledger.net.loop import loop_factory
 from dledger.testing.disk import coverage
 
 # a slow moment of the machine is no failure
@@ -25,6 +29,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rewrite", action="store_true", help="golden scripts are given what they print now"
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is a coroutine runs on a loop of its own, of the kind that a node has, or made by
+    its fixture ``new_loop``; what is cancelled and closed at its end is as with `asyncio.run`."""
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
+    new_loop = pyfuncitem.funcargs.get("new_loop") or loop_factory()
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(entered(test, arguments))
+    return True
+
+
+async def entered(
+    test: Callable[..., Coroutine[Any, Any, None]], arguments: dict[str, Any]
+) -> None:
+    """Runs the test with what those of its arguments give that are asynchronous contexts."""
+    async with AsyncExitStack() as stack:
+        for name, given in arguments.items():
+            if isinstance(given, AbstractAsyncContextManager):
+                arguments[name] = await stack.enter_async_context(given)
+        await test(**arguments)
 
 
 def load_fakes() -> ModuleType:
