@@ -38,22 +38,25 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     test = pyfuncitem.obj
     if not inspect.iscoroutinefunction(test):
         return None
-    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
     new_loop = pyfuncitem.funcargs.get("new_loop") or loop_factory()
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(entered(test, arguments))
+        runner.run(entered(test, dict(pyfuncitem.funcargs)))
     return True
 
 
-async def entered(
-    test: Callable[..., Coroutine[Any, Any, None]], arguments: dict[str, Any]
-) -> None:
-    """Runs the test with what those of its arguments give that are asynchronous contexts."""
+async def entered(test: Callable[..., Coroutine[Any, Any, None]], given: dict[str, Any]) -> None:
+    """Runs the test, inside those of its fixtures that are asynchronous contexts."""
     async with AsyncExitStack() as stack:
-        for name, given in arguments.items():
-            if isinstance(given, AbstractAsyncContextManager):
-                arguments[name] = await stack.enter_async_context(given)
-        await test(**arguments)
+        for name, value in given.items():
+            if isinstance(value, AbstractAsyncContextManager):
+                given[name] = await stack.enter_async_context(value)
+        await test(**{name: given[name] for name in inspect.signature(test).parameters})
+
+
+@pytest.fixture
+def new_loop() -> Callable[[], asyncio.AbstractEventLoop]:
+    """For coroutines that run as a program with a client runs them: on asyncio's own loop."""
+    return asyncio.new_event_loop
 
 
 def load_fakes() -> ModuleType:

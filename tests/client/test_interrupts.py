@@ -4,12 +4,13 @@ by a second call."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -418,34 +419,38 @@ def test_stage_that_two_threads_close_has_one_sum(
         assert [end().records for end in ends] == [2, 2]
 
 
-def asyncio_run(work: Callable[[AsyncClient], Any], group: Any, settings: dict[str, Any]) -> Any:
-    async def main() -> Any:
-        async with AsyncClient(group.bootstrap, **settings) as client:
-            await client.create_topic("t", 4)
-            return await asyncio.wait_for(work(client), 60)
+@contextlib.asynccontextmanager
+async def opened(group: Any, **settings: Any) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(group.bootstrap, **settings) as client:
+        await client.create_topic("t", 4)
+        async with asyncio.timeout(60):
+            yield client
 
-    return asyncio.run(main())
+
+@pytest.fixture
+def aio_client(
+    group: Any, fast: dict[str, Any], new_loop: object
+) -> contextlib.AbstractAsyncContextManager[AsyncClient]:
+    return opened(group, **fast)
 
 
-def test_asyncio_second_close_waits_as_long_as_the_first(
+async def test_asyncio_second_close_waits_as_long_as_the_first(
+    aio_client: AsyncClient, gate: threading.Event
+) -> None:
+    producer = await aio_client.producer("t")
+    futures = [await producer.append(b"x") for _ in range(10)]
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(producer.close(), 0.01)
+    asyncio.get_running_loop().call_later(0.05, gate.set)
+    await producer.close()
+    assert [future.done() for future in futures] == [True] * 10
+
+
+@pytest.mark.usefixtures("new_loop")
+async def test_asyncio_append_that_waits_for_room_is_told_when_its_producer_is_closed(
     group: Any, fast: dict[str, Any], gate: threading.Event
 ) -> None:
-    async def work(client: AsyncClient) -> list[bool]:
-        producer = await client.producer("t")
-        futures = [await producer.append(b"x") for _ in range(10)]
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(producer.close(), 0.01)
-        asyncio.get_running_loop().call_later(0.05, gate.set)
-        await producer.close()
-        return [future.done() for future in futures]
-
-    assert asyncio_run(work, group, fast) == [True] * 10
-
-
-def test_asyncio_append_that_waits_for_room_is_told_when_its_producer_is_closed(
-    group: Any, fast: dict[str, Any], gate: threading.Event
-) -> None:
-    async def work(client: AsyncClient) -> int:
+    async with opened(group, **{**fast, "max_in_flight": 2}) as client:
         producer = await client.producer("t")
         futures = [await producer.append_batch(0, batch(b"x")) for _ in range(2)]
         waiting = asyncio.create_task(producer.append_batch(0, batch(b"y")))
@@ -456,9 +461,7 @@ def test_asyncio_append_that_waits_for_room_is_told_when_its_producer_is_closed(
         with pytest.raises(ConfigError, match="closed"):
             await waiting
         await closing
-        return sum(future.done() for future in futures)
-
-    assert asyncio_run(work, group, {**fast, "max_in_flight": 2}) == 2
+        assert sum(future.done() for future in futures) == 2
 
 
 def wait_for_append(group: Any) -> None:
@@ -467,11 +470,12 @@ def wait_for_append(group: Any) -> None:
         threading.Event().wait(0.001)
 
 
-def test_asyncio_transaction_whose_append_was_cancelled_is_not_committed(
+@pytest.mark.usefixtures("new_loop")
+async def test_asyncio_transaction_whose_append_was_cancelled_is_not_committed(
     group: Any, fast: dict[str, Any], gate: threading.Event
 ) -> None:
-    async def work(client: AsyncClient) -> int:
-        keys = [f"k{n}".encode() for n in range(40)]
+    keys = [f"k{n}".encode() for n in range(40)]
+    async with opened(group, **{**fast, "max_in_flight": 1}) as client:
         transaction = await client.transaction("w", 0)
         append = asyncio.create_task(transaction.append("t", [b"v"] * 40, keys=keys))
         await asyncio.to_thread(wait_for_append, group)
@@ -481,30 +485,23 @@ def test_asyncio_transaction_whose_append_was_cancelled_is_not_committed(
         gate.set()
         with pytest.raises(TransactionError, match="abort, and do all of it again"):
             await transaction.commit()
-        return sum((await client.end_offsets("t")).values())
-
-    assert asyncio_run(work, group, {**fast, "max_in_flight": 1}) == 0
+        assert sum((await client.end_offsets("t")).values()) == 0
 
 
-def test_asyncio_stage_that_two_tasks_close_has_one_sum(group: Any, fast: dict[str, Any]) -> None:
-    async def work(client: AsyncClient) -> list[int]:
-        stage = await client.stage("w", 0)
-        assert isinstance(stage, AsyncStage)
-        await stage.append_batch("t", 0, batch(b"a", b"b"))
-        return [total.records for total in await asyncio.gather(stage.close(), stage.close())]
-
-    assert asyncio_run(work, group, fast) == [2, 2]
+async def test_asyncio_stage_that_two_tasks_close_has_one_sum(aio_client: AsyncClient) -> None:
+    stage = await aio_client.stage("w", 0)
+    assert isinstance(stage, AsyncStage)
+    await stage.append_batch("t", 0, batch(b"a", b"b"))
+    sums = await asyncio.gather(stage.close(), stage.close())
+    assert [total.records for total in sums] == [2, 2]
 
 
-def test_asyncio_stage_that_was_cancelled_before_it_began_fails_what_comes(
-    group: Any, fast: dict[str, Any]
+async def test_asyncio_stage_that_was_cancelled_before_it_began_fails_what_comes(
+    aio_client: AsyncClient,
 ) -> None:
-    async def work(client: AsyncClient) -> None:
-        stage = await client.stage("w", 0)
-        assert isinstance(stage, AsyncStage)
-        stage.cancel()
-        await stage.append_batch("t", 0, batch(b"x"))
-        with pytest.raises(Exception, match="closed before"):
-            await stage.close()
-
-    asyncio_run(work, group, fast)
+    stage = await aio_client.stage("w", 0)
+    assert isinstance(stage, AsyncStage)
+    stage.cancel()
+    await stage.append_batch("t", 0, batch(b"x"))
+    with pytest.raises(Exception, match="closed before"):
+        await stage.close()
