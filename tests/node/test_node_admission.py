@@ -229,7 +229,6 @@ async def test_a_kill_of_all_between_an_admission_and_its_commit_leaves_one_answ
     group: Any,
 ) -> None:
     """Whether it was committed is decided by what the disks have; then all members say the same."""
-
     await fill(group)
     wiped, other = await two_followers(group)
     await group.stop(wiped)

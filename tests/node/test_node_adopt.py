@@ -372,7 +372,6 @@ async def test_a_node_whose_log_begins_further_on_than_the_old_one_ends_shows_no
     group: Any, old: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As after taking over another node's state, which has let go of the first entries."""
-
     await start(group, old)
     client = await group.client()
     for first in range(1000, 1700, 50):

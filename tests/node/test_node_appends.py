@@ -58,7 +58,6 @@ async def test_many_appends_at_once_get_their_offsets_in_the_order_they_came(gro
 
 async def test_appends_of_one_pass_go_to_the_followers_together(group: Any) -> None:
     """One proposal for what came in one read, not one for each request."""
-
     client = await group.client()
     topic = await client.create("t")
     leader = await group.leader()
@@ -103,7 +102,6 @@ async def test_an_append_to_a_follower_names_the_leader(group: Any) -> None:
 async def test_a_leader_that_has_not_applied_everything_refuses_no_topic(group: Any) -> None:
     """ "No such topic" is definite, so a new leader only says it when it knows all that was
     acknowledged."""
-
     client = await group.client()
     await group.agree()
     heir = await group.follower()
@@ -149,7 +147,6 @@ async def test_an_append_that_is_no_batch_is_malformed(group: Any, data: bytes) 
 @pytest.mark.group(pending_bytes=100_000)
 async def test_more_than_the_leader_may_hold_is_refused_and_retriable(group: Any) -> None:
     """LEADER_PENDING_FULL is definite: what was refused is not in the log."""
-
     client = await group.client()
     topic = await client.create("t")
     data = body(topic, bytes(30_000))
@@ -170,7 +167,6 @@ async def test_more_than_the_leader_may_hold_is_refused_and_retriable(group: Any
 @pytest.mark.group(max_client_bytes=2 * MIB)
 async def test_a_client_that_sends_too_much_is_not_read_until_it_was_answered(group: Any) -> None:
     """All of it gets in, although it is far more than the node may hold at once."""
-
     client = await group.client()
     topic = await client.create("t")
     leader = await group.leader()
@@ -273,7 +269,6 @@ async def test_an_append_without_a_quorum_is_never_acknowledged_and_says_that_it
     group: Any,
 ) -> None:
     """Two nodes are dead: WAIT_QUORUM_ACK_TIMEOUT or TERM_CHANGED, both indefinite."""
-
     client = await group.client()
     topic = await client.create("t")
     leader = await group.leader()
@@ -316,7 +311,6 @@ async def test_d9_an_append_is_not_answered_with_the_entry_of_another_leader_in_
     group: Any,
 ) -> None:
     """Raft gives the cut range up before that: here it did not."""
-
     client = await group.client()
     topic = await client.create("t")
     node = await group.leader()
@@ -367,7 +361,6 @@ async def test_a_compressed_batch_that_no_reader_could_decompress_is_not_taken(
     group: Any, codec: Codec
 ) -> None:
     """Else every reader of the topic would stop there for ever."""
-
     client = await group.client()
     topic = await client.create("t")
     zeros = pa.record_batch([pa.array([bytes(64 << 20)] * 5, pa.large_binary())], names=["x"])

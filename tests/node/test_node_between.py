@@ -33,7 +33,6 @@ def body(topic_id: int) -> bytes:
 @pytest.mark.usefixtures("long_wait")
 async def test_appends_during_a_hand_over_are_taken_or_sent_to_the_new_leader(group: Any) -> None:
     """Never "ask again" and never "nobody leads": a client goes on at once, at the right place."""
-
     leader, heir = await group.leader(), (await group.follower()).node.node_id
     await group.until(
         lambda: (

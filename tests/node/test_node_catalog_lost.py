@@ -121,7 +121,6 @@ async def test_a_member_without_a_catalog_votes_and_counts_but_neither_leads_nor
 ) -> None:
     """One that would lead could give nobody what it does not know; one that would not vote would
     take a majority away that has every record."""
-
     topic = await write(group, 0, 60)
     await trimmed(group)
     await group.agree()
@@ -196,7 +195,6 @@ async def test_a_leader_that_meets_a_damaged_row_while_it_gives_its_state_makes_
 ) -> None:
     """Else the member that asks would begin anew for ever. The leader's vote and log are still
     needed: the third member leads with them, and gives its state to both."""
-
     topic = await write(group, 0, 60)
     await trimmed(group)
     await group.agree()

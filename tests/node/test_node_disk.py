@@ -62,7 +62,6 @@ class Gate:
 
 async def test_d1_nothing_is_acknowledged_before_a_quorum_has_synced(group: Any) -> None:
     """The bytes are in every page cache; one synced disk of three is no quorum, two are."""
-
     client = await group.client()
     topic = await client.create("t")
     await group.agree()
@@ -104,7 +103,6 @@ async def test_d1_a_single_node_waits_for_its_own_disk(group: Any) -> None:
 @pytest.mark.group(1)
 async def test_appends_that_come_during_a_sync_share_the_next_one(group: Any) -> None:
     """Group commit: 200 appends while one sync is under way need one more sync, not 200."""
-
     client = await group.client()
     topic = await client.create("t")
     node = await group.leader()
@@ -134,7 +132,6 @@ async def test_a_follower_whose_disk_lags_serves_what_it_has_applied_from_disk_a
 ) -> None:
     """The others have made it durable and committed it; that its own disk has no such file yet is
     no damage."""
-
     client = await group.client()
     topic = await client.create("t")
     bodies = [body(topic, bytes([n]) * 100_000) for n in range(16)]
@@ -181,7 +178,6 @@ async def test_a_message_that_a_lagging_disk_does_not_have_yet_is_not_passed_ove
     group: Any,
 ) -> None:
     """A consumer that is told to go on behind it would never see it."""
-
     client = await group.client()
     leader = await group.leader()
     await group.agree()
@@ -263,7 +259,6 @@ async def test_d2_a_follower_whose_disk_fails_stops_acknowledging(group: Any) ->
 @pytest.mark.group(1, disks=MemoryDisk)
 async def test_d2_a_topic_index_whose_disk_fails_is_not_tried_again(group: Any) -> None:
     """A second fdatasync may succeed although the data is gone."""
-
     client = await group.client()
     topic = await client.create("t")
     node = await group.leader()
@@ -291,7 +286,6 @@ async def test_d2_a_topic_index_whose_disk_fails_is_not_tried_again(group: Any) 
 @pytest.mark.group(1, disks=MemoryDisk)
 async def test_d2_nothing_is_applied_once_the_disk_has_failed_elsewhere(group: Any) -> None:
     """It would write into the topic index."""
-
     client = await group.client()
     topic = await client.create("t")
     node = await group.leader()
@@ -475,7 +469,6 @@ async def test_d12_a_leader_whose_disk_is_full_hands_over(group: Any) -> None:
 @pytest.mark.group(1, disks=MemoryDisk)
 async def test_d12_no_room_for_the_next_file_is_waited_out(group: Any) -> None:
     """A write that finds no room is acknowledged when there is some, and the node lives on."""
-
     client = await group.client()
     topic = await client.create("t")
     node = await group.leader()

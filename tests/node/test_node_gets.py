@@ -75,7 +75,6 @@ async def test_a_message_that_was_replaced_is_not_shown_while_its_cut_waits_for_
     """The deposed leader follows again and knows what is committed now; a sync that takes long is
     under way, so its files still hold what it wrote alone, at the very place of a message that is
     acknowledged."""
-
     client = await group.client()
     await put(client, message("base"))
     await group.agree()
@@ -127,7 +126,6 @@ async def test_a_message_that_was_replaced_is_not_shown_while_its_cut_waits_for_
 async def test_a_consumer_of_an_empty_queue_is_not_led_past_its_first_message(group: Any) -> None:
     """The question waits for the thread of the files, and the queue's first message is acknowledged
     meanwhile."""
-
     client = await group.client()
     (node,) = group.nodes.values()
     await put(client, message("of another queue"))
@@ -175,7 +173,6 @@ async def test_a_message_of_a_queue_that_is_not_applied_yet_is_not_taken_for_one
     group: Any,
 ) -> None:
     """After a restart queues and index may be ahead of what the node knows to be committed."""
-
     client = await group.client()
     node = await group.follower()
     asker = await group.client(node)
@@ -206,7 +203,6 @@ async def test_a_node_whose_catalog_is_ahead_of_its_log_shows_nothing_of_what_th
 ) -> None:
     """It lost its catalog and has the leader's, whose entries are not here yet; in their places are
     its own ones."""
-
     client = await group.client()
     for _ in range(60):
         await put(client, message("x" * 6000))

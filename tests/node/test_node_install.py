@@ -88,7 +88,6 @@ async def test_damage_that_no_member_has_a_copy_of_goes_and_the_rest_of_the_log_
 ) -> None:
     """A damaged entry that is applied needs no catalog; one that is not needs the state that comes
     of it. What the node has behind the damage, and has acknowledged, stays in either case."""
-
     caplog.set_level(logging.WARNING, "dledger")
     topic = await write(group, 0, 6)
     await group.agree()
@@ -134,7 +133,6 @@ async def test_a_node_whose_catalog_is_ahead_of_its_log_serves_nothing_and_survi
 ) -> None:
     """Its admission stands in the catalog that it takes over; the records that this tells of are
     still to come."""
-
     name, topic = await wiped(group)
     leader = await group.leader()
     with pytest.MonkeyPatch.context() as patch:
@@ -292,7 +290,6 @@ async def test_a_state_whose_first_entry_goes_while_it_is_begun_is_begun_anew_wh
     group: Any,
 ) -> None:
     """Retention goes on meanwhile: that is no failure of the disk."""
-
     await write(group, 0, 3)
     node = await group.leader()
     images, store, said = node.parts.snapshots.sender, node.store, list[SnapshotResponse]()
@@ -342,7 +339,6 @@ def unpacked(data: bytes, step: int = 777) -> Unpacker:
 async def test_an_image_that_is_cut_too_long_or_changed_anywhere_is_refused(group: Any) -> None:
     """What of it is not rows has checksums of its own. Rows have them where they are read and on
     their way, and how many there are, and where they end, has to fit the catalog."""
-
     await write(group, 0, 25)
     await trimmed(group)
     await group.agree()

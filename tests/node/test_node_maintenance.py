@@ -100,7 +100,6 @@ async def test_retention_ends_before_the_last_committed_entry(
     group: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where a checkpoint at the commit index would let all of it go."""
-
     client = await group.client()
     topic = await client.create("t")
     await client.append(body(topic))
@@ -139,7 +138,6 @@ async def test_d12_a_checkpoint_for_which_there_is_no_room_is_made_later_and_the
 ) -> None:
     """The log's files are allocated ahead, so there may be room for entries, and none for what is
     made of them."""
-
     async with play(1, disks=MemoryDisk, **due) as group:
         client = await group.client()
         topic = await client.create("t")
@@ -164,7 +162,6 @@ async def test_d12_a_checkpoint_for_which_there_is_no_room_is_made_later_and_the
 @pytest.mark.group(1, checkpoint_entries=20)
 async def test_checkpoints_follow_the_number_of_entries_too(group: Any) -> None:
     """Small entries are many before they are much, and a restart takes its time for each."""
-
     client = await group.client()
     topic = await client.create("t")
     node = await group.leader()

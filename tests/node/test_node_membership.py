@@ -49,7 +49,6 @@ async def test_nodes_that_are_told_another_list_than_their_files_have_do_not_sta
 ) -> None:
     """Two of five with a list of three elected each other and acknowledged what the other three
     replaced."""
-
     client = await group.client()
     topic = await client.create("t")
     assert (await client.append(body(topic))).code is Code.SUCCESS
@@ -126,7 +125,6 @@ async def test_a_leader_of_another_group_at_a_members_address_is_not_followed(
     group: Any, tmp_path: Path
 ) -> None:
     """Group A's n1 dies, and its address goes to n1 of a new group of the same name."""
-
     first = await group.client()
     topic = await first.create("a")
     await group.agree()
@@ -233,7 +231,6 @@ async def test_an_uncommitted_admission_in_the_log_of_an_old_release_is_in_force
 ) -> None:
     """Without a record of it, the former n0 would count, and elect n2 beside a leader of n1 and the
     new n0."""
-
     unpacked(tmp_path, "three", group.folder)
     change = with_admission(group)
     for _ in range(2):
@@ -267,7 +264,6 @@ async def test_a_members_file_of_another_group_keeps_a_node_from_its_own(
     group: Any, tmp_path: Path
 ) -> None:
     """Somebody has copied it: nothing that the other members say is heard, and they say why."""
-
     await group.agree()
     own = ids(group)
     other = type(group)(tmp_path / "other", 3)

@@ -46,7 +46,6 @@ async def test_start_from_the_older_checkpoint_goes_on_where_rows_were_dropped_u
 ) -> None:
     """Retention goes by the older checkpoint; but a transaction's rows, which come with its COMMIT,
     go with its batches, and those may lie in front of that checkpoint."""
-
     monkeypatch.setattr(tables, "CHUNK_ROWS", 4)
     async with play(1, **{**SMALL, **WHEN_ASKED}) as group:
         client, (node,) = await group.client(), group.nodes.values()

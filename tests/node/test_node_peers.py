@@ -17,7 +17,6 @@ FOR_EVER_MS = 3_600_000
 async def test_a_killed_leader_is_replaced_without_waiting_for_an_election_time(group: Any) -> None:
     """Its followers see its connections end; with such an election time nothing else could tell
     them."""
-
     old = await group.leader()
     await group.client(old)
     term = old.raft.term
@@ -50,7 +49,6 @@ async def test_a_node_that_comes_back_hears_its_leader_without_waiting_for_a_hea
 @pytest.mark.group(election_ms=FOR_EVER_MS)
 async def test_an_old_connection_of_a_leader_that_has_a_new_one_may_end(group: Any) -> None:
     """A link is opened anew before the other side hears that the old one is dead."""
-
     leader, follower = await group.leader(), await group.follower()
     await group.until(lambda: follower.raft.leader_id == leader.node.node_id)
     answers: list[HelloResponse] = []

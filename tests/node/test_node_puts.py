@@ -141,7 +141,6 @@ async def test_messages_of_one_request_lie_side_by_side_and_in_order(group: Any)
 async def test_a_message_that_does_not_fit_a_file_lies_in_the_next_one(group: Any) -> None:
     """DLedger's padding, magic -1 and size, fills the file; the position in the message is that
     behind the border."""
-
     client = await group.client()
     answer = await put(client, *[message("x" * 20_000) for _ in range(8)])
     await group.agree()
@@ -201,7 +200,6 @@ async def test_a_leader_that_led_before_goes_on_behind_the_one_between(group: An
 @pytest.mark.group(commit_log="rocketmq", **SLOW_VOTES)
 async def test_a_leader_that_has_not_applied_everything_takes_no_message(group: Any) -> None:
     """Else it would give out queue offsets again that earlier leaders have given."""
-
     client = await group.client()
     await group.agree()
     heir = await group.follower()
@@ -263,7 +261,6 @@ async def test_what_is_not_committed_is_not_shown(group: Any) -> None:
 
 async def test_only_a_place_where_a_message_begins_is_one(group: Any) -> None:
     """A body may look like an entry that lies where it says; it is none all the same."""
-
     client = await group.client()
     (first,) = (await put(client, message("first"))).physical_offsets
     size = len(encode_message(message("first")))

@@ -88,7 +88,6 @@ async def test_commands_that_will_be_refused_are_not_written_and_have_the_answer
 async def test_a_refusal_by_state_waits_for_what_is_under_way_to_change_it(group: Any) -> None:
     """A topic that is being created may be deleted, grown and read by a group in the same
     breath."""
-
     client = await group.client()
     commands = [
         topic("t"),
@@ -120,7 +119,6 @@ async def test_what_is_over_a_limit_is_refused_with_its_setting_even_when_all_co
 ) -> None:
     """What is proposed and not applied yet counts: no flood slips through between two applied
     entries."""
-
     async with play(1, **{setting: limit}) as group:
         client = await group.client()
         answers = [

@@ -180,7 +180,6 @@ async def test_an_offset_that_is_not_there_yet_is_behind(group: Any) -> None:
 
 async def test_a_replica_that_is_behind_waits_for_what_the_asker_knows_of(group: Any) -> None:
     """The topic and its record reach this replica only after it was asked for them."""
-
     client = await group.client()
     follower = await group.follower()
     reader = await group.client(follower)
@@ -202,7 +201,6 @@ async def test_a_long_poll_of_a_topic_not_yet_applied_keeps_its_wait(
     group: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A follower may hear of a topic after a client does."""
-
     monkeypatch.setattr("dledger.node.handlers.fetches.BEHIND_WAIT_MS", 1)
     client = await group.client()
     later = await client.create("t") + 1
@@ -259,7 +257,6 @@ async def test_d8_a_follower_tells_only_stale_offsets(group: Any) -> None:
 async def test_d8_a_deposed_leader_serves_no_linearizable_read(group: Any) -> None:
     """It is cut off, does not know that another one was elected, and must not answer from its old
     state."""
-
     client = await group.client()
     topic = await client.create("t")
     old = await group.leader()
@@ -291,7 +288,6 @@ async def test_d8_what_is_not_committed_is_never_served(group: Any) -> None:
 async def test_d8_a_commit_applies_nothing_behind_it(group: Any) -> None:
     """The acknowledgements of the first append arrive when the second is in the leader's log
     already."""
-
     client, reader = await group.client(), await group.client()
     topic = await client.create("t")
     await group.agree()
@@ -319,7 +315,6 @@ async def test_d8_a_commit_applies_nothing_behind_it(group: Any) -> None:
 async def test_d13_a_new_leader_reads_only_after_the_noop_of_its_term(group: Any) -> None:
     """Everything acknowledged by the leader before is seen by the first linearizable read of the
     next one."""
-
     client = await group.client()
     topic = await client.create("t")
     for _ in range(20):
@@ -397,7 +392,6 @@ async def test_a_full_answer_to_a_split_still_has_a_piece_of_every_span(
     group: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that whoever asks for the rest comes to an end."""
-
     monkeypatch.setattr("dledger.node.handlers.fetches.MAX_CUTS", 3)
     client = await group.client()
     topic = await client.create("t")
@@ -410,7 +404,6 @@ async def test_a_full_answer_to_a_split_still_has_a_piece_of_every_span(
 @pytest.mark.group(cache_bytes=200_000)
 async def test_a_damaged_entry_is_never_served(group: Any) -> None:
     """One flipped byte on disk: CORRUPT_ENTRY, the rest is served, and the node lives on."""
-
     client = await group.client()
     topic = await client.create("t")
     bodies = [body(topic, bytes([65 + n]) * 50_000) for n in range(20)]

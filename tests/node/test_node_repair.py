@@ -83,7 +83,6 @@ async def test_a_damaged_node_starts_repairs_itself_and_has_its_log_in_full_leng
 ) -> None:
     """Damage that opening the store finds: no checkpoint was written, so all is scanned and applied
     again."""
-
     topic = await fill(group, 20)
     victim = (await group.follower()).node.node_id
     end = group.nodes[victim].raft.end_index
@@ -149,7 +148,6 @@ async def test_a_damaged_node_alone_with_an_empty_one_votes_for_nobody_shorter_a
 ) -> None:
     """B8, CTRL: the only living node with all that was acknowledged is damaged. Nobody may lead
     before it is sound, and the one that misses acknowledged entries never."""
-
     client = await group.client()
     topic = await client.create("t")
     await group.agree()
@@ -205,7 +203,6 @@ async def test_D4_a_node_that_has_to_cut_behind_a_damaged_entry_has_it_repaired_
 ) -> None:
     """The entry may have been acknowledged, so it may not go. The tail behind it is nobody
     else's."""
-
     topic = await fill(group, 20)
     victim = (await group.leader()).node.node_id
     await group.kill(victim)
@@ -237,7 +234,6 @@ async def test_D4_a_node_that_has_to_cut_behind_a_damaged_entry_has_it_repaired_
 async def test_B8_an_entry_that_nobody_knows_to_be_committed_is_repaired_too(group: Any) -> None:
     """The node that has most may not lead before it is sound, and nobody can commit anything before
     somebody leads."""
-
     await fill(group, 20)
     victim, helper, gone = list(group.nodes)
     for name in (victim, helper, gone):
@@ -291,7 +287,6 @@ async def test_an_entry_that_could_not_be_read_once_is_read_again_when_nobody_ha
     group: Any,
 ) -> None:
     """B11. It may be one that only this node has, and that it has to lead with."""
-
     await fill(group, 20)
     node = await group.follower()
     asked: list[Any] = []
@@ -318,7 +313,6 @@ async def test_an_entry_that_could_not_be_read_once_is_read_again_when_nobody_ha
 @pytest.mark.group(scrub_bytes_per_s=0, cache_bytes=1000)
 async def test_damage_beside_a_run_is_looked_for_and_repaired_with_it(group: Any) -> None:
     """An entry whose header is damaged too vouches for none in front of it."""
-
     topic = await fill(group, 20)
     node = await group.follower()
     damage(node.node.directory, 8, 10, at=MAGIC_AT)
@@ -338,7 +332,6 @@ async def test_damage_beside_a_run_is_looked_for_and_repaired_with_it(group: Any
 )
 async def test_damage_that_retention_takes_is_damage_no_more(group: Any) -> None:
     """Nobody has a copy of it, and a node that waited for one would never lead again."""
-
     topic = await fill(group, 20)
     node = await group.leader()
     for other in group.nodes.values():
@@ -396,7 +389,6 @@ async def test_a_lone_node_reports_damage_and_serves_everything_else(group: Any)
 @pytest.mark.group(scrub_bytes_per_s=0, cache_bytes=1000)
 async def test_a_false_copy_is_not_taken(group: Any) -> None:
     """What a peer sends counts only when both neighbours here vouch for it."""
-
     topic = await fill(group, 20)
     node = await group.follower()
     liar = next(n for n in group.nodes.values() if n is not node and n.raft.role is not Role.LEADER)

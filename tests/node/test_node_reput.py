@@ -152,7 +152,6 @@ async def test_a_get_says_where_to_go_on(group: Any) -> None:
 @pytest.mark.group(1, commit_log="rocketmq")
 async def test_a_key_is_looked_up_in_the_messages_themselves(group: Any) -> None:
     """The index knows hashes: "Aa" and "BB" have the same one."""
-
     client = await group.client()
     await put(
         client,
@@ -363,7 +362,6 @@ async def test_queues_that_are_not_what_they_should_be_are_made_again(
 async def test_queues_that_are_ahead_of_the_log_are_cut_to_it(group: Any) -> None:
     """A power cut may leave more of them than of the log; the same entries come again from the
     leader."""
-
     client = await group.client()
     await put(client, *[message(n) for n in range(10)])
     await dispatched(group)
@@ -575,7 +573,6 @@ async def test_a_member_that_takes_over_a_state_has_queues_from_where_its_log_be
 ) -> None:
     """Its disk is new and the oldest messages are gone everywhere: the queue offsets come with the
     catalog."""
-
     client = await group.client()
     await put(client, message(0, topic="once"))
     for number in range(60):

@@ -129,7 +129,6 @@ async def test_whoever_does_not_belong_here_is_told_so(
 @pytest.mark.group(3)
 async def test_a_hello_of_the_release_before_is_told_both_releases(group: Any) -> None:
     """Its programs take an answer of four fields, and print the second one."""
-
     old = pack_frame(1, 7, b"\x93\xa4test\xa2n1\x01", 0)
     [frame] = FrameReader(FrameLimits()).feed(await talk(group.nodes["n0"].port, old))
     code, text, name, node_id = unpack(frame.header)
@@ -222,7 +221,6 @@ async def test_a_transfer_that_cannot_be_says_why(group: Any) -> None:
 
 async def test_a_node_that_closes_its_port_does_not_take_its_peers_for_lost(group: Any) -> None:
     """It hangs up on them itself: no reason to begin an election on its way out."""
-
     await group.agree()
     node = await group.follower()
     lost = list[NodeId]()

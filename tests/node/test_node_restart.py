@@ -140,7 +140,6 @@ async def test_a_lost_snapshot_is_rebuilt_from_the_log(group: Any) -> None:
 @pytest.mark.group(cache_bytes=100_000)
 async def test_a_node_that_was_away_catches_up(group: Any) -> None:
     """What it needs has left its leader's cache and is read from the disk."""
-
     client = await group.client()
     topic = await client.create("t")
     follower = await group.follower()

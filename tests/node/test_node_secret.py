@@ -260,7 +260,6 @@ async def test_each_sign_that_a_member_proves_no_secret_speaks_against_enforcing
 ) -> None:
     """It proves nothing where this node has called it, or has come itself and was taken without a
     proof."""
-
     async with play(2, secret_file=secret) as group:
         gate = (await group.leader()).parts.gate
         other = NodeId("n1" if gate._node.node_id == "n0" else "n0")
@@ -278,7 +277,6 @@ async def test_a_node_asks_for_proofs_by_its_catalog_too_where_the_entry_is_appl
     play: Callable[..., Any], secret: str
 ) -> None:
     """The record of the directory is gone, and the checkpoint is behind the entry."""
-
     async with play(1, secret_file=secret) as group:
         await own_command(group)
         node = group.nodes["n0"]
@@ -315,7 +313,6 @@ async def test_a_member_that_takes_over_the_leaders_state_asks_for_proofs_from_t
 async def test_what_cannot_be_kept_is_not_answered(group: Any, secret: str) -> None:
     """A node that took members without a proof again after its next start would undo what the group
     was told."""
-
     await group.stop("n0")
     await group.start("n0", secret_file=secret)
     node, client = await group.leader(), await group.client()

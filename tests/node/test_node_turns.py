@@ -21,7 +21,6 @@ from tests.node.conftest import BareClient, body
 
 async def test_commands_that_make_thousands_of_partitions_open_none_on_any_node(group: Any) -> None:
     """The limits let a group have 100,000 in all, and they may come in one read."""
-
     client, nodes = await group.client(), list(group.nodes.values())
     requests = [
         ExecuteRequest(command=CreateTopic(name=f"t{n}", log_id=f"log-of-t{n}", partitions=10_000))
@@ -40,7 +39,6 @@ async def test_commands_with_time_outs_are_counted_while_they_wait_and_no_longer
 ) -> None:
     """Catalog time may step forward only while there are none, and a leader asks that for each
     command: it must not look at all that wait each time."""
-
     client, leader = await group.client(), await group.leader()
     assert (await client.execute(InitProducer(producer_name="first"))).code is Code.SUCCESS
     settled: list[bool] = []
@@ -63,7 +61,6 @@ async def test_a_command_with_a_time_out_counts_until_it_is_applied_whoever_wait
 ) -> None:
     """Its client may give up before a quorum has it. Catalog time that stepped forward then would
     end it too soon."""
-
     client, leader = await group.client(), await group.leader()
     assert (await client.execute(InitProducer(producer_name="first"))).code is Code.SUCCESS
     settled: list[bool] = []
@@ -108,7 +105,6 @@ async def test_a_flood_of_commands_is_carried_out_a_few_at_a_time_and_in_order(g
 async def test_one_client_alone_waits_for_no_turn_and_one_with_company_does(group: Any) -> None:
     """A pace for everybody would be a limit for sound clients: the tasks of a job begin
     transactions by commands."""
-
     client, other, leader = await group.client(), await group.client(), await group.leader()
     topic = await other.create("t")
     company, waited = leader.parts.router._company, []
@@ -139,7 +135,6 @@ async def test_a_client_that_waits_for_its_turn_is_read_no_further_and_others_ar
     group: Any,
 ) -> None:
     """Not even when the budget of bytes lets everybody go on."""
-
     flooding, other, leader = await group.client(), await group.client(), await group.leader()
     topic = await other.create("t")
     front = leader.parts.router
