@@ -15,6 +15,7 @@ import pytest
 from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.table import MemoryTables
 from dledger.checksum import crc32
+from dledger.client import Client
 from dledger.protocol.messages.client import (
     AppendRequest,
     AppendResponse,
@@ -389,3 +390,11 @@ def fast() -> dict[str, Any]:
         "request_timeout_ms": 5000,
         "connect_timeout_ms": 1000,
     }
+
+
+@pytest.fixture
+def client(group: FakeGroup, fast: dict[str, Any]) -> Iterator[Client]:
+    """A client of that group, and a topic ``t``."""
+    with Client(group.bootstrap, **fast) as made:
+        made.create_topic("t")
+        yield made

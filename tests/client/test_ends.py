@@ -19,11 +19,9 @@ from dledger.protocol.messages.codes import Code
 
 
 @pytest.fixture
-def client(group: Any, fast: dict[str, Any]) -> Any:
-    with Client(group.bootstrap, **fast) as made:
-        made.create_topic("t")
-        made.append("t", [b"x"] * 5)
-        yield made
+def client(client: Client) -> Client:
+    client.append("t", [b"x"] * 5)
+    return client
 
 
 def answer(end: int, log_id: str = "a") -> OffsetsResponse:

@@ -9,7 +9,7 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine, ItemsView, Iterator
+from collections.abc import Callable, Coroutine, ItemsView
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -308,13 +308,6 @@ def test_a_child_gives_back_no_lock_that_its_parent_holds(tmp_path: Path) -> Non
             RealLock(tmp_path / "store.lock")
     assert said == ["(None, None)"]
     lock.release()
-
-
-@pytest.fixture
-def client(group: Any, fast: dict[str, Any]) -> Iterator[Client]:
-    with Client(group.bootstrap, **fast) as made:
-        made.create_topic("t")
-        yield made
 
 
 def batch(*values: bytes) -> pa.RecordBatch:

@@ -185,40 +185,36 @@ def test_interrupt_between_closing_a_group_and_handing_it_over_sends_it_once(
 
 
 def test_interrupt_while_the_loop_is_woken_does_not_keep_others_from_it(
-    group: Any, fast: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    group: Any, monkeypatch: pytest.MonkeyPatch, client: Client
 ) -> None:
-    with Client(group.bootstrap, **fast) as client:
-        client.create_topic("t")
-        producer = client.producer("t")
-        loop = producer._flow.background.loop
+    producer = client.producer("t")
+    loop = producer._flow.background.loop
 
-        class Loop:
-            def call_soon_threadsafe(self, *_: Any) -> None:
-                raise Stopped
+    class Loop:
+        def call_soon_threadsafe(self, *_: Any) -> None:
+            raise Stopped
 
-        monkeypatch.setattr(producer._flow._background, "loop", Loop())
-        with pytest.raises(Stopped):
-            producer.append_batch(0, batch(b"a"))
-        monkeypatch.setattr(producer._flow._background, "loop", loop)
-        assert in_thread(lambda: producer.append_batch(0, batch(b"b")).result(60).start)() == 1
-        assert group.values("t") == [b"a", b"b"]
-        producer.close()
+    monkeypatch.setattr(producer._flow._background, "loop", Loop())
+    with pytest.raises(Stopped):
+        producer.append_batch(0, batch(b"a"))
+    monkeypatch.setattr(producer._flow._background, "loop", loop)
+    assert in_thread(lambda: producer.append_batch(0, batch(b"b")).result(60).start)() == 1
+    assert group.values("t") == [b"a", b"b"]
+    producer.close()
 
 
 def test_interrupt_of_one_who_waits_for_a_future_lets_it_end(
-    group: Any, fast: dict[str, Any], alarm: Callable[[], bool], gate: threading.Event
+    alarm: Callable[[], bool], gate: threading.Event, client: Client
 ) -> None:
-    with Client(group.bootstrap, **fast) as client:
-        client.create_topic("t")
-        with client.producer("t") as producer:
-            future = producer.append(b"a")
-            ended = in_thread(lambda: (alarm(), gate.set()))
-            with pytest.raises(Stopped):
-                future.result(60)
-            ended()
-            assert future.result(60).start == 0
-            with pytest.raises(TimeoutError):
-                type(future)().result(0.001)
+    with client.producer("t") as producer:
+        future = producer.append(b"a")
+        ended = in_thread(lambda: (alarm(), gate.set()))
+        with pytest.raises(Stopped):
+            future.result(60)
+        ended()
+        assert future.result(60).start == 0
+        with pytest.raises(TimeoutError):
+            type(future)().result(0.001)
 
 
 def test_callback_of_a_future_may_append_while_a_thread_waits_for_room(
@@ -275,30 +271,28 @@ def test_callback_that_would_wait_for_its_own_thread_is_told_so(
 
 
 def test_signal_handler_that_comes_into_an_append_may_not_append(
-    group: Any, fast: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, client: Client
 ) -> None:
     from dledger.client.protocol import record_accumulator as intake
 
-    with Client(group.bootstrap, **fast) as client:
-        client.create_topic("t")
-        producer = client.producer("t")
-        make, errors = intake.make_item, []
+    producer = client.producer("t")
+    make, errors = intake.make_item, []
 
-        def interrupted(*arguments: Any, **named: Any) -> Any:
-            if not errors:  # as a handler would, that comes in between
-                with pytest.raises(ConfigError, match="signal handler"):
-                    producer.append(b"from a handler")
-                errors.append(1)
-            return make(*arguments, **named)
+    def interrupted(*arguments: Any, **named: Any) -> Any:
+        if not errors:  # as a handler would, that comes in between
+            with pytest.raises(ConfigError, match="signal handler"):
+                producer.append(b"from a handler")
+            errors.append(1)
+        return make(*arguments, **named)
 
-        monkeypatch.setattr(intake, "make_item", interrupted)
-        assert in_thread(lambda: producer.append_batch(0, batch(b"a")).result(60).start)() == 0
-        assert errors
+    monkeypatch.setattr(intake, "make_item", interrupted)
+    assert in_thread(lambda: producer.append_batch(0, batch(b"a")).result(60).start)() == 0
+    assert errors
 
 
 @pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
 def test_interrupts_of_an_append_and_of_its_cleaning_up_use_no_number_twice(
-    group: Any, fast: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    group: Any, monkeypatch: pytest.MonkeyPatch, client: Client
 ) -> None:
     """A number that was used and is used again is taken for a repeat: acknowledged, and never
     stored."""
@@ -306,20 +300,18 @@ def test_interrupts_of_an_append_and_of_its_cleaning_up_use_no_number_twice(
     def stop(*_: Any) -> Any:
         raise Stopped
 
-    with Client(group.bootstrap, **fast) as client:
-        client.create_topic("t")
-        client.append("t", b"zero")
-        with monkeypatch.context() as patch:
-            patch.setattr(BlockingConnection, "receive", stop)
-            patch.setattr(BlockingTransport, "close", stop)
-            patch.setattr(BlockingTransport, "abandon", stop, raising=False)
-            with pytest.raises(Stopped):
-                client.append("t", b"one, interrupted twice")
-            gc.collect()  # of a connection that nobody could close
-        while len(group.values("t")) < 2:
-            threading.Event().wait(0.001)  # it was sent
-        assert client.append("t", b"two").start == 2
-        assert group.values("t")[2:] == [b"two"]
+    client.append("t", b"zero")
+    with monkeypatch.context() as patch:
+        patch.setattr(BlockingConnection, "receive", stop)
+        patch.setattr(BlockingTransport, "close", stop)
+        patch.setattr(BlockingTransport, "abandon", stop, raising=False)
+        with pytest.raises(Stopped):
+            client.append("t", b"one, interrupted twice")
+        gc.collect()  # of a connection that nobody could close
+    while len(group.values("t")) < 2:
+        threading.Event().wait(0.001)  # it was sent
+    assert client.append("t", b"two").start == 2
+    assert group.values("t")[2:] == [b"two"]
 
 
 def test_transaction_whose_append_was_interrupted_is_not_committed(
@@ -373,50 +365,42 @@ def test_transaction_of_which_nothing_was_staged_yet_may_go_on(
 
 
 def test_second_close_waits_as_long_as_the_first(
-    group: Any, fast: dict[str, Any], gate: threading.Event
+    group: Any, gate: threading.Event, client: Client
 ) -> None:
-    with Client(group.bootstrap, **fast) as client:
-        client.create_topic("t")
-        producer = client.producer("t")
-        futures = [producer.append(b"x") for _ in range(10)]
-        first = in_thread(lambda: producer.close() or True)
-        while not group.seen or not any(
-            isinstance(message, AppendRequest) for _, message, _ in list(group.seen)
-        ):
-            threading.Event().wait(0.001)
-        second = in_thread(lambda: producer.close() or [future.done() for future in futures])
-        gate.set()
-        assert first()
-        assert second() == [True] * 10
+    producer = client.producer("t")
+    futures = [producer.append(b"x") for _ in range(10)]
+    first = in_thread(lambda: producer.close() or True)
+    while not group.seen or not any(
+        isinstance(message, AppendRequest) for _, message, _ in list(group.seen)
+    ):
+        threading.Event().wait(0.001)
+    second = in_thread(lambda: producer.close() or [future.done() for future in futures])
+    gate.set()
+    assert first()
+    assert second() == [True] * 10
 
 
 def test_close_that_was_interrupted_is_done_by_the_next_one(
-    group: Any, fast: dict[str, Any], alarm: Callable[[], bool], gate: threading.Event
+    alarm: Callable[[], bool], gate: threading.Event, client: Client
 ) -> None:
-    with Client(group.bootstrap, **fast) as client:
-        client.create_topic("t")
-        producer = client.producer("t")
-        futures = [producer.append(b"x") for _ in range(10)]
-        ended = in_thread(alarm)
-        with pytest.raises(Stopped):
-            producer.close()
-        ended()
-        gate.set()
+    producer = client.producer("t")
+    futures = [producer.append(b"x") for _ in range(10)]
+    ended = in_thread(alarm)
+    with pytest.raises(Stopped):
         producer.close()
-        assert [future.done() for future in futures] == [True] * 10
+    ended()
+    gate.set()
+    producer.close()
+    assert [future.done() for future in futures] == [True] * 10
 
 
-def test_stage_that_two_threads_close_has_one_sum(
-    group: Any, fast: dict[str, Any], gate: threading.Event
-) -> None:
-    with Client(group.bootstrap, **fast) as client:
-        client.create_topic("t")
-        stage = client.stage("w", 0)
-        assert isinstance(stage, Stage)
-        stage.append_batch("t", 0, batch(b"a", b"b"))
-        ends = [in_thread(stage.close) for _ in range(2)]
-        gate.set()
-        assert [end().records for end in ends] == [2, 2]
+def test_stage_that_two_threads_close_has_one_sum(gate: threading.Event, client: Client) -> None:
+    stage = client.stage("w", 0)
+    assert isinstance(stage, Stage)
+    stage.append_batch("t", 0, batch(b"a", b"b"))
+    ends = [in_thread(stage.close) for _ in range(2)]
+    gate.set()
+    assert [end().records for end in ends] == [2, 2]
 
 
 @contextlib.asynccontextmanager
