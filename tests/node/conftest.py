@@ -33,7 +33,6 @@ from dledger.protocol.messages.client import (
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
-from dledger.records.body.header import BodyHeader, BodyKind, Flag, encode_header
 from dledger.types import NodeId, Role
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `putting` and its like: tests are no packages
@@ -41,16 +40,6 @@ sys.path.insert(0, str(Path(__file__).parent))  # for `putting` and its like: te
 PATIENCE_S = 20.0
 STORY_S = 90.0
 MIB = 1 << 20
-
-
-def body(topic_id: int, payload: bytes = b"payload", count: int = 1, **fields: Any) -> bytes:
-    """A body whose payload no node looks into."""
-    flags = fields.pop("flags", Flag(0))
-    partition = fields.pop("partition", 0)
-    return (
-        encode_header(BodyHeader(BodyKind.DATA, topic_id, partition, count, flags=flags, **fields))
-        + payload
-    )
 
 
 async def until(condition: Callable[[], Any]) -> Any:
@@ -271,6 +260,11 @@ class Group:
         assert hello.code is Code.SUCCESS, hello
         self.clients.append(client)
         return client
+
+    async def topic(self, partitions: int = 1) -> tuple[BareClient, int]:
+        """A connection to the leader, and the id of a new topic ``t``."""
+        client = await self.client()
+        return client, await client.create("t", partitions)
 
     async def agree(self) -> None:
         """Wait until all nodes have applied the same."""

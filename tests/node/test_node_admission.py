@@ -8,6 +8,7 @@ import shutil
 from typing import Any
 
 import pytest
+from bodies import body
 from elections import ONE_LEADER, QUICK
 
 from dledger.node.handlers.admission import change_of
@@ -19,10 +20,6 @@ from dledger.protocol.messages.membership import Change
 from dledger.protocol.wire import encode_command
 from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 from dledger.types import Index, NodeId, Position, Role, Term
-
-
-def body(topic_id: int, payload: bytes = b"payload") -> bytes:
-    return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, 1)) + payload
 
 
 async def fill(group: Any, count: int = 10) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from bodies import body
 from elections import SLOW_VOTES
 
 from dledger.catalog.results import DataResult
@@ -29,18 +30,8 @@ from dledger.types import Role, Term
 MIB = 1 << 20
 
 
-def body(topic_id: int, payload: bytes = b"payload", count: int = 1, **fields: Any) -> bytes:
-    return (
-        encode_header(
-            BodyHeader(BodyKind.DATA, topic_id, fields.pop("partition", 0), count, **fields)
-        )
-        + payload
-    )
-
-
 async def test_an_append_is_answered_with_its_offset(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     first = await client.append(body(topic, count=3))
     second = await client.append(body(topic, count=2))
     assert (first.code, first.base_offset) == (Code.SUCCESS, 0)
@@ -49,8 +40,7 @@ async def test_an_append_is_answered_with_its_offset(group: Any) -> None:
 
 
 async def test_many_appends_at_once_get_their_offsets_in_the_order_they_came(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     futures = [client.start(AppendRequest(timeout_ms=10_000), body(topic)) for _ in range(500)]
     answers = [(await future)[0] for future in futures]
     assert [answer.base_offset for answer in answers] == list(range(500))
@@ -58,8 +48,7 @@ async def test_many_appends_at_once_get_their_offsets_in_the_order_they_came(gro
 
 async def test_appends_of_one_pass_go_to_the_followers_together(group: Any) -> None:
     """One proposal for what came in one read, not one for each request."""
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     leader = await group.leader()
     sizes: list[int] = []
     propose = leader.parts.ready_loop.propose
@@ -84,8 +73,7 @@ async def test_an_append_to_an_unknown_topic_is_refused_and_writes_nothing(group
 
 @pytest.mark.group(1)
 async def test_an_append_to_a_partition_that_is_not_there_is_refused(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t", partitions=2)
+    client, topic = await group.topic(partitions=2)
     assert (await client.append(body(topic, partition=2))).code is Code.UNKNOWN_TOPIC
     assert (await client.append(body(topic, partition=1))).code is Code.SUCCESS
 
@@ -119,8 +107,7 @@ async def test_a_leader_that_has_not_applied_everything_refuses_no_topic(group: 
 
 @pytest.mark.group(1)
 async def test_a_body_over_the_limit_is_refused_and_the_connection_goes_on(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     answer = await client.append(body(topic, bytes(MIB)))
     assert answer.code is Code.RECORD_TOO_LARGE
     assert str(MIB) in answer.message
@@ -128,8 +115,7 @@ async def test_a_body_over_the_limit_is_refused_and_the_connection_goes_on(group
 
 
 async def test_a_body_of_the_largest_size_is_taken(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     data = body(topic, bytes(MIB - 64))
     assert (await client.append(data)).code is Code.SUCCESS
     assert (await client.fetch(topic, 0))[1] == [data]
@@ -147,8 +133,7 @@ async def test_an_append_that_is_no_batch_is_malformed(group: Any, data: bytes) 
 @pytest.mark.group(pending_bytes=100_000)
 async def test_more_than_the_leader_may_hold_is_refused_and_retriable(group: Any) -> None:
     """LEADER_PENDING_FULL is definite: what was refused is not in the log."""
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     data = body(topic, bytes(30_000))
     clients = [await group.client() for _ in range(10)]
     leader = await group.leader()
@@ -167,8 +152,7 @@ async def test_more_than_the_leader_may_hold_is_refused_and_retriable(group: Any
 @pytest.mark.group(max_client_bytes=2 * MIB)
 async def test_a_client_that_sends_too_much_is_not_read_until_it_was_answered(group: Any) -> None:
     """All of it gets in, although it is far more than the node may hold at once."""
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     leader = await group.leader()
     data, held = body(topic, bytes(500_000)), 0
     futures = [client.start(AppendRequest(timeout_ms=10_000), data) for _ in range(60)]
@@ -197,8 +181,7 @@ async def test_a_command_is_stamped_with_the_leaders_clock(group: Any) -> None:
 
 
 async def test_d9_a_retried_append_gets_its_first_answer(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     session = (await client.execute(InitProducer(producer_name="p"))).result
     data = body(
         topic,
@@ -213,8 +196,7 @@ async def test_d9_a_retried_append_gets_its_first_answer(group: Any) -> None:
 
 
 async def test_d9_a_retry_after_a_change_of_leader_is_not_taken_twice(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     session = (await client.execute(InitProducer(producer_name="p"))).result
     batches = [
         body(
@@ -235,8 +217,7 @@ async def test_d9_a_retry_after_a_change_of_leader_is_not_taken_twice(group: Any
 
 @pytest.mark.group(1)
 async def test_a_fenced_producer_is_refused(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     old = (await client.execute(InitProducer(producer_name="p"))).result
     await client.execute(InitProducer(producer_name="p"))
     data = body(topic, producer_id=old["producer_id"], producer_epoch=old["epoch"])
@@ -244,8 +225,7 @@ async def test_a_fenced_producer_is_refused(group: Any) -> None:
 
 
 async def test_staged_batches_get_their_offsets_with_the_commit(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     stage = (
         await client.execute(OpenStage(writer_id="w", sequence=0, label="a", timeout_ms=60_000))
     ).result
@@ -269,8 +249,7 @@ async def test_an_append_without_a_quorum_is_never_acknowledged_and_says_that_it
     group: Any,
 ) -> None:
     """Two nodes are dead: WAIT_QUORUM_ACK_TIMEOUT or TERM_CHANGED, both indefinite."""
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     leader = await group.leader()
     for name in [node for node in group.nodes if node != leader.node.node_id]:
         await group.kill(name)
@@ -283,8 +262,7 @@ async def test_an_append_without_a_quorum_is_never_acknowledged_and_says_that_it
 async def test_an_append_is_given_up_at_its_own_time_though_one_before_it_waits_longer(
     group: Any,
 ) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     node = await group.leader()
     writes, sync, go_on = node.parts.proposals, node.store.sync, threading.Event()
     node.store.sync = lambda: go_on.wait() and sync()
@@ -311,8 +289,7 @@ async def test_d9_an_append_is_not_answered_with_the_entry_of_another_leader_in_
     group: Any,
 ) -> None:
     """Raft gives the cut range up before that: here it did not."""
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     node = await group.leader()
     sync, go_on = node.store.sync, threading.Event()
     node.store.sync = lambda: go_on.wait() and sync()
@@ -328,8 +305,7 @@ async def test_d9_an_append_is_not_answered_with_the_entry_of_another_leader_in_
 
 
 async def test_two_dead_nodes_come_back_and_writes_go_on(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     await client.append(body(topic))
     leader = await group.leader()
     dead = [node for node in group.nodes if node != leader.node.node_id]
@@ -344,8 +320,7 @@ async def test_two_dead_nodes_come_back_and_writes_go_on(group: Any) -> None:
 
 
 async def test_writes_that_wait_when_the_node_stops_get_an_indefinite_answer(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     leader = await group.leader()
     for name in [node for node in group.nodes if node != leader.node.node_id]:
         await group.kill(name)
@@ -361,8 +336,7 @@ async def test_a_compressed_batch_that_no_reader_could_decompress_is_not_taken(
     group: Any, codec: Codec
 ) -> None:
     """Else every reader of the topic would stop there for ever."""
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     zeros = pa.record_batch([pa.array([bytes(64 << 20)] * 5, pa.large_binary())], names=["x"])
     payload, used = serialize(zeros, codec)
     assert (used, payload.size < 8 << 20) == (codec, True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from bodies import body
 from elections import SLOW_VOTES
 
 from dledger.node.handlers import metadata as answers
@@ -13,7 +14,6 @@ from dledger.node.proposals import proposal_queue as appends
 from dledger.protocol.messages.client import AppendRequest, MetadataRequest, TransferRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.peer import LeadershipTransferRequest
-from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 
 FOR_EVER_S = 3600.0
 
@@ -23,10 +23,6 @@ def long_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is answered only because its wait is over."""
     monkeypatch.setattr(appends, "BETWEEN_S", FOR_EVER_S)
     monkeypatch.setattr(answers, "BETWEEN_S", FOR_EVER_S)
-
-
-def body(topic_id: int) -> bytes:
-    return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, 1)) + b"payload"
 
 
 @pytest.mark.group(**SLOW_VOTES)

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from bodies import body
 from elections import QUICK
 
 from dledger.client import AsyncClient
@@ -23,7 +24,6 @@ from dledger.protocol.messages.rocketmq import (
     PutMessageRequest,
     ViewMessageRequest,
 )
-from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 from dledger.rocketmq.format.message import Message, encode_message
 from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.types import Index, Role
@@ -39,10 +39,6 @@ def heard(
     return SimpleNamespace(
         on_durable=durable, on_truncated=truncated, fail=failed, on_cut_waits=cut_waits
     )
-
-
-def body(topic_id: int, payload: bytes = b"payload", count: int = 1) -> bytes:
-    return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, count)) + payload
 
 
 class Gate:
@@ -62,8 +58,7 @@ class Gate:
 
 async def test_d1_nothing_is_acknowledged_before_a_quorum_has_synced(group: Any) -> None:
     """The bytes are in every page cache; one synced disk of three is no quorum, two are."""
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     await group.agree()
     gates = [Gate(node) for node in group.nodes.values()]
     try:
@@ -88,8 +83,7 @@ async def test_d1_nothing_is_acknowledged_before_a_quorum_has_synced(group: Any)
 
 @pytest.mark.group(1)
 async def test_d1_a_single_node_waits_for_its_own_disk(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     node = await group.leader()
     gate = Gate(node)
     waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
@@ -103,8 +97,7 @@ async def test_d1_a_single_node_waits_for_its_own_disk(group: Any) -> None:
 @pytest.mark.group(1)
 async def test_appends_that_come_during_a_sync_share_the_next_one(group: Any) -> None:
     """Group commit: 200 appends while one sync is under way need one more sync, not 200."""
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     node = await group.leader()
     gate = Gate(node)
     first = client.start(AppendRequest(timeout_ms=60_000), body(topic))
@@ -132,8 +125,7 @@ async def test_a_follower_whose_disk_lags_serves_what_it_has_applied_from_disk_a
 ) -> None:
     """The others have made it durable and committed it; that its own disk has no such file yet is
     no damage."""
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     bodies = [body(topic, bytes([n]) * 100_000) for n in range(16)]
     for data in bodies[:10]:
         await client.append(data)
@@ -205,8 +197,7 @@ async def test_a_message_that_a_lagging_disk_does_not_have_yet_is_not_passed_ove
 
 @pytest.mark.group(1, flush="async")
 async def test_with_flush_async_the_page_cache_is_enough(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     node = await group.leader()
     gate = Gate(node)
     try:
@@ -221,8 +212,7 @@ async def test_with_flush_async_the_page_cache_is_enough(group: Any) -> None:
 async def test_d2_a_disk_that_fails_ends_the_node_and_never_acknowledges(
     group: Any, operation: str, part: str
 ) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     await group.agree()
     leader = await group.leader()
     disk = group.disks[leader.node.node_id]
@@ -242,8 +232,7 @@ async def test_d2_a_disk_that_fails_ends_the_node_and_never_acknowledges(
 
 @pytest.mark.group(disks=MemoryDisk)
 async def test_d2_a_follower_whose_disk_fails_stops_acknowledging(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     await group.agree()
     leader, follower = await group.leader(), await group.follower()
     group.disks[follower.node.node_id].fail("fdatasync", "data")
@@ -259,8 +248,7 @@ async def test_d2_a_follower_whose_disk_fails_stops_acknowledging(group: Any) ->
 @pytest.mark.group(1, disks=MemoryDisk)
 async def test_d2_a_topic_index_whose_disk_fails_is_not_tried_again(group: Any) -> None:
     """A second fdatasync may succeed although the data is gone."""
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     node = await group.leader()
     disk = group.disks[node.node.node_id]
     syncs, check = list[str](), disk.check
@@ -286,8 +274,7 @@ async def test_d2_a_topic_index_whose_disk_fails_is_not_tried_again(group: Any) 
 @pytest.mark.group(1, disks=MemoryDisk)
 async def test_d2_nothing_is_applied_once_the_disk_has_failed_elsewhere(group: Any) -> None:
     """It would write into the topic index."""
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     node = await group.leader()
     before, applier = node.catalog.applied_index, node.parts.applier
     applier._busy = True
@@ -434,8 +421,7 @@ async def test_d5_a_vote_that_cannot_be_saved_is_never_sent(group: Any) -> None:
 async def test_d12_a_full_disk_refuses_writes_deletes_nothing_and_works_again_later(
     group: Any,
 ) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     data = body(topic, b"x" * 1000)
     await client.append(data)
     node = await group.leader()
@@ -457,8 +443,7 @@ async def test_d12_a_full_disk_refuses_writes_deletes_nothing_and_works_again_la
 
 @pytest.mark.group(disks=MemoryDisk)
 async def test_d12_a_leader_whose_disk_is_full_hands_over(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    _, topic = await group.topic()
     await group.agree()
     old = await group.leader()
     group.disks[old.node.node_id].free = 0
@@ -469,8 +454,7 @@ async def test_d12_a_leader_whose_disk_is_full_hands_over(group: Any) -> None:
 @pytest.mark.group(1, disks=MemoryDisk)
 async def test_d12_no_room_for_the_next_file_is_waited_out(group: Any) -> None:
     """A write that finds no room is acknowledged when there is some, and the node lives on."""
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     node = await group.leader()
     disk = group.disks[node.node.node_id]
     disk.fail("fallocate", "", errno.ENOSPC)

@@ -6,12 +6,12 @@ import logging
 from typing import Any
 
 import pytest
+from bodies import body
 from trimming import checkpointed, trimmed
 
 from dledger.client import AsyncClient, CommitState, EntryState
 from dledger.errors import OffsetOutOfRange, TopicNotFound
 from dledger.protocol.messages.client import OffsetKind
-from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 
 KIB = 1 << 10
 SMALL = {"segment_bytes": 256 * KIB, "max_body_bytes": 64 * KIB, "checkpoint_bytes": 100 * KIB}
@@ -112,7 +112,7 @@ async def test_a_group_holds_retention_back_with_a_warning_until_it_lets_go(
         await client.commit_offsets("slow", {"t": {0: 0}})
         await client.hold_retention("slow")
         bare = await group.client()
-        data = encode_header(BodyHeader(BodyKind.DATA, topic, 0, 1)) + bytes(20_000)
+        data = body(topic, bytes(20_000))
         for _ in range(120):
             await bare.append(data)
         await checkpointed(group)
@@ -139,7 +139,7 @@ async def test_a_hold_ends_at_the_operators_limit_with_an_error_in_the_log(
         await client.commit_offsets("slow", {"t": {0: 0}})
         await client.hold_retention("slow")
         bare = await group.client()
-        data = encode_header(BodyHeader(BodyKind.DATA, topic, 0, 1)) + bytes(20_000)
+        data = body(topic, bytes(20_000))
         for _ in range(120):
             await bare.append(data)
         await trimmed(group, leader.node.node_id)

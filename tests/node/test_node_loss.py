@@ -7,18 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bodies import body
 
 from dledger.protocol.messages.client import AdmitRequest, StatusRequest
 from dledger.protocol.messages.codes import Code
-from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 from dledger.types import NodeId
 
 PARTS = ("data", "index", "mark")
 SIZES = {"segment_bytes": 1 << 16, "index_file_bytes": 1 << 13, "max_body_bytes": 1 << 14}
-
-
-def body(topic_id: int) -> bytes:
-    return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, 1)) + b"payload"
 
 
 def copy(source: Path, target: Path) -> None:
@@ -35,8 +31,7 @@ def copy(source: Path, target: Path) -> None:
 async def test_a_member_that_lost_the_end_of_its_log_is_no_voter_and_says_so_until_it_is_admitted(
     group: Any, tmp_path: Path, caplog: Any
 ) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     await group.agree()
     await group.stop("n2")
     (tmp_path / "before").mkdir()

@@ -9,26 +9,22 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from bodies import body
 from trimming import checkpointed, trimmed
 
 from dledger.node.maintenance.idle_timeout import process_lives
 from dledger.protocol.messages.catalog_commands import CommitTransaction, OpenStage, StageSum
 from dledger.protocol.messages.client import OffsetKind
 from dledger.protocol.messages.codes import Code
-from dledger.records.body.header import BodyHeader, BodyKind, Flag, encode_header
+from dledger.records.body.header import Flag
 from dledger.testing.disk.memory_disk import MemoryDisk
 
 KIB = 1 << 10
 SMALL = {"segment_bytes": 256 * KIB, "max_body_bytes": 64 * KIB, "checkpoint_bytes": 100 * KIB}
 
 
-def body(topic_id: int, payload: bytes = b"payload", count: int = 1, **fields: Any) -> bytes:
-    return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, count, **fields)) + payload
-
-
 async def test_a_stage_that_timed_out_is_dropped(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     stage = (
         await client.execute(OpenStage(writer_id="w", sequence=0, label="a", timeout_ms=1))
     ).result["stage_id"]
@@ -50,8 +46,7 @@ async def test_a_stage_that_timed_out_is_dropped(group: Any) -> None:
 async def test_retention_moves_begin_offsets_on_all_nodes_and_survives_a_restart(
     group: Any,
 ) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     data = body(topic, bytes(20_000))
     for _ in range(120):
         await client.append(data)
@@ -78,8 +73,7 @@ async def test_retention_moves_begin_offsets_on_all_nodes_and_survives_a_restart
 
 @pytest.mark.group(retention_bytes=512 * KIB, member_retention_bytes=64 << 20, **SMALL)
 async def test_retention_keeps_what_a_dead_member_still_needs(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     await group.agree()
     dead = (await group.follower()).node.node_id
     await group.kill(dead)
@@ -100,8 +94,7 @@ async def test_retention_ends_before_the_last_committed_entry(
     group: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where a checkpoint at the commit index would let all of it go."""
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     await client.append(body(topic))
     node = await group.leader()
     await group.agree()
@@ -118,8 +111,7 @@ async def test_retention_ends_before_the_last_committed_entry(
 
 @pytest.mark.group(1, disks=MemoryDisk, retention_ms=10**12, **SMALL)
 async def test_a_full_disk_deletes_nothing_that_is_not_expired(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     for _ in range(60):
         await client.append(body(topic, bytes(20_000)))
     node = await group.leader()
@@ -139,8 +131,7 @@ async def test_d12_a_checkpoint_for_which_there_is_no_room_is_made_later_and_the
     """The log's files are allocated ahead, so there may be room for entries, and none for what is
     made of them."""
     async with play(1, disks=MemoryDisk, **due) as group:
-        client = await group.client()
-        topic = await client.create("t")
+        client, topic = await group.topic()
         node = await group.leader()
         failures = group.disks["n0"].failures
         group.disks["n0"].fail("pwritev", part, code=errno.ENOSPC)
@@ -162,8 +153,7 @@ async def test_d12_a_checkpoint_for_which_there_is_no_room_is_made_later_and_the
 @pytest.mark.group(1, checkpoint_entries=20)
 async def test_checkpoints_follow_the_number_of_entries_too(group: Any) -> None:
     """Small entries are many before they are much, and a restart takes its time for each."""
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     node = await group.leader()
     for _ in range(2):
         before = node.checkpoints.index
@@ -174,8 +164,7 @@ async def test_checkpoints_follow_the_number_of_entries_too(group: Any) -> None:
 
 @pytest.mark.group(1, **SMALL)
 async def test_checkpoints_follow_the_log(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     node = await group.leader()
     for _ in range(3):
         before = node.checkpoints.index

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bodies import body
 
 from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import ConfigError
@@ -31,10 +32,6 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "stores_before_group_ids.tar.gz"
 OLD_SIZES = {"segment_bytes": 1 << 16, "index_file_bytes": 1 << 13, "max_body_bytes": 1 << 14}
 
 
-def body(topic_id: int, payload: bytes = b"payload") -> bytes:
-    return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, 1)) + payload
-
-
 def ids(group: Any) -> set[str]:
     return {node.store.membership.group_id for node in group.nodes.values()}
 
@@ -49,8 +46,7 @@ async def test_nodes_that_are_told_another_list_than_their_files_have_do_not_sta
 ) -> None:
     """Two of five with a list of three elected each other and acknowledged what the other three
     replaced."""
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     assert (await client.append(body(topic))).code is Code.SUCCESS
     await group.agree()
     await group.stop()
@@ -80,8 +76,7 @@ async def test_a_first_start_with_a_wrong_list_leaves_nothing_that_refuses_the_r
     assert not mistaken.store.membership.members
     await group.kill("n1")
     await group.start("n1")
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     assert (await client.append(body(topic))).code is Code.SUCCESS
     await group.agree()
     assert len(ids(group)) == 1

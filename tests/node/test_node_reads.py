@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from bodies import body
 from elections import QUICK
 
 from dledger.checksum import crc32
@@ -32,21 +33,11 @@ from dledger.protocol.messages.client import (
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.peer import PushEntryResponse
-from dledger.records.body.header import BodyHeader, BodyKind, Flag, encode_header
-
-
-def body(topic_id: int, payload: bytes = b"payload", count: int = 1, **fields: Any) -> bytes:
-    return (
-        encode_header(
-            BodyHeader(BodyKind.DATA, topic_id, fields.pop("partition", 0), count, **fields)
-        )
-        + payload
-    )
+from dledger.records.body.header import Flag
 
 
 async def test_a_fetch_brings_the_bodies_byte_for_byte_from_any_replica(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     bodies = [body(topic, b"%d" % n * 1000, count=2) for n in range(10)]
     for data in bodies:
         await client.append(data)
@@ -62,8 +53,7 @@ async def test_a_fetch_brings_the_bodies_byte_for_byte_from_any_replica(group: A
 
 @pytest.mark.group(cache_bytes=200_000)
 async def test_a_fetch_of_entries_that_left_the_cache_reads_them_from_the_disk(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     bodies = [body(topic, bytes([n]) * 50_000) for n in range(20)]
     for data in bodies:
         await client.append(data)
@@ -75,8 +65,7 @@ async def test_a_fetch_of_entries_that_left_the_cache_reads_them_from_the_disk(g
 
 @pytest.mark.group(1)
 async def test_a_fetch_stops_at_the_asked_bytes_but_brings_at_least_one_batch(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     for n in range(10):
         await client.append(body(topic, b"%d" % n * 1000))
     assert len((await client.fetch(topic, 0, max_bytes=3500))[1]) == 3
@@ -86,16 +75,14 @@ async def test_a_fetch_stops_at_the_asked_bytes_but_brings_at_least_one_batch(gr
 
 @pytest.mark.group(1)
 async def test_a_fetch_at_the_end_answers_at_once_without_records(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     await client.append(body(topic))
     answer, bodies = await client.fetch(topic, 1)
     assert (answer.code, answer.end_offset, bodies) == (Code.SUCCESS, 1, [])
 
 
 async def test_a_long_poll_is_answered_when_a_record_comes(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     for node in list(group.nodes.values()):
         reader = await group.client(node)
         start = (await client.offsets("t")).offsets["t"][0]
@@ -139,8 +126,7 @@ async def test_a_long_poll_is_answered_when_a_transaction_is_committed_or_its_to
 
 @pytest.mark.group(1)
 async def test_a_long_poll_ends_empty_when_nothing_comes(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     answer, bodies = await client.fetch(topic, 0, wait_ms=30)
     assert (answer.code, bodies) == (Code.SUCCESS, [])
     assert len((await group.leader()).parts.polls) == 0
@@ -171,8 +157,7 @@ async def test_a_long_poll_on_a_topic_that_is_deleted_ends_at_once(group: Any) -
 
 @pytest.mark.group(1)
 async def test_an_offset_that_is_not_there_yet_is_behind(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     answer, _ = await client.fetch(topic, 5)
     assert answer.code is Code.BEHIND
     assert "5" in answer.message
@@ -216,8 +201,7 @@ async def test_a_long_poll_of_a_topic_not_yet_applied_keeps_its_wait(
 
 @pytest.mark.group(1)
 async def test_a_deleted_topic_is_unknown(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     await client.append(body(topic))
     await client.execute(DeleteTopic(name="t"))
     assert (await client.fetch(topic, 0))[0].code is Code.UNKNOWN_TOPIC
@@ -228,8 +212,7 @@ async def test_a_deleted_topic_is_unknown(group: Any) -> None:
 
 
 async def test_offsets_have_begin_end_and_time(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t", partitions=2)
+    client, topic = await group.topic(partitions=2)
     await client.append(body(topic, count=3, first_time_us=1000, last_time_us=1000))
     await client.append(body(topic, count=3, first_time_us=2000, last_time_us=2000))
     await client.append(body(topic, count=1, partition=1, first_time_us=1500, last_time_us=1500))
@@ -257,8 +240,7 @@ async def test_d8_a_follower_tells_only_stale_offsets(group: Any) -> None:
 async def test_d8_a_deposed_leader_serves_no_linearizable_read(group: Any) -> None:
     """It is cut off, does not know that another one was elected, and must not answer from its old
     state."""
-    client = await group.client()
-    topic = await client.create("t")
+    _, topic = await group.topic()
     old = await group.leader()
     old_client = await group.client(old)
     cut_off(old, group)
@@ -272,8 +254,7 @@ async def test_d8_a_deposed_leader_serves_no_linearizable_read(group: Any) -> No
 
 
 async def test_d8_what_is_not_committed_is_never_served(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     await client.append(body(topic, b"committed"))
     leader = await group.leader()
     reader = await group.client(leader)
@@ -315,8 +296,7 @@ async def test_d8_a_commit_applies_nothing_behind_it(group: Any) -> None:
 async def test_d13_a_new_leader_reads_only_after_the_noop_of_its_term(group: Any) -> None:
     """Everything acknowledged by the leader before is seen by the first linearizable read of the
     next one."""
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     for _ in range(20):
         await client.append(body(topic))
     old = await group.kill((await group.leader()).node.node_id)
@@ -393,8 +373,7 @@ async def test_a_full_answer_to_a_split_still_has_a_piece_of_every_span(
 ) -> None:
     """So that whoever asks for the rest comes to an end."""
     monkeypatch.setattr("dledger.node.handlers.fetches.MAX_CUTS", 3)
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     for _ in range(10):
         await client.append(body(topic, bytes(4000), count=5))
     answer = await client.ask(SplitRequest(spans=(span(topic, 0, 50),) * 3))
@@ -404,8 +383,7 @@ async def test_a_full_answer_to_a_split_still_has_a_piece_of_every_span(
 @pytest.mark.group(cache_bytes=200_000)
 async def test_a_damaged_entry_is_never_served(group: Any) -> None:
     """One flipped byte on disk: CORRUPT_ENTRY, the rest is served, and the node lives on."""
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     bodies = [body(topic, bytes([65 + n]) * 50_000) for n in range(20)]
     for data in bodies:
         await client.append(data)
@@ -421,8 +399,7 @@ async def test_a_damaged_entry_is_never_served(group: Any) -> None:
 
 
 async def test_metadata_names_leader_members_topics_and_limits(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t", partitions=2)
+    _, topic = await group.topic(partitions=2)
     leader = await group.leader()
     await group.agree()
     for node in group.nodes.values():
@@ -442,8 +419,7 @@ async def test_metadata_names_leader_members_topics_and_limits(group: Any) -> No
 
 
 async def test_consumer_groups_remember_their_offsets(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     await client.append(body(topic, count=10))
     done = await client.execute(CommitOffsets(consumer_group="g", offsets={"t": {0: 7}}))
     assert done.code is Code.SUCCESS
@@ -454,8 +430,7 @@ async def test_consumer_groups_remember_their_offsets(group: Any) -> None:
 
 
 async def test_the_status_tells_how_a_node_is_doing(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     await client.append(body(topic))
     await group.agree()
     leader = await group.leader()

@@ -10,13 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from bodies import body
 from elections import QUICK
 from trimming import checkpointed
 
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, LogEnd, stamp
 from dledger.protocol.messages.repair import RepairResponse
-from dledger.records.body.header import BODY_HEADER_SIZE, BodyHeader, BodyKind, encode_header
+from dledger.records.body.header import BODY_HEADER_SIZE
 from dledger.storage.api import Fault
 from dledger.storage.offline.verify import verify_store
 from dledger.storage.opening import open_store
@@ -25,10 +26,6 @@ from dledger.types import Index, Role
 KIB = 1 << 10
 MAGIC_AT = 1 - BODY_HEADER_SIZE - HEADER_SIZE
 """The second byte of an entry, counted from its payload."""
-
-
-def body(topic_id: int, payload: bytes = b"payload") -> bytes:
-    return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, 1)) + payload
 
 
 def payload(number: int) -> bytes:
@@ -148,8 +145,7 @@ async def test_a_damaged_node_alone_with_an_empty_one_votes_for_nobody_shorter_a
 ) -> None:
     """B8, CTRL: the only living node with all that was acknowledged is damaged. Nobody may lead
     before it is sound, and the one that misses acknowledged entries never."""
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     await group.agree()
     names = sorted(group.nodes)
     leader = (await group.leader()).node.node_id

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from bodies import body
 from elections import SLOW_VOTES
 
 from dledger.client import AsyncClient
@@ -22,13 +23,8 @@ from dledger.protocol.messages.peer import HeartBeatRequest
 from dledger.protocol.wire import FrameReader, encode
 from dledger.protocol.wire.framing import pack_frame
 from dledger.protocol.wire.msgpack import unpack
-from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 from dledger.release import RELEASE
 from dledger.types import NodeId, Term
-
-
-def body(topic_id: int, payload: bytes = b"payload") -> bytes:
-    return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, 1)) + payload
 
 
 async def talk(port: int, data: bytes) -> bytes:
@@ -96,8 +92,7 @@ GARBAGE = {
 @pytest.mark.group(3)
 @pytest.mark.parametrize("what", GARBAGE)
 async def test_garbage_closes_that_connection_and_no_other(group: Any, what: str) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     node = group.nodes["n0"]
     term = node.raft.term
     await talk(node.port, GARBAGE[what])
@@ -199,8 +194,7 @@ async def test_status_requests_do_not_count_as_use(group: Any) -> None:
 
 @pytest.mark.group(**SLOW_VOTES)
 async def test_a_transfer_is_answered_when_the_other_leads(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     await group.agree()
     old, to = await group.leader(), (await group.follower()).node.node_id
     answer = await client.ask(TransferRequest(to=to))

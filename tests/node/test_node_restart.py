@@ -6,26 +6,21 @@ import asyncio
 from typing import Any
 
 import pytest
+from bodies import body
 
 from dledger.errors import CorruptStore, PathError, PortInUse, WrongGroup
 from dledger.protocol.messages.catalog_commands import CommitOffsets, InitProducer
 from dledger.protocol.messages.client import AppendRequest, GroupRequest
 from dledger.protocol.messages.codes import Code
-from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 
 KIB = 1 << 10
-
-
-def body(topic_id: int, payload: bytes = b"payload", count: int = 1, **fields: Any) -> bytes:
-    return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, count, **fields)) + payload
 
 
 @pytest.mark.parametrize("graceful", [True, False])
 async def test_a_restarted_group_has_its_offsets_producers_and_groups(
     group: Any, graceful: bool
 ) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     session = (await client.execute(InitProducer(producer_name="p"))).result
     bodies = [
         body(
@@ -55,8 +50,7 @@ async def test_a_restarted_group_has_its_offsets_producers_and_groups(
 async def test_a_kill_of_all_nodes_in_mid_write_loses_nothing_that_was_acknowledged(
     group: Any,
 ) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     bodies = [body(topic, b"%d" % n * 500) for n in range(400)]
     futures = [client.start(AppendRequest(timeout_ms=60_000), data) for data in bodies]
     await group.until(lambda: sum(future.done() for future in futures) >= 50)
@@ -77,8 +71,7 @@ async def test_a_kill_of_all_nodes_in_mid_write_loses_nothing_that_was_acknowled
 
 @pytest.mark.group(1)
 async def test_a_graceful_stop_saves_the_catalog_so_that_nothing_is_replayed(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     for _ in range(50):
         await client.append(body(topic))
     node = await group.leader()
@@ -95,8 +88,7 @@ async def test_a_graceful_stop_saves_the_catalog_so_that_nothing_is_replayed(gro
 
 @pytest.mark.group(1, checkpoint_bytes=300 * KIB)
 async def test_a_snapshot_and_the_entries_behind_it_give_the_same_catalog(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     for _ in range(100):
         await client.append(body(topic, bytes(10_000)))
     node = await group.leader()
@@ -124,8 +116,7 @@ def digest_at(node: Any, index: int) -> int:
 
 @pytest.mark.group(1)
 async def test_a_lost_snapshot_is_rebuilt_from_the_log(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     for _ in range(20):
         await client.append(body(topic))
     await group.stop("n0")
@@ -140,8 +131,7 @@ async def test_a_lost_snapshot_is_rebuilt_from_the_log(group: Any) -> None:
 @pytest.mark.group(cache_bytes=100_000)
 async def test_a_node_that_was_away_catches_up(group: Any) -> None:
     """What it needs has left its leader's cache and is read from the disk."""
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     follower = await group.follower()
     away = follower.node.node_id
     await group.kill(away)
@@ -155,8 +145,7 @@ async def test_a_node_that_was_away_catches_up(group: Any) -> None:
 
 
 async def test_a_node_with_an_empty_directory_gets_everything(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     await group.stop("n2")
     client = await group.client()
     for n in range(30):
@@ -198,8 +187,7 @@ async def test_a_port_in_use_is_refused_and_the_directory_is_let_go(group: Any) 
 
 @pytest.mark.group(1)
 async def test_a_node_that_cannot_read_a_committed_entry_stops_and_says_which(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     for n in range(20):
         await client.append(body(topic, bytes([65 + n]) * 1000))
     await group.kill("n0")
@@ -237,6 +225,5 @@ async def test_stop_twice_is_harmless(group: Any) -> None:
 
 @pytest.mark.group(1)
 async def test_a_group_of_one_acknowledges_alone(group: Any) -> None:
-    client = await group.client()
-    topic = await client.create("t")
+    client, topic = await group.topic()
     assert (await client.append(body(topic))).code is Code.SUCCESS

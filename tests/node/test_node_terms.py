@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bodies import body
 from click.testing import CliRunner
 
 from dledger.cli.main import main
@@ -15,7 +16,6 @@ from dledger.protocol.messages.client import StatusRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HardState
 from dledger.protocol.messages.peer import HeartBeatRequest
-from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 from dledger.storage.disk.disk import RealDisk
 from dledger.storage.meta.hard_state import STATE_FILE, STATE_MAGIC, StateRecord
 from dledger.storage.meta.slots import SlotFile
@@ -32,10 +32,6 @@ def false_beat(group: str, to: str, of: str, term: int = WIRE_MAX) -> HeartBeatR
         term=Term(term),
         leader_id=NodeId(of),
     )
-
-
-def body(topic_id: int) -> bytes:
-    return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, 1)) + b"payload"
 
 
 def poison(directory: Path, term: int = WIRE_MAX) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bodies import body
 
 from dledger.net import FrameLimits, Handlers, connect
 from dledger.net.secret import create_secret
@@ -16,7 +17,7 @@ from dledger.protocol.messages.catalog_commands import CreateTopic, InitProducer
 from dledger.protocol.messages.client import ExecuteRequest, OffsetsRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest
-from tests.node.conftest import BareClient, body
+from tests.node.conftest import BareClient
 
 
 async def test_commands_that_make_thousands_of_partitions_open_none_on_any_node(group: Any) -> None:
