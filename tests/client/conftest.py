@@ -132,7 +132,6 @@ class FakeGroup:
         self.bodies: dict[int, bytes] = {}
         self.faults: dict[type, deque[Any]] = {}
         self.seen: list[tuple[str, Any, bytes]] = []
-        self.nodes = {f"n{i}": FakeNode(self, f"n{i}") for i in range(nodes)}
         self.leader = "n0"
         self.name = "g"
         self.ids: dict[str, tuple[str, tuple[tuple[str, int], ...]]] = {}
@@ -146,6 +145,8 @@ class FakeGroup:
         offsets."""
         self.most_cuts = 10_000
         """Of one answer to a split."""
+        # last: whoever calls finds a whole group
+        self.nodes = {f"n{i}": FakeNode(self, f"n{i}") for i in range(nodes)}
 
     @property
     def bootstrap(self) -> str:
