@@ -1,4 +1,4 @@
-"""The in-memory group, in place of a client's connections."""
+"""What runs tests that are coroutines; the in-memory group, in place of a client's connections."""
 
 from __future__ import annotations
 
