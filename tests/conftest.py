@@ -1,11 +1,14 @@
-"""The in-memory group, in place of a client's connections."""
+"""What runs tests that are coroutines; the in-memory group, in place of a client's connections."""
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
+import inspect
 import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from dledger.net.loop import loop_factory
 from verification.disk import coverage
 
 # a slow moment of the machine is no failure
@@ -25,6 +29,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rewrite", action="store_true", help="golden scripts are given what they print now"
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is a coroutine runs on a loop of its own, of the kind that a node has, or made by
+    its fixture ``new_loop``; what is cancelled and closed at its end is as with `asyncio.run`."""
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        return None
+    new_loop = pyfuncitem.funcargs.get("new_loop") or loop_factory()
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(entered(test, dict(pyfuncitem.funcargs)))
+    return True
+
+
+async def entered(test: Callable[..., Coroutine[Any, Any, None]], given: dict[str, Any]) -> None:
+    """Runs the test, inside those of its fixtures that are asynchronous contexts."""
+    async with AsyncExitStack() as stack:
+        for name, value in given.items():
+            if isinstance(value, AbstractAsyncContextManager):
+                given[name] = await stack.enter_async_context(value)
+        await test(**{name: given[name] for name in inspect.signature(test).parameters})
+
+
+@pytest.fixture
+def new_loop() -> Callable[[], asyncio.AbstractEventLoop]:
+    """For coroutines that run as a program with a client runs them: on asyncio's own loop."""
+    return asyncio.new_event_loop
 
 
 def load_fakes() -> ModuleType:

@@ -15,6 +15,7 @@ import pytest
 from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.table import MemoryTables
 from dledger.checksum import crc32
+from dledger.client import Client
 from dledger.protocol.messages.client import (
     AppendRequest,
     AppendResponse,
@@ -131,7 +132,6 @@ class FakeGroup:
         self.bodies: dict[int, bytes] = {}
         self.faults: dict[type, deque[Any]] = {}
         self.seen: list[tuple[str, Any, bytes]] = []
-        self.nodes = {f"n{i}": FakeNode(self, f"n{i}") for i in range(nodes)}
         self.leader = "n0"
         self.name = "g"
         self.ids: dict[str, tuple[str, tuple[tuple[str, int], ...]]] = {}
@@ -145,6 +145,8 @@ class FakeGroup:
         offsets."""
         self.most_cuts = 10_000
         """Of one answer to a split."""
+        # last: whoever calls finds a whole group
+        self.nodes = {f"n{i}": FakeNode(self, f"n{i}") for i in range(nodes)}
 
     @property
     def bootstrap(self) -> str:
@@ -389,3 +391,11 @@ def fast() -> dict[str, Any]:
         "request_timeout_ms": 5000,
         "connect_timeout_ms": 1000,
     }
+
+
+@pytest.fixture
+def client(group: FakeGroup, fast: dict[str, Any]) -> Iterator[Client]:
+    """A client of that group, and a topic ``t``."""
+    with Client(group.bootstrap, **fast) as made:
+        made.create_topic("t")
+        yield made

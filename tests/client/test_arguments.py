@@ -107,22 +107,15 @@ SAME = [AT, AT.replace(tzinfo=None), AT.astimezone(timezone(timedelta(hours=-7))
 
 
 @pytest.mark.parametrize("time", SAME)
-def test_time_is_microseconds_or_a_datetime_and_a_naive_one_is_utc(
+async def test_time_is_microseconds_or_a_datetime_and_a_naive_one_is_utc(
     client: Client, time: Any
 ) -> None:
     client.append("t", [b"a", b"b", b"c"], partition=0, timestamps=[US - 1, AT, US + 1])
     assert client.offsets_for_times("t", time) == {0: 1, 1: -1}
     assert client.offsets_at({"t": {0: time}}).offsets == {"t": {0: 1}}
-
-    async def asked() -> Any:
-        async with AsyncClient(client.bootstrap_servers) as other:
-            return await other.offsets_for_times("t", time), await other.offsets_at(
-                {"t": {0: time}}
-            )
-
-    by_time, at = run(asked())
-    assert by_time == {0: 1, 1: -1}
-    assert at.offsets == {"t": {0: 1}}
+    async with AsyncClient(client.bootstrap_servers) as other:
+        assert await other.offsets_for_times("t", time) == {0: 1, 1: -1}
+        assert (await other.offsets_at({"t": {0: time}})).offsets == {"t": {0: 1}}
 
 
 def test_time_before_1970_and_the_least_fraction_keep_their_value():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pyarrow as pa
@@ -19,22 +19,21 @@ from dledger.errors import (
     TopicNotFound,
     TransactionError,
 )
-from dledger.net import run
 from dledger.protocol.messages.catalog_commands import AbortTransaction
 from dledger.protocol.messages.client import AppendRequest, ExecuteRequest, FetchRequest
 from dledger.protocol.messages.codes import Code
 
 
-def with_client(group: Any, settings: dict[str, Any], work: Any) -> Any:
-    """Run ``work(client)`` on a loop of its own."""
+@contextlib.asynccontextmanager
+async def opened(group: Any, **settings: Any) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(group.bootstrap, **settings) as client:
+        await client.create_topic("t")
+        yield client
 
-    async def main() -> Any:
-        async with AsyncClient(group.bootstrap, **settings) as client:
-            await client.create_topic("t")
-            return await work(client)
 
-    coroutine: Coroutine[Any, Any, Any] = main()
-    return run(coroutine)
+@pytest.fixture
+def client(group: Any, fast: dict[str, Any]) -> contextlib.AbstractAsyncContextManager[AsyncClient]:
+    return opened(group, **fast)
 
 
 def batch(*values: bytes) -> pa.RecordBatch:
@@ -57,211 +56,181 @@ def test_both_clients_have_the_same_names_and_parameters() -> None:
             )
 
 
-def test_append_and_read_and_offsets(group: Any, fast: dict[str, Any]) -> None:
-    async def work(client: AsyncClient) -> None:
-        assert await client.append("t", [b"a", b"b"]) == Appended("t", 0, 0, 2)
-        assert await client.append_batch("t", 0, batch(b"c")) == Appended("t", 0, 2, 3)
-        found = [b async for b in client.read("t", 0, 1)]
-        assert [v for b in found for v in b.column("value").to_pylist()] == [b"b", b"c"]
-        assert await client.end_offsets("t") == {0: 3}
-        assert await client.begin_offsets("t") == {0: 0}
-        assert await client.offsets_for_times("t", 0) == {0: 0}
-        assert (await client.offsets(["t"])).offsets == {"t": {0: 3}}
-        assert (await client.split("t", 0, 0, 3, 1 << 20))[-1].end == 3
-        assert [info.name for info in await client.topics()] == ["t"]
-        await client.commit_offsets("g1", {"t": {0: 2}})
-        assert (await client.group("g1")).offsets == {"t": {0: 2}}
-        assert await client.groups() == ["g1"]
-        assert set(await client.status()) == {"n0", "n1", "n2"}
-        await client.transfer("n1")
-        assert (await client.append("t", b"d")).start == 3
-        with pytest.raises(OffsetOutOfRange):
-            _ = [b async for b in client.read("t", 0, 9)]
-        with pytest.raises(TopicNotFound):
-            await client.append("missing", b"x")
-        await client.delete_topic("t")
-
-    with_client(group, fast, work)
+async def test_append_and_read_and_offsets(client: AsyncClient) -> None:
+    assert await client.append("t", [b"a", b"b"]) == Appended("t", 0, 0, 2)
+    assert await client.append_batch("t", 0, batch(b"c")) == Appended("t", 0, 2, 3)
+    found = [b async for b in client.read("t", 0, 1)]
+    assert [v for b in found for v in b.column("value").to_pylist()] == [b"b", b"c"]
+    assert await client.end_offsets("t") == {0: 3}
+    assert await client.begin_offsets("t") == {0: 0}
+    assert await client.offsets_for_times("t", 0) == {0: 0}
+    assert (await client.offsets(["t"])).offsets == {"t": {0: 3}}
+    assert (await client.split("t", 0, 0, 3, 1 << 20))[-1].end == 3
+    assert [info.name for info in await client.topics()] == ["t"]
+    await client.commit_offsets("g1", {"t": {0: 2}})
+    assert (await client.group("g1")).offsets == {"t": {0: 2}}
+    assert await client.groups() == ["g1"]
+    assert set(await client.status()) == {"n0", "n1", "n2"}
+    await client.transfer("n1")
+    assert (await client.append("t", b"d")).start == 3
+    with pytest.raises(OffsetOutOfRange):
+        _ = [b async for b in client.read("t", 0, 9)]
+    with pytest.raises(TopicNotFound):
+        await client.append("missing", b"x")
+    await client.delete_topic("t")
 
 
-def test_appends_at_the_same_time_are_each_stored_once(group: Any, fast: dict[str, Any]) -> None:
+async def test_appends_at_the_same_time_are_each_stored_once(
+    client: AsyncClient, group: Any
+) -> None:
     group.fault(
         AppendRequest, None, "lose", None, "drop", Code.NOT_LEADER, ("done", Code.TERM_CHANGED)
     )
-
-    async def work(client: AsyncClient) -> None:
-        await asyncio.gather(*[client.append("t", value) for value in numbered(40)])
-
-    with_client(group, fast, work)
+    await asyncio.gather(*[client.append("t", value) for value in numbered(40)])
     assert sorted(group.values("t")) == sorted(numbered(40))
 
 
-def test_append_never_answered_is_outcome_unknown(group: Any, fast: dict[str, Any]) -> None:
-    async def work(client: AsyncClient) -> None:
+async def test_append_never_answered_is_outcome_unknown(group: Any, fast: dict[str, Any]) -> None:
+    async with opened(group, **{**fast, "request_timeout_ms": 200}) as client:
         group.fault(AppendRequest, "lose", *["drop"] * 2000)
         with pytest.raises(OutcomeUnknown):
             await client.append("t", b"a")
         group.faults.clear()
         assert (await client.append("t", b"b")).start == 1
 
-    with_client(group, {**fast, "request_timeout_ms": 200}, work)
 
-
-def test_append_that_is_cancelled_does_not_spoil_the_next_one(
-    group: Any, fast: dict[str, Any]
+async def test_append_that_is_cancelled_does_not_spoil_the_next_one(
+    client: AsyncClient, group: Any
 ) -> None:
-    async def work(client: AsyncClient) -> None:
-        await client.append("t", b"a")
-        loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+    await client.append("t", b"a")
+    loop, arrived = asyncio.get_running_loop(), asyncio.Event()
 
-        def silence() -> str:
-            loop.call_soon_threadsafe(arrived.set)
-            return "silence"
+    def silence() -> str:
+        loop.call_soon_threadsafe(arrived.set)
+        return "silence"
 
-        group.fault(AppendRequest, silence)
-        cut = asyncio.create_task(client.append("t", b"b"))
-        await arrived.wait()
-        cut.cancel()
-        assert await client.append("t", b"c") == Appended("t", 0, 1, 2)
-
-    with_client(group, fast, work)
+    group.fault(AppendRequest, silence)
+    cut = asyncio.create_task(client.append("t", b"b"))
+    await arrived.wait()
+    cut.cancel()
+    assert await client.append("t", b"c") == Appended("t", 0, 1, 2)
 
 
-def test_read_falls_over_to_another_replica(group: Any, fast: dict[str, Any]) -> None:
+async def test_read_falls_over_to_another_replica(group: Any, client: AsyncClient) -> None:
     group.behind = {"n2"}
-
-    async def work(client: AsyncClient) -> list[bytes]:
-        for value in numbered(10):
-            await client.append("t", value)
-        group.fault(FetchRequest, "drop", Code.CORRUPT_ENTRY)
-        found = client.fetch_bodies("t", 0, 0, 10, max_bytes=1, replica="n2")
-        return [b.base_offset async for b, _ in found]
-
-    assert with_client(group, fast, work) == list(range(10))
+    for value in numbered(10):
+        await client.append("t", value)
+    group.fault(FetchRequest, "drop", Code.CORRUPT_ENTRY)
+    found = client.fetch_bodies("t", 0, 0, 10, max_bytes=1, replica="n2")
+    assert [b.base_offset async for b, _ in found] == list(range(10))
 
 
-def test_producer_over_faults_stores_each_batch_once_and_in_order(
+async def test_producer_over_faults_stores_each_batch_once_and_in_order(
     group: Any, fast: dict[str, Any]
 ) -> None:
     group.fault(
         AppendRequest, None, "lose", None, "drop", Code.NOT_LEADER, Code.LEADER_PENDING_FULL
     )
 
-    async def work(client: AsyncClient) -> list[int]:
-        async with await client.producer("t") as producer:
-            futures = [await producer.append_batch(0, batch(value)) for value in numbered(100)]
-            futures += [await producer.append(value) for value in numbered(100)]
-            await producer.flush()
-            return [future.result().start for future in futures]
-
-    assert with_client(group, {**fast, "max_in_flight": 16}, work) == list(range(200))
+    async with (
+        opened(group, **{**fast, "max_in_flight": 16}) as client,
+        await client.producer("t") as producer,
+    ):
+        futures = [await producer.append_batch(0, batch(value)) for value in numbered(100)]
+        futures += [await producer.append(value) for value in numbered(100)]
+        await producer.flush()
+        assert [future.result().start for future in futures] == list(range(200))
     assert group.values("t") == numbered(100) * 2
 
 
-def test_producer_with_a_name_fences_the_one_before(group: Any, fast: dict[str, Any]) -> None:
-    async def work(client: AsyncClient) -> None:
-        old = await client.producer("t", name="mine")
-        async with await client.producer("t", name="mine") as new:
-            with pytest.raises(ProducerFenced):
-                await (await old.append(b"zombie"))
-            assert (await (await new.append(b"a"))).start == 0
-        await old.close()
-
-    with_client(group, fast, work)
+async def test_producer_with_a_name_fences_the_one_before(client: AsyncClient) -> None:
+    old = await client.producer("t", name="mine")
+    async with await client.producer("t", name="mine") as new:
+        with pytest.raises(ProducerFenced):
+            await (await old.append(b"zombie"))
+        assert (await (await new.append(b"a"))).start == 0
+    await old.close()
 
 
-def test_transaction_is_seen_after_its_commit_and_safe_to_repeat(
-    group: Any, fast: dict[str, Any]
+async def test_transaction_is_seen_after_its_commit_and_safe_to_repeat(
+    client: AsyncClient, group: Any
 ) -> None:
-    async def work(client: AsyncClient) -> None:
-        group.fault(ExecuteRequest, "lose")
-        for repeated in (False, True):
-            async with await client.transaction("w", 1) as transaction:
-                await transaction.append("t", [b"a", b"b"])
-                await transaction.append("t", b"c")
-            assert await transaction.commit() == Committed(repeated, {"t": {0: (0, 3)}}, 3)
-        with contextlib.suppress(KeyError):
-            async with await client.transaction("w", 2) as transaction:
-                await transaction.append("t", b"x")
-                raise KeyError
-        stage = await client.stage("w", 3)
-        assert isinstance(stage, AsyncStage)
-        await client.abort_transaction("w", 3)
-        await stage.append_batch("t", 0, batch(b"x"))
-        with pytest.raises(TransactionError):
-            await stage.close()
-
-    with_client(group, fast, work)
+    group.fault(ExecuteRequest, "lose")
+    for repeated in (False, True):
+        async with await client.transaction("w", 1) as transaction:
+            await transaction.append("t", [b"a", b"b"])
+            await transaction.append("t", b"c")
+        assert await transaction.commit() == Committed(repeated, {"t": {0: (0, 3)}}, 3)
+    with contextlib.suppress(KeyError):
+        async with await client.transaction("w", 2) as transaction:
+            await transaction.append("t", b"x")
+            raise KeyError
+    stage = await client.stage("w", 3)
+    assert isinstance(stage, AsyncStage)
+    await client.abort_transaction("w", 3)
+    await stage.append_batch("t", 0, batch(b"x"))
+    with pytest.raises(TransactionError):
+        await stage.close()
     assert group.values("t") == [b"a", b"b", b"c"]
 
 
-def test_stage_that_is_closed_and_transaction_that_is_over_take_nothing(
-    group: Any, fast: dict[str, Any]
+async def test_stage_that_is_closed_and_transaction_that_is_over_take_nothing(
+    client: AsyncClient, group: Any
 ) -> None:
-    async def work(client: AsyncClient) -> None:
-        stage = await client.stage("w", 1)
-        assert isinstance(stage, AsyncStage)
-        await stage.append_batch("t", 0, batch(b"a"))
-        total = await stage.close()
-        with pytest.raises(TransactionError, match="the stage is closed"):
-            await stage.append_batch("t", 0, batch(b"late"))
-        assert await stage.close() == total
-        await client.commit_transaction("w", 1, [total])
-        for sequence, end in ((2, AsyncTransaction.commit), (3, AsyncTransaction.abort)):
-            transaction = await client.transaction("w", sequence)
-            await transaction.append("t", b"b")
-            await end(transaction)
-            with pytest.raises(TransactionError, match="is over"):
-                await transaction.append("t", b"late")
-
-    with_client(group, fast, work)
+    stage = await client.stage("w", 1)
+    assert isinstance(stage, AsyncStage)
+    await stage.append_batch("t", 0, batch(b"a"))
+    total = await stage.close()
+    with pytest.raises(TransactionError, match="the stage is closed"):
+        await stage.append_batch("t", 0, batch(b"late"))
+    assert await stage.close() == total
+    await client.commit_transaction("w", 1, [total])
+    for sequence, end in ((2, AsyncTransaction.commit), (3, AsyncTransaction.abort)):
+        transaction = await client.transaction("w", sequence)
+        await transaction.append("t", b"b")
+        await end(transaction)
+        with pytest.raises(TransactionError, match="is over"):
+            await transaction.append("t", b"late")
     assert group.values("t") == [b"a", b"b"]
 
 
-def test_read_from_a_negative_offset_is_refused_though_it_follows(
-    group: Any, fast: dict[str, Any]
+async def test_read_from_a_negative_offset_is_refused_though_it_follows(
+    client: AsyncClient,
 ) -> None:
-    async def work(client: AsyncClient) -> None:
-        await client.append("t", b"a")
-        with pytest.raises(OffsetOutOfRange) as caught:
-            await anext(client.read("t", 0, -1, follow=True))
-        assert (caught.value.begin, caught.value.end) == (0, 1)
-
-    with_client(group, fast, work)
+    await client.append("t", b"a")
+    with pytest.raises(OffsetOutOfRange) as caught:
+        await anext(client.read("t", 0, -1, follow=True))
+    assert (caught.value.begin, caught.value.end) == (0, 1)
 
 
-def test_transaction_that_is_over_is_not_aborted_any_more(group: Any, fast: dict[str, Any]) -> None:
+async def test_transaction_that_is_over_is_not_aborted_any_more(
+    client: AsyncClient, group: Any
+) -> None:
     def aborts() -> int:
         return sum(
             isinstance(asked.command, AbortTransaction) for asked in group.requests(ExecuteRequest)
         )
 
-    async def work(client: AsyncClient) -> None:
-        for _ in range(2):  # the second one finds it committed when it opens its stage
-            transaction = await client.transaction("w", 1)
-            await transaction.append("t", b"a")
-            if aborts() == 0 and not group.values("t"):
-                await transaction.commit()
-            await transaction.abort()
-        assert aborts() == 0
-        dropped = await client.transaction("w", 2)
-        await dropped.abort()
-        await dropped.abort()
-        assert aborts() == 1
-
-    with_client(group, fast, work)
+    for _ in range(2):  # the second one finds it committed when it opens its stage
+        transaction = await client.transaction("w", 1)
+        await transaction.append("t", b"a")
+        if aborts() == 0 and not group.values("t"):
+            await transaction.commit()
+        await transaction.abort()
+    assert aborts() == 0
+    dropped = await client.transaction("w", 2)
+    await dropped.abort()
+    await dropped.abort()
+    assert aborts() == 1
     assert group.values("t") == [b"a"]
 
 
-def test_producer_goes_on_when_somebody_stops_waiting_for_an_answer(
-    group: Any, fast: dict[str, Any]
+async def test_producer_goes_on_when_somebody_stops_waiting_for_an_answer(
+    client: AsyncClient, group: Any
 ) -> None:
-    async def work(client: AsyncClient) -> None:
-        async with await client.producer("t") as producer:
-            first, second = await producer.append(b"a"), await producer.append(b"b")
-            first.cancel()
-            assert (await second).start == 1
-        assert first.cancelled()
-
-    with_client(group, fast, work)
+    async with await client.producer("t") as producer:
+        first, second = await producer.append(b"a"), await producer.append(b"b")
+        first.cancel()
+        assert (await second).start == 1
+    assert first.cancelled()
     assert group.values("t") == [b"a", b"b"]

@@ -38,13 +38,6 @@ from dledger.protocol.messages.hello import HelloRequest
 from dledger.records.body.header import decode_header
 
 
-@pytest.fixture
-def client(group: Any, fast: dict[str, Any]) -> Any:
-    with Client(group.bootstrap, **fast) as made:
-        made.create_topic("t")
-        yield made
-
-
 def sequences(group: Any) -> list[int]:
     """Of all appends that arrived, in order."""
     return [

@@ -9,7 +9,6 @@ import pytest
 from dledger.client import AsyncClient, Client
 from dledger.client.protocol.seen_end_offsets import LOGS, SeenEndOffsets, behind
 from dledger.errors import Behind, Unavailable
-from dledger.net import run
 from dledger.protocol.messages.client import (
     MetadataRequest,
     OffsetKind,
@@ -20,11 +19,9 @@ from dledger.protocol.messages.codes import Code
 
 
 @pytest.fixture
-def client(group: Any, fast: dict[str, Any]) -> Any:
-    with Client(group.bootstrap, **fast) as made:
-        made.create_topic("t")
-        made.append("t", [b"x"] * 5)
-        yield made
+def client(client: Client) -> Client:
+    client.append("t", [b"x"] * 5)
+    return client
 
 
 def answer(end: int, log_id: str = "a") -> OffsetsResponse:
@@ -115,18 +112,15 @@ def test_a_stale_answer_comes_from_any_node_when_nobody_leads(
             other.end_offsets("t")
 
 
-def test_the_asyncio_client_asks_again_too(
+async def test_the_asyncio_client_asks_again_too(
     group: Any, client: Client, fast: dict[str, Any]
 ) -> None:
-    async def main() -> None:
-        async with AsyncClient(group.bootstrap, **fast) as other:
-            async for _ in other.read("t", 0, 0, follow=True):
-                break
-            group.lag = dict.fromkeys(group.nodes, 3)
-            group.fault(OffsetsRequest, None, lambda: group.lag.clear())
-            assert await other.end_offsets("t", stale=True) == {0: 5}
-
-    run(main())
+    async with AsyncClient(group.bootstrap, **fast) as other:
+        async for _ in other.read("t", 0, 0, follow=True):
+            break
+        group.lag = dict.fromkeys(group.nodes, 3)
+        group.fault(OffsetsRequest, None, lambda: group.lag.clear())
+        assert await other.end_offsets("t", stale=True) == {0: 5}
 
 
 def test_only_what_was_seen_before_a_question_binds_its_answer() -> None:

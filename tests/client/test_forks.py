@@ -9,7 +9,7 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine, ItemsView, Iterator
+from collections.abc import Callable, Coroutine, ItemsView
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -310,13 +310,6 @@ def test_a_child_gives_back_no_lock_that_its_parent_holds(tmp_path: Path) -> Non
     lock.release()
 
 
-@pytest.fixture
-def client(group: Any, fast: dict[str, Any]) -> Iterator[Client]:
-    with Client(group.bootstrap, **fast) as made:
-        made.create_topic("t")
-        yield made
-
-
 def batch(*values: bytes) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"value": pa.array(values, pa.binary())})
 
@@ -463,34 +456,34 @@ def test_stage_from_before_a_fork_is_the_parents(group: Any, client: Client) -> 
     assert group.values("t") == [b"a"]
 
 
-def test_asyncio_client_and_what_it_made_are_the_parents(group: Any, fast: dict[str, Any]) -> None:
-    async def work() -> None:
-        async with AsyncClient(group.bootstrap, **fast) as client:
-            await client.create_topic("t")
-            producer = await client.producer("t")
-            transaction, stage = await client.transaction("w", 1), await client.stage("v", 1)
-            assert isinstance(stage, AsyncStage)
-            await (await producer.append(b"a"))
-            await transaction.append("t", b"b")
-            refused: list[Callable[[], Coroutine[Any, Any, Any]]] = [
-                lambda: client.append("t", b"x"),
-                lambda: anext(client.read("t", 0, 0)),
-                lambda: producer.append(b"x"),
-                lambda: producer.append([b"x", b"y"]),
-                producer.flush,
-                lambda: stage.append_batch("t", 0, batch(b"x")),
-                stage.close,
-                transaction.commit,
-            ]
-            for call in refused:
-                assert in_child(lambda: in_a_loop_of_its_own(call)).startswith("ForkedClient: ")  # noqa: B023
-            for nothing in (producer.close, transaction.abort, client.close):
-                assert in_child(lambda: in_a_loop_of_its_own(nothing)) == "None"  # noqa: B023
-            await (await producer.append(b"c"))
-            await producer.close()
-            await transaction.commit()
-
-    asyncio.run(work())
+@pytest.mark.usefixtures("new_loop")
+async def test_asyncio_client_and_what_it_made_are_the_parents(
+    group: Any, fast: dict[str, Any]
+) -> None:
+    async with AsyncClient(group.bootstrap, **fast) as client:
+        await client.create_topic("t")
+        producer = await client.producer("t")
+        transaction, stage = await client.transaction("w", 1), await client.stage("v", 1)
+        assert isinstance(stage, AsyncStage)
+        await (await producer.append(b"a"))
+        await transaction.append("t", b"b")
+        refused: list[Callable[[], Coroutine[Any, Any, Any]]] = [
+            lambda: client.append("t", b"x"),
+            lambda: anext(client.read("t", 0, 0)),
+            lambda: producer.append(b"x"),
+            lambda: producer.append([b"x", b"y"]),
+            producer.flush,
+            lambda: stage.append_batch("t", 0, batch(b"x")),
+            stage.close,
+            transaction.commit,
+        ]
+        for call in refused:
+            assert in_child(lambda: in_a_loop_of_its_own(call)).startswith("ForkedClient: ")  # noqa: B023
+        for nothing in (producer.close, transaction.abort, client.close):
+            assert in_child(lambda: in_a_loop_of_its_own(nothing)) == "None"  # noqa: B023
+        await (await producer.append(b"c"))
+        await producer.close()
+        await transaction.commit()
     assert group.values("t") == [b"a", b"c", b"b"]
 
 

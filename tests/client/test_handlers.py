@@ -63,18 +63,16 @@ def alarm() -> Iterator[Callable[[BaseException], None]]:
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_a_handler_s_exception_ends_a_call_that_waits_for_a_node(
-    group: Any, fast: Any, alarm: Callable[[BaseException], None], kind: type[OSError]
+    group: Any, alarm: Callable[[BaseException], None], kind: type[OSError], client: Client
 ) -> None:
-    with Client(group.bootstrap, **fast) as client:
-        client.create_topic("t")
-        client.append("t", b"a")
-        group.fault(AppendRequest, "silence")
-        alarm(error := kind("the caller's limit"))
-        with pytest.raises(kind) as caught:
-            client.append("t", b"b")
-        assert caught.value is error
-        client.append("t", b"c")
-        assert group.values("t") == [b"a", b"c"]
+    client.append("t", b"a")
+    group.fault(AppendRequest, "silence")
+    alarm(error := kind("the caller's limit"))
+    with pytest.raises(kind) as caught:
+        client.append("t", b"b")
+    assert caught.value is error
+    client.append("t", b"c")
+    assert group.values("t") == [b"a", b"c"]
 
 
 def test_a_handler_s_exception_ends_a_connection_that_is_opened(

@@ -4,12 +4,13 @@ by a second call."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -184,40 +185,36 @@ def test_interrupt_between_closing_a_group_and_handing_it_over_sends_it_once(
 
 
 def test_interrupt_while_the_loop_is_woken_does_not_keep_others_from_it(
-    group: Any, fast: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    group: Any, monkeypatch: pytest.MonkeyPatch, client: Client
 ) -> None:
-    with Client(group.bootstrap, **fast) as client:
-        client.create_topic("t")
-        producer = client.producer("t")
-        loop = producer._flow.background.loop
+    producer = client.producer("t")
+    loop = producer._flow.background.loop
 
-        class Loop:
-            def call_soon_threadsafe(self, *_: Any) -> None:
-                raise Stopped
+    class Loop:
+        def call_soon_threadsafe(self, *_: Any) -> None:
+            raise Stopped
 
-        monkeypatch.setattr(producer._flow._background, "loop", Loop())
-        with pytest.raises(Stopped):
-            producer.append_batch(0, batch(b"a"))
-        monkeypatch.setattr(producer._flow._background, "loop", loop)
-        assert in_thread(lambda: producer.append_batch(0, batch(b"b")).result(60).start)() == 1
-        assert group.values("t") == [b"a", b"b"]
-        producer.close()
+    monkeypatch.setattr(producer._flow._background, "loop", Loop())
+    with pytest.raises(Stopped):
+        producer.append_batch(0, batch(b"a"))
+    monkeypatch.setattr(producer._flow._background, "loop", loop)
+    assert in_thread(lambda: producer.append_batch(0, batch(b"b")).result(60).start)() == 1
+    assert group.values("t") == [b"a", b"b"]
+    producer.close()
 
 
 def test_interrupt_of_one_who_waits_for_a_future_lets_it_end(
-    group: Any, fast: dict[str, Any], alarm: Callable[[], bool], gate: threading.Event
+    alarm: Callable[[], bool], gate: threading.Event, client: Client
 ) -> None:
-    with Client(group.bootstrap, **fast) as client:
-        client.create_topic("t")
-        with client.producer("t") as producer:
-            future = producer.append(b"a")
-            ended = in_thread(lambda: (alarm(), gate.set()))
-            with pytest.raises(Stopped):
-                future.result(60)
-            ended()
-            assert future.result(60).start == 0
-            with pytest.raises(TimeoutError):
-                type(future)().result(0.001)
+    with client.producer("t") as producer:
+        future = producer.append(b"a")
+        ended = in_thread(lambda: (alarm(), gate.set()))
+        with pytest.raises(Stopped):
+            future.result(60)
+        ended()
+        assert future.result(60).start == 0
+        with pytest.raises(TimeoutError):
+            type(future)().result(0.001)
 
 
 def test_callback_of_a_future_may_append_while_a_thread_waits_for_room(
@@ -274,30 +271,28 @@ def test_callback_that_would_wait_for_its_own_thread_is_told_so(
 
 
 def test_signal_handler_that_comes_into_an_append_may_not_append(
-    group: Any, fast: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, client: Client
 ) -> None:
     from dledger.client.protocol import record_accumulator as intake
 
-    with Client(group.bootstrap, **fast) as client:
-        client.create_topic("t")
-        producer = client.producer("t")
-        make, errors = intake.make_item, []
+    producer = client.producer("t")
+    make, errors = intake.make_item, []
 
-        def interrupted(*arguments: Any, **named: Any) -> Any:
-            if not errors:  # as a handler would, that comes in between
-                with pytest.raises(ConfigError, match="signal handler"):
-                    producer.append(b"from a handler")
-                errors.append(1)
-            return make(*arguments, **named)
+    def interrupted(*arguments: Any, **named: Any) -> Any:
+        if not errors:  # as a handler would, that comes in between
+            with pytest.raises(ConfigError, match="signal handler"):
+                producer.append(b"from a handler")
+            errors.append(1)
+        return make(*arguments, **named)
 
-        monkeypatch.setattr(intake, "make_item", interrupted)
-        assert in_thread(lambda: producer.append_batch(0, batch(b"a")).result(60).start)() == 0
-        assert errors
+    monkeypatch.setattr(intake, "make_item", interrupted)
+    assert in_thread(lambda: producer.append_batch(0, batch(b"a")).result(60).start)() == 0
+    assert errors
 
 
 @pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
 def test_interrupts_of_an_append_and_of_its_cleaning_up_use_no_number_twice(
-    group: Any, fast: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    group: Any, monkeypatch: pytest.MonkeyPatch, client: Client
 ) -> None:
     """A number that was used and is used again is taken for a repeat: acknowledged, and never
     stored."""
@@ -305,20 +300,18 @@ def test_interrupts_of_an_append_and_of_its_cleaning_up_use_no_number_twice(
     def stop(*_: Any) -> Any:
         raise Stopped
 
-    with Client(group.bootstrap, **fast) as client:
-        client.create_topic("t")
-        client.append("t", b"zero")
-        with monkeypatch.context() as patch:
-            patch.setattr(BlockingConnection, "receive", stop)
-            patch.setattr(BlockingTransport, "close", stop)
-            patch.setattr(BlockingTransport, "abandon", stop, raising=False)
-            with pytest.raises(Stopped):
-                client.append("t", b"one, interrupted twice")
-            gc.collect()  # of a connection that nobody could close
-        while len(group.values("t")) < 2:
-            threading.Event().wait(0.001)  # it was sent
-        assert client.append("t", b"two").start == 2
-        assert group.values("t")[2:] == [b"two"]
+    client.append("t", b"zero")
+    with monkeypatch.context() as patch:
+        patch.setattr(BlockingConnection, "receive", stop)
+        patch.setattr(BlockingTransport, "close", stop)
+        patch.setattr(BlockingTransport, "abandon", stop, raising=False)
+        with pytest.raises(Stopped):
+            client.append("t", b"one, interrupted twice")
+        gc.collect()  # of a connection that nobody could close
+    while len(group.values("t")) < 2:
+        threading.Event().wait(0.001)  # it was sent
+    assert client.append("t", b"two").start == 2
+    assert group.values("t")[2:] == [b"two"]
 
 
 def test_transaction_whose_append_was_interrupted_is_not_committed(
@@ -372,80 +365,76 @@ def test_transaction_of_which_nothing_was_staged_yet_may_go_on(
 
 
 def test_second_close_waits_as_long_as_the_first(
-    group: Any, fast: dict[str, Any], gate: threading.Event
+    group: Any, gate: threading.Event, client: Client
 ) -> None:
-    with Client(group.bootstrap, **fast) as client:
-        client.create_topic("t")
-        producer = client.producer("t")
-        futures = [producer.append(b"x") for _ in range(10)]
-        first = in_thread(lambda: producer.close() or True)
-        while not group.seen or not any(
-            isinstance(message, AppendRequest) for _, message, _ in list(group.seen)
-        ):
-            threading.Event().wait(0.001)
-        second = in_thread(lambda: producer.close() or [future.done() for future in futures])
-        gate.set()
-        assert first()
-        assert second() == [True] * 10
+    producer = client.producer("t")
+    futures = [producer.append(b"x") for _ in range(10)]
+    first = in_thread(lambda: producer.close() or True)
+    while not group.seen or not any(
+        isinstance(message, AppendRequest) for _, message, _ in list(group.seen)
+    ):
+        threading.Event().wait(0.001)
+    second = in_thread(lambda: producer.close() or [future.done() for future in futures])
+    gate.set()
+    assert first()
+    assert second() == [True] * 10
 
 
 def test_close_that_was_interrupted_is_done_by_the_next_one(
-    group: Any, fast: dict[str, Any], alarm: Callable[[], bool], gate: threading.Event
+    alarm: Callable[[], bool], gate: threading.Event, client: Client
 ) -> None:
-    with Client(group.bootstrap, **fast) as client:
-        client.create_topic("t")
-        producer = client.producer("t")
-        futures = [producer.append(b"x") for _ in range(10)]
-        ended = in_thread(alarm)
-        with pytest.raises(Stopped):
-            producer.close()
-        ended()
-        gate.set()
+    producer = client.producer("t")
+    futures = [producer.append(b"x") for _ in range(10)]
+    ended = in_thread(alarm)
+    with pytest.raises(Stopped):
         producer.close()
-        assert [future.done() for future in futures] == [True] * 10
+    ended()
+    gate.set()
+    producer.close()
+    assert [future.done() for future in futures] == [True] * 10
 
 
-def test_stage_that_two_threads_close_has_one_sum(
+def test_stage_that_two_threads_close_has_one_sum(gate: threading.Event, client: Client) -> None:
+    stage = client.stage("w", 0)
+    assert isinstance(stage, Stage)
+    stage.append_batch("t", 0, batch(b"a", b"b"))
+    ends = [in_thread(stage.close) for _ in range(2)]
+    gate.set()
+    assert [end().records for end in ends] == [2, 2]
+
+
+@contextlib.asynccontextmanager
+async def opened(group: Any, **settings: Any) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(group.bootstrap, **settings) as client:
+        await client.create_topic("t", 4)
+        async with asyncio.timeout(60):
+            yield client
+
+
+@pytest.fixture
+def aio_client(
+    group: Any, fast: dict[str, Any], new_loop: object
+) -> contextlib.AbstractAsyncContextManager[AsyncClient]:
+    return opened(group, **fast)
+
+
+async def test_asyncio_second_close_waits_as_long_as_the_first(
+    aio_client: AsyncClient, gate: threading.Event
+) -> None:
+    producer = await aio_client.producer("t")
+    futures = [await producer.append(b"x") for _ in range(10)]
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(producer.close(), 0.01)
+    asyncio.get_running_loop().call_later(0.05, gate.set)
+    await producer.close()
+    assert [future.done() for future in futures] == [True] * 10
+
+
+@pytest.mark.usefixtures("new_loop")
+async def test_asyncio_append_that_waits_for_room_is_told_when_its_producer_is_closed(
     group: Any, fast: dict[str, Any], gate: threading.Event
 ) -> None:
-    with Client(group.bootstrap, **fast) as client:
-        client.create_topic("t")
-        stage = client.stage("w", 0)
-        assert isinstance(stage, Stage)
-        stage.append_batch("t", 0, batch(b"a", b"b"))
-        ends = [in_thread(stage.close) for _ in range(2)]
-        gate.set()
-        assert [end().records for end in ends] == [2, 2]
-
-
-def asyncio_run(work: Callable[[AsyncClient], Any], group: Any, settings: dict[str, Any]) -> Any:
-    async def main() -> Any:
-        async with AsyncClient(group.bootstrap, **settings) as client:
-            await client.create_topic("t", 4)
-            return await asyncio.wait_for(work(client), 60)
-
-    return asyncio.run(main())
-
-
-def test_asyncio_second_close_waits_as_long_as_the_first(
-    group: Any, fast: dict[str, Any], gate: threading.Event
-) -> None:
-    async def work(client: AsyncClient) -> list[bool]:
-        producer = await client.producer("t")
-        futures = [await producer.append(b"x") for _ in range(10)]
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(producer.close(), 0.01)
-        asyncio.get_running_loop().call_later(0.05, gate.set)
-        await producer.close()
-        return [future.done() for future in futures]
-
-    assert asyncio_run(work, group, fast) == [True] * 10
-
-
-def test_asyncio_append_that_waits_for_room_is_told_when_its_producer_is_closed(
-    group: Any, fast: dict[str, Any], gate: threading.Event
-) -> None:
-    async def work(client: AsyncClient) -> int:
+    async with opened(group, **{**fast, "max_in_flight": 2}) as client:
         producer = await client.producer("t")
         futures = [await producer.append_batch(0, batch(b"x")) for _ in range(2)]
         waiting = asyncio.create_task(producer.append_batch(0, batch(b"y")))
@@ -456,9 +445,7 @@ def test_asyncio_append_that_waits_for_room_is_told_when_its_producer_is_closed(
         with pytest.raises(ConfigError, match="closed"):
             await waiting
         await closing
-        return sum(future.done() for future in futures)
-
-    assert asyncio_run(work, group, {**fast, "max_in_flight": 2}) == 2
+        assert sum(future.done() for future in futures) == 2
 
 
 def wait_for_append(group: Any) -> None:
@@ -467,11 +454,12 @@ def wait_for_append(group: Any) -> None:
         threading.Event().wait(0.001)
 
 
-def test_asyncio_transaction_whose_append_was_cancelled_is_not_committed(
+@pytest.mark.usefixtures("new_loop")
+async def test_asyncio_transaction_whose_append_was_cancelled_is_not_committed(
     group: Any, fast: dict[str, Any], gate: threading.Event
 ) -> None:
-    async def work(client: AsyncClient) -> int:
-        keys = [f"k{n}".encode() for n in range(40)]
+    keys = [f"k{n}".encode() for n in range(40)]
+    async with opened(group, **{**fast, "max_in_flight": 1}) as client:
         transaction = await client.transaction("w", 0)
         append = asyncio.create_task(transaction.append("t", [b"v"] * 40, keys=keys))
         await asyncio.to_thread(wait_for_append, group)
@@ -481,30 +469,23 @@ def test_asyncio_transaction_whose_append_was_cancelled_is_not_committed(
         gate.set()
         with pytest.raises(TransactionError, match="abort, and do all of it again"):
             await transaction.commit()
-        return sum((await client.end_offsets("t")).values())
-
-    assert asyncio_run(work, group, {**fast, "max_in_flight": 1}) == 0
+        assert sum((await client.end_offsets("t")).values()) == 0
 
 
-def test_asyncio_stage_that_two_tasks_close_has_one_sum(group: Any, fast: dict[str, Any]) -> None:
-    async def work(client: AsyncClient) -> list[int]:
-        stage = await client.stage("w", 0)
-        assert isinstance(stage, AsyncStage)
-        await stage.append_batch("t", 0, batch(b"a", b"b"))
-        return [total.records for total in await asyncio.gather(stage.close(), stage.close())]
-
-    assert asyncio_run(work, group, fast) == [2, 2]
+async def test_asyncio_stage_that_two_tasks_close_has_one_sum(aio_client: AsyncClient) -> None:
+    stage = await aio_client.stage("w", 0)
+    assert isinstance(stage, AsyncStage)
+    await stage.append_batch("t", 0, batch(b"a", b"b"))
+    sums = await asyncio.gather(stage.close(), stage.close())
+    assert [total.records for total in sums] == [2, 2]
 
 
-def test_asyncio_stage_that_was_cancelled_before_it_began_fails_what_comes(
-    group: Any, fast: dict[str, Any]
+async def test_asyncio_stage_that_was_cancelled_before_it_began_fails_what_comes(
+    aio_client: AsyncClient,
 ) -> None:
-    async def work(client: AsyncClient) -> None:
-        stage = await client.stage("w", 0)
-        assert isinstance(stage, AsyncStage)
-        stage.cancel()
-        await stage.append_batch("t", 0, batch(b"x"))
-        with pytest.raises(Exception, match="closed before"):
-            await stage.close()
-
-    asyncio_run(work, group, fast)
+    stage = await aio_client.stage("w", 0)
+    assert isinstance(stage, AsyncStage)
+    stage.cancel()
+    await stage.append_batch("t", 0, batch(b"x"))
+    with pytest.raises(Exception, match="closed before"):
+        await stage.close()

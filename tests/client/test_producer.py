@@ -6,7 +6,6 @@ import contextlib
 import gc
 import pickle
 import threading
-from collections.abc import Iterator
 from concurrent.futures import wait
 from typing import Any
 
@@ -27,13 +26,6 @@ from dledger.protocol.messages.catalog_commands import InitProducer, OpenStage, 
 from dledger.protocol.messages.client import AppendRequest, ExecuteRequest
 from dledger.protocol.messages.codes import Code
 from dledger.records.body.header import decode_header
-
-
-@pytest.fixture
-def client(group: Any, fast: dict[str, Any]) -> Iterator[Client]:
-    with Client(group.bootstrap, **fast) as made:
-        made.create_topic("t")
-        yield made
 
 
 def batch(*values: bytes) -> pa.RecordBatch:

@@ -18,7 +18,6 @@ from dledger.errors import (
     TopicNotFound,
     WrongGroup,
 )
-from dledger.net import run
 from dledger.protocol.messages.client import AppendRequest, ExecuteRequest, MetadataRequest
 from dledger.protocol.messages.codes import Code
 
@@ -63,11 +62,9 @@ def take_again(group: Any) -> None:
 
 
 @pytest.fixture
-def client(group: Any, fast: dict[str, Any]) -> Any:
-    with Client(group.bootstrap, **fast) as made:
-        made.create_topic("t")
-        made.append("t", b"a")
-        yield made
+def client(client: Client) -> Client:
+    client.append("t", b"a")
+    return client
 
 
 @turns
@@ -93,24 +90,21 @@ def test_an_append_that_was_sent_stays_open_and_the_next_one_is_not_taken_for_it
 
 
 @turns
-def test_an_append_under_asyncio_stays_open_too(
+async def test_an_append_under_asyncio_stays_open_too(
     group: Any, fast: dict[str, Any], turn: Turn, refusal: type[DLedgerError]
 ) -> None:
-    async def story() -> None:
-        async with AsyncClient(group.bootstrap, **fast) as client:
-            await client.create_topic("t")
-            await client.append("t", b"a")
-            group.fault(AppendRequest, lose_and(group, turn, "lose"))
-            with pytest.raises(
-                OutcomeUnknown, match="append to 't': it may or may not have been done, and then"
-            ):
-                await client.append("t", b"b")
-            with pytest.raises(refusal):
-                await client.append("t", b"never sent")
-            take_again(group)
-            assert await client.append("t", b"c") == Appended("t", 0, 2, 3)
-
-    run(story())
+    async with AsyncClient(group.bootstrap, **fast) as client:
+        await client.create_topic("t")
+        await client.append("t", b"a")
+        group.fault(AppendRequest, lose_and(group, turn, "lose"))
+        with pytest.raises(
+            OutcomeUnknown, match="append to 't': it may or may not have been done, and then"
+        ):
+            await client.append("t", b"b")
+        with pytest.raises(refusal):
+            await client.append("t", b"never sent")
+        take_again(group)
+        assert await client.append("t", b"c") == Appended("t", 0, 2, 3)
     assert group.values("t") == [b"a", b"b", b"c"]
 
 

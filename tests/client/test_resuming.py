@@ -36,28 +36,27 @@ def values(found: Any) -> list[bytes]:
     return [value for batch in found for value in batch["value"].to_pylist()]
 
 
-def test_asyncio_reader_goes_on_behind_a_wait_that_timed_out(
+@pytest.mark.usefixtures("new_loop")
+async def test_asyncio_reader_goes_on_behind_a_wait_that_timed_out(
     group: Any, fast: dict[str, Any], topic: str
 ) -> None:
-    async def work() -> list[bytes]:
-        async with AsyncClient(group.bootstrap, **fast) as client:
-            reader, found = client.read(topic, 0, 0, follow=True), []
-            while len(values(found)) < len(ALL):
-                found.append(await anext(reader))
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(anext(reader), 0.05)
-            await client.append(topic, b"behind it")
-            found.append(await asyncio.wait_for(anext(reader), 60))
-            await reader.aclose()
-            return values(found)
-
-    assert asyncio.run(work()) == [*ALL, b"behind it"]
+    async with AsyncClient(group.bootstrap, **fast) as client:
+        reader, found = client.read(topic, 0, 0, follow=True), []
+        while len(values(found)) < len(ALL):
+            found.append(await anext(reader))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(reader), 0.05)
+        await client.append(topic, b"behind it")
+        found.append(await asyncio.wait_for(anext(reader), 60))
+        await reader.aclose()
+        assert values(found) == [*ALL, b"behind it"]
 
 
-def test_asyncio_reader_that_is_cancelled_at_any_await_gives_each_record_once(
+@pytest.mark.usefixtures("new_loop")
+async def test_asyncio_reader_that_is_cancelled_at_any_await_gives_each_record_once(
     group: Any, fast: dict[str, Any], topic: str
 ) -> None:
-    async def work(turns: int) -> list[bytes]:
+    for turns in range(6):
         async with AsyncClient(group.bootstrap, **fast) as client:
             reader, found = client.read(topic, 0, 0), []
             with contextlib.suppress(StopAsyncIteration):
@@ -71,31 +70,26 @@ def test_asyncio_reader_that_is_cancelled_at_any_await_gives_each_record_once(
                         found.append(await task)
                     except asyncio.CancelledError:
                         turns += 3
-            return values(found)
-
-    for turns in range(6):
-        assert asyncio.run(work(turns)) == ALL
+        assert values(found) == ALL
 
 
-def test_asyncio_bodies_go_on_behind_an_exception(
+@pytest.mark.usefixtures("new_loop")
+async def test_asyncio_bodies_go_on_behind_an_exception(
     group: Any, fast: dict[str, Any], topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def work() -> list[int]:
-        async with AsyncClient(group.bootstrap, **fast) as client:
-            bodies, found = client.fetch_bodies(topic, 0, 0, 12), []
-            found.append((await anext(bodies))[0].base_offset)
-            with monkeypatch.context() as patch:
-                patch.setattr(aclient, "fetch", None)
-                patch.setattr(bodies, "_running", fails())
-                with pytest.raises(Stopped):
-                    await anext(bodies)
-            return found + [batch.base_offset async for batch, _ in bodies]
-
     async def fails() -> Any:
         raise Stopped
         yield
 
-    assert asyncio.run(work()) == [0, 3, 6, 9]
+    async with AsyncClient(group.bootstrap, **fast) as client:
+        bodies = client.fetch_bodies(topic, 0, 0, 12)
+        assert (await anext(bodies))[0].base_offset == 0
+        with monkeypatch.context() as patch:
+            patch.setattr(aclient, "fetch", None)
+            patch.setattr(bodies, "_running", fails())
+            with pytest.raises(Stopped):
+                await anext(bodies)
+        assert [batch.base_offset async for batch, _ in bodies] == [3, 6, 9]
 
 
 def test_reader_goes_on_behind_an_interrupt(

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from dledger.client import AsyncClient, Client
 from dledger.errors import OffsetOutOfRange, TopicRecreated
-from dledger.net import run
 from dledger.protocol.messages.catalog_commands import CreateTopic, DeleteTopic
 from dledger.protocol.messages.client import FetchRequest, OffsetsRequest
 from dledger.protocol.messages.codes import Code
@@ -125,16 +124,11 @@ def test_a_partition_that_is_not_there_is_refused(client: Client) -> None:
         client.offsets_at({"a": {3: 1}})
 
 
-def test_the_asyncio_client_answers_the_same(
+async def test_the_asyncio_client_answers_the_same(
     group: Any, client: Client, fast: dict[str, Any]
 ) -> None:
     client.create_topic("a")
     append(client, "a", [1, 2, 3])
-
-    async def ask() -> Any:
-        async with AsyncClient(group.bootstrap, **fast) as other:
-            return await other.offsets_for_times("a", 3), (
-                await other.offsets_at({"a": {0: 2}})
-            ).offsets
-
-    assert run(ask()) == ({0: 2}, {"a": {0: 1}})
+    async with AsyncClient(group.bootstrap, **fast) as other:
+        assert await other.offsets_for_times("a", 3) == {0: 2}
+        assert (await other.offsets_at({"a": {0: 2}})).offsets == {"a": {0: 1}}

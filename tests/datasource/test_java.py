@@ -57,24 +57,17 @@ def test_version_of_what_is_no_java_is_none(tmp_path: Path) -> None:
     assert java.java_version(silent) is None
 
 
-def test_java_home_comes_before_path(tmp_path: Path) -> None:
-    fake_java(tmp_path / "home", "21.0.1")
+@pytest.mark.parametrize(("at_home", "taken"), [("21.0.1", "home"), ("11.0.2", "path")])
+def test_java_home_comes_before_path_unless_it_is_too_old(
+    tmp_path: Path, at_home: str, taken: str
+) -> None:
+    fake_java(tmp_path / "home", at_home)
     fake_java(tmp_path / "path", "17.0.1")
     environ = {
         "JAVA_HOME": str(tmp_path / "home"),
         "PATH": str(tmp_path / "path" / "bin") + os.pathsep + os.defpath,
     }
-    assert java.java_home(environ, tmp_path) == tmp_path / "home"
-
-
-def test_java_on_path_is_taken_when_java_home_is_too_old(tmp_path: Path) -> None:
-    fake_java(tmp_path / "old", "11.0.2")
-    fake_java(tmp_path / "new", "17.0.1")
-    environ = {
-        "JAVA_HOME": str(tmp_path / "old"),
-        "PATH": str(tmp_path / "new" / "bin") + os.pathsep + os.defpath,
-    }
-    assert java.java_home(environ, tmp_path) == tmp_path / "new"
+    assert java.java_home(environ, tmp_path) == tmp_path / taken
 
 
 @pytest.mark.usefixtures("no_wheel")

@@ -63,14 +63,12 @@ def test_records_are_replicated_and_read_over_a_change_of_leader(
         assert values(client, "orders") == [b"one", large, b"two", b"three"]
 
 
-def test_a_client_under_asyncio_comes_in(group: EmbeddedGroup, tls: dict[str, str]) -> None:
-    async def story() -> int:
-        async with AsyncClient(group.bootstrap_servers, **tls) as client:
-            await client.create_topic("orders")
-            await client.append("orders", [b"one"])
-            return (await client.end_offsets("orders"))[0]
-
-    assert asyncio.run(story()) == 1
+@pytest.mark.usefixtures("new_loop")
+async def test_a_client_under_asyncio_comes_in(group: EmbeddedGroup, tls: dict[str, str]) -> None:
+    async with AsyncClient(group.bootstrap_servers, **tls) as client:
+        await client.create_topic("orders")
+        await client.append("orders", [b"one"])
+        assert (await client.end_offsets("orders"))[0] == 1
 
 
 def test_who_has_no_certificate_of_the_group_is_told_and_stays_outside(

@@ -8,14 +8,14 @@ import gc
 import itertools
 import logging
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from dledger.errors import ConfigError, PortInUse, ProtocolError, Unavailable
-from dledger.net import Connection, FrameLimits, Handlers, Listener, Patience, connect, listen, run
+from dledger.net import Connection, FrameLimits, Handlers, Listener, Patience, connect, listen
 from dledger.net.address import KERNEL_BYTES
 from dledger.net.connections.buffers import JOIN_BYTES, joined
 from dledger.net.connections.handlers import RECEIVE_BYTES, OnConnection
@@ -142,22 +142,15 @@ class Caller:
     until = Node.until
 
 
-Work = Callable[[Node], Awaitable[None]]
-
-
-def with_node(work: Work, loop: str = "fast") -> None:
-    async def main() -> None:
-        node = Node()
-        try:
-            await work(node)
-        finally:
-            if node.listener:
-                await node.listener.close()
-
-    if loop == "fast":
-        run(main())
-    else:
-        asyncio.run(main())
+@pytest.fixture
+@contextlib.asynccontextmanager
+async def node() -> AsyncIterator[Node]:
+    node = Node()
+    try:
+        yield node
+    finally:
+        if node.listener:
+            await node.listener.close()
 
 
 def dial(address: str) -> socket.socket:
@@ -180,44 +173,36 @@ async def ends(sock: socket.socket) -> bytes:
     return await asyncio.to_thread(read)
 
 
-@pytest.mark.parametrize("loop", ["fast", "plain"])
-def test_frames_of_all_sizes_arrive_in_order(loop: str) -> None:
+@pytest.mark.usefixtures("new_loop")
+async def test_frames_of_all_sizes_arrive_in_order(node: Node) -> None:
     sizes = [0, 1, 1000, 70_000, 300_000, 5, 4 << 20, 2, *([100] * 500), 200_000]
-
-    async def work(node: Node) -> None:
-        caller = Caller()
-        connection = await caller.open(await node.open())
-        payloads = [bytes([n % 256]) * size for n, size in enumerate(sizes)]
-        for n, payload in enumerate(payloads):
-            connection.send(AppendRequest(), n + 1, [payload[:10], payload[10:]])
-            await connection.drain()
-        await caller.until(lambda: len(caller.answers) > len(sizes))
-        assert [payload for _, _, payload in node.frames[1:]] == payloads
-        assert [(rid, m.base_offset) for rid, m in caller.answers[1:]] == [
-            (n + 1, s) for n, s in enumerate(sizes)
-        ]
-        assert len(node.batches) < len(node.frames)
-        assert node.batches[-1] == len(node.frames)
-        connection.close()
-        await node.until(lambda: node.closed == [None])
-
-    with_node(work, loop)
+    caller = Caller()
+    connection = await caller.open(await node.open())
+    payloads = [bytes([n % 256]) * size for n, size in enumerate(sizes)]
+    for n, payload in enumerate(payloads):
+        connection.send(AppendRequest(), n + 1, [payload[:10], payload[10:]])
+        await connection.drain()
+    await caller.until(lambda: len(caller.answers) > len(sizes))
+    assert [payload for _, _, payload in node.frames[1:]] == payloads
+    assert [(rid, m.base_offset) for rid, m in caller.answers[1:]] == [
+        (n + 1, s) for n, s in enumerate(sizes)
+    ]
+    assert len(node.batches) < len(node.frames)
+    assert node.batches[-1] == len(node.frames)
+    connection.close()
+    await node.until(lambda: node.closed == [None])
 
 
-def test_payloads_stay_as_they_were_while_more_arrives() -> None:
+async def test_payloads_stay_as_they_were_while_more_arrives(node: Node) -> None:
     """The receive buffer is used again; a payload that was handed out is not in it."""
-
-    async def work(node: Node) -> None:
-        kept: list[memoryview] = []
-        node.on_frame = lambda c, rid, m, payload: (kept.append(payload), node.changed.set())  # type: ignore[method-assign]
-        caller = Caller()
-        connection = await caller.open(await node.open())
-        for n in range(50):
-            connection.send(AppendRequest(), n, [bytes([n]) * 10_000])
-        await node.until(lambda: len(kept) == 51)
-        assert [bytes(p) for p in kept[1:]] == [bytes([n]) * 10_000 for n in range(50)]
-
-    with_node(work)
+    kept: list[memoryview] = []
+    node.on_frame = lambda c, rid, m, payload: (kept.append(payload), node.changed.set())  # type: ignore[method-assign]
+    caller = Caller()
+    connection = await caller.open(await node.open())
+    for n in range(50):
+        connection.send(AppendRequest(), n, [bytes([n]) * 10_000])
+    await node.until(lambda: len(kept) == 51)
+    assert [bytes(p) for p in kept[1:]] == [bytes([n]) * 10_000 for n in range(50)]
 
 
 @pytest.mark.parametrize(
@@ -244,114 +229,95 @@ def test_payloads_stay_as_they_were_while_more_arrives() -> None:
         "terminal escapes",
     ],
 )
-def test_garbage_closes_its_connection_with_one_line_and_nothing_else(
-    data: bytes, says: str, caplog: pytest.LogCaptureFixture
+async def test_garbage_closes_its_connection_with_one_line_and_nothing_else(
+    node: Node, data: bytes, says: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def work(node: Node) -> None:
-        address = await node.open()
-        good = Caller()
-        await good.open(address)
-        await good.until(lambda: len(good.answers) == 1)
-        with dial(address) as sock, caplog.at_level(logging.DEBUG, "dledger.net"):
-            sock.sendall(data)
-            await ends(sock)
-        await node.until(lambda: len(node.closed) == 1)
-        assert isinstance(node.closed[0], ProtocolError)
-        assert good.connection is not None
-        good.connection.send(StatusRequest(), 5)
-        await good.until(lambda: len(good.answers) == 2)
-        (line,) = [r.getMessage() for r in caplog.records if r.name == "dledger.net"]
-        assert says in line
-        assert line.isprintable()
-
-    with_node(work)
+    address = await node.open()
+    good = Caller()
+    await good.open(address)
+    await good.until(lambda: len(good.answers) == 1)
+    with dial(address) as sock, caplog.at_level(logging.DEBUG, "dledger.net"):
+        sock.sendall(data)
+        await ends(sock)
+    await node.until(lambda: len(node.closed) == 1)
+    assert isinstance(node.closed[0], ProtocolError)
+    assert good.connection is not None
+    good.connection.send(StatusRequest(), 5)
+    await good.until(lambda: len(good.answers) == 2)
+    (line,) = [r.getMessage() for r in caplog.records if r.name == "dledger.net"]
+    assert says in line
+    assert line.isprintable()
 
 
 @pytest.mark.parametrize("size", [1, 23, 24, len(HELLO) - 1, len(HELLO) + 10])
-def test_stream_that_ends_inside_a_frame_closes_the_connection(size: int) -> None:
-    async def work(node: Node) -> None:
-        with dial(await node.open()) as sock:
-            sock.sendall((HELLO + HELLO)[:size])
-            sock.shutdown(socket.SHUT_WR)
-            await ends(sock)
-        await node.until(lambda: len(node.closed) == 1)
-        assert "ended inside a frame" in str(node.closed[0])
-        assert len(node.frames) == (1 if size > len(HELLO) else 0)
-
-    with_node(work)
+async def test_stream_that_ends_inside_a_frame_closes_the_connection(node: Node, size: int) -> None:
+    with dial(await node.open()) as sock:
+        sock.sendall((HELLO + HELLO)[:size])
+        sock.shutdown(socket.SHUT_WR)
+        await ends(sock)
+    await node.until(lambda: len(node.closed) == 1)
+    assert "ended inside a frame" in str(node.closed[0])
+    assert len(node.frames) == (1 if size > len(HELLO) else 0)
 
 
-def test_who_never_says_hello_is_closed() -> None:
-    async def work(node: Node) -> None:
-        with dial(await node.open(hello_s=0.02, sweep_s=0.01)) as sock:
-            sock.sendall(HELLO[:5])
-            assert await ends(sock) == b""
-        await node.until(lambda: len(node.closed) == 1)
-        assert "no hello" in str(node.closed[0])
-
-    with_node(work)
+async def test_who_never_says_hello_is_closed(node: Node) -> None:
+    with dial(await node.open(hello_s=0.02, sweep_s=0.01)) as sock:
+        sock.sendall(HELLO[:5])
+        assert await ends(sock) == b""
+    await node.until(lambda: len(node.closed) == 1)
+    assert "no hello" in str(node.closed[0])
 
 
-def test_who_stalls_inside_a_frame_is_closed_and_who_is_idle_is_not() -> None:
-    async def work(node: Node) -> None:
-        address = await node.open(stall_s=0.02, sweep_s=0.01)
-        idle = Caller()
-        await idle.open(address)
-        await idle.until(lambda: len(idle.answers) == 1)
-        with dial(address) as sock:
-            sock.sendall(HELLO + HELLO[:20])
-            await ends(sock)
-        await node.until(lambda: len(node.closed) == 1)
-        assert "stalled" in str(node.closed[0])
-        assert idle.connection is not None
-        idle.connection.send(StatusRequest(), 1)
-        await idle.until(lambda: len(idle.answers) == 2)
-
-    with_node(work)
+async def test_who_stalls_inside_a_frame_is_closed_and_who_is_idle_is_not(node: Node) -> None:
+    address = await node.open(stall_s=0.02, sweep_s=0.01)
+    idle = Caller()
+    await idle.open(address)
+    await idle.until(lambda: len(idle.answers) == 1)
+    with dial(address) as sock:
+        sock.sendall(HELLO + HELLO[:20])
+        await ends(sock)
+    await node.until(lambda: len(node.closed) == 1)
+    assert "stalled" in str(node.closed[0])
+    assert idle.connection is not None
+    idle.connection.send(StatusRequest(), 1)
+    await idle.until(lambda: len(idle.answers) == 2)
 
 
-def test_too_many_connections_are_refused_and_the_others_live() -> None:
-    async def work(node: Node) -> None:
-        address = await node.open(max_connections=2)
-        callers = [Caller() for _ in range(3)]
-        for caller in callers:
-            await caller.open(address)
-        await callers[2].until(lambda: len(callers[2].closed) == 1)
-        assert "max_connections of the node" in callers[2].answers[0][1].message
-        for caller in callers[:2]:
-            await caller.until(lambda caller=caller: len(caller.answers) == 1)  # type: ignore[misc]
-        assert node.listener is not None
-        assert len(node.listener.connections) == 2
-
-    with_node(work)
+async def test_too_many_connections_are_refused_and_the_others_live(node: Node) -> None:
+    address = await node.open(max_connections=2)
+    callers = [Caller() for _ in range(3)]
+    for caller in callers:
+        await caller.open(address)
+    await callers[2].until(lambda: len(callers[2].closed) == 1)
+    assert "max_connections of the node" in callers[2].answers[0][1].message
+    for caller in callers[:2]:
+        await caller.until(lambda caller=caller: len(caller.answers) == 1)  # type: ignore[misc]
+    assert node.listener is not None
+    assert len(node.listener.connections) == 2
 
 
-@pytest.mark.parametrize("loop", ["fast", "plain"])
-def test_who_does_not_take_answers_is_not_read_from(loop: str) -> None:
+@pytest.mark.usefixtures("new_loop")
+async def test_who_does_not_take_answers_is_not_read_from(node: Node) -> None:
     """Back-pressure: a client that asks and asks without reading must not fill the node's memory.
     Many small requests come in one read, and each may have a large answer; they wait too."""
+    address = await node.open()
+    with dial(address) as sock:
+        most = 0
 
-    async def work(node: Node) -> None:
-        address = await node.open()
-        with dial(address) as sock:
-            most = 0
+        def measure(connection: Connection) -> None:
+            nonlocal most
+            most = max(most, connection.unsent_bytes)
 
-            def measure(connection: Connection) -> None:
-                nonlocal most
-                most = max(most, connection.unsent_bytes)
-
-            node.on_measure = measure
-            requests = HELLO + b"".join(encode(StatusRequest(), 1)) * 500
-            await asyncio.to_thread(sock.sendall, requests)
-            await node.until(lambda: len(node.frames) > 10)
-            sock.setblocking(False)
-            received = 0
-            while received < 500 * 60_000:
-                received += len(await asyncio.get_running_loop().sock_recv(sock, 1 << 20))
-            assert len(node.frames) == 501
-            assert most < 4 << 20
-
-    with_node(work, loop)
+        node.on_measure = measure
+        requests = HELLO + b"".join(encode(StatusRequest(), 1)) * 500
+        await asyncio.to_thread(sock.sendall, requests)
+        await node.until(lambda: len(node.frames) > 10)
+        sock.setblocking(False)
+        received = 0
+        while received < 500 * 60_000:
+            received += len(await asyncio.get_running_loop().sock_recv(sock, 1 << 20))
+        assert len(node.frames) == 501
+        assert most < 4 << 20
 
 
 def unfinished(size: int) -> bytes:
@@ -359,72 +325,68 @@ def unfinished(size: int) -> bytes:
     return HELLO + b"".join(encode(AppendRequest(), 1, [bytes(size)]))[:-1]
 
 
-def test_unfinished_requests_take_no_more_memory_than_the_budget_and_hold_up_no_small_one() -> None:
+async def test_unfinished_requests_take_no_more_memory_than_the_budget_and_hold_up_no_small_one(
+    node: Node,
+) -> None:
     """Neither a client with small requests nor a member waits for those who begin large frames and
     do not end them."""
-
-    async def work(node: Node) -> None:
-        address = await node.open(max_bytes=16 << 20, stall_s=1000.0, pressed_s=1000.0)
-        assert node.listener is not None
-        inflow = node.listener.inflow
-        slow = [dial(address) for _ in range(30)]
-        for sock in slow[:3]:
-            await asyncio.to_thread(sock.sendall, unfinished(4 << 20))
-        for sock in slow[3:]:
-            sock.sendall(unfinished(4 << 20)[:200])
-        await node.until(lambda: len(node.frames) == 30)
-        good, member = Caller(), Caller()
-        await good.open(address)
-        assert good.connection is not None
-        for number in range(10):
-            good.connection.send(StatusRequest(), number)
-        await good.until(lambda: len(good.answers) == 11)
-        assert inflow.used <= 17 << 20, "and the first bytes of those that wait"
-        assert inflow.waiting >= 25
-        (await member.open(address, hello=False)).send(HelloRequest(node_id="n1"), 0)
-        assert member.connection is not None
-        member.connection.send(AppendRequest(), 1, [bytes(7 << 20)])
-        await member.until(lambda: len(member.answers) == 2)
-        for sock in slow:
-            sock.close()
-        await node.until(lambda: len(node.closed) == 30)
-        assert (inflow.used, inflow.waiting) == (0, 0)
-
-    with_node(work)
+    address = await node.open(max_bytes=16 << 20, stall_s=1000.0, pressed_s=1000.0)
+    assert node.listener is not None
+    inflow = node.listener.inflow
+    slow = [dial(address) for _ in range(30)]
+    for sock in slow[:3]:
+        await asyncio.to_thread(sock.sendall, unfinished(4 << 20))
+    for sock in slow[3:]:
+        sock.sendall(unfinished(4 << 20)[:200])
+    await node.until(lambda: len(node.frames) == 30)
+    good, member = Caller(), Caller()
+    await good.open(address)
+    assert good.connection is not None
+    for number in range(10):
+        good.connection.send(StatusRequest(), number)
+    await good.until(lambda: len(good.answers) == 11)
+    assert inflow.used <= 17 << 20, "and the first bytes of those that wait"
+    assert inflow.waiting >= 25
+    (await member.open(address, hello=False)).send(HelloRequest(node_id="n1"), 0)
+    assert member.connection is not None
+    member.connection.send(AppendRequest(), 1, [bytes(7 << 20)])
+    await member.until(lambda: len(member.answers) == 2)
+    for sock in slow:
+        sock.close()
+    await node.until(lambda: len(node.closed) == 30)
+    assert (inflow.used, inflow.waiting) == (0, 0)
 
 
-def test_a_connection_that_has_ended_holds_no_memory_although_somebody_keeps_it() -> None:
-    async def work(node: Node) -> None:
-        address = await node.open()
-        with dial(address) as sock:
-            await asyncio.to_thread(sock.sendall, unfinished(4 << 20))
-            await node.until(lambda: len(node.frames) == 1)
-            reader, other = node.opened[0]._reader, Caller()
-            connection = await other.open(address)
-            while reader.held < 4 << 20:  # the kernel has the rest
-                seen = len(other.answers)
-                connection.send(StatusRequest(), 1)
-                await other.until(lambda seen=seen: len(other.answers) > seen)  # type: ignore[misc]
-        await node.until(lambda: len(node.closed) == 1)
-        assert reader.held == 0
+async def test_a_connection_that_has_ended_holds_no_memory_although_somebody_keeps_it(
+    node: Node,
+) -> None:
+    address = await node.open()
+    with dial(address) as sock:
+        await asyncio.to_thread(sock.sendall, unfinished(4 << 20))
+        await node.until(lambda: len(node.frames) == 1)
+        reader, other = node.opened[0]._reader, Caller()
+        connection = await other.open(address)
+        while reader.held < 4 << 20:  # the kernel has the rest
+            seen = len(other.answers)
+            connection.send(StatusRequest(), 1)
+            await other.until(lambda seen=seen: len(other.answers) > seen)  # type: ignore[misc]
+    await node.until(lambda: len(node.closed) == 1)
+    assert reader.held == 0
 
-    with_node(work)
 
-
-def test_a_flood_of_requests_on_one_connection_leaves_every_turn_room_for_others() -> None:
-    async def work(node: Node) -> None:
-        address = await node.open()
-        node.quiet = True
-        with dial(address) as sock:
-            sock.sendall(HELLO + b"".join(encode(StatusRequest(), 1)) * 2000)
-            await node.until(lambda: len(node.frames) == 2001)
-        sizes = [
-            after - before for before, after in zip([0, *node.batches], node.batches, strict=False)
-        ]
-        assert max(sizes) <= TURN_FRAMES
-        assert sum(sizes) == 2001
-
-    with_node(work)
+async def test_a_flood_of_requests_on_one_connection_leaves_every_turn_room_for_others(
+    node: Node,
+) -> None:
+    address = await node.open()
+    node.quiet = True
+    with dial(address) as sock:
+        sock.sendall(HELLO + b"".join(encode(StatusRequest(), 1)) * 2000)
+        await node.until(lambda: len(node.frames) == 2001)
+    sizes = [
+        after - before for before, after in zip([0, *node.batches], node.batches, strict=False)
+    ]
+    assert max(sizes) <= TURN_FRAMES
+    assert sum(sizes) == 2001
 
 
 def send_what_fits(sock: socket.socket, frame: bytes, most: int) -> int:
@@ -438,222 +400,184 @@ def send_what_fits(sock: socket.socket, frame: bytes, most: int) -> int:
     return sent
 
 
-def test_megabytes_that_have_come_on_one_connection_are_not_taken_in_one_turn() -> None:
-    async def work(node: Node) -> None:
-        address = await node.open()
-        node.quiet = True
-        turns: list[int] = [0]
-        node.on_measure = lambda connection: turns.__setitem__(
-            -1, sum(len(body) for _, _, body in node.frames)
-        )
+async def test_megabytes_that_have_come_on_one_connection_are_not_taken_in_one_turn(
+    node: Node,
+) -> None:
+    address = await node.open()
+    node.quiet = True
+    turns: list[int] = [0]
+    node.on_measure = lambda connection: turns.__setitem__(
+        -1, sum(len(body) for _, _, body in node.frames)
+    )
 
-        def next_turn() -> None:
-            turns.append(turns[-1])
-            ticking.append(loop.call_soon(next_turn))
+    def next_turn() -> None:
+        turns.append(turns[-1])
+        ticking.append(loop.call_soon(next_turn))
 
-        loop, ticking = asyncio.get_running_loop(), list[asyncio.Handle]()
-        with dial(address) as sock:
-            sock.sendall(HELLO)
-            await node.until(lambda: len(node.frames) == 1)
-            frame = b"".join(encode(AppendRequest(), 1, [bytes(16 << 10)]))
-            sent = send_what_fits(sock, frame, 1 << 30)
-            next_turn()
-            await node.until(lambda: len(node.frames) == 1 + sent // len(frame))
-            ticking[-1].cancel()
-        assert sent > 2 * (TURN_BYTES + RECEIVE_BYTES)
-        assert (
-            max(after - before for before, after in itertools.pairwise(turns))
-            <= TURN_BYTES + RECEIVE_BYTES
-        )
-
-    with_node(work)
+    loop, ticking = asyncio.get_running_loop(), list[asyncio.Handle]()
+    with dial(address) as sock:
+        sock.sendall(HELLO)
+        await node.until(lambda: len(node.frames) == 1)
+        frame = b"".join(encode(AppendRequest(), 1, [bytes(16 << 10)]))
+        sent = send_what_fits(sock, frame, 1 << 30)
+        next_turn()
+        await node.until(lambda: len(node.frames) == 1 + sent // len(frame))
+        ticking[-1].cancel()
+    assert sent > 2 * (TURN_BYTES + RECEIVE_BYTES)
+    assert (
+        max(after - before for before, after in itertools.pairwise(turns))
+        <= TURN_BYTES + RECEIVE_BYTES
+    )
 
 
-def test_a_large_body_is_received_no_more_at_once_than_is_a_clients_turn() -> None:
+async def test_a_large_body_is_received_no_more_at_once_than_is_a_clients_turn(node: Node) -> None:
     """Fifty clients may have megabytes ready, and one turn of the loop would copy them all."""
-
-    async def work(node: Node) -> None:
-        address = await node.open()
-        assert node.listener is not None
-        with dial(address) as sock:
-            sock.sendall(HELLO)
-            await node.until(lambda: len(node.frames) == 1)
-            frame = b"".join(encode(AppendRequest(), 1, [bytes(4 << 20)]))
-            sent = send_what_fits(sock, frame, len(frame))
-            (connection,) = node.listener.connections
-            turns = [connection.received]
-            while turns[-1] < len(HELLO) + sent and not connection.closing:
-                await asyncio.sleep(0)
-                turns.append(connection.received)
-        assert sent > 2 * (TURN_BYTES + RECEIVE_BYTES)
-        assert (
-            max(after - before for before, after in itertools.pairwise(turns))
-            <= TURN_BYTES + RECEIVE_BYTES
-        )
-
-    with_node(work)
+    address = await node.open()
+    assert node.listener is not None
+    with dial(address) as sock:
+        sock.sendall(HELLO)
+        await node.until(lambda: len(node.frames) == 1)
+        frame = b"".join(encode(AppendRequest(), 1, [bytes(4 << 20)]))
+        sent = send_what_fits(sock, frame, len(frame))
+        (connection,) = node.listener.connections
+        turns = [connection.received]
+        while turns[-1] < len(HELLO) + sent and not connection.closing:
+            await asyncio.sleep(0)
+            turns.append(connection.received)
+    assert sent > 2 * (TURN_BYTES + RECEIVE_BYTES)
+    assert (
+        max(after - before for before, after in itertools.pairwise(turns))
+        <= TURN_BYTES + RECEIVE_BYTES
+    )
 
 
-def test_large_requests_that_had_to_wait_are_taken_when_others_have_ended() -> None:
-    async def work(node: Node) -> None:
-        address = await node.open(max_bytes=5 << 20)
-        assert node.listener is not None
-        callers = [Caller() for _ in range(8)]
-        for number, caller in enumerate(callers):
-            (await caller.open(address)).send(AppendRequest(), 1, [bytes([number]) * (4 << 20)])
-        for caller in callers:
-            await caller.until(lambda caller=caller: len(caller.answers) == 2)  # type: ignore[misc]
-        taken = sorted(
-            payload for _, message, payload in node.frames if isinstance(message, AppendRequest)
-        )
-        assert taken == [bytes([number]) * (4 << 20) for number in range(8)]
-        assert node.listener.inflow.used == 0
-
-    with_node(work)
+async def test_large_requests_that_had_to_wait_are_taken_when_others_have_ended(node: Node) -> None:
+    address = await node.open(max_bytes=5 << 20)
+    assert node.listener is not None
+    callers = [Caller() for _ in range(8)]
+    for number, caller in enumerate(callers):
+        (await caller.open(address)).send(AppendRequest(), 1, [bytes([number]) * (4 << 20)])
+    for caller in callers:
+        await caller.until(lambda caller=caller: len(caller.answers) == 2)  # type: ignore[misc]
+    taken = sorted(
+        payload for _, message, payload in node.frames if isinstance(message, AppendRequest)
+    )
+    assert taken == [bytes([number]) * (4 << 20) for number in range(8)]
+    assert node.listener.inflow.used == 0
 
 
-def test_a_client_that_is_idle_too_long_is_closed_and_one_that_waits_for_an_answer_is_not() -> None:
-    async def work(node: Node) -> None:
-        address = await node.open(idle_s=0.05, sweep_s=0.01)
-        idle, waiting = Caller(), Caller()
-        await waiting.open(address)
-        await waiting.until(lambda: len(waiting.answers) == 1)
-        node.quiet = True
-        assert waiting.connection is not None
-        waiting.connection.send(StatusRequest(), 7)
-        await node.until(lambda: len(node.frames) == 2)
-        node.quiet = False
-        await idle.open(address)
-        await idle.until(lambda: len(idle.closed) == 1)
-        assert not waiting.closed
-
-    with_node(work)
-
-
-def test_paused_reading_stops_frames_until_it_is_resumed() -> None:
-    async def work(node: Node) -> None:
-        caller = Caller()
-        connection = await caller.open(await node.open())
-        await caller.until(lambda: len(caller.answers) == 1)
-        served = node.opened[0]
-        served.pause_reading()
-        served.pause_reading()
-        connection.send(StatusRequest(), 1)
-        connection.flush()
-        served.send(StatusResponse(code=Code.SUCCESS), 99)
-        await caller.until(lambda: len(caller.answers) == 2)
-        assert len(node.frames) == 1
-        served.resume_reading()
-        await node.until(lambda: len(node.frames) == 2)
-
-    with_node(work)
+async def test_a_client_that_is_idle_too_long_is_closed_and_one_that_waits_for_an_answer_is_not(
+    node: Node,
+) -> None:
+    address = await node.open(idle_s=0.05, sweep_s=0.01)
+    idle, waiting = Caller(), Caller()
+    await waiting.open(address)
+    await waiting.until(lambda: len(waiting.answers) == 1)
+    node.quiet = True
+    assert waiting.connection is not None
+    waiting.connection.send(StatusRequest(), 7)
+    await node.until(lambda: len(node.frames) == 2)
+    node.quiet = False
+    await idle.open(address)
+    await idle.until(lambda: len(idle.closed) == 1)
+    assert not waiting.closed
 
 
-def test_reading_goes_on_when_all_that_was_unsent_has_left_in_one_write() -> None:
+async def test_paused_reading_stops_frames_until_it_is_resumed(node: Node) -> None:
+    caller = Caller()
+    connection = await caller.open(await node.open())
+    await caller.until(lambda: len(caller.answers) == 1)
+    served = node.opened[0]
+    served.pause_reading()
+    served.pause_reading()
+    connection.send(StatusRequest(), 1)
+    connection.flush()
+    served.send(StatusResponse(code=Code.SUCCESS), 99)
+    await caller.until(lambda: len(caller.answers) == 2)
+    assert len(node.frames) == 1
+    served.resume_reading()
+    await node.until(lambda: len(node.frames) == 2)
+
+
+async def test_reading_goes_on_when_all_that_was_unsent_has_left_in_one_write(node: Node) -> None:
     """As much was queued as may wait, when the owner let it be read again, and the kernel took it
     all at once."""
+    caller = Caller()
+    connection = await caller.open(await node.open())
+    await caller.until(lambda: len(caller.answers) == 1)
+    served = node.opened[0]
+    served._write_now = lambda pieces: []  # type: ignore[method-assign]
+    served.pause_reading()
+    served.send(StatusResponse(code=Code.SUCCESS, status={"x": b"y" * (WRITE_HIGH_BYTES + 1)}), 1)
+    served.resume_reading()
+    connection.send(AppendRequest(timeout_ms=1), 2)
+    await node.until(lambda: len(node.frames) == 2)
 
-    async def work(node: Node) -> None:
-        caller = Caller()
-        connection = await caller.open(await node.open())
-        await caller.until(lambda: len(caller.answers) == 1)
-        served = node.opened[0]
-        served._write_now = lambda pieces: []  # type: ignore[method-assign]
-        served.pause_reading()
-        served.send(
-            StatusResponse(code=Code.SUCCESS, status={"x": b"y" * (WRITE_HIGH_BYTES + 1)}), 1
+
+async def test_drain_waits_for_a_slow_reader_and_ends_when_it_goes(node: Node) -> None:
+    caller = Caller()
+    connection = await caller.open(await node.open())
+    await caller.until(lambda: len(caller.answers) == 1)
+    node.opened[0].pause_reading()
+    for n in range(16):
+        connection.send(AppendRequest(), n, [bytes(1 << 20)])
+    waiting = asyncio.ensure_future(connection.drain())
+    done, _ = await asyncio.wait([waiting], timeout=0.05)
+    assert not done
+    assert connection.unsent_bytes > 1 << 20
+    node.opened[0].abort()
+    await waiting
+    assert connection.closing
+    connection.send(StatusRequest(), 1)
+    assert connection.unsent_bytes == 0
+
+
+async def test_close_sends_what_is_unsent(node: Node) -> None:
+    caller = Caller()
+    connection = await caller.open(await node.open())
+    # an answer to a closed socket is met by a reset, which drops what is not read yet
+    node.quiet = True
+    for n in range(5):
+        connection.send(AppendRequest(), n, [bytes(1 << 20)])
+    connection.close()
+    await connection.wait_closed()
+    await node.until(lambda: len(node.closed) == 1)
+    assert len(node.frames) == 6
+
+
+async def test_listener_that_closes_sends_what_is_unsent_and_frees_its_port(node: Node) -> None:
+    address = await node.open()
+    caller = Caller()
+    await caller.open(address)
+    await caller.until(lambda: len(caller.answers) == 1)
+    node.opened[0].send(StatusResponse(code=Code.SUCCESS), 42)
+    assert node.listener is not None
+    await node.listener.close()
+    await caller.until(lambda: len(caller.closed) == 1)
+    assert caller.answers[-1][0] == 42
+    with pytest.raises(Unavailable):
+        await connect(
+            address, Handlers(on_frame=caller.on_frame, on_close=caller.on_close), FrameLimits(), 1
         )
-        served.resume_reading()
-        connection.send(AppendRequest(timeout_ms=1), 2)
-        await node.until(lambda: len(node.frames) == 2)
-
-    with_node(work)
 
 
-def test_drain_waits_for_a_slow_reader_and_ends_when_it_goes() -> None:
-    async def work(node: Node) -> None:
-        caller = Caller()
-        connection = await caller.open(await node.open())
-        await caller.until(lambda: len(caller.answers) == 1)
-        node.opened[0].pause_reading()
-        for n in range(16):
-            connection.send(AppendRequest(), n, [bytes(1 << 20)])
-        waiting = asyncio.ensure_future(connection.drain())
-        done, _ = await asyncio.wait([waiting], timeout=0.05)
-        assert not done
-        assert connection.unsent_bytes > 1 << 20
-        node.opened[0].abort()
-        await waiting
-        assert connection.closing
-        connection.send(StatusRequest(), 1)
-        assert connection.unsent_bytes == 0
-
-    with_node(work)
-
-
-def test_close_sends_what_is_unsent() -> None:
-    async def work(node: Node) -> None:
-        caller = Caller()
-        connection = await caller.open(await node.open())
-        # an answer to a closed socket is met by a reset, which drops what is not read yet
-        node.quiet = True
-        for n in range(5):
-            connection.send(AppendRequest(), n, [bytes(1 << 20)])
-        connection.close()
-        await connection.wait_closed()
-        await node.until(lambda: len(node.closed) == 1)
-        assert len(node.frames) == 6
-
-    with_node(work)
-
-
-def test_listener_that_closes_sends_what_is_unsent_and_frees_its_port() -> None:
-    async def work(node: Node) -> None:
-        address = await node.open()
-        caller = Caller()
-        await caller.open(address)
-        await caller.until(lambda: len(caller.answers) == 1)
-        node.opened[0].send(StatusResponse(code=Code.SUCCESS), 42)
-        assert node.listener is not None
-        await node.listener.close()
-        await caller.until(lambda: len(caller.closed) == 1)
-        assert caller.answers[-1][0] == 42
-        with pytest.raises(Unavailable):
-            await connect(
-                address,
-                Handlers(on_frame=caller.on_frame, on_close=caller.on_close),
-                FrameLimits(),
-                1,
-            )
-
-    with_node(work)
-
-
-def test_port_in_use_is_said_and_so_is_a_host_of_somebody_else() -> None:
-    async def work(node: Node) -> None:
-        address = await node.open()
-        port = int(address.split(":")[1])
-        other = Node()
-        with pytest.raises(PortInUse, match=str(port)):
-            await listen(
-                "127.0.0.1", port, other.on_open, other.on_frame, other.on_close, FrameLimits()
-            )
-        with pytest.raises(ConfigError, match="192"):
-            await listen(
-                "192.0.2.1", 0, other.on_open, other.on_frame, other.on_close, FrameLimits()
-            )
-
-    with_node(work)
+async def test_port_in_use_is_said_and_so_is_a_host_of_somebody_else(node: Node) -> None:
+    address = await node.open()
+    port = int(address.split(":")[1])
+    other = Node()
+    with pytest.raises(PortInUse, match=str(port)):
+        await listen(
+            "127.0.0.1", port, other.on_open, other.on_frame, other.on_close, FrameLimits()
+        )
+    with pytest.raises(ConfigError, match="192"):
+        await listen("192.0.2.1", 0, other.on_open, other.on_frame, other.on_close, FrameLimits())
 
 
 @pytest.mark.parametrize("address", ["", "host", "host:", ":5", "host:0", "host:70000", "host:x"])
-def test_address_that_cannot_be_is_refused(address: str) -> None:
-    async def main() -> None:
-        caller = Caller()
-        with pytest.raises(ConfigError, match="host:port"):
-            await caller.open(address)
-
-    run(main())
+async def test_address_that_cannot_be_is_refused(address: str) -> None:
+    caller = Caller()
+    with pytest.raises(ConfigError, match="host:port"):
+        await caller.open(address)
 
 
 def test_small_buffers_are_joined_and_large_ones_are_not_copied() -> None:
@@ -675,95 +599,87 @@ def test_loop_is_uvloop_where_it_is_installed() -> None:
     not hasattr(socket, "TCP_NOTSENT_LOWAT"),
     reason="this system cannot limit what its kernel takes",
 )
-def test_the_kernel_takes_little_of_answers_that_nobody_takes() -> None:
-    async def work(node: Node) -> None:
-        host, port = (await node.open()).split(":")
-        with socket.socket() as deaf:
-            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            deaf.connect((host, int(port)))
-            deaf.sendall(HELLO)
-            await node.until(lambda: bool(node.frames))
-            (connection,) = node.opened
-            connection.send(AppendResponse(code=Code.SUCCESS), 2, [bytes(1 << 20)] * 8)
-            connection.flush()
-            for _ in range(100):  # the kernel has every chance to take more
-                await asyncio.sleep(0)
-            assert (8 << 20) - connection.unsent_bytes <= 2 * KERNEL_BYTES
-
-    with_node(work)
+async def test_the_kernel_takes_little_of_answers_that_nobody_takes(node: Node) -> None:
+    host, port = (await node.open()).split(":")
+    with socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.connect((host, int(port)))
+        deaf.sendall(HELLO)
+        await node.until(lambda: bool(node.frames))
+        (connection,) = node.opened
+        connection.send(AppendResponse(code=Code.SUCCESS), 2, [bytes(1 << 20)] * 8)
+        connection.flush()
+        for _ in range(100):  # the kernel has every chance to take more
+            await asyncio.sleep(0)
+        assert (8 << 20) - connection.unsent_bytes <= 2 * KERNEL_BYTES
 
 
-def test_requests_that_wait_are_held_as_bytes_and_lost_by_nobody() -> None:
-    async def work(node: Node) -> None:
-        address = await node.open()
-        node.quiet = True
-        request, count = b"".join(encode(StatusRequest(), 1)), 3000
-        with dial(address) as sock:
-            sock.sendall(HELLO)
-            await node.until(lambda: len(node.opened) == 1)
-            (connection,) = node.opened
-            node.on_measure = lambda it: it.pause_reading()
-            sock.sendall(request * count)
-            while connection.received < len(request) * 1000:  # noqa: ASYNC110 - the kernel has the rest
-                await asyncio.sleep(0)
-            assert len(node.frames) < 1000
-            assert sum(isinstance(one, Frame) for one in gc.get_objects()) < TURN_FRAMES
-            node.on_measure = lambda connection: None
-            connection.resume_reading()
-            await node.until(lambda: len(node.frames) == count + 1)
-
-    with_node(work)
+async def test_requests_that_wait_are_held_as_bytes_and_lost_by_nobody(node: Node) -> None:
+    address = await node.open()
+    node.quiet = True
+    request, count = b"".join(encode(StatusRequest(), 1)), 3000
+    with dial(address) as sock:
+        sock.sendall(HELLO)
+        await node.until(lambda: len(node.opened) == 1)
+        (connection,) = node.opened
+        node.on_measure = lambda it: it.pause_reading()
+        sock.sendall(request * count)
+        while connection.received < len(request) * 1000:  # noqa: ASYNC110 - the kernel has the rest
+            await asyncio.sleep(0)
+        assert len(node.frames) < 1000
+        assert sum(isinstance(one, Frame) for one in gc.get_objects()) < TURN_FRAMES
+        node.on_measure = lambda connection: None
+        connection.resume_reading()
+        await node.until(lambda: len(node.frames) == count + 1)
 
 
-def test_requests_that_were_parsed_and_are_not_wanted_count_against_the_budget() -> None:
-    async def work(node: Node) -> None:
-        address = await node.open()
-        append = b"".join(encode(AppendRequest(), 1, [bytes(10_000)]))
-        with dial(address) as sock:
-            sock.sendall(HELLO)
-            await node.until(lambda: len(node.frames) == 1)
-            (connection,) = node.opened
-            assert node.listener is not None
-            take = node.on_frame
-
-            def pause_at_first(
-                it: Connection, request_id: int, message: Any, payload: memoryview
-            ) -> None:
-                take(it, request_id, message, payload)
-                it.pause_reading()
-
-            connection._handlers = replace(connection._handlers, on_frame=pause_at_first)
-            sock.sendall(append * 8)
-            await node.until(lambda: len(node.frames) > 1)
-            assert connection._frames
-            kept = connection.received - len(HELLO) - len(append)
-            assert node.listener.inflow.used >= kept - 8 * PREFIX_SIZE
-            connection._handlers = replace(connection._handlers, on_frame=take)
-            connection.resume_reading()
-            await node.until(lambda: len(node.frames) == 9)
-
-    with_node(work)
-
-
-def test_a_large_request_that_waits_for_room_keeps_its_place_whoever_has_the_turn() -> None:
-    async def work(node: Node) -> None:
-        address = await node.open(max_bytes=6 << 20)
+async def test_requests_that_were_parsed_and_are_not_wanted_count_against_the_budget(
+    node: Node,
+) -> None:
+    address = await node.open()
+    append = b"".join(encode(AppendRequest(), 1, [bytes(10_000)]))
+    with dial(address) as sock:
+        sock.sendall(HELLO)
+        await node.until(lambda: len(node.frames) == 1)
+        (connection,) = node.opened
         assert node.listener is not None
-        with dial(address) as first, dial(address) as second, dial(address) as third:
-            for number, sock in enumerate((first, second, third)):
-                await asyncio.to_thread(sock.sendall, unfinished(4 << 20)[: 1 << 20])
-                await node.until(lambda number=number: len(node.frames) == number + 1)  # type: ignore[misc]
-                reader = node.opened[number]._reader
-                while not (reader.large or reader.refused):  # noqa: ASYNC110 - the kernel has the rest
-                    await asyncio.sleep(0)
-            _, waits, behind = (one._reader for one in node.opened)
-            assert waits.refused
-            assert behind.refused
-            node.listener._turns._left = 0
-            first.close()
-            async with asyncio.timeout(20):
-                while not (waits.large or behind.large):  # noqa: ASYNC110 - the room comes back in its own time
-                    await asyncio.sleep(0)
-            assert waits.large
+        take = node.on_frame
 
-    with_node(work)
+        def pause_at_first(
+            it: Connection, request_id: int, message: Any, payload: memoryview
+        ) -> None:
+            take(it, request_id, message, payload)
+            it.pause_reading()
+
+        connection._handlers = replace(connection._handlers, on_frame=pause_at_first)
+        sock.sendall(append * 8)
+        await node.until(lambda: len(node.frames) > 1)
+        assert connection._frames
+        kept = connection.received - len(HELLO) - len(append)
+        assert node.listener.inflow.used >= kept - 8 * PREFIX_SIZE
+        connection._handlers = replace(connection._handlers, on_frame=take)
+        connection.resume_reading()
+        await node.until(lambda: len(node.frames) == 9)
+
+
+async def test_a_large_request_that_waits_for_room_keeps_its_place_whoever_has_the_turn(
+    node: Node,
+) -> None:
+    address = await node.open(max_bytes=6 << 20)
+    assert node.listener is not None
+    with dial(address) as first, dial(address) as second, dial(address) as third:
+        for number, sock in enumerate((first, second, third)):
+            await asyncio.to_thread(sock.sendall, unfinished(4 << 20)[: 1 << 20])
+            await node.until(lambda number=number: len(node.frames) == number + 1)  # type: ignore[misc]
+            reader = node.opened[number]._reader
+            while not (reader.large or reader.refused):  # noqa: ASYNC110 - the kernel has the rest
+                await asyncio.sleep(0)
+        _, waits, behind = (one._reader for one in node.opened)
+        assert waits.refused
+        assert behind.refused
+        node.listener._turns._left = 0
+        first.close()
+        async with asyncio.timeout(20):
+            while not (waits.large or behind.large):  # noqa: ASYNC110 - the room comes back in its own time
+                await asyncio.sleep(0)
+        assert waits.large

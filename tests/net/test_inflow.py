@@ -4,7 +4,10 @@ moves."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
 
 from dledger.net.limits.inflow import LEAST_BYTES_PER_S, LET_IN_BYTES_PER_S, Inflow, Stalled
 
@@ -63,113 +66,95 @@ class Bench:
         self.inflow.sweep()
 
 
-def on_bench(work: Callable[[Bench], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            await work(Bench())
-
-    asyncio.run(main())
+@pytest.fixture
+def new_loop() -> Callable[[], asyncio.AbstractEventLoop]:
+    return asyncio.new_event_loop
 
 
-def test_frames_get_their_room_in_the_order_in_which_they_came() -> None:
-    async def work(bench: Bench) -> None:
-        senders = [bench.sender() for _ in range(5)]
-        assert [sender.begin(4 * MIB) for sender in senders] == [True, True, False, False, False]
-        assert not bench.sender().begin(1), (
-            "a small one does not overtake: it would keep the large ones out for ever"
-        )
-        senders[0].end()
-        await senders[2].has_room.wait()
-        assert [sender.taken for sender in senders] == [True, True, True, False, False]
-        senders[1].end()
-        senders[2].end()
-        await senders[4].has_room.wait()
-        assert all(sender.taken for sender in senders)
-        assert bench.inflow.used <= 8 * MIB + 100
-
-    on_bench(work)
+@pytest.fixture
+@asynccontextmanager
+async def bench(new_loop: object) -> AsyncIterator[Bench]:
+    async with asyncio.timeout(PATIENCE_S):
+        yield Bench()
 
 
-def test_a_frame_over_the_budget_is_taken_alone() -> None:
-    async def work(bench: Bench) -> None:
-        assert bench.sender().begin(12 * MIB)
-        assert not bench.sender().begin(MIB)
-
-    on_bench(work)
-
-
-def test_whole_requests_that_wait_for_answers_count_too() -> None:
-    async def work(bench: Bench) -> None:
-        bench.others = 9 * MIB
-        first, second = bench.sender(), bench.sender()
-        assert first.begin(2 * MIB), "one always goes on"
-        assert not second.begin(MIB)
-        bench.others = 0
-        bench.inflow.relieved()
-        await second.has_room.wait()
-
-    on_bench(work)
+async def test_frames_get_their_room_in_the_order_in_which_they_came(bench: Bench) -> None:
+    senders = [bench.sender() for _ in range(5)]
+    assert [sender.begin(4 * MIB) for sender in senders] == [True, True, False, False, False]
+    assert not bench.sender().begin(1), (
+        "a small one does not overtake: it would keep the large ones out for ever"
+    )
+    senders[0].end()
+    await senders[2].has_room.wait()
+    assert [sender.taken for sender in senders] == [True, True, True, False, False]
+    senders[1].end()
+    senders[2].end()
+    await senders[4].has_room.wait()
+    assert all(sender.taken for sender in senders)
+    assert bench.inflow.used <= 8 * MIB + 100
 
 
-def test_a_frame_that_trickles_is_given_up_and_one_that_comes_on_is_not() -> None:
+async def test_a_frame_over_the_budget_is_taken_alone(bench: Bench) -> None:
+    assert bench.sender().begin(12 * MIB)
+    assert not bench.sender().begin(MIB)
+
+
+async def test_whole_requests_that_wait_for_answers_count_too(bench: Bench) -> None:
+    bench.others = 9 * MIB
+    first, second = bench.sender(), bench.sender()
+    assert first.begin(2 * MIB), "one always goes on"
+    assert not second.begin(MIB)
+    bench.others = 0
+    bench.inflow.relieved()
+    await second.has_room.wait()
+
+
+async def test_a_frame_that_trickles_is_given_up_and_one_that_comes_on_is_not(bench: Bench) -> None:
     """A byte now and then is no progress."""
-
-    async def work(bench: Bench) -> None:
-        slow, steady = bench.sender(), bench.sender()
-        slow.begin(MIB)
-        steady.begin(MIB)
-        for second in range(1, 62):
-            slow.received += 100
-            steady.received += LEAST_BYTES_PER_S
-            bench.sweep_at(second)
-            assert (slow.error is not None) is (second >= 30)
-        assert isinstance(slow.error, Stalled)
-        assert steady.error is None
-        assert bench.inflow.used == MIB
-
-    on_bench(work)
+    slow, steady = bench.sender(), bench.sender()
+    slow.begin(MIB)
+    steady.begin(MIB)
+    for second in range(1, 62):
+        slow.received += 100
+        steady.received += LEAST_BYTES_PER_S
+        bench.sweep_at(second)
+        assert (slow.error is not None) is (second >= 30)
+    assert isinstance(slow.error, Stalled)
+    assert steady.error is None
+    assert bench.inflow.used == MIB
 
 
-def test_while_others_wait_patience_is_shorter_and_their_turn_comes() -> None:
-    async def work(bench: Bench) -> None:
-        slow, waiting = bench.sender(), bench.sender()
-        slow.begin(9 * MIB)
-        assert not waiting.begin(9 * MIB)
-        bench.sweep_at(1.9)
-        assert slow.error is None
-        bench.sweep_at(2.0)
-        assert slow.error is not None
-        await waiting.has_room.wait()
-
-    on_bench(work)
+async def test_while_others_wait_patience_is_shorter_and_their_turn_comes(bench: Bench) -> None:
+    slow, waiting = bench.sender(), bench.sender()
+    slow.begin(9 * MIB)
+    assert not waiting.begin(9 * MIB)
+    bench.sweep_at(1.9)
+    assert slow.error is None
+    bench.sweep_at(2.0)
+    assert slow.error is not None
+    await waiting.has_room.wait()
 
 
-def test_who_is_made_to_wait_by_this_side_is_not_slow() -> None:
-    async def work(bench: Bench) -> None:
-        paused, deaf = bench.sender(), bench.sender()
-        paused.begin(4 * MIB)
-        deaf.begin(4 * MIB)
-        paused.is_kept_waiting = deaf.takes_no_answers = True
-        bench.sweep_at(1000)
-        assert (paused.error, deaf.error) == (None, None)
-        assert not bench.sender().begin(4 * MIB)
-        bench.sweep_at(2000)
-        assert paused.error is None
-        assert deaf.error is not None, "who takes no answers holds no room that others wait for"
-
-    on_bench(work)
+async def test_who_is_made_to_wait_by_this_side_is_not_slow(bench: Bench) -> None:
+    paused, deaf = bench.sender(), bench.sender()
+    paused.begin(4 * MIB)
+    deaf.begin(4 * MIB)
+    paused.is_kept_waiting = deaf.takes_no_answers = True
+    bench.sweep_at(1000)
+    assert (paused.error, deaf.error) == (None, None)
+    assert not bench.sender().begin(4 * MIB)
+    bench.sweep_at(2000)
+    assert paused.error is None
+    assert deaf.error is not None, "who takes no answers holds no room that others wait for"
 
 
-def test_a_sender_that_has_gone_leaves_nothing_behind() -> None:
-    async def work(bench: Bench) -> None:
-        first, second = bench.sender(), bench.sender()
-        first.begin(9 * MIB)
-        second.begin(9 * MIB)
-        bench.inflow.forget(second)
-        bench.inflow.forget(first)
-        assert (bench.inflow.used, bench.inflow.waiting) == (0, 0)
-
-    on_bench(work)
+async def test_a_sender_that_has_gone_leaves_nothing_behind(bench: Bench) -> None:
+    first, second = bench.sender(), bench.sender()
+    first.begin(9 * MIB)
+    second.begin(9 * MIB)
+    bench.inflow.forget(second)
+    bench.inflow.forget(first)
+    assert (bench.inflow.used, bench.inflow.waiting) == (0, 0)
 
 
 class Loop:
@@ -186,26 +171,25 @@ class Loop:
         return object()
 
 
-def test_those_who_wait_get_their_buffers_one_after_the_other_and_not_all_in_one_turn() -> None:
-    async def work(bench: Bench) -> None:
-        loop = bench.inflow._loop = Loop()  # type: ignore[assignment]
-        crowd = [bench.sender() for _ in range(5)]
-        for sender in crowd:
-            sender.begin(4 * MIB)
-        crowd[0].end()
-        crowd[1].end()
-        for taken in (3, 4):
-            ((delay, callback),) = loop.calls
-            assert delay == (0 if taken == 3 else 4 * MIB / LET_IN_BYTES_PER_S)
-            loop.calls.clear()
-            callback()
-            assert sum(sender.taken for sender in crowd) == taken
-            bench.inflow.relieved()
-        crowd[2].end()
-        crowd[3].end()
-        ((_, callback),) = loop.calls
+async def test_those_who_wait_get_their_buffers_one_after_the_other_and_not_all_in_one_turn(
+    bench: Bench,
+) -> None:
+    loop = bench.inflow._loop = Loop()  # type: ignore[assignment]
+    crowd = [bench.sender() for _ in range(5)]
+    for sender in crowd:
+        sender.begin(4 * MIB)
+    crowd[0].end()
+    crowd[1].end()
+    for taken in (3, 4):
+        ((delay, callback),) = loop.calls
+        assert delay == (0 if taken == 3 else 4 * MIB / LET_IN_BYTES_PER_S)
         loop.calls.clear()
         callback()
-        assert all(sender.taken for sender in crowd)
-
-    on_bench(work)
+        assert sum(sender.taken for sender in crowd) == taken
+        bench.inflow.relieved()
+    crowd[2].end()
+    crowd[3].end()
+    ((_, callback),) = loop.calls
+    loop.calls.clear()
+    callback()
+    assert all(sender.taken for sender in crowd)

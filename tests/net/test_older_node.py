@@ -111,23 +111,17 @@ def test_a_client_is_told_what_a_node_is_that_ends_each_connection(older: OlderN
     assert not older.understood
 
 
-def test_a_node_is_told_of_a_member_of_an_older_release(
+async def test_a_node_is_told_of_a_member_of_an_older_release(
     older: OlderNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Once, and not at a connection or two that a node ends because it stops."""
-
-    async def story() -> None:
-        link = PeerLink(
-            lambda: older.address, lambda: Greeting(Introduction(group="g", node_id="n1"))
-        )
-        link.start()
-        async with asyncio.timeout(20):
-            while older.connections < 5:
-                assert older.connections > 2 or not caplog.text
-                await asyncio.sleep(0)
-        await link.close()
-
     caplog.set_level(logging.WARNING, "dledger")
-    run(story())
+    link = PeerLink(lambda: older.address, lambda: Greeting(Introduction(group="g", node_id="n1")))
+    link.start()
+    async with asyncio.timeout(20):
+        while older.connections < 5:
+            assert older.connections > 2 or not caplog.text
+            await asyncio.sleep(0)
+    await link.close()
     assert len(caplog.records) == 1
     check(caplog.text, older.address)

@@ -185,7 +185,7 @@ def test_closing_does_not_wait_long_for_a_node_that_is_silent(issue: Issue, new_
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_a_node_is_a_peer_only_with_a_certificate(
+async def test_a_node_is_a_peer_only_with_a_certificate(
     port: Callable[..., Port], issue: Issue, new_loop: Any, is_known: bool
 ) -> None:
     authority = trustme.CA()
@@ -200,27 +200,22 @@ def test_a_node_is_a_peer_only_with_a_certificate(
         leader_id=NodeId("n1"),
         round=1,
     )
-
-    async def story() -> None:
-        changes: list[bool] = []
-        link = PeerLink(
-            lambda: node.address,
-            lambda: Greeting(Introduction(group="g", node_id="n1")),
-            on_change=changes.append,
-            tls=client_context(tls_of(own)),
-        )
-        link.start()
-        link.send(beat)
-        async with asyncio.timeout(20):
-            if is_known:
-                await asyncio.to_thread(node.wait_for, beat)
-            while not is_known and not link.dropped:  # noqa: ASYNC110 - an attempt has failed
-                await asyncio.sleep(0)
-        assert changes == [True] * is_known
-        await link.close()
-
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(story())
+    changes: list[bool] = []
+    link = PeerLink(
+        lambda: node.address,
+        lambda: Greeting(Introduction(group="g", node_id="n1")),
+        on_change=changes.append,
+        tls=client_context(tls_of(own)),
+    )
+    link.start()
+    link.send(beat)
+    async with asyncio.timeout(20):
+        if is_known:
+            await asyncio.to_thread(node.wait_for, beat)
+        while not is_known and not link.dropped:  # noqa: ASYNC110 - an attempt has failed
+            await asyncio.sleep(0)
+    assert changes == [True] * is_known
+    await link.close()
     assert (beat in node.heard) is is_known
 
 

@@ -4,9 +4,11 @@ client for them."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 
 from dledger.config import GroupConfig, NodeConfig
 from dledger.embedded.ports import free_ports
-from dledger.net import Connection, FrameLimits, Handlers, connect, run
+from dledger.net import Connection, FrameLimits, Handlers, connect
 from dledger.node.node import NodeServer
 from dledger.protocol.messages.catalog_commands import Command, CreateTopic
 from dledger.protocol.messages.client import (
@@ -31,7 +33,6 @@ from dledger.protocol.messages.client import (
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
-from dledger.records.body.header import BodyHeader, BodyKind, Flag, encode_header
 from dledger.types import NodeId, Role
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `putting` and its like: tests are no packages
@@ -39,16 +40,6 @@ sys.path.insert(0, str(Path(__file__).parent))  # for `putting` and its like: te
 PATIENCE_S = 20.0
 STORY_S = 90.0
 MIB = 1 << 20
-
-
-def body(topic_id: int, payload: bytes = b"payload", count: int = 1, **fields: Any) -> bytes:
-    """A body whose payload no node looks into."""
-    flags = fields.pop("flags", Flag(0))
-    partition = fields.pop("partition", 0)
-    return (
-        encode_header(BodyHeader(BodyKind.DATA, topic_id, partition, count, flags=flags, **fields))
-        + payload
-    )
 
 
 async def until(condition: Callable[[], Any]) -> Any:
@@ -270,6 +261,11 @@ class Group:
         self.clients.append(client)
         return client
 
+    async def topic(self, partitions: int = 1) -> tuple[BareClient, int]:
+        """A connection to the leader, and the id of a new topic ``t``."""
+        client = await self.client()
+        return client, await client.create("t", partitions)
+
     async def agree(self) -> None:
         """Wait until all nodes have applied the same."""
         leader = await self.leader()
@@ -286,25 +282,34 @@ class Group:
             await node.kill()
 
 
-Story = Callable[[Group], Awaitable[None]]
+@contextlib.asynccontextmanager
+async def played(
+    folder: Path, size: int = 3, *, start: bool = True, **settings: Any
+) -> AsyncIterator[Group]:
+    """A group, for one story; ``start=False``: no node is started before."""
+    group = Group(folder, size, **settings)
+    try:
+        if start:
+            await group.start()
+        async with asyncio.timeout(STORY_S):
+            yield group
+    finally:
+        await group.close()
+
+
+Play = Callable[..., contextlib.AbstractAsyncContextManager[Group]]
 
 
 @pytest.fixture
-def play(tmp_path: Path) -> Callable[..., None]:
-    """Runs ``story(group)`` on a loop of its own; ``start=False``: no node is started before."""
+def play(tmp_path: Path) -> Play:
+    """Makes a group, with size and settings that only the test itself knows."""
+    return partial(played, tmp_path)
 
-    def played(story: Story, size: int = 3, *, start: bool = True, **settings: Any) -> None:
-        async def main() -> None:
-            group = Group(tmp_path, size, **settings)
-            try:
-                if start:
-                    await group.start()
-                async with asyncio.timeout(STORY_S):
-                    await story(group)
-            finally:
-                await group.close()
 
-        coroutine: Coroutine[Any, Any, None] = main()
-        run(coroutine)
-
-    return played
+@pytest.fixture
+def group(
+    play: Play, request: pytest.FixtureRequest
+) -> contextlib.AbstractAsyncContextManager[Group]:
+    """Three nodes, or what the mark ``group`` of the test or its module says."""
+    mark = request.node.get_closest_marker("group")
+    return play(*mark.args, **mark.kwargs) if mark else play()

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from bodies import body
 from elections import ONE_LEADER, QUICK
 
 from dledger.node.handlers.replaced_disks import change_of
@@ -20,10 +20,6 @@ from dledger.protocol.messages.membership import Change
 from dledger.protocol.wire import encode_command
 from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 from dledger.types import Index, NodeId, Position, Role, Term
-
-
-def body(topic_id: int, payload: bytes = b"payload") -> bytes:
-    return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, 1)) + payload
 
 
 async def fill(group: Any, count: int = 10) -> int:
@@ -50,185 +46,162 @@ async def two_followers(group: Any) -> tuple[str, str]:
     return one, two
 
 
-def test_B27_an_emptied_directory_is_noticed_filled_and_let_back_in_by_admit(
-    play: Callable[..., None], caplog: pytest.LogCaptureFixture
+@pytest.mark.group(**QUICK)
+async def test_B27_an_emptied_directory_is_noticed_filled_and_let_back_in_by_admit(
+    group: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "dledger")
+    topic = await fill(group)
+    wiped, other = await two_followers(group)
+    await group.stop(wiped)
+    shutil.rmtree(group.folder / wiped)
+    await group.start(wiped)
+    node, leader = group.nodes[wiped], await group.leader()
+    await group.agree()
+    assert (await (await group.client(node)).fetch(topic, 9))[1] == [body(topic, b"9")], (
+        "it may be read from"
+    )
+    assert admission(leader)["not_admitted"] == [wiped]
+    assert not admission(node)["admitted"]
+    assert f"'dledger admit {wiped}'" in caplog.text
 
-    async def story(group: Any) -> None:
-        topic = await fill(group)
-        wiped, other = await two_followers(group)
-        await group.stop(wiped)
-        shutil.rmtree(group.folder / wiped)
-        await group.start(wiped)
-        node, leader = group.nodes[wiped], await group.leader()
-        await group.agree()
-        assert (await (await group.client(node)).fetch(topic, 9))[1] == [body(topic, b"9")], (
-            "it may be read from"
-        )
-        assert admission(leader)["not_admitted"] == [wiped]
-        assert not admission(node)["admitted"]
-        assert f"'dledger admit {wiped}'" in caplog.text
+    await group.kill(other)
+    client = await group.client(leader)
+    late = await client.append(body(topic), 300)
+    assert late.code is Code.WAIT_QUORUM_ACK_TIMEOUT, "its word does not count"
+    await group.until(lambda: leader.raft.role is not Role.LEADER)
+    await group.start(other)
 
-        await group.kill(other)
-        client = await group.client(leader)
-        late = await client.append(body(topic), 300)
-        assert late.code is Code.WAIT_QUORUM_ACK_TIMEOUT, "its word does not count"
-        await group.until(lambda: leader.raft.role is not Role.LEADER)
-        await group.start(other)
-
-        assert (await admit(group, wiped)).code is Code.SUCCESS
-        assert (await admit(group, wiped)).code is Code.SUCCESS, "again: it is admitted"
-        await group.agree()
-        assert admission(node)["admitted"]
-        assert {tuple(admission(n)["members"].items()) for n in group.nodes.values()} == {
-            tuple(admission(node)["members"].items())
-        }
-        last = next(n for n in group.nodes if n != wiped)
-        await group.kill(last)
-        client = await group.client()
-        assert (await client.append(body(topic))).code is Code.SUCCESS, (
-            "its vote and its disk count again"
-        )
-
-    play(story, **QUICK)
+    assert (await admit(group, wiped)).code is Code.SUCCESS
+    assert (await admit(group, wiped)).code is Code.SUCCESS, "again: it is admitted"
+    await group.agree()
+    assert admission(node)["admitted"]
+    assert {tuple(admission(n)["members"].items()) for n in group.nodes.values()} == {
+        tuple(admission(node)["members"].items())
+    }
+    last = next(n for n in group.nodes if n != wiped)
+    await group.kill(last)
+    client = await group.client()
+    assert (await client.append(body(topic))).code is Code.SUCCESS, (
+        "its vote and its disk count again"
+    )
 
 
-def test_B30_an_older_copy_of_a_directory_is_no_voter_and_no_crash_loop(
-    play: Callable[..., None], caplog: pytest.LogCaptureFixture
+@pytest.mark.group(**ONE_LEADER)
+async def test_B30_an_older_copy_of_a_directory_is_no_voter_and_no_crash_loop(
+    group: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story(group: Any) -> None:
-        topic = await fill(group)
-        restored, _ = await two_followers(group)
-        await group.stop(restored)
-        shutil.copytree(group.folder / restored, group.folder / "backup")
-        await group.start(restored)
-        client = await group.client()
-        for number in range(50):
-            await client.append(body(topic, b"later %d" % number))
-        await group.agree()
-        leader = await group.leader()
-        await group.kill(restored)
-        shutil.rmtree(group.folder / restored)
-        (group.folder / "backup").rename(group.folder / restored)
-        await group.start(restored)
-        node = group.nodes[restored]
-        await group.until(lambda: not admission(node)["admitted"])
-        assert leader.raft.role is Role.LEADER
-        assert "older copy" in caplog.text
-        await group.agree()
-        await group.stop(restored)
-        await group.start(restored)
-        node = group.nodes[restored]
-        await group.agree()
-        assert not admission(node)["admitted"], "it remembers"
-        assert (await admit(group, restored)).code is Code.SUCCESS
-        await group.until(lambda: admission(node)["admitted"])
-
-    play(story, **ONE_LEADER)
+    topic = await fill(group)
+    restored, _ = await two_followers(group)
+    await group.stop(restored)
+    shutil.copytree(group.folder / restored, group.folder / "backup")
+    await group.start(restored)
+    client = await group.client()
+    for number in range(50):
+        await client.append(body(topic, b"later %d" % number))
+    await group.agree()
+    leader = await group.leader()
+    await group.kill(restored)
+    shutil.rmtree(group.folder / restored)
+    (group.folder / "backup").rename(group.folder / restored)
+    await group.start(restored)
+    node = group.nodes[restored]
+    await group.until(lambda: not admission(node)["admitted"])
+    assert leader.raft.role is Role.LEADER
+    assert "older copy" in caplog.text
+    await group.agree()
+    await group.stop(restored)
+    await group.start(restored)
+    node = group.nodes[restored]
+    await group.agree()
+    assert not admission(node)["admitted"], "it remembers"
+    assert (await admit(group, restored)).code is Code.SUCCESS
+    await group.until(lambda: admission(node)["admitted"])
 
 
-def test_a_first_start_waits_for_all_members_and_a_later_one_for_a_majority(
-    play: Callable[..., None],
+@pytest.mark.group(start=False)
+async def test_a_first_start_waits_for_all_members_and_a_later_one_for_a_majority(
+    group: Any,
 ) -> None:
-    async def story(group: Any) -> None:
-        await group.start("n0", "n1")
-        first = group.nodes["n0"]
-        await group.until(lambda: admission(first)["missing"] == ["n2"])
-        assert first.raft.leader_id is None
-        await group.start("n2")
-        topic = await fill(group)
-        for name in list(group.nodes):
-            await group.kill(name)
-        await group.start("n1", "n2")
-        assert (await (await group.client()).append(body(topic))).code is Code.SUCCESS
-
-    play(story, start=False)
+    await group.start("n0", "n1")
+    first = group.nodes["n0"]
+    await group.until(lambda: admission(first)["missing"] == ["n2"])
+    assert first.raft.leader_id is None
+    await group.start("n2")
+    topic = await fill(group)
+    for name in list(group.nodes):
+        await group.kill(name)
+    await group.start("n1", "n2")
+    assert (await (await group.client()).append(body(topic))).code is Code.SUCCESS
 
 
-def test_an_admission_survives_restarts_and_checkpoints_of_everybody(
-    play: Callable[..., None],
-) -> None:
-    async def story(group: Any) -> None:
-        topic = await fill(group)
-        wiped, other = await two_followers(group)
-        await group.kill(wiped)
-        shutil.rmtree(group.folder / wiped)
-        await group.start(wiped)
+async def test_an_admission_survives_restarts_and_checkpoints_of_everybody(group: Any) -> None:
+    topic = await fill(group)
+    wiped, other = await two_followers(group)
+    await group.kill(wiped)
+    shutil.rmtree(group.folder / wiped)
+    await group.start(wiped)
+    await group.agree()
+    await admit(group, wiped)
+    await group.agree()
+    assert len({node.catalog.digest() for node in group.nodes.values()}) == 1
+    for name in list(group.nodes):
+        await (group.stop(name) if name == wiped else group.kill(name))
+    await group.start(wiped, other)
+    assert (await (await group.client()).append(body(topic))).code is Code.SUCCESS
+    assert {node.catalog.members_index for node in group.nodes.values()} == {
+        node.raft.membership.index for node in group.nodes.values()
+    }
+
+
+async def test_admit_says_what_keeps_it_from_being_done(group: Any) -> None:
+    await fill(group)
+    gone, _ = await two_followers(group)
+    answer = await admit(group, "n9")
+    assert (answer.code, "n0, n1, n2" in answer.message) == (Code.UNEXPECTED_ARGUMENT, True)
+    follower = await (await group.client(await group.follower())).ask(
+        AdmitRequest(node_id=NodeId(gone))
+    )
+    assert (follower.code, follower.leader_id) == (
+        Code.NOT_LEADER,
+        (await group.leader()).node.node_id,
+    )
+    await group.stop(gone)
+    leader = await group.leader()
+    client = await group.client(leader)
+    await client.ask(AdmitRequest(node_id=NodeId(gone)))
+    forged = Admit(node_id=gone, members={gone: 1}, after=-1)
+    answer = await client.ask(ExecuteRequest(command=forged))
+    assert (answer.code, "AdmitRequest" in answer.message) == (Code.MALFORMED, True)
+
+
+async def test_a_member_that_does_not_run_cannot_be_admitted(group: Any) -> None:
+    await fill(group)
+    for name in list(group.nodes):
+        await group.stop(name)
+    await group.start("n0", "n1")
+    answer = await admit(group, "n2")
+    assert (answer.code, "start it first" in answer.message) == (Code.ILLEGAL_MEMBER_STATE, True)
+
+
+@pytest.mark.group(5)
+async def test_of_two_admissions_that_cross_none_undoes_the_other(group: Any) -> None:
+    await fill(group)
+    leader = await group.leader()
+    wiped = [name for name in group.config.members if name != leader.node.node_id][:2]
+    for name in wiped:
+        await group.kill(name)
+        shutil.rmtree(group.folder / name)
+        await group.start(name)
         await group.agree()
-        await admit(group, wiped)
-        await group.agree()
-        assert len({node.catalog.digest() for node in group.nodes.values()}) == 1
-        for name in list(group.nodes):
-            await (group.stop(name) if name == wiped else group.kill(name))
-        await group.start(wiped, other)
-        assert (await (await group.client()).append(body(topic))).code is Code.SUCCESS
-        assert {node.catalog.members_index for node in group.nodes.values()} == {
-            node.raft.membership.index for node in group.nodes.values()
-        }
-
-    play(story)
-
-
-def test_admit_says_what_keeps_it_from_being_done(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        await fill(group)
-        gone, _ = await two_followers(group)
-        answer = await admit(group, "n9")
-        assert (answer.code, "n0, n1, n2" in answer.message) == (Code.UNEXPECTED_ARGUMENT, True)
-        follower = await (await group.client(await group.follower())).ask(
-            AdmitRequest(node_id=NodeId(gone))
-        )
-        assert (follower.code, follower.leader_id) == (
-            Code.NOT_LEADER,
-            (await group.leader()).node.node_id,
-        )
-        await group.stop(gone)
-        leader = await group.leader()
-        client = await group.client(leader)
-        await client.ask(AdmitRequest(node_id=NodeId(gone)))
-        forged = Admit(node_id=gone, members={gone: 1}, after=-1)
-        answer = await client.ask(ExecuteRequest(command=forged))
-        assert (answer.code, "AdmitRequest" in answer.message) == (Code.MALFORMED, True)
-
-    play(story)
-
-
-def test_a_member_that_does_not_run_cannot_be_admitted(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        await fill(group)
-        for name in list(group.nodes):
-            await group.stop(name)
-        await group.start("n0", "n1")
-        answer = await admit(group, "n2")
-        assert (answer.code, "start it first" in answer.message) == (
-            Code.ILLEGAL_MEMBER_STATE,
-            True,
-        )
-
-    play(story)
-
-
-def test_of_two_admissions_that_cross_none_undoes_the_other(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        await fill(group)
-        leader = await group.leader()
-        wiped = [name for name in group.config.members if name != leader.node.node_id][:2]
-        for name in wiped:
-            await group.kill(name)
-            shutil.rmtree(group.folder / name)
-            await group.start(name)
-            await group.agree()
-        client = await group.client(leader)
-        both = [client.start(AdmitRequest(node_id=NodeId(name), timeout_ms=1000)) for name in wiped]
-        for future in both:
-            await future
-        for name in wiped:
-            await admit(group, name)
-        await group.agree()
-        assert all(admission(node)["admitted"] for node in group.nodes.values())
-
-    play(story, 5)
+    client = await group.client(leader)
+    both = [client.start(AdmitRequest(node_id=NodeId(name), timeout_ms=1000)) for name in wiped]
+    for future in both:
+        await future
+    for name in wiped:
+        await admit(group, name)
+    await group.agree()
+    assert all(admission(node)["admitted"] for node in group.nodes.values())
 
 
 def test_the_core_is_told_of_admissions_alone_and_by_the_bytes_of_the_entry() -> None:
@@ -249,46 +222,40 @@ def test_the_core_is_told_of_admissions_alone_and_by_the_bytes_of_the_entry() ->
     assert [change_of(entry) for entry in entries] == [change] + [None] * (len(bodies) - 1)
 
 
-def test_a_kill_of_all_between_an_admission_and_its_commit_leaves_one_answer(
-    play: Callable[..., None],
+async def test_a_kill_of_all_between_an_admission_and_its_commit_leaves_one_answer(
+    group: Any,
 ) -> None:
     """Whether it was committed is decided by what the disks have; then all members say the same."""
-
-    async def story(group: Any) -> None:
-        await fill(group)
-        wiped, other = await two_followers(group)
-        await group.stop(wiped)
-        shutil.rmtree(group.folder / wiped)
-        await group.start(wiped)
-        await group.agree()
-        leader = await group.leader()
-        await group.kill(other)
-        client = await group.client(leader)
-        late = await client.ask(AdmitRequest(node_id=NodeId(wiped), timeout_ms=300))
-        assert late.code is Code.WAIT_QUORUM_ACK_TIMEOUT, "it takes a majority without it"
-        assert leader.raft.change is not None
-        for name in list(group.nodes):
-            await group.kill(name)
-        for name in group.config.members:
-            await group.start(name)
-        assert (await admit(group, wiped)).code is Code.SUCCESS
-        await group.agree()
-        await group.until(lambda: all(admission(node)["admitted"] for node in group.nodes.values()))
-        assert not any(node.raft.change for node in group.nodes.values())
-
-    play(story)
+    await fill(group)
+    wiped, other = await two_followers(group)
+    await group.stop(wiped)
+    shutil.rmtree(group.folder / wiped)
+    await group.start(wiped)
+    await group.agree()
+    leader = await group.leader()
+    await group.kill(other)
+    client = await group.client(leader)
+    late = await client.ask(AdmitRequest(node_id=NodeId(wiped), timeout_ms=300))
+    assert late.code is Code.WAIT_QUORUM_ACK_TIMEOUT, "it takes a majority without it"
+    assert leader.raft.change is not None
+    for name in list(group.nodes):
+        await group.kill(name)
+    for name in group.config.members:
+        await group.start(name)
+    assert (await admit(group, wiped)).code is Code.SUCCESS
+    await group.agree()
+    await group.until(lambda: all(admission(node)["admitted"] for node in group.nodes.values()))
+    assert not any(node.raft.change for node in group.nodes.values())
 
 
-def test_a_lone_node_founds_its_group_alone(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        await fill(group)
-        node = await group.leader()
-        assert admission(node) == {
-            "incarnation": node.store.identity.incarnation,
-            "admitted": True,
-            "members": {"n0": node.store.identity.incarnation},
-            "not_admitted": [],
-            "missing": [],
-        }
-
-    play(story, 1)
+@pytest.mark.group(1)
+async def test_a_lone_node_founds_its_group_alone(group: Any) -> None:
+    await fill(group)
+    node = await group.leader()
+    assert admission(node) == {
+        "incarnation": node.store.identity.incarnation,
+        "admitted": True,
+        "members": {"n0": node.store.identity.incarnation},
+        "not_admitted": [],
+        "missing": [],
+    }

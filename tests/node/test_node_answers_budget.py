@@ -3,12 +3,14 @@ others pay for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
+
+import pytest
+from bodies import body
 
 from dledger.protocol.messages.client import FetchRequest
 from dledger.protocol.messages.codes import Code
-from tests.node.conftest import BareClient, body
+from tests.node.conftest import BareClient
 
 KIB = 1 << 10
 LIMIT = 4096 * KIB
@@ -29,29 +31,27 @@ def unsent(node: Any) -> int:
     return sum(connection.unsent_bytes for connection in node.parts.router._listener.connections)
 
 
-def test_clients_that_take_no_answers_hold_no_more_than_the_budget_and_the_others_go_on(
-    play: Callable[..., None],
+@pytest.mark.group(1, max_client_bytes=LIMIT)
+async def test_clients_that_take_no_answers_hold_no_more_than_the_budget_and_the_others_go_on(
+    group: Any,
 ) -> None:
-    async def story(group: Any) -> None:
-        client, topic_id = await filled(group, 20)
-        node = await group.leader()
-        deaf = [await group.client() for _ in range(12)]
-        for one in deaf:
-            one.connection.pause_reading()
-            for number in range(30):
-                one.start(
-                    FetchRequest(
-                        topic_id=topic_id, partition=0, start_offset=number % 20, max_bytes=32 << 20
-                    )
+    client, topic_id = await filled(group, 20)
+    node = await group.leader()
+    deaf = [await group.client() for _ in range(12)]
+    for one in deaf:
+        one.connection.pause_reading()
+        for number in range(30):
+            one.start(
+                FetchRequest(
+                    topic_id=topic_id, partition=0, start_offset=number % 20, max_bytes=32 << 20
                 )
-        most = 0
-        for number in range(20):
-            answer, bodies = await client.fetch(topic_id, number, max_bytes=32 << 20)
-            assert answer.code is Code.SUCCESS
-            assert len(bodies[0]) > BODY
-            most = max(most, unsent(node))
-            assert (await client.append(body(topic_id))).code is Code.SUCCESS
-        assert LIMIT // 2 < most <= LIMIT + 2 * BODY
-        assert not client.closed.is_set()
-
-    play(story, 1, max_client_bytes=LIMIT)
+            )
+    most = 0
+    for number in range(20):
+        answer, bodies = await client.fetch(topic_id, number, max_bytes=32 << 20)
+        assert answer.code is Code.SUCCESS
+        assert len(bodies[0]) > BODY
+        most = max(most, unsent(node))
+        assert (await client.append(body(topic_id))).code is Code.SUCCESS
+    assert LIMIT // 2 < most <= LIMIT + 2 * BODY
+    assert not client.closed.is_set()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from bodies import body
 from elections import SLOW_VOTES
 
 from dledger.catalog.results import DataResult
@@ -30,431 +30,320 @@ from dledger.types import Role, Term
 MIB = 1 << 20
 
 
-def body(topic_id: int, payload: bytes = b"payload", count: int = 1, **fields: Any) -> bytes:
-    return (
-        encode_header(
-            BodyHeader(BodyKind.DATA, topic_id, fields.pop("partition", 0), count, **fields)
-        )
-        + payload
-    )
+async def test_an_append_is_answered_with_its_offset(group: Any) -> None:
+    client, topic = await group.topic()
+    first = await client.append(body(topic, count=3))
+    second = await client.append(body(topic, count=2))
+    assert (first.code, first.base_offset) == (Code.SUCCESS, 0)
+    assert (second.code, second.base_offset) == (Code.SUCCESS, 3)
+    assert second.index == first.index + 1
 
 
-def test_an_append_is_answered_with_its_offset(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        first = await client.append(body(topic, count=3))
-        second = await client.append(body(topic, count=2))
-        assert (first.code, first.base_offset) == (Code.SUCCESS, 0)
-        assert (second.code, second.base_offset) == (Code.SUCCESS, 3)
-        assert second.index == first.index + 1
-
-    play(story)
+async def test_many_appends_at_once_get_their_offsets_in_the_order_they_came(group: Any) -> None:
+    client, topic = await group.topic()
+    futures = [client.start(AppendRequest(timeout_ms=10_000), body(topic)) for _ in range(500)]
+    answers = [(await future)[0] for future in futures]
+    assert [answer.base_offset for answer in answers] == list(range(500))
 
 
-def test_many_appends_at_once_get_their_offsets_in_the_order_they_came(
-    play: Callable[..., None],
-) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        futures = [client.start(AppendRequest(timeout_ms=10_000), body(topic)) for _ in range(500)]
-        answers = [(await future)[0] for future in futures]
-        assert [answer.base_offset for answer in answers] == list(range(500))
-
-    play(story)
-
-
-def test_appends_of_one_pass_go_to_the_followers_together(play: Callable[..., None]) -> None:
+async def test_appends_of_one_pass_go_to_the_followers_together(group: Any) -> None:
     """One proposal for what came in one read, not one for each request."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        leader = await group.leader()
-        sizes: list[int] = []
-        propose = leader.parts.ready_loop.propose
-        leader.parts.ready_loop.propose = lambda bodies: (
-            sizes.append(len(bodies)) or propose(bodies)
-        )
-        futures = [client.start(AppendRequest(timeout_ms=10_000), body(topic)) for _ in range(100)]
-        for future in futures:
-            await future
-        assert sum(sizes) == 100
-        assert len(sizes) < 10
-
-    play(story)
+    client, topic = await group.topic()
+    leader = await group.leader()
+    sizes: list[int] = []
+    propose = leader.parts.ready_loop.propose
+    leader.parts.ready_loop.propose = lambda bodies: sizes.append(len(bodies)) or propose(bodies)
+    futures = [client.start(AppendRequest(timeout_ms=10_000), body(topic)) for _ in range(100)]
+    for future in futures:
+        await future
+    assert sum(sizes) == 100
+    assert len(sizes) < 10
 
 
-def test_an_append_to_an_unknown_topic_is_refused_and_writes_nothing(
-    play: Callable[..., None],
-) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        leader = await group.leader()
-        end = leader.raft.end_index
-        answer = await client.append(body(77))
-        assert answer.code is Code.UNKNOWN_TOPIC
-        assert "77" in answer.message
-        assert leader.raft.end_index == end
-
-    play(story, 1)
+@pytest.mark.group(1)
+async def test_an_append_to_an_unknown_topic_is_refused_and_writes_nothing(group: Any) -> None:
+    client = await group.client()
+    leader = await group.leader()
+    end = leader.raft.end_index
+    answer = await client.append(body(77))
+    assert answer.code is Code.UNKNOWN_TOPIC
+    assert "77" in answer.message
+    assert leader.raft.end_index == end
 
 
-def test_an_append_to_a_partition_that_is_not_there_is_refused(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t", partitions=2)
-        assert (await client.append(body(topic, partition=2))).code is Code.UNKNOWN_TOPIC
-        assert (await client.append(body(topic, partition=1))).code is Code.SUCCESS
-
-    play(story, 1)
+@pytest.mark.group(1)
+async def test_an_append_to_a_partition_that_is_not_there_is_refused(group: Any) -> None:
+    client, topic = await group.topic(partitions=2)
+    assert (await client.append(body(topic, partition=2))).code is Code.UNKNOWN_TOPIC
+    assert (await client.append(body(topic, partition=1))).code is Code.SUCCESS
 
 
-def test_an_append_to_a_follower_names_the_leader(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client(await group.follower())
-        answer = await client.append(body(1))
-        assert answer.code is Code.NOT_LEADER
-        assert answer.leader_id == (await group.leader()).node.node_id
-        assert answer.leader_id in answer.message
-
-    play(story)
+async def test_an_append_to_a_follower_names_the_leader(group: Any) -> None:
+    client = await group.client(await group.follower())
+    answer = await client.append(body(1))
+    assert answer.code is Code.NOT_LEADER
+    assert answer.leader_id == (await group.leader()).node.node_id
+    assert answer.leader_id in answer.message
 
 
-def test_a_leader_that_has_not_applied_everything_refuses_no_topic(
-    play: Callable[..., None],
-) -> None:
+@pytest.mark.group(**SLOW_VOTES)
+async def test_a_leader_that_has_not_applied_everything_refuses_no_topic(group: Any) -> None:
     """ "No such topic" is definite, so a new leader only says it when it knows all that was
     acknowledged."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        await group.agree()
-        heir = await group.follower()
-        heir.parts.applier._busy = True
-        topic = await client.create("t")
-        assert (await client.ask(TransferRequest(to=heir.node.node_id))).code is Code.SUCCESS
-        await group.until(lambda: heir.raft.role is Role.LEADER)
-        client = await group.client(heir)
-        waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
-        await group.until(lambda: waiting.done() or heir.raft.end_index > heir.raft.noop_index)
-        heir.parts.applier._busy = False
-        heir.parts.applier.advance(heir.raft.committed_index)
-        assert (await waiting)[0].code is Code.SUCCESS
-
-    play(story, **SLOW_VOTES)
+    client = await group.client()
+    await group.agree()
+    heir = await group.follower()
+    heir.parts.applier._busy = True
+    topic = await client.create("t")
+    assert (await client.ask(TransferRequest(to=heir.node.node_id))).code is Code.SUCCESS
+    await group.until(lambda: heir.raft.role is Role.LEADER)
+    client = await group.client(heir)
+    waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
+    await group.until(lambda: waiting.done() or heir.raft.end_index > heir.raft.noop_index)
+    heir.parts.applier._busy = False
+    heir.parts.applier.advance(heir.raft.committed_index)
+    assert (await waiting)[0].code is Code.SUCCESS
 
 
-def test_a_body_over_the_limit_is_refused_and_the_connection_goes_on(
-    play: Callable[..., None],
-) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        answer = await client.append(body(topic, bytes(MIB)))
-        assert answer.code is Code.RECORD_TOO_LARGE
-        assert str(MIB) in answer.message
-        assert (await client.append(body(topic))).code is Code.SUCCESS
-
-    play(story, 1)
+@pytest.mark.group(1)
+async def test_a_body_over_the_limit_is_refused_and_the_connection_goes_on(group: Any) -> None:
+    client, topic = await group.topic()
+    answer = await client.append(body(topic, bytes(MIB)))
+    assert answer.code is Code.RECORD_TOO_LARGE
+    assert str(MIB) in answer.message
+    assert (await client.append(body(topic))).code is Code.SUCCESS
 
 
-def test_a_body_of_the_largest_size_is_taken(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        data = body(topic, bytes(MIB - 64))
-        assert (await client.append(data)).code is Code.SUCCESS
-        assert (await client.fetch(topic, 0))[1] == [data]
-
-    play(story)
+async def test_a_body_of_the_largest_size_is_taken(group: Any) -> None:
+    client, topic = await group.topic()
+    data = body(topic, bytes(MIB - 64))
+    assert (await client.append(data)).code is Code.SUCCESS
+    assert (await client.fetch(topic, 0))[1] == [data]
 
 
+@pytest.mark.group(1)
 @pytest.mark.parametrize(
     "data", [b"", b"short", b"x" * 100, encode_header(BodyHeader(BodyKind.COMMAND)) + b"\x90"]
 )
-def test_an_append_that_is_no_batch_is_malformed(play: Callable[..., None], data: bytes) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        assert (await client.append(data)).code is Code.MALFORMED
-
-    play(story, 1)
+async def test_an_append_that_is_no_batch_is_malformed(group: Any, data: bytes) -> None:
+    client = await group.client()
+    assert (await client.append(data)).code is Code.MALFORMED
 
 
-def test_more_than_the_leader_may_hold_is_refused_and_retriable(play: Callable[..., None]) -> None:
+@pytest.mark.group(pending_bytes=100_000)
+async def test_more_than_the_leader_may_hold_is_refused_and_retriable(group: Any) -> None:
     """LEADER_PENDING_FULL is definite: what was refused is not in the log."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        data = body(topic, bytes(30_000))
-        clients = [await group.client() for _ in range(10)]
-        leader = await group.leader()
-        send, held = leader.parts.ready_loop.links.send, []
-        leader.parts.ready_loop.links.send = held.append
-        futures = [each.start(AppendRequest(timeout_ms=10_000), data) for each in clients]
-        await group.until(lambda: sum(future.done() for future in futures) >= 7)
-        leader.parts.ready_loop.links.send = send
-        for message in held:
-            send(message)
-        codes = [(await future)[0].code for future in futures]
-        assert sorted(codes) == 3 * [Code.SUCCESS] + 7 * [Code.LEADER_PENDING_FULL]
-        assert (await client.append(data)).base_offset == 3
-
-    play(story, pending_bytes=100_000)
+    client, topic = await group.topic()
+    data = body(topic, bytes(30_000))
+    clients = [await group.client() for _ in range(10)]
+    leader = await group.leader()
+    send, held = leader.parts.ready_loop.links.send, []
+    leader.parts.ready_loop.links.send = held.append
+    futures = [each.start(AppendRequest(timeout_ms=10_000), data) for each in clients]
+    await group.until(lambda: sum(future.done() for future in futures) >= 7)
+    leader.parts.ready_loop.links.send = send
+    for message in held:
+        send(message)
+    codes = [(await future)[0].code for future in futures]
+    assert sorted(codes) == 3 * [Code.SUCCESS] + 7 * [Code.LEADER_PENDING_FULL]
+    assert (await client.append(data)).base_offset == 3
 
 
-def test_a_client_that_sends_too_much_is_not_read_until_it_was_answered(
-    play: Callable[..., None],
-) -> None:
+@pytest.mark.group(max_client_bytes=2 * MIB)
+async def test_a_client_that_sends_too_much_is_not_read_until_it_was_answered(group: Any) -> None:
     """All of it gets in, although it is far more than the node may hold at once."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        leader = await group.leader()
-        data, held = body(topic, bytes(500_000)), 0
-        futures = [client.start(AppendRequest(timeout_ms=10_000), data) for _ in range(60)]
-        while not all(future.done() for future in futures):
-            held = max(held, leader.parts.proposals.held_bytes)
-            await asyncio.sleep(0)
-        assert {future.result()[0].code for future in futures} == {Code.SUCCESS}
-        assert 0 < held <= 3 * MIB
-
-    play(story, max_client_bytes=2 * MIB)
+    client, topic = await group.topic()
+    leader = await group.leader()
+    data, held = body(topic, bytes(500_000)), 0
+    futures = [client.start(AppendRequest(timeout_ms=10_000), data) for _ in range(60)]
+    while not all(future.done() for future in futures):
+        held = max(held, leader.parts.proposals.held_bytes)
+        await asyncio.sleep(0)
+    assert {future.result()[0].code for future in futures} == {Code.SUCCESS}
+    assert 0 < held <= 3 * MIB
 
 
-def test_a_command_is_answered_with_what_the_catalog_made_of_it(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        assert await client.create("t", partitions=3) == 1
-        again = await client.execute(CreateTopic(name="t", log_id="other"))
-        assert again.code is Code.TOPIC_EXISTS
-        assert "'t'" in again.message
-        assert (await client.execute(DeleteTopic(name="t"))).code is Code.SUCCESS
-        assert (await client.execute(DeleteTopic(name="t"))).code is Code.UNKNOWN_TOPIC
-
-    play(story)
+async def test_a_command_is_answered_with_what_the_catalog_made_of_it(group: Any) -> None:
+    client = await group.client()
+    assert await client.create("t", partitions=3) == 1
+    again = await client.execute(CreateTopic(name="t", log_id="other"))
+    assert again.code is Code.TOPIC_EXISTS
+    assert "'t'" in again.message
+    assert (await client.execute(DeleteTopic(name="t"))).code is Code.SUCCESS
+    assert (await client.execute(DeleteTopic(name="t"))).code is Code.UNKNOWN_TOPIC
 
 
-def test_a_command_is_stamped_with_the_leaders_clock(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        await client.execute(InitProducer(producer_name="p", time_ms=5))
-        assert (await group.leader()).catalog.clock_ms > 1_600_000_000_000
-
-    play(story, 1)
+@pytest.mark.group(1)
+async def test_a_command_is_stamped_with_the_leaders_clock(group: Any) -> None:
+    client = await group.client()
+    await client.execute(InitProducer(producer_name="p", time_ms=5))
+    assert (await group.leader()).catalog.clock_ms > 1_600_000_000_000
 
 
-def test_d9_a_retried_append_gets_its_first_answer(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        session = (await client.execute(InitProducer(producer_name="p"))).result
-        data = body(
+async def test_d9_a_retried_append_gets_its_first_answer(group: Any) -> None:
+    client, topic = await group.topic()
+    session = (await client.execute(InitProducer(producer_name="p"))).result
+    data = body(
+        topic,
+        producer_id=session["producer_id"],
+        producer_epoch=session["epoch"],
+        sequence=0,
+        count=5,
+    )
+    first, again = await client.append(data), await client.append(data)
+    assert (first.code, first.base_offset) == (again.code, again.base_offset) == (Code.SUCCESS, 0)
+    assert (await client.offsets("t")).offsets == {"t": {0: 5}}
+
+
+async def test_d9_a_retry_after_a_change_of_leader_is_not_taken_twice(group: Any) -> None:
+    client, topic = await group.topic()
+    session = (await client.execute(InitProducer(producer_name="p"))).result
+    batches = [
+        body(
             topic,
             producer_id=session["producer_id"],
             producer_epoch=session["epoch"],
-            sequence=0,
-            count=5,
+            sequence=n,
+            count=2,
         )
-        first, again = await client.append(data), await client.append(data)
-        assert (
-            (first.code, first.base_offset) == (again.code, again.base_offset) == (Code.SUCCESS, 0)
-        )
-        assert (await client.offsets("t")).offsets == {"t": {0: 5}}
-
-    play(story)
-
-
-def test_d9_a_retry_after_a_change_of_leader_is_not_taken_twice(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        session = (await client.execute(InitProducer(producer_name="p"))).result
-        batches = [
-            body(
-                topic,
-                producer_id=session["producer_id"],
-                producer_epoch=session["epoch"],
-                sequence=n,
-                count=2,
-            )
-            for n in range(10)
-        ]
-        first = [(await client.append(data)).base_offset for data in batches]
-        await group.kill((await group.leader()).node.node_id)
-        client = await group.client()
-        assert [(await client.append(data)).base_offset for data in batches] == first
-        assert (await client.offsets("t")).offsets == {"t": {0: 20}}
-
-    play(story)
+        for n in range(10)
+    ]
+    first = [(await client.append(data)).base_offset for data in batches]
+    await group.kill((await group.leader()).node.node_id)
+    client = await group.client()
+    assert [(await client.append(data)).base_offset for data in batches] == first
+    assert (await client.offsets("t")).offsets == {"t": {0: 20}}
 
 
-def test_a_fenced_producer_is_refused(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        old = (await client.execute(InitProducer(producer_name="p"))).result
-        await client.execute(InitProducer(producer_name="p"))
-        data = body(topic, producer_id=old["producer_id"], producer_epoch=old["epoch"])
-        assert (await client.append(data)).code is Code.PRODUCER_FENCED
-
-    play(story, 1)
+@pytest.mark.group(1)
+async def test_a_fenced_producer_is_refused(group: Any) -> None:
+    client, topic = await group.topic()
+    old = (await client.execute(InitProducer(producer_name="p"))).result
+    await client.execute(InitProducer(producer_name="p"))
+    data = body(topic, producer_id=old["producer_id"], producer_epoch=old["epoch"])
+    assert (await client.append(data)).code is Code.PRODUCER_FENCED
 
 
-def test_staged_batches_get_their_offsets_with_the_commit(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        stage = (
-            await client.execute(OpenStage(writer_id="w", sequence=0, label="a", timeout_ms=60_000))
-        ).result
-        number = stage["stage_id"]
-        staged = [
-            body(topic, b"%d" % n, producer_id=number, sequence=n, flags=Flag.STAGED)
-            for n in range(3)
-        ]
-        assert {(await client.append(data)).base_offset for data in staged} == {-1}
-        assert (await client.append(body(topic))).base_offset == 0
-        assert (await client.offsets("t")).offsets == {"t": {0: 1}}
-        commit = CommitTransaction(
-            writer_id="w", sequence=0, stages=(StageSum(stage_id=number, batches=3, records=3),)
-        )
-        done = await client.execute(commit)
-        assert done.result["offsets"] == {"t": {0: (1, 4)}}
-        assert (await client.execute(commit)).result["repeated"] is True
-        assert (await client.fetch(topic, 1))[1] == staged
-
-    play(story)
+async def test_staged_batches_get_their_offsets_with_the_commit(group: Any) -> None:
+    client, topic = await group.topic()
+    stage = (
+        await client.execute(OpenStage(writer_id="w", sequence=0, label="a", timeout_ms=60_000))
+    ).result
+    number = stage["stage_id"]
+    staged = [
+        body(topic, b"%d" % n, producer_id=number, sequence=n, flags=Flag.STAGED) for n in range(3)
+    ]
+    assert {(await client.append(data)).base_offset for data in staged} == {-1}
+    assert (await client.append(body(topic))).base_offset == 0
+    assert (await client.offsets("t")).offsets == {"t": {0: 1}}
+    commit = CommitTransaction(
+        writer_id="w", sequence=0, stages=(StageSum(stage_id=number, batches=3, records=3),)
+    )
+    done = await client.execute(commit)
+    assert done.result["offsets"] == {"t": {0: (1, 4)}}
+    assert (await client.execute(commit)).result["repeated"] is True
+    assert (await client.fetch(topic, 1))[1] == staged
 
 
-def test_an_append_without_a_quorum_is_never_acknowledged_and_says_that_it_may_be_kept(
-    play: Callable[..., None],
+async def test_an_append_without_a_quorum_is_never_acknowledged_and_says_that_it_may_be_kept(
+    group: Any,
 ) -> None:
     """Two nodes are dead: WAIT_QUORUM_ACK_TIMEOUT or TERM_CHANGED, both indefinite."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        leader = await group.leader()
-        for name in [node for node in group.nodes if node != leader.node.node_id]:
-            await group.kill(name)
-        answer = await client.append(body(topic, count=7), timeout_ms=300)
-        assert answer.code in {Code.WAIT_QUORUM_ACK_TIMEOUT, Code.TERM_CHANGED}
-        assert "may" in answer.message
-
-    play(story)
+    client, topic = await group.topic()
+    leader = await group.leader()
+    for name in [node for node in group.nodes if node != leader.node.node_id]:
+        await group.kill(name)
+    answer = await client.append(body(topic, count=7), timeout_ms=300)
+    assert answer.code in {Code.WAIT_QUORUM_ACK_TIMEOUT, Code.TERM_CHANGED}
+    assert "may" in answer.message
 
 
-def test_an_append_is_given_up_at_its_own_time_though_one_before_it_waits_longer(
-    play: Callable[..., None],
+@pytest.mark.group(1, ack_timeout_ms=600_000)
+async def test_an_append_is_given_up_at_its_own_time_though_one_before_it_waits_longer(
+    group: Any,
 ) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        node = await group.leader()
-        writes, sync, go_on = node.parts.proposals, node.store.sync, threading.Event()
-        node.store.sync = lambda: go_on.wait() and sync()
-        try:
-            patient = client.start(AppendRequest(timeout_ms=600_000), body(topic))
-            await group.until(lambda: len(writes._waiting) == 1)
-            now = writes._now_ms()
-            writes._now_ms = lambda: now + 100_000
-            writes.tick(writes._now_ms())  # now it knows when the first one has to be answered
-            hasty = client.start(AppendRequest(timeout_ms=300_000), body(topic))
-            await group.until(lambda: len(writes._waiting) == 2)
-            writes._now_ms = lambda: now + 400_000
-            writes.tick(writes._now_ms())
-            assert len(writes._waiting) == 1
-            assert (await hasty)[0].code is Code.WAIT_QUORUM_ACK_TIMEOUT
-            assert not patient.done()
-        finally:
-            go_on.set()
-        assert (await patient)[0].code is Code.SUCCESS
-
-    play(story, 1, ack_timeout_ms=600_000)
+    client, topic = await group.topic()
+    node = await group.leader()
+    writes, sync, go_on = node.parts.proposals, node.store.sync, threading.Event()
+    node.store.sync = lambda: go_on.wait() and sync()
+    try:
+        patient = client.start(AppendRequest(timeout_ms=600_000), body(topic))
+        await group.until(lambda: len(writes._waiting) == 1)
+        now = writes._now_ms()
+        writes._now_ms = lambda: now + 100_000
+        writes.tick(writes._now_ms())  # now it knows when the first one has to be answered
+        hasty = client.start(AppendRequest(timeout_ms=300_000), body(topic))
+        await group.until(lambda: len(writes._waiting) == 2)
+        writes._now_ms = lambda: now + 400_000
+        writes.tick(writes._now_ms())
+        assert len(writes._waiting) == 1
+        assert (await hasty)[0].code is Code.WAIT_QUORUM_ACK_TIMEOUT
+        assert not patient.done()
+    finally:
+        go_on.set()
+    assert (await patient)[0].code is Code.SUCCESS
 
 
-def test_d9_an_append_is_not_answered_with_the_entry_of_another_leader_in_its_place(
-    play: Callable[..., None],
+@pytest.mark.group(1, ack_timeout_ms=600_000)
+async def test_d9_an_append_is_not_answered_with_the_entry_of_another_leader_in_its_place(
+    group: Any,
 ) -> None:
     """Raft gives the cut range up before that: here it did not."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        node = await group.leader()
-        sync, go_on = node.store.sync, threading.Event()
-        node.store.sync = lambda: go_on.wait() and sync()
-        try:
-            waiting = client.start(AppendRequest(timeout_ms=600_000), body(topic))
-            await group.until(lambda: node.parts.proposals._waiting)
-            [(index, proposal)] = node.parts.proposals._waiting.items()
-            other = Entry(index, Term(proposal.term + 1), 0, 0, 0, 0, b"", body(topic))
-            node.parts.proposals.applied(other, DataResult(Code.SUCCESS, 7))
-            assert (await waiting)[0].code is Code.TERM_CHANGED
-        finally:
-            go_on.set()
-
-    play(story, 1, ack_timeout_ms=600_000)
+    client, topic = await group.topic()
+    node = await group.leader()
+    sync, go_on = node.store.sync, threading.Event()
+    node.store.sync = lambda: go_on.wait() and sync()
+    try:
+        waiting = client.start(AppendRequest(timeout_ms=600_000), body(topic))
+        await group.until(lambda: node.parts.proposals._waiting)
+        [(index, proposal)] = node.parts.proposals._waiting.items()
+        other = Entry(index, Term(proposal.term + 1), 0, 0, 0, 0, b"", body(topic))
+        node.parts.proposals.applied(other, DataResult(Code.SUCCESS, 7))
+        assert (await waiting)[0].code is Code.TERM_CHANGED
+    finally:
+        go_on.set()
 
 
-def test_two_dead_nodes_come_back_and_writes_go_on(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        await client.append(body(topic))
-        leader = await group.leader()
-        dead = [node for node in group.nodes if node != leader.node.node_id]
-        for name in dead:
-            await group.kill(name)
-        await client.append(body(topic), timeout_ms=200)
-        await group.start(*dead)
-        while (await (await group.client()).append(body(topic))).code is not Code.SUCCESS:
-            pass  # the old leader may just be giving up
-        await group.agree()
-        assert len({node.catalog.digest() for node in group.nodes.values()}) == 1
-
-    play(story)
+async def test_two_dead_nodes_come_back_and_writes_go_on(group: Any) -> None:
+    client, topic = await group.topic()
+    await client.append(body(topic))
+    leader = await group.leader()
+    dead = [node for node in group.nodes if node != leader.node.node_id]
+    for name in dead:
+        await group.kill(name)
+    await client.append(body(topic), timeout_ms=200)
+    await group.start(*dead)
+    while (await (await group.client()).append(body(topic))).code is not Code.SUCCESS:
+        pass  # the old leader may just be giving up
+    await group.agree()
+    assert len({node.catalog.digest() for node in group.nodes.values()}) == 1
 
 
-def test_writes_that_wait_when_the_node_stops_get_an_indefinite_answer(
-    play: Callable[..., None],
-) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        leader = await group.leader()
-        for name in [node for node in group.nodes if node != leader.node.node_id]:
-            await group.kill(name)
-        waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
-        await group.until(lambda: leader.parts.proposals.waiting)
-        await group.stop(leader.node.node_id)
-        assert (await waiting)[0].code in {Code.TERM_CHANGED, Code.WAIT_QUORUM_ACK_TIMEOUT}
-
-    play(story)
+async def test_writes_that_wait_when_the_node_stops_get_an_indefinite_answer(group: Any) -> None:
+    client, topic = await group.topic()
+    leader = await group.leader()
+    for name in [node for node in group.nodes if node != leader.node.node_id]:
+        await group.kill(name)
+    waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
+    await group.until(lambda: leader.parts.proposals.waiting)
+    await group.stop(leader.node.node_id)
+    assert (await waiting)[0].code in {Code.TERM_CHANGED, Code.WAIT_QUORUM_ACK_TIMEOUT}
 
 
+@pytest.mark.group(1, max_body_bytes=16 << 20, segment_bytes=64 << 20)
 @pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
-def test_a_compressed_batch_that_no_reader_could_decompress_is_not_taken(
-    play: Callable[..., None], codec: Codec
+async def test_a_compressed_batch_that_no_reader_could_decompress_is_not_taken(
+    group: Any, codec: Codec
 ) -> None:
     """Else every reader of the topic would stop there for ever."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        zeros = pa.record_batch([pa.array([bytes(64 << 20)] * 5, pa.large_binary())], names=["x"])
-        payload, used = compress(zeros, codec)
-        assert (used, payload.size < 8 << 20) == (codec, True)
-        head = encode_header(BodyHeader(BodyKind.DATA, topic, 0, 5, codec=codec))
-        answer = await client.append(head + payload.to_pybytes())
-        assert answer.code is Code.MALFORMED
-        assert "decompressed it has over 268435456 bytes" in answer.message
-        sound, _ = compress(pa.record_batch([pa.array([bytes(1 << 20)])], names=["x"]), codec)
-        head = encode_header(BodyHeader(BodyKind.DATA, topic, 0, 1, codec=codec))
-        assert (await client.append(head + sound.to_pybytes())).code is Code.SUCCESS
-
-    play(story, 1, max_body_bytes=16 << 20, segment_bytes=64 << 20)
+    client, topic = await group.topic()
+    zeros = pa.record_batch([pa.array([bytes(64 << 20)] * 5, pa.large_binary())], names=["x"])
+    payload, used = compress(zeros, codec)
+    assert (used, payload.size < 8 << 20) == (codec, True)
+    head = encode_header(BodyHeader(BodyKind.DATA, topic, 0, 5, codec=codec))
+    answer = await client.append(head + payload.to_pybytes())
+    assert answer.code is Code.MALFORMED
+    assert "decompressed it has over 268435456 bytes" in answer.message
+    sound, _ = compress(pa.record_batch([pa.array([bytes(1 << 20)])], names=["x"]), codec)
+    head = encode_header(BodyHeader(BodyKind.DATA, topic, 0, 1, codec=codec))
+    assert (await client.append(head + sound.to_pybytes())).code is Code.SUCCESS

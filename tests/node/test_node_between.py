@@ -3,10 +3,10 @@ one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from bodies import body
 from elections import SLOW_VOTES
 
 from dledger.node.handlers import metadata as answers
@@ -14,7 +14,6 @@ from dledger.node.proposals import proposal_queue as appends
 from dledger.protocol.messages.client import AppendRequest, MetadataRequest, TransferRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.peer import LeadershipTransferRequest
-from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 
 FOR_EVER_S = 3600.0
 
@@ -26,109 +25,87 @@ def long_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "BETWEEN_S", FOR_EVER_S)
 
 
-def body(topic_id: int) -> bytes:
-    return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, 1)) + b"payload"
-
-
+@pytest.mark.group(**SLOW_VOTES)
 @pytest.mark.usefixtures("long_wait")
-def test_appends_during_a_hand_over_are_taken_or_sent_to_the_new_leader(
-    play: Callable[..., None],
-) -> None:
+async def test_appends_during_a_hand_over_are_taken_or_sent_to_the_new_leader(group: Any) -> None:
     """Never "ask again" and never "nobody leads": a client goes on at once, at the right place."""
-
-    async def story(group: Any) -> None:
-        leader, heir = await group.leader(), (await group.follower()).node.node_id
-        await group.until(
-            lambda: (
-                len(leader.parts.peers.connected()) == 2
-                and all(leader.parts.peers.connected().values())
-            )
+    leader, heir = await group.leader(), (await group.follower()).node.node_id
+    await group.until(
+        lambda: (
+            len(leader.parts.peers.connected()) == 2
+            and all(leader.parts.peers.connected().values())
         )
-        client = await group.client(leader)
-        topic = await client.create("t")
-        before = [client.start(AppendRequest(), body(topic)) for _ in range(20)]
-        transfer = client.start(TransferRequest(to=heir))
-        after = [client.start(AppendRequest(), body(topic)) for _ in range(300)]
-        assert (await transfer)[0].code is Code.SUCCESS
-        found = {
-            (answer.code, answer.leader_id)
-            for answer in [(await future)[0] for future in (*before, *after)]
-        }
-        assert found <= {(Code.SUCCESS, ""), (Code.NOT_LEADER, heir)}
-        assert (Code.NOT_LEADER, heir) in found
-        assert leader.parts.proposals.held_bytes == 0
+    )
+    client = await group.client(leader)
+    topic = await client.create("t")
+    before = [client.start(AppendRequest(), body(topic)) for _ in range(20)]
+    transfer = client.start(TransferRequest(to=heir))
+    after = [client.start(AppendRequest(), body(topic)) for _ in range(300)]
+    assert (await transfer)[0].code is Code.SUCCESS
+    found = {
+        (answer.code, answer.leader_id)
+        for answer in [(await future)[0] for future in (*before, *after)]
+    }
+    assert found <= {(Code.SUCCESS, ""), (Code.NOT_LEADER, heir)}
+    assert (Code.NOT_LEADER, heir) in found
+    assert leader.parts.proposals.held_bytes == 0
 
-    play(story, **SLOW_VOTES)
 
-
+@pytest.mark.group(election_ms=300)
 @pytest.mark.usefixtures("long_wait")
-def test_appends_go_on_when_a_hand_over_comes_to_nothing(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        leader, heir = await group.leader(), (await group.follower()).node.node_id
-        client = await group.client(leader)
-        topic = await client.create("t")
-        send = leader.parts.ready_loop.links.send
-        leader.parts.ready_loop.links.send = lambda message: (
-            None if isinstance(message, LeadershipTransferRequest) else send(message)
-        )
-        transfer = client.start(TransferRequest(to=heir))
-        waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
-        assert (await transfer)[0].code is Code.TAKE_LEADERSHIP_FAILED
-        assert (await waiting)[0].code is Code.SUCCESS
-
-    play(story, election_ms=300)
+async def test_appends_go_on_when_a_hand_over_comes_to_nothing(group: Any) -> None:
+    leader, heir = await group.leader(), (await group.follower()).node.node_id
+    client = await group.client(leader)
+    topic = await client.create("t")
+    send = leader.parts.ready_loop.links.send
+    leader.parts.ready_loop.links.send = lambda message: (
+        None if isinstance(message, LeadershipTransferRequest) else send(message)
+    )
+    transfer = client.start(TransferRequest(to=heir))
+    waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
+    assert (await transfer)[0].code is Code.TAKE_LEADERSHIP_FAILED
+    assert (await waiting)[0].code is Code.SUCCESS
 
 
+@pytest.mark.group(start=False)
 @pytest.mark.usefixtures("long_wait")
-def test_who_asks_a_node_that_knows_no_leader_is_told_when_there_is_one(
-    play: Callable[..., None],
-) -> None:
-    async def story(group: Any) -> None:
-        await group.start("n0")
-        client = await group.client(group.nodes["n0"])
-        asked = client.start(MetadataRequest())
-        append = client.start(AppendRequest(timeout_ms=60_000), body(1))
-        await client.offsets("t", stale=True)
-        assert not asked.done()
-        assert not append.done()
-        await group.start("n1", "n2")
-        metadata, answer = (await asked)[0], (await append)[0]
-        leader = await group.leader()
-        assert metadata.leader_id == leader.node.node_id
-        assert answer.code is (
-            Code.UNKNOWN_TOPIC if leader.node.node_id == "n0" else Code.NOT_LEADER
-        )
-        assert answer.leader_id == leader.node.node_id
-
-    play(story, start=False)
+async def test_who_asks_a_node_that_knows_no_leader_is_told_when_there_is_one(group: Any) -> None:
+    await group.start("n0")
+    client = await group.client(group.nodes["n0"])
+    asked = client.start(MetadataRequest())
+    append = client.start(AppendRequest(timeout_ms=60_000), body(1))
+    await client.offsets("t", stale=True)
+    assert not asked.done()
+    assert not append.done()
+    await group.start("n1", "n2")
+    metadata, answer = (await asked)[0], (await append)[0]
+    leader = await group.leader()
+    assert metadata.leader_id == leader.node.node_id
+    assert answer.code is (Code.UNKNOWN_TOPIC if leader.node.node_id == "n0" else Code.NOT_LEADER)
+    assert answer.leader_id == leader.node.node_id
 
 
-def test_a_node_that_knows_no_leader_says_so_after_a_moment(
-    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.group(start=False)
+async def test_a_node_that_knows_no_leader_says_so_after_a_moment(
+    group: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(appends, "BETWEEN_S", 0.001)
     monkeypatch.setattr(answers, "BETWEEN_S", 0.001)
-
-    async def story(group: Any) -> None:
-        await group.start("n0")
-        client = await group.client(group.nodes["n0"])
-        for _ in range(2):
-            assert (await client.ask(MetadataRequest())).leader_id == ""
-            answer = await client.append(body(1))
-            assert (answer.code, answer.leader_id) == (Code.NOT_LEADER, "")
-
-    play(story, start=False)
+    await group.start("n0")
+    client = await group.client(group.nodes["n0"])
+    for _ in range(2):
+        assert (await client.ask(MetadataRequest())).leader_id == ""
+        answer = await client.append(body(1))
+        assert (answer.code, answer.leader_id) == (Code.NOT_LEADER, "")
 
 
+@pytest.mark.group(start=False)
 @pytest.mark.usefixtures("long_wait")
-def test_a_node_that_stops_leaves_nobody_waiting_for_a_leader(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        await group.start("n0")
-        client = await group.client(group.nodes["n0"])
-        waiting = client.start(AppendRequest(timeout_ms=60_000), body(1))
-        await client.offsets("t", stale=True)
-        assert not waiting.done()
-        group.nodes["n0"].parts.proposals.fail_all(Code.TERM_CHANGED)
-        assert (await waiting)[0].code is Code.TERM_CHANGED
-
-    play(story, start=False)
+async def test_a_node_that_stops_leaves_nobody_waiting_for_a_leader(group: Any) -> None:
+    await group.start("n0")
+    client = await group.client(group.nodes["n0"])
+    waiting = client.start(AppendRequest(timeout_ms=60_000), body(1))
+    await client.offsets("t", stale=True)
+    assert not waiting.done()
+    group.nodes["n0"].parts.proposals.fail_all(Code.TERM_CHANGED)
+    assert (await waiting)[0].code is Code.TERM_CHANGED

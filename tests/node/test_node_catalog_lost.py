@@ -52,135 +52,126 @@ async def damage_row(node: Any, topic: int) -> None:
     flip(path, HEADER_BYTES + (partition.rows - 1 - table._first) * table._step + 3)
 
 
-def test_a_member_whose_snapshots_are_damaged_takes_over_a_catalog_and_keeps_its_log(
-    play: Callable[..., None],
+@pytest.mark.group(**SMALL, **QUICK)
+async def test_a_member_whose_snapshots_are_damaged_takes_over_a_catalog_and_keeps_its_log(
+    group: Any,
 ) -> None:
-    async def story(group: Any) -> None:
-        topic = await write(group, 0, 60)
-        await trimmed(group)
-        await group.agree()
-        name = (await group.follower()).node.node_id
-        await group.stop(name)
-        damage_snapshots(group.folder / name)
-        await write(group, 60, 70)
-        await group.start(name)
-        node = group.nodes[name]
-        begin, end, incarnation = (
-            node.store.begin_index,
-            node.store.end,
-            node.store.membership.incarnation,
-        )
-        assert node.parts.context.catalog_lost
-        assert begin > 0
-        await group.until(lambda: not node.parts.context.catalog_lost)
-        assert node.store.membership.incarnation == incarnation
-        assert node.store.begin_index >= begin
-        assert node.store.end.position >= end.position, "what it has acknowledged stays"
-        await equal(group)
-        assert node.raft.is_admitted
-        assert await read_all(group, node, topic) == expected(node, topic, 70)
-        await group.stop(name)
-        assert verify_store(group.folder / name)["problems"] == []
-
-    play(story, **SMALL, **QUICK)
+    topic = await write(group, 0, 60)
+    await trimmed(group)
+    await group.agree()
+    name = (await group.follower()).node.node_id
+    await group.stop(name)
+    damage_snapshots(group.folder / name)
+    await write(group, 60, 70)
+    await group.start(name)
+    node = group.nodes[name]
+    begin, end, incarnation = (
+        node.store.begin_index,
+        node.store.end,
+        node.store.membership.incarnation,
+    )
+    assert node.parts.context.catalog_lost
+    assert begin > 0
+    await group.until(lambda: not node.parts.context.catalog_lost)
+    assert node.store.membership.incarnation == incarnation
+    assert node.store.begin_index >= begin
+    assert node.store.end.position >= end.position, "what it has acknowledged stays"
+    await equal(group)
+    assert node.raft.is_admitted
+    assert await read_all(group, node, topic) == expected(node, topic, 70)
+    await group.stop(name)
+    assert verify_store(group.folder / name)["problems"] == []
 
 
-def test_a_catalog_from_a_leader_with_a_longer_log_takes_nothing_from_the_log_and_adds_nothing(
-    play: Callable[..., None],
+@pytest.mark.group(start=False, **SMALL)
+async def test_a_catalog_from_a_leader_with_a_longer_log_takes_nothing_from_it_and_adds_nothing(
+    group: Any,
 ) -> None:
-    async def story(group: Any) -> None:
-        for name in group.config.members:
-            await group.start(name, **({"retention_bytes": 0} if name == "n2" else {}))
-        await group.hand_over("n0")
-        topic = await write(group, 0, 60)
-        await trimmed(group, "n0", "n1")
-        await group.agree()
-        await group.stop("n1")
-        damage_snapshots(group.folder / "n1")
-        await group.hand_over("n2")
-        await group.start("n1", retention_bytes=0)
-        node = group.nodes["n1"]
-        begin = node.store.begin
-        assert node.parts.context.catalog_lost
-        await group.until(lambda: not node.parts.context.catalog_lost)
-        await write(group, 60, 65)
-        await equal(group)
-        assert node.store.begin == begin
-        assert group.nodes["n2"].store.begin_index == 0 < node.store.begin_index
-        assert await read_all(group, node, topic) == expected(node, topic, 65)
-        assert (
-            len(await read_all(group, node, topic))
-            < 65
-            == len(await read_all(group, group.nodes["n2"], topic))
-        )
-        await group.stop("n1")
-        assert verify_store(group.folder / "n1")["problems"] == []
-
-    play(story, start=False, **SMALL)
+    for name in group.config.members:
+        await group.start(name, **({"retention_bytes": 0} if name == "n2" else {}))
+    await group.hand_over("n0")
+    topic = await write(group, 0, 60)
+    await trimmed(group, "n0", "n1")
+    await group.agree()
+    await group.stop("n1")
+    damage_snapshots(group.folder / "n1")
+    await group.hand_over("n2")
+    await group.start("n1", retention_bytes=0)
+    node = group.nodes["n1"]
+    begin = node.store.begin
+    assert node.parts.context.catalog_lost
+    await group.until(lambda: not node.parts.context.catalog_lost)
+    await write(group, 60, 65)
+    await equal(group)
+    assert node.store.begin == begin
+    assert group.nodes["n2"].store.begin_index == 0 < node.store.begin_index
+    assert await read_all(group, node, topic) == expected(node, topic, 65)
+    assert (
+        len(await read_all(group, node, topic))
+        < 65
+        == len(await read_all(group, group.nodes["n2"], topic))
+    )
+    await group.stop("n1")
+    assert verify_store(group.folder / "n1")["problems"] == []
 
 
-def test_a_member_without_a_catalog_votes_and_counts_but_neither_leads_nor_answers_clients(
-    play: Callable[..., None],
+@pytest.mark.group(**SMALL, **QUICK)
+async def test_a_member_without_a_catalog_votes_and_counts_but_neither_leads_nor_answers_clients(
+    group: Any,
 ) -> None:
     """One that would lead could give nobody what it does not know; one that would not vote would
     take a majority away that has every record."""
-
-    async def story(group: Any) -> None:
-        topic = await write(group, 0, 60)
-        await trimmed(group)
-        await group.agree()
-        lost, first, second = group.nodes
-        await group.stop()
-        damage_snapshots(group.folder / lost)
-        await group.start(lost)
-        node = group.nodes[lost]
-        node.parts.snapshots.receiver.wanted = lambda leader: None
-        await group.start(first)
-        await group.leader(but=lost)
-        await write(group, 60, 70)
-        assert node.raft.durable_index > 60
-        client = await group.client(node)
-        assert (await client.ask(StatusRequest())).status["catalog_lost"]
-        with pytest.raises(ConnectionError):
-            await client.fetch(topic, 0)
-        await group.stop(first)
-        asked: list[PeerMessage] = []
-        step = node.parts.ready_loop.step
-        node.parts.ready_loop.step = lambda message: (asked.append(message), step(message))
-        await group.start(second)  # whose log is the shorter one
-        await group.until(lambda: sum(isinstance(message, VoteRequest) for message in asked) > 5)
-        assert {group.nodes[name].raft.role for name in (lost, second)} <= {
-            Role.CANDIDATE,
-            Role.FOLLOWER,
-        }
-        await group.start(first)
-        await group.leader(but=lost)
-        del node.parts.snapshots.receiver.wanted
-        await equal(group)
-        assert await read_all(group, node, topic) == expected(node, topic, 70)
-
-    play(story, **SMALL, **QUICK)
+    topic = await write(group, 0, 60)
+    await trimmed(group)
+    await group.agree()
+    lost, first, second = group.nodes
+    await group.stop()
+    damage_snapshots(group.folder / lost)
+    await group.start(lost)
+    node = group.nodes[lost]
+    node.parts.snapshots.receiver.wanted = lambda leader: None
+    await group.start(first)
+    await group.leader(but=lost)
+    await write(group, 60, 70)
+    assert node.raft.durable_index > 60
+    client = await group.client(node)
+    assert (await client.ask(StatusRequest())).status["catalog_lost"]
+    with pytest.raises(ConnectionError):
+        await client.fetch(topic, 0)
+    await group.stop(first)
+    asked: list[PeerMessage] = []
+    step = node.parts.ready_loop.step
+    node.parts.ready_loop.step = lambda message: (asked.append(message), step(message))
+    await group.start(second)  # whose log is the shorter one
+    await group.until(lambda: sum(isinstance(message, VoteRequest) for message in asked) > 5)
+    assert {group.nodes[name].raft.role for name in (lost, second)} <= {
+        Role.CANDIDATE,
+        Role.FOLLOWER,
+    }
+    await group.start(first)
+    await group.leader(but=lost)
+    del node.parts.snapshots.receiver.wanted
+    await equal(group)
+    assert await read_all(group, node, topic) == expected(node, topic, 70)
 
 
-def test_a_group_of_one_without_a_catalog_does_not_start_and_asks_for_a_backup(
-    play: Callable[..., None],
+@pytest.mark.group(1, **SMALL)
+async def test_a_group_of_one_without_a_catalog_does_not_start_and_asks_for_a_backup(
+    group: Any,
 ) -> None:
-    async def story(group: Any) -> None:
-        await write(group, 0, 60)
-        await trimmed(group)
-        await group.stop()
-        damage_snapshots(group.folder / "n0")
-        with pytest.raises(CorruptStore, match=r"begins at entry .* backup"):
-            await group.start()
-
-    play(story, 1, **SMALL)
+    await write(group, 0, 60)
+    await trimmed(group)
+    await group.stop()
+    damage_snapshots(group.folder / "n0")
+    with pytest.raises(CorruptStore, match=r"begins at entry .* backup"):
+        await group.start()
 
 
 @pytest.mark.parametrize("settings", [SMALL, ENDLESS], ids=["from the leader", "from its own log"])
-def test_a_damaged_row_of_the_topic_index_is_never_followed_and_the_index_made_again(
-    play: Callable[..., None], settings: dict[str, Any]
+async def test_a_damaged_row_of_the_topic_index_is_never_followed_and_the_index_made_again(
+    play: Callable[..., Any], settings: dict[str, Any]
 ) -> None:
-    async def story(group: Any) -> None:
+    async with play(**settings) as group:
         topic = await write(group, 0, 60)
         if settings is SMALL:
             await trimmed(group)
@@ -197,58 +188,49 @@ def test_a_damaged_row_of_the_topic_index_is_never_followed_and_the_index_made_a
         await write(group, 60, 65)
         await equal(group)
 
-    play(story, **settings)
 
-
-def test_a_leader_that_meets_a_damaged_row_while_it_gives_its_state_makes_its_own_again(
-    play: Callable[..., None],
+@pytest.mark.group(**SMALL)
+async def test_a_leader_that_meets_a_damaged_row_while_it_gives_its_state_makes_its_own_again(
+    group: Any,
 ) -> None:
     """Else the member that asks would begin anew for ever. The leader's vote and log are still
     needed: the third member leads with them, and gives its state to both."""
-
-    async def story(group: Any) -> None:
-        topic = await write(group, 0, 60)
-        await trimmed(group)
-        await group.agree()
-        leader, name = await group.leader(), (await group.follower()).node.node_id
-        await group.stop(name)
-        shutil.rmtree(group.folder / name)
-        await damage_row(leader, topic)
-        await group.start(name)
-        await group.until(lambda: leader._restarting is not None)
-        await awake(leader)
-        await equal(group)
-        for node in group.nodes.values():
-            assert await read_all(group, node, topic) == expected(node, topic, 60)
-
-    play(story, **SMALL)
+    topic = await write(group, 0, 60)
+    await trimmed(group)
+    await group.agree()
+    leader, name = await group.leader(), (await group.follower()).node.node_id
+    await group.stop(name)
+    shutil.rmtree(group.folder / name)
+    await damage_row(leader, topic)
+    await group.start(name)
+    await group.until(lambda: leader._restarting is not None)
+    await awake(leader)
+    await equal(group)
+    for node in group.nodes.values():
+        assert await read_all(group, node, topic) == expected(node, topic, 60)
 
 
-def test_a_damaged_row_that_is_met_while_a_node_stops_does_not_start_it_again(
-    play: Callable[..., None],
+@pytest.mark.group(**SMALL)
+async def test_a_damaged_row_that_is_met_while_a_node_stops_does_not_start_it_again(
+    group: Any,
 ) -> None:
-    async def story(group: Any) -> None:
-        node = await group.follower()
-        stopping = asyncio.create_task(node.stop())
-        await group.until(lambda: node._closed)
-        node.parts.ready_loop.fail(CatalogLost("row 0 is damaged"))
-        await stopping
-        assert node._restarting is None
-
-    play(story, **SMALL)
+    node = await group.follower()
+    stopping = asyncio.create_task(node.stop())
+    await group.until(lambda: node._closed)
+    node.parts.ready_loop.fail(CatalogLost("row 0 is damaged"))
+    await stopping
+    assert node._restarting is None
 
 
-def test_a_damaged_row_of_a_group_of_one_that_has_its_whole_log_is_made_again(
-    play: Callable[..., None],
+@pytest.mark.group(1, **ENDLESS)
+async def test_a_damaged_row_of_a_group_of_one_that_has_its_whole_log_is_made_again(
+    group: Any,
 ) -> None:
-    async def story(group: Any) -> None:
-        topic = await write(group, 0, 60)
-        node = group.nodes["n0"]
-        await damage_row(node, topic)
-        client = await group.client()
-        assert (await client.fetch(topic, 59))[0].code is Code.DISK_ERROR
-        await awake(node)
-        assert await read_all(group, await group.leader(), topic) == expected(node, topic, 60)
-        assert (await (await group.client()).append(body(topic))).code is Code.SUCCESS
-
-    play(story, 1, **ENDLESS)
+    topic = await write(group, 0, 60)
+    node = group.nodes["n0"]
+    await damage_row(node, topic)
+    client = await group.client()
+    assert (await client.fetch(topic, 59))[0].code is Code.DISK_ERROR
+    await awake(node)
+    assert await read_all(group, await group.leader(), topic) == expected(node, topic, 60)
+    assert (await (await group.client()).append(body(topic))).code is Code.SUCCESS

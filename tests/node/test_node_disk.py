@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from bodies import body
 from elections import QUICK
 
 from dledger.client import AsyncClient
@@ -23,7 +24,6 @@ from dledger.protocol.messages.rocketmq import (
     PutMessageRequest,
     ViewMessageRequest,
 )
-from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 from dledger.rocketmq.format.message import Message, encode_message
 from dledger.types import Index, Role
 from verification.disk.memory_disk import MemoryDisk
@@ -41,10 +41,6 @@ def heard(
     )
 
 
-def body(topic_id: int, payload: bytes = b"payload", count: int = 1) -> bytes:
-    return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, count)) + payload
-
-
 class Gate:
     """Holds back a node's syncs until it is opened."""
 
@@ -60,281 +56,236 @@ class Gate:
         return self._sync()
 
 
-def test_d1_nothing_is_acknowledged_before_a_quorum_has_synced(play: Callable[..., None]) -> None:
+async def test_d1_nothing_is_acknowledged_before_a_quorum_has_synced(group: Any) -> None:
     """The bytes are in every page cache; one synced disk of three is no quorum, two are."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        await group.agree()
-        gates = [Gate(node) for node in group.nodes.values()]
-        try:
-            waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
-            await group.until(
-                lambda: all(node.store.end.position.index == 2 for node in group.nodes.values())
-            )
-            leader = await group.leader()
-            assert leader.raft.durable_index < 2
-            gates[0].open.set()
-            first = next(iter(group.nodes.values()))
-            await group.until(lambda: first.raft.durable_index >= 2)
-            await group.until(lambda: leader.raft.watermarks[first.node.node_id] >= 2)
-            assert not waiting.done()
-            assert leader.raft.committed_index < 2
-            gates[1].open.set()
-            assert (await waiting)[0].code is Code.SUCCESS
-        finally:
-            for gate in gates:
-                gate.open.set()
-
-    play(story)
-
-
-def test_d1_a_single_node_waits_for_its_own_disk(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        node = await group.leader()
-        gate = Gate(node)
+    client, topic = await group.topic()
+    await group.agree()
+    gates = [Gate(node) for node in group.nodes.values()]
+    try:
         waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
-        await group.until(lambda: gate.waiting.is_set())
+        await group.until(
+            lambda: all(node.store.end.position.index == 2 for node in group.nodes.values())
+        )
+        leader = await group.leader()
+        assert leader.raft.durable_index < 2
+        gates[0].open.set()
+        first = next(iter(group.nodes.values()))
+        await group.until(lambda: first.raft.durable_index >= 2)
+        await group.until(lambda: leader.raft.watermarks[first.node.node_id] >= 2)
         assert not waiting.done()
-        assert node.raft.committed_index < node.raft.end_index
-        gate.open.set()
+        assert leader.raft.committed_index < 2
+        gates[1].open.set()
         assert (await waiting)[0].code is Code.SUCCESS
+    finally:
+        for gate in gates:
+            gate.open.set()
 
-    play(story, 1)
+
+@pytest.mark.group(1)
+async def test_d1_a_single_node_waits_for_its_own_disk(group: Any) -> None:
+    client, topic = await group.topic()
+    node = await group.leader()
+    gate = Gate(node)
+    waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
+    await group.until(lambda: gate.waiting.is_set())
+    assert not waiting.done()
+    assert node.raft.committed_index < node.raft.end_index
+    gate.open.set()
+    assert (await waiting)[0].code is Code.SUCCESS
 
 
-def test_appends_that_come_during_a_sync_share_the_next_one(play: Callable[..., None]) -> None:
+@pytest.mark.group(1)
+async def test_appends_that_come_during_a_sync_share_the_next_one(group: Any) -> None:
     """Group commit: 200 appends while one sync is under way need one more sync, not 200."""
+    client, topic = await group.topic()
+    node = await group.leader()
+    gate = Gate(node)
+    first = client.start(AppendRequest(timeout_ms=60_000), body(topic))
+    await group.until(lambda: gate.waiting.is_set())
+    syncs = 0
+    sync = gate._sync
 
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        node = await group.leader()
-        gate = Gate(node)
-        first = client.start(AppendRequest(timeout_ms=60_000), body(topic))
-        await group.until(lambda: gate.waiting.is_set())
-        syncs = 0
-        sync = gate._sync
+    def counted() -> Any:
+        nonlocal syncs
+        syncs += 1
+        return sync()
 
-        def counted() -> Any:
-            nonlocal syncs
-            syncs += 1
-            return sync()
-
-        gate._sync = counted
-        rest = [client.start(AppendRequest(timeout_ms=60_000), body(topic)) for _ in range(200)]
-        await group.until(lambda: node.raft.end_index >= 202)
-        gate.open.set()
-        for future in (first, *rest):
-            assert (await future)[0].code is Code.SUCCESS
-        assert syncs <= 3
-
-    play(story, 1)
+    gate._sync = counted
+    rest = [client.start(AppendRequest(timeout_ms=60_000), body(topic)) for _ in range(200)]
+    await group.until(lambda: node.raft.end_index >= 202)
+    gate.open.set()
+    for future in (first, *rest):
+        assert (await future)[0].code is Code.SUCCESS
+    assert syncs <= 3
 
 
-def test_a_follower_whose_disk_lags_serves_what_it_has_applied_from_disk_and_memory(
-    play: Callable[..., None],
+@pytest.mark.group(cache_bytes=400_000)
+async def test_a_follower_whose_disk_lags_serves_what_it_has_applied_from_disk_and_memory(
+    group: Any,
 ) -> None:
     """The others have made it durable and committed it; that its own disk has no such file yet is
     no damage."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        bodies = [body(topic, bytes([n]) * 100_000) for n in range(16)]
-        for data in bodies[:10]:
+    client, topic = await group.topic()
+    bodies = [body(topic, bytes([n]) * 100_000) for n in range(16)]
+    for data in bodies[:10]:
+        await client.append(data)
+    await group.agree()
+    follower = await group.follower()
+    gate = Gate(follower)
+    try:
+        for data in bodies[10:]:
             await client.append(data)
+        await group.until(lambda: follower.catalog.end_offset(topic, 0) == 16)
+        assert follower.raft.cached(Index(3), Index(4)) is None
+        assert follower.store.end.position.index < follower.raft.committed_index
+        reader = await group.client(follower)
+        answer, found = await reader.fetch(topic, 0, max_bytes=10_000_000)
+        assert answer.code is Code.SUCCESS
+        assert found == bodies
+    finally:
+        gate.open.set()
+
+
+async def test_a_leader_whose_disk_lags_lists_what_the_others_have_committed(group: Any) -> None:
+    async with AsyncClient(",".join(group.addresses.values())) as client:
+        await client.create_topic("t")
         await group.agree()
-        follower = await group.follower()
-        gate = Gate(follower)
-        try:
-            for data in bodies[10:]:
-                await client.append(data)
-            await group.until(lambda: follower.catalog.end_offset(topic, 0) == 16)
-            assert follower.raft.cached(Index(3), Index(4)) is None
-            assert follower.store.end.position.index < follower.raft.committed_index
-            reader = await group.client(follower)
-            answer, found = await reader.fetch(topic, 0, max_bytes=10_000_000)
-            assert answer.code is Code.SUCCESS
-            assert found == bodies
-        finally:
-            gate.open.set()
-
-    play(story, cache_bytes=400_000)
-
-
-def test_a_leader_whose_disk_lags_lists_what_the_others_have_committed(
-    play: Callable[..., None],
-) -> None:
-    async def story(group: Any) -> None:
-        async with AsyncClient(",".join(group.addresses.values())) as client:
-            await client.create_topic("t")
-            await group.agree()
-            leader = await group.leader()
-            gate = Gate(leader)
-            try:
-                async with await client.transaction("writer", 1) as one:
-                    for _ in range(4):
-                        await one.append("t", [b"x" * 100_000], partition=0)
-                assert leader.store.end.position.index < leader.raft.committed_index
-                (commit,) = await client.commits()
-                assert (commit.writer_id, commit.records) == ("writer", 4)
-                assert len(await client.entries()) == leader.catalog.applied_index + 1
-                assert (await client.entries(commit.index))[0].command == "CommitTransaction"
-            finally:
-                gate.open.set()
-
-    play(story)
-
-
-def test_a_message_that_a_lagging_disk_does_not_have_yet_is_not_passed_over(
-    play: Callable[..., None],
-) -> None:
-    """A consumer that is told to go on behind it would never see it."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
         leader = await group.leader()
-        await group.agree()
-        messages = [
-            encode_message(Message("orders", bytes([n]) * 100_000, "", 0)) for n in range(4)
-        ]
         gate = Gate(leader)
         try:
-            for message in messages:
-                answer = await client.ask(PutMessageRequest(timeout_ms=20_000), message)
-                assert answer.code is Code.SUCCESS
-            (place,) = answer.physical_offsets
-            assert leader.store.end.end_pos < place
-            questions = [
-                GetMessageRequest(topic="orders", queue_id=0, queue_offset=3),
-                ViewMessageRequest(physical_offset=place),
-            ]
-            for question in questions:
-                assert (await client.start(question))[0].code is Code.BEHIND
+            async with await client.transaction("writer", 1) as one:
+                for _ in range(4):
+                    await one.append("t", [b"x" * 100_000], partition=0)
+            assert leader.store.end.position.index < leader.raft.committed_index
+            (commit,) = await client.commits()
+            assert (commit.writer_id, commit.records) == ("writer", 4)
+            assert len(await client.entries()) == leader.catalog.applied_index + 1
+            assert (await client.entries(commit.index))[0].command == "CommitTransaction"
         finally:
             gate.open.set()
-        await group.until(lambda: leader.store.end.end_pos > place)
+
+
+@pytest.mark.group(commit_log="rocketmq")
+async def test_a_message_that_a_lagging_disk_does_not_have_yet_is_not_passed_over(
+    group: Any,
+) -> None:
+    """A consumer that is told to go on behind it would never see it."""
+    client = await group.client()
+    leader = await group.leader()
+    await group.agree()
+    messages = [encode_message(Message("orders", bytes([n]) * 100_000, "", 0)) for n in range(4)]
+    gate = Gate(leader)
+    try:
+        for message in messages:
+            answer = await client.ask(PutMessageRequest(timeout_ms=20_000), message)
+            assert answer.code is Code.SUCCESS
+        (place,) = answer.physical_offsets
+        assert leader.store.end.end_pos < place
+        questions = [
+            GetMessageRequest(topic="orders", queue_id=0, queue_offset=3),
+            ViewMessageRequest(physical_offset=place),
+        ]
         for question in questions:
-            answer, payload = await client.start(question)
-            assert (answer.code, len(payload)) == (Code.SUCCESS, len(messages[3]))
-
-    play(story, commit_log="rocketmq")
-
-
-def test_with_flush_async_the_page_cache_is_enough(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        node = await group.leader()
-        gate = Gate(node)
-        try:
-            assert (await client.append(body(topic))).code is Code.SUCCESS
-            await group.until(lambda: gate.waiting.is_set())
-        finally:
-            gate.open.set()
-
-    play(story, 1, flush="async")
+            assert (await client.start(question))[0].code is Code.BEHIND
+    finally:
+        gate.open.set()
+    await group.until(lambda: leader.store.end.end_pos > place)
+    for question in questions:
+        answer, payload = await client.start(question)
+        assert (answer.code, len(payload)) == (Code.SUCCESS, len(messages[3]))
 
 
-@pytest.mark.parametrize(("operation", "part"), [("fdatasync", "data"), ("pwritev", "data")])
-def test_d2_a_disk_that_fails_ends_the_node_and_never_acknowledges(
-    play: Callable[..., None], operation: str, part: str
-) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        await group.agree()
-        leader = await group.leader()
-        disk = group.disks[leader.node.node_id]
-        disk.fail(operation, part)
-        waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
-        with pytest.raises(StorageError):
-            await leader.wait_failed()
-        with pytest.raises(ConnectionError):
-            await waiting
-        before, said = disk.operations, []
-        leader.parts.ready_loop.links.send = said.append
-        new = await group.leader(but=leader.node.node_id)
-        assert disk.operations == before, "a failed disk was used again"
-        assert said == [], "a failed node still talks to the others"
-        assert (await (await group.client(new)).append(body(topic))).code is Code.SUCCESS
-
-    play(story, disks=MemoryDisk, **QUICK)
-
-
-def test_d2_a_follower_whose_disk_fails_stops_acknowledging(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        await group.agree()
-        leader, follower = await group.leader(), await group.follower()
-        group.disks[follower.node.node_id].fail("fdatasync", "data")
+@pytest.mark.group(1, flush="async")
+async def test_with_flush_async_the_page_cache_is_enough(group: Any) -> None:
+    client, topic = await group.topic()
+    node = await group.leader()
+    gate = Gate(node)
+    try:
         assert (await client.append(body(topic))).code is Code.SUCCESS
-        with pytest.raises(StorageError):
-            await follower.wait_failed()
-        mark = leader.raft.watermarks[follower.node.node_id]
-        for _ in range(5):
-            assert (await client.append(body(topic))).code is Code.SUCCESS
-        assert leader.raft.watermarks[follower.node.node_id] == mark < leader.raft.end_index - 4
-
-    play(story, disks=MemoryDisk)
+        await group.until(lambda: gate.waiting.is_set())
+    finally:
+        gate.open.set()
 
 
-def test_d2_a_topic_index_whose_disk_fails_is_not_tried_again(play: Callable[..., None]) -> None:
-    """A second fdatasync may succeed although the data is gone."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        node = await group.leader()
-        disk = group.disks[node.node.node_id]
-        syncs, check = list[str](), disk.check
-
-        def watched(operation: str, path: Any) -> Any:
-            if operation == "fdatasync" and "tables" in str(path):
-                syncs.append(path.name)
-            return check(operation, path)
-
-        disk.check = watched
-        for _ in range(5):
-            await client.append(body(topic))
-        disk.fail("fdatasync", "tables")  # of the partition's table, which its first rows make
-        node.parts.checkpointer.save()
-        node.parts.checkpointer.save()
-        with pytest.raises(StorageError):
-            await node.wait_failed()
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert len(syncs) == 1
-
-    play(story, 1, disks=MemoryDisk)
-
-
-def test_d2_nothing_is_applied_once_the_disk_has_failed_elsewhere(
-    play: Callable[..., None],
+@pytest.mark.group(disks=MemoryDisk, **QUICK)
+@pytest.mark.parametrize(("operation", "part"), [("fdatasync", "data"), ("pwritev", "data")])
+async def test_d2_a_disk_that_fails_ends_the_node_and_never_acknowledges(
+    group: Any, operation: str, part: str
 ) -> None:
+    client, topic = await group.topic()
+    await group.agree()
+    leader = await group.leader()
+    disk = group.disks[leader.node.node_id]
+    disk.fail(operation, part)
+    waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
+    with pytest.raises(StorageError):
+        await leader.wait_failed()
+    with pytest.raises(ConnectionError):
+        await waiting
+    before, said = disk.operations, []
+    leader.parts.ready_loop.links.send = said.append
+    new = await group.leader(but=leader.node.node_id)
+    assert disk.operations == before, "a failed disk was used again"
+    assert said == [], "a failed node still talks to the others"
+    assert (await (await group.client(new)).append(body(topic))).code is Code.SUCCESS
+
+
+@pytest.mark.group(disks=MemoryDisk)
+async def test_d2_a_follower_whose_disk_fails_stops_acknowledging(group: Any) -> None:
+    client, topic = await group.topic()
+    await group.agree()
+    leader, follower = await group.leader(), await group.follower()
+    group.disks[follower.node.node_id].fail("fdatasync", "data")
+    assert (await client.append(body(topic))).code is Code.SUCCESS
+    with pytest.raises(StorageError):
+        await follower.wait_failed()
+    mark = leader.raft.watermarks[follower.node.node_id]
+    for _ in range(5):
+        assert (await client.append(body(topic))).code is Code.SUCCESS
+    assert leader.raft.watermarks[follower.node.node_id] == mark < leader.raft.end_index - 4
+
+
+@pytest.mark.group(1, disks=MemoryDisk)
+async def test_d2_a_topic_index_whose_disk_fails_is_not_tried_again(group: Any) -> None:
+    """A second fdatasync may succeed although the data is gone."""
+    client, topic = await group.topic()
+    node = await group.leader()
+    disk = group.disks[node.node.node_id]
+    syncs, check = list[str](), disk.check
+
+    def watched(operation: str, path: Any) -> Any:
+        if operation == "fdatasync" and "tables" in str(path):
+            syncs.append(path.name)
+        return check(operation, path)
+
+    disk.check = watched
+    for _ in range(5):
+        await client.append(body(topic))
+    disk.fail("fdatasync", "tables")  # of the partition's table, which its first rows make
+    node.parts.checkpointer.save()
+    node.parts.checkpointer.save()
+    with pytest.raises(StorageError):
+        await node.wait_failed()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert len(syncs) == 1
+
+
+@pytest.mark.group(1, disks=MemoryDisk)
+async def test_d2_nothing_is_applied_once_the_disk_has_failed_elsewhere(group: Any) -> None:
     """It would write into the topic index."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        node = await group.leader()
-        before, applier = node.catalog.applied_index, node.parts.applier
-        applier._busy = True
-        client.start(AppendRequest(timeout_ms=60_000), body(topic))
-        await group.until(lambda: node.raft.committed_index > before)
-        node.parts.ready_loop.fail(StorageError("save the hard state: the disk failed"))
-        applier._busy = False
-        applier.advance(node.raft.committed_index)
-        assert node.catalog.applied_index == before < node.raft.committed_index
-        with pytest.raises(StorageError, match="this node stops"):
-            node.store.sync()
-
-    play(story, 1, disks=MemoryDisk)
+    client, topic = await group.topic()
+    node = await group.leader()
+    before, applier = node.catalog.applied_index, node.parts.applier
+    applier._busy = True
+    client.start(AppendRequest(timeout_ms=60_000), body(topic))
+    await group.until(lambda: node.raft.committed_index > before)
+    node.parts.ready_loop.fail(StorageError("save the hard state: the disk failed"))
+    applier._busy = False
+    applier.advance(node.raft.committed_index)
+    assert node.catalog.applied_index == before < node.raft.committed_index
+    with pytest.raises(StorageError, match="this node stops"):
+        node.store.sync()
 
 
 class ByHand(Environment):
@@ -453,87 +404,73 @@ def test_flush_async_tells_at_once_what_was_written_and_syncs_it_soon() -> None:
     assert (done[3:], told[3:]) == (["append", "sync"], ["synced"])
 
 
-def test_d5_a_vote_that_cannot_be_saved_is_never_sent(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        for name in group.config.members:
-            await group.start(name)
-            group.disks[name].fail("pwritev", "state")
-        failed = [asyncio.ensure_future(node.wait_failed()) for node in group.nodes.values()]
-        done, rest = await asyncio.wait(failed, return_when=asyncio.FIRST_COMPLETED)
-        assert all(isinstance(future.exception(), StorageError) for future in done)
-        assert not any(node.raft.role is Role.LEADER for node in group.nodes.values())
-        for future in rest:
-            future.cancel()
-
-    play(story, start=False, disks=MemoryDisk)
+@pytest.mark.group(start=False, disks=MemoryDisk)
+async def test_d5_a_vote_that_cannot_be_saved_is_never_sent(group: Any) -> None:
+    for name in group.config.members:
+        await group.start(name)
+        group.disks[name].fail("pwritev", "state")
+    failed = [asyncio.ensure_future(node.wait_failed()) for node in group.nodes.values()]
+    done, rest = await asyncio.wait(failed, return_when=asyncio.FIRST_COMPLETED)
+    assert all(isinstance(future.exception(), StorageError) for future in done)
+    assert not any(node.raft.role is Role.LEADER for node in group.nodes.values())
+    for future in rest:
+        future.cancel()
 
 
-def test_d12_a_full_disk_refuses_writes_deletes_nothing_and_works_again_later(
-    play: Callable[..., None],
+@pytest.mark.group(1, disks=MemoryDisk)
+async def test_d12_a_full_disk_refuses_writes_deletes_nothing_and_works_again_later(
+    group: Any,
 ) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        data = body(topic, b"x" * 1000)
-        await client.append(data)
-        node = await group.leader()
-        disk = group.disks[node.node.node_id]
-        names = set(disk.names)
-        disk.free = node.node.disk_reserve_bytes - 1
-        while (answer := await client.append(data)).code is Code.SUCCESS:
-            pass
-        assert answer.code is Code.DISK_FULL
-        assert "disk" in answer.message
-        assert set(disk.names) == names
-        count = (await client.offsets("t")).offsets["t"][0]
-        assert (await client.fetch(topic, 0))[1] == [data] * count
-        disk.free = disk.total
-        while (answer := await client.append(data)).code is not Code.SUCCESS:
-            pass
-        assert answer.base_offset == count
-
-    play(story, 1, disks=MemoryDisk)
+    client, topic = await group.topic()
+    data = body(topic, b"x" * 1000)
+    await client.append(data)
+    node = await group.leader()
+    disk = group.disks[node.node.node_id]
+    names = set(disk.names)
+    disk.free = node.node.disk_reserve_bytes - 1
+    while (answer := await client.append(data)).code is Code.SUCCESS:
+        pass
+    assert answer.code is Code.DISK_FULL
+    assert "disk" in answer.message
+    assert set(disk.names) == names
+    count = (await client.offsets("t")).offsets["t"][0]
+    assert (await client.fetch(topic, 0))[1] == [data] * count
+    disk.free = disk.total
+    while (answer := await client.append(data)).code is not Code.SUCCESS:
+        pass
+    assert answer.base_offset == count
 
 
-def test_d12_a_leader_whose_disk_is_full_hands_over(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        await group.agree()
-        old = await group.leader()
-        group.disks[old.node.node_id].free = 0
-        new = await group.leader(but=old.node.node_id)
-        assert (await (await group.client(new)).append(body(topic))).code is Code.SUCCESS
-
-    play(story, disks=MemoryDisk)
+@pytest.mark.group(disks=MemoryDisk)
+async def test_d12_a_leader_whose_disk_is_full_hands_over(group: Any) -> None:
+    _, topic = await group.topic()
+    await group.agree()
+    old = await group.leader()
+    group.disks[old.node.node_id].free = 0
+    new = await group.leader(but=old.node.node_id)
+    assert (await (await group.client(new)).append(body(topic))).code is Code.SUCCESS
 
 
-def test_d12_no_room_for_the_next_file_is_waited_out(play: Callable[..., None]) -> None:
+@pytest.mark.group(1, disks=MemoryDisk)
+async def test_d12_no_room_for_the_next_file_is_waited_out(group: Any) -> None:
     """A write that finds no room is acknowledged when there is some, and the node lives on."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        node = await group.leader()
-        disk = group.disks[node.node.node_id]
-        disk.fail("fallocate", "", errno.ENOSPC)
-        data = body(topic, bytes(900_000))
-        futures = [client.start(AppendRequest(timeout_ms=60_000), data) for _ in range(10)]
-        await group.until(lambda: node.parts.ready_loop.log_writer.is_full)
-        while (await client.append(body(topic), timeout_ms=1)).code is not Code.DISK_FULL:
-            pass
-        before = sum(
-            future.done() and future.result()[0].code is Code.SUCCESS for future in futures
-        )
-        waiting = sum(not future.done() for future in futures)
-        assert waiting
-        disk.failures.clear()
-        codes = [(await future)[0].code for future in futures]
-        assert codes.count(Code.SUCCESS) == before + waiting
-        while (await client.append(data)).code is not Code.SUCCESS:
-            pass
-
-    play(story, 1, disks=MemoryDisk)
+    client, topic = await group.topic()
+    node = await group.leader()
+    disk = group.disks[node.node.node_id]
+    disk.fail("fallocate", "", errno.ENOSPC)
+    data = body(topic, bytes(900_000))
+    futures = [client.start(AppendRequest(timeout_ms=60_000), data) for _ in range(10)]
+    await group.until(lambda: node.parts.ready_loop.log_writer.is_full)
+    while (await client.append(body(topic), timeout_ms=1)).code is not Code.DISK_FULL:
+        pass
+    before = sum(future.done() and future.result()[0].code is Code.SUCCESS for future in futures)
+    waiting = sum(not future.done() for future in futures)
+    assert waiting
+    disk.failures.clear()
+    codes = [(await future)[0].code for future in futures]
+    assert codes.count(Code.SUCCESS) == before + waiting
+    while (await client.append(data)).code is not Code.SUCCESS:
+        pass
 
 
 class OneDamaged:

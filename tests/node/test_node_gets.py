@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,8 +30,6 @@ from dledger.raft.raft_node import RaftNode
 from dledger.raft.state.ready import IDLE
 from dledger.rocketmq.format.message import Message, decode_message, encode_message
 from dledger.types import NodeId
-
-Play = Callable[..., None]
 
 
 def message(text: str, queue_id: int = 0) -> Message:
@@ -70,200 +68,184 @@ def places(node: Any, first: int) -> list[int]:
     return [entry.pos + HEADER_SIZE for entry in node.store.read(first, 1 << 30)]
 
 
-def test_a_message_that_was_replaced_is_not_shown_while_its_cut_waits_for_the_disk(
-    play: Play,
+@pytest.mark.group(commit_log="rocketmq", **SLOW_VOTES, **QUICK)
+async def test_a_message_that_was_replaced_is_not_shown_while_its_cut_waits_for_the_disk(
+    group: Any,
 ) -> None:
     """The deposed leader follows again and knows what is committed now; a sync that takes long is
     under way, so its files still hold what it wrote alone, at the very place of a message that is
     acknowledged."""
+    client = await group.client()
+    await put(client, message("base"))
+    await group.agree()
+    old = await group.leader()
+    asker = await group.client(old)
+    links = {node: node.parts.ready_loop.links.send for node in group.nodes.values()}
+    cut_off(old, group)
+    end = old.raft.end_index
+    for text in ("a" * 4000, "never acknowledged"):
+        asker.start(PutMessageRequest(timeout_ms=100), encode_message(message(text)))
+    await group.until(lambda: old.store.end.position.index == end + 2)
+    replaced = places(old, end + 1)[1]
+    new = await group.leader(but=str(old.node.node_id))
+    client = await group.client(new)
+    # behind the first entries of all who have led meanwhile
+    room = replaced - HEADER_SIZE - new.raft.end.end_pos
+    await put(client, message("a" * (room - HEADER_SIZE - len(encode_message(message(""))))))
+    (place,) = (await put(client, message("acknowledged now!!"))).physical_offsets
+    assert place == replaced
+    acknowledged = new.raft.committed_index
 
-    async def story(group: Any) -> None:
-        client = await group.client()
-        await put(client, message("base"))
-        await group.agree()
-        old = await group.leader()
-        asker = await group.client(old)
-        links = {node: node.parts.ready_loop.links.send for node in group.nodes.values()}
-        cut_off(old, group)
-        end = old.raft.end_index
-        for text in ("a" * 4000, "never acknowledged"):
-            asker.start(PutMessageRequest(timeout_ms=100), encode_message(message(text)))
-        await group.until(lambda: old.store.end.position.index == end + 2)
-        replaced = places(old, end + 1)[1]
-        new = await group.leader(but=str(old.node.node_id))
-        client = await group.client(new)
-        # behind the first entries of all who have led meanwhile
-        room = replaced - HEADER_SIZE - new.raft.end.end_pos
-        await put(client, message("a" * (room - HEADER_SIZE - len(encode_message(message(""))))))
-        (place,) = (await put(client, message("acknowledged now!!"))).physical_offsets
-        assert place == replaced
-        acknowledged = new.raft.committed_index
-
-        with old.store._sync_lock:
-            for node, send in links.items():
-                node.parts.ready_loop.links.send = send
-            del old.parts.ready_loop.step
-            await group.until(lambda: old.raft.committed_index >= acknowledged)
-            assert old.store.end.position.index == end + 2  # the cut waits
-            questions = [
-                ViewMessageRequest(physical_offset=place, stale=True),
-                GetMessageRequest(topic="orders", queue_id=0, queue_offset=0, stale=True),
-                QueryMessageRequest(topic="orders", key="key", stale=True),
-            ]
-            answers = [await asker.start(question) for question in questions]
-        shown = [
-            one.body
-            for answer, payload in answers
-            if answer.code is Code.SUCCESS
-            for one in split(payload)
+    with old.store._sync_lock:
+        for node, send in links.items():
+            node.parts.ready_loop.links.send = send
+        del old.parts.ready_loop.step
+        await group.until(lambda: old.raft.committed_index >= acknowledged)
+        assert old.store.end.position.index == end + 2  # the cut waits
+        questions = [
+            ViewMessageRequest(physical_offset=place, stale=True),
+            GetMessageRequest(topic="orders", queue_id=0, queue_offset=0, stale=True),
+            QueryMessageRequest(topic="orders", key="key", stale=True),
         ]
-        assert set(shown) <= {b"base"}
-        # it may be applied before
-        await group.until(lambda: old.store.end.position.index >= acknowledged)
-        await group.agree()
-        found, payload = await asker.start(questions[0])
-        assert (found.code, decode_message(payload).body) == (Code.SUCCESS, b"acknowledged now!!")
+        answers = [await asker.start(question) for question in questions]
+    shown = [
+        one.body
+        for answer, payload in answers
+        if answer.code is Code.SUCCESS
+        for one in split(payload)
+    ]
+    assert set(shown) <= {b"base"}
+    # it may be applied before
+    await group.until(lambda: old.store.end.position.index >= acknowledged)
+    await group.agree()
+    found, payload = await asker.start(questions[0])
+    assert (found.code, decode_message(payload).body) == (Code.SUCCESS, b"acknowledged now!!")
 
-    play(story, commit_log="rocketmq", **SLOW_VOTES, **QUICK)
 
-
-def test_a_consumer_of_an_empty_queue_is_not_led_past_its_first_message(play: Play) -> None:
+@pytest.mark.group(1, commit_log="rocketmq")
+async def test_a_consumer_of_an_empty_queue_is_not_led_past_its_first_message(group: Any) -> None:
     """The question waits for the thread of the files, and the queue's first message is acknowledged
     meanwhile."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        (node,) = group.nodes.values()
-        await put(client, message("of another queue"))
-        reput = node.parts.application.reput
-        await group.until(lambda: reput.dispatched_index == node.raft.end_index)
-        with held(node):
-            asked = get(client, 0, 1)
-            assert (await put(client, message("the first", 1))).queue_offsets == (0,)
-        answer, payload = await asked
-        assert answer.next_begin_offset == len(split(payload)), answer
-        answer, payload = await get(client, 0, 1)
-        assert [one.body for one in split(payload)] == [b"the first"]
-
-    play(story, 1, commit_log="rocketmq")
+    client = await group.client()
+    (node,) = group.nodes.values()
+    await put(client, message("of another queue"))
+    reput = node.parts.application.reput
+    await group.until(lambda: reput.dispatched_index == node.raft.end_index)
+    with held(node):
+        asked = get(client, 0, 1)
+        assert (await put(client, message("the first", 1))).queue_offsets == (0,)
+    answer, payload = await asked
+    assert answer.next_begin_offset == len(split(payload)), answer
+    answer, payload = await get(client, 0, 1)
+    assert [one.body for one in split(payload)] == [b"the first"]
 
 
-def test_a_node_whose_queues_lag_says_so_and_leads_nobody_past_what_is_kept(play: Play) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        node = await group.follower()
-        asker, reput = await group.client(node), node.parts.application.reput
-        await group.agree()
-        await group.until(lambda: reput.dispatched_index == node.raft.end_index)
-        reput._busy = True  # nothing more is dispatched
-        await put(client, *[message(str(n)) for n in range(5)])
-        await group.agree()
-        assert (await get(asker, 0, stale=True))[0].code is Code.BEHIND
-        assert (await get(asker, 0, 9, stale=True))[
-            0
-        ].status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
-        reput._busy = False
-        reput.committed(node.raft.committed_index)
-        await group.until(lambda: reput.dispatched_index == node.raft.end_index)
-        answer, payload = await get(asker, 0, stale=True)
-        assert (answer.status, len(split(payload))) == (GetMessageStatus.FOUND, 5)
-        reput._busy = True
-        await put(client, message("5"), message("6"))
-        await group.agree()
-        for at in (6, 7):  # the leader has told of these
-            assert (await get(asker, at, stale=True))[0].code is Code.BEHIND
-        assert (await get(asker, 8, stale=True))[0].status is GetMessageStatus.OFFSET_OVERFLOW_BADLY
-        reput._busy = False
-
-    play(story, commit_log="rocketmq", **SLOW_VOTES)
+@pytest.mark.group(commit_log="rocketmq", **SLOW_VOTES)
+async def test_a_node_whose_queues_lag_says_so_and_leads_nobody_past_what_is_kept(
+    group: Any,
+) -> None:
+    client = await group.client()
+    node = await group.follower()
+    asker, reput = await group.client(node), node.parts.application.reput
+    await group.agree()
+    await group.until(lambda: reput.dispatched_index == node.raft.end_index)
+    reput._busy = True  # nothing more is dispatched
+    await put(client, *[message(str(n)) for n in range(5)])
+    await group.agree()
+    assert (await get(asker, 0, stale=True))[0].code is Code.BEHIND
+    assert (await get(asker, 0, 9, stale=True))[0].status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
+    reput._busy = False
+    reput.committed(node.raft.committed_index)
+    await group.until(lambda: reput.dispatched_index == node.raft.end_index)
+    answer, payload = await get(asker, 0, stale=True)
+    assert (answer.status, len(split(payload))) == (GetMessageStatus.FOUND, 5)
+    reput._busy = True
+    await put(client, message("5"), message("6"))
+    await group.agree()
+    for at in (6, 7):  # the leader has told of these
+        assert (await get(asker, at, stale=True))[0].code is Code.BEHIND
+    assert (await get(asker, 8, stale=True))[0].status is GetMessageStatus.OFFSET_OVERFLOW_BADLY
+    reput._busy = False
 
 
-def test_a_message_of_a_queue_that_is_not_applied_yet_is_not_taken_for_one_that_is_gone(
-    play: Play,
+@pytest.mark.group(commit_log="rocketmq", **SLOW_VOTES)
+async def test_a_message_of_a_queue_that_is_not_applied_yet_is_not_taken_for_one_that_is_gone(
+    group: Any,
 ) -> None:
     """After a restart queues and index may be ahead of what the node knows to be committed."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        node = await group.follower()
-        asker = await group.client(node)
-        await put(client, message("0"))
-        await group.agree()
-        node.parts.applier._busy = True
-        await put(client, message("1"), message("2"))
-        end = (await group.leader()).raft.end_index
-        await group.until(lambda: node.parts.application.reput.dispatched_index == end)
-        assert node.catalog.applied_index == end - 2
-        answer, payload = await get(asker, 0, stale=True)
-        assert (answer.status, answer.next_begin_offset) == (GetMessageStatus.FOUND, 1)
-        assert [one.body for one in split(payload)] == [b"0"]
-        for question in (
-            GetMessageRequest(topic="orders", queue_id=0, queue_offset=1, stale=True),
-            QueryMessageRequest(topic="orders", key="key", stale=True),
-        ):
-            assert (await asker.start(question))[0].code is Code.BEHIND
-        node.parts.applier._busy = False
-        node.parts.applier.advance(node.raft.committed_index)
-        answer, payload = await get(asker, 1, stale=True)
-        assert len(split(payload)) == 2
-
-    play(story, commit_log="rocketmq", **SLOW_VOTES)
+    client = await group.client()
+    node = await group.follower()
+    asker = await group.client(node)
+    await put(client, message("0"))
+    await group.agree()
+    node.parts.applier._busy = True
+    await put(client, message("1"), message("2"))
+    end = (await group.leader()).raft.end_index
+    await group.until(lambda: node.parts.application.reput.dispatched_index == end)
+    assert node.catalog.applied_index == end - 2
+    answer, payload = await get(asker, 0, stale=True)
+    assert (answer.status, answer.next_begin_offset) == (GetMessageStatus.FOUND, 1)
+    assert [one.body for one in split(payload)] == [b"0"]
+    for question in (
+        GetMessageRequest(topic="orders", queue_id=0, queue_offset=1, stale=True),
+        QueryMessageRequest(topic="orders", key="key", stale=True),
+    ):
+        assert (await asker.start(question))[0].code is Code.BEHIND
+    node.parts.applier._busy = False
+    node.parts.applier.advance(node.raft.committed_index)
+    answer, payload = await get(asker, 1, stale=True)
+    assert len(split(payload)) == 2
 
 
-def test_a_node_whose_catalog_is_ahead_of_its_log_shows_nothing_of_what_the_log_still_has(
-    play: Play,
+@pytest.mark.group(commit_log="rocketmq", **SMALL, **QUICK)
+async def test_a_node_whose_catalog_is_ahead_of_its_log_shows_nothing_of_what_the_log_still_has(
+    group: Any,
 ) -> None:
     """It lost its catalog and has the leader's, whose entries are not here yet; in their places are
     its own ones."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        for _ in range(60):
-            await put(client, message("x" * 6000))
-        await trimmed(group)
-        await group.agree()
-        old = await group.leader()
-        asker = await group.client(old)
-        links = {node: node.parts.ready_loop.links.send for node in group.nodes.values()}
-        cut_off(old, group)
-        end = old.raft.end_index
-        asker.start(
-            PutMessageRequest(timeout_ms=100), encode_message(message("never acknowledged"))
+    client = await group.client()
+    for _ in range(60):
+        await put(client, message("x" * 6000))
+    await trimmed(group)
+    await group.agree()
+    old = await group.leader()
+    asker = await group.client(old)
+    links = {node: node.parts.ready_loop.links.send for node in group.nodes.values()}
+    cut_off(old, group)
+    end = old.raft.end_index
+    asker.start(PutMessageRequest(timeout_ms=100), encode_message(message("never acknowledged")))
+    await group.until(lambda: old.store.end.position.index == end + 1)
+    (place,) = places(old, end + 1)
+    name = str(old.node.node_id)
+    client = await group.client(await group.leader(but=name))
+    await put(client, *[message(str(n)) for n in range(5)])
+    await group.kill(name)
+    shutil.rmtree(group.folder / name / "snapshot")
+    for node, send in links.items():
+        node.parts.ready_loop.links.send = send
+    step = RaftNode.step
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(  # its log does not come
+            RaftNode,
+            "step",
+            lambda raft, message, now_ms: (
+                IDLE
+                if isinstance(message, PushEntryRequest) and raft.node_id == name
+                else step(raft, message, now_ms)
+            ),
         )
-        await group.until(lambda: old.store.end.position.index == end + 1)
-        (place,) = places(old, end + 1)
-        name = str(old.node.node_id)
-        client = await group.client(await group.leader(but=name))
-        await put(client, *[message(str(n)) for n in range(5)])
-        await group.kill(name)
-        shutil.rmtree(group.folder / name / "snapshot")
-        for node, send in links.items():
-            node.parts.ready_loop.links.send = send
-        step = RaftNode.step
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(  # its log does not come
-                RaftNode,
-                "step",
-                lambda raft, message, now_ms: (
-                    IDLE
-                    if isinstance(message, PushEntryRequest) and raft.node_id == name
-                    else step(raft, message, now_ms)
-                ),
-            )
-            await group.start(name)
-            node = group.nodes[NodeId(name)]
-            await group.until(lambda: node._restarting is not None)
-            await awake(node)
-            assert node.catalog.applied_index > node.store.end.position.index == end + 1
-            asker = await group.client(node)
-            for question in (
-                ViewMessageRequest(physical_offset=place, stale=True),
-                GetMessageRequest(topic="orders", queue_id=0, queue_offset=59, stale=True),
-            ):
-                assert (await asker.start(question))[0].code is Code.BEHIND
-        await group.agree()
-        await group.until(lambda: node.raft.durable_index == node.catalog.applied_index)
-        _, payload = await get(asker, 59, stale=True)
-        assert [len(one.body) for one in split(payload)] == [6000, 1, 1, 1, 1, 1]
-
-    play(story, commit_log="rocketmq", **SMALL, **QUICK)
+        await group.start(name)
+        node = group.nodes[NodeId(name)]
+        await group.until(lambda: node._restarting is not None)
+        await awake(node)
+        assert node.catalog.applied_index > node.store.end.position.index == end + 1
+        asker = await group.client(node)
+        for question in (
+            ViewMessageRequest(physical_offset=place, stale=True),
+            GetMessageRequest(topic="orders", queue_id=0, queue_offset=59, stale=True),
+        ):
+            assert (await asker.start(question))[0].code is Code.BEHIND
+    await group.agree()
+    await group.until(lambda: node.raft.durable_index == node.catalog.applied_index)
+    _, payload = await get(asker, 59, stale=True)
+    assert [len(one.body) for one in split(payload)] == [6000, 1, 1, 1, 1, 1]

@@ -12,7 +12,7 @@ import trustme
 
 from dledger.config import GroupConfig, NodeConfig, tls_files
 from dledger.errors import AccessDenied, ConfigError
-from dledger.net import FrameLimits, Handlers, connect, run
+from dledger.net import FrameLimits, Handlers, connect
 from dledger.net.connections.blocking import BlockingConnection
 from dledger.net.connections.handshake import Greeting, Introduction
 from dledger.net.connections.tls import client_context, nodes_of
@@ -61,26 +61,22 @@ async def hello(port: int, files: dict[str, str], node_id: str) -> Any:
         (("n2",), "", Code.SUCCESS),
     ],
 )
-def test_a_member_is_who_its_certificate_says(
+async def test_a_member_is_who_its_certificate_says(
     tmp_path: Path, issue: Issue, nodes: tuple[str, ...], node_id: str, code: Code
 ) -> None:
     authority = trustme.CA()
-
-    async def story() -> None:
-        server = node(tmp_path, issue(authority=authority))
-        await server.start()
-        try:
-            answer = await hello(server.port, issue(authority=authority, nodes=nodes), node_id)
-        finally:
-            await server.stop()
-        assert answer.code is code
-        if code is not Code.SUCCESS:
-            assert "dledger://node/n1" in answer.message
-
-    run(story())
+    server = node(tmp_path, issue(authority=authority))
+    await server.start()
+    try:
+        answer = await hello(server.port, issue(authority=authority, nodes=nodes), node_id)
+    finally:
+        await server.stop()
+    assert answer.code is code
+    if code is not Code.SUCCESS:
+        assert "dledger://node/n1" in answer.message
 
 
-def test_a_node_that_its_certificate_does_not_name_is_not_talked_to(
+async def test_a_node_that_its_certificate_does_not_name_is_not_talked_to(
     tmp_path: Path, issue: Issue
 ) -> None:
     """Another member's certificate, and a name that it takes for its own: the address is not
@@ -90,42 +86,35 @@ def test_a_node_that_its_certificate_does_not_name_is_not_talked_to(
     context = client_context(
         tls_files(**{name.removeprefix("tls_"): path for name, path in files.items()})
     )
-
-    async def story() -> None:
-        server = node(tmp_path, issue(authority=authority, nodes=("n0",)))
-        await server.start()
-        # it lies
-        server.parts.gate._node = server.node = NodeConfig(node_id=NodeId("n1"), directory=tmp_path)
-        try:
-            with pytest.raises(AccessDenied, match="says that it is node n1"):
-                await asyncio.to_thread(
-                    BlockingConnection,
-                    f"127.0.0.1:{server.port}",
-                    Greeting(Introduction()),
-                    limits=FrameLimits(),
-                    timeout_s=10,
-                    tls=context,
-                )
-        finally:
-            await server.stop()
-
-    run(story())
+    server = node(tmp_path, issue(authority=authority, nodes=("n0",)))
+    await server.start()
+    # it lies
+    server.parts.gate._node = server.node = NodeConfig(node_id=NodeId("n1"), directory=tmp_path)
+    try:
+        with pytest.raises(AccessDenied, match="says that it is node n1"):
+            await asyncio.to_thread(
+                BlockingConnection,
+                f"127.0.0.1:{server.port}",
+                Greeting(Introduction()),
+                limits=FrameLimits(),
+                timeout_s=10,
+                tls=context,
+            )
+    finally:
+        await server.stop()
 
 
 @pytest.mark.parametrize("nodes", [(), ("n1",), ("n1", "n2")])
-def test_a_node_without_a_certificate_of_its_own_does_not_start(
+async def test_a_node_without_a_certificate_of_its_own_does_not_start(
     tmp_path: Path, issue: Issue, nodes: tuple[str, ...]
 ) -> None:
-    async def story() -> None:
-        files = issue(nodes=nodes)
-        said = (
-            f"{files['tls_certificate']!r} is .*not for node n0.*openssl req -new -key "
-            f".*URI:dledger://node/n0"
-        )
-        with pytest.raises(ConfigError, match=said):
-            await node(tmp_path, files).start()
-
-    run(story())
+    files = issue(nodes=nodes)
+    said = (
+        f"{files['tls_certificate']!r} is .*not for node n0.*openssl req -new -key "
+        f".*URI:dledger://node/n0"
+    )
+    with pytest.raises(ConfigError, match=said):
+        await node(tmp_path, files).start()
     assert not (tmp_path / "n0").exists()
 
 

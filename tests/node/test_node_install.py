@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +26,8 @@ from dledger.storage.recovery.snapshot_install import Staging
 from dledger.types import Index, NodeId
 from verification.disk.memory_disk import MemoryDisk
 
+pytestmark = pytest.mark.group(1, **SMALL)
+
 
 async def wiped(group: Any, count: int = 60) -> tuple[str, int]:
     """A follower whose directory is gone, behind the retention of the others; not started again."""
@@ -39,36 +40,33 @@ async def wiped(group: Any, count: int = 60) -> tuple[str, int]:
     return name, topic
 
 
-def test_a_wiped_member_behind_retention_takes_over_the_state_and_counts_again_when_admitted(
-    play: Callable[..., None], caplog: pytest.LogCaptureFixture
+@pytest.mark.group(**SMALL)
+async def test_a_wiped_member_behind_retention_takes_over_the_state_and_counts_again_when_admitted(
+    group: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "dledger")
+    name, topic = await wiped(group)
+    await group.start(name)
+    node, leader = group.nodes[name], await group.leader()
+    await equal(group)
+    assert 0 < node.store.begin_index == leader.store.begin_index
+    assert node.raft.committed_index == leader.raft.committed_index
+    assert await read_all(group, node, topic) == expected(node, topic, 60)
+    assert not node.raft.is_admitted, "state does not admit"
+    assert "takes over the catalog as of entry" in caplog.text
 
-    async def story(group: Any) -> None:
-        name, topic = await wiped(group)
-        await group.start(name)
-        node, leader = group.nodes[name], await group.leader()
-        await equal(group)
-        assert 0 < node.store.begin_index == leader.store.begin_index
-        assert node.raft.committed_index == leader.raft.committed_index
-        assert await read_all(group, node, topic) == expected(node, topic, 60)
-        assert not node.raft.is_admitted, "state does not admit"
-        assert "takes over the catalog as of entry" in caplog.text
-
-        assert (
-            await (await group.client()).ask(AdmitRequest(node_id=NodeId(name)))
-        ).code is Code.SUCCESS
-        await group.until(lambda: node.raft.is_admitted)
-        await group.kill(next(n for n in group.nodes if n not in {name, leader.node.node_id}))
-        await write(group, 60, 70)
-        await equal(group)
-        assert await read_all(group, node, topic) == expected(node, topic, 70)
-        await group.stop(name)
-        assert verify_store(group.folder / name)["problems"] == []
-        await group.start(name)
-        await equal(group)
-
-    play(story, **SMALL)
+    assert (
+        await (await group.client()).ask(AdmitRequest(node_id=NodeId(name)))
+    ).code is Code.SUCCESS
+    await group.until(lambda: node.raft.is_admitted)
+    await group.kill(next(n for n in group.nodes if n not in {name, leader.node.node_id}))
+    await write(group, 60, 70)
+    await equal(group)
+    assert await read_all(group, node, topic) == expected(node, topic, 70)
+    await group.stop(name)
+    assert verify_store(group.folder / name)["problems"] == []
+    await group.start(name)
+    await equal(group)
 
 
 def damage(directory: Path, number: int) -> None:
@@ -83,174 +81,158 @@ def damage(directory: Path, number: int) -> None:
     raise AssertionError(f"payload {number} is not in {directory}")
 
 
+@pytest.mark.group(**SMALL)
 @pytest.mark.parametrize("applied", [True, False], ids=["applied", "not applied"])
-def test_damage_that_no_member_has_a_copy_of_goes_and_the_rest_of_the_log_stays(
-    play: Callable[..., None], caplog: pytest.LogCaptureFixture, applied: bool
+async def test_damage_that_no_member_has_a_copy_of_goes_and_the_rest_of_the_log_stays(
+    group: Any, caplog: pytest.LogCaptureFixture, applied: bool
 ) -> None:
     """A damaged entry that is applied needs no catalog; one that is not needs the state that comes
     of it. What the node has behind the damage, and has acknowledged, stays in either case."""
     caplog.set_level(logging.WARNING, "dledger")
-
-    async def story(group: Any) -> None:
-        topic = await write(group, 0, 6)
-        await group.agree()
-        entries = (await group.leader()).store.read(0, 1 << 20)
-        victim = next(entry.index for entry in entries if payload(3) in bytes(entry.body))
-        name = (await group.follower()).node.node_id
-        if applied:
-            await group.stop(name)
-        else:
-            await group.kill(name)
-        damage(group.folder / name, 3)
-        await group.start(name, scrub_bytes_per_s=0, checkpoint_bytes=1 << 30, retention_bytes=0)
-        node = group.nodes[name]
-        node.parts.repairs._send = lambda message: None  # nobody is asked before nobody can help
-        incarnation = node.store.membership.incarnation
-        await write(group, 6, 60)
-        others = [other for other in group.nodes if other != name]
-        await trimmed(group, *others)
-        end = node.raft.end_index
-        assert node.store.begin_index == 0
-        if applied:
-            await group.agree()
-            node.parts.events.damage(CorruptEntry("found by the scrub", victim))
-        assert not node.raft._machine.can_lead
-        node.parts.repairs._send = node.parts.peers.send
-        await group.until(lambda: group.nodes[name].store.begin_index > 0)
-        await awake(node)
-        await equal(group)
-        await group.until(lambda: not node.parts.repairs.status()["faulty"])
-        assert node.raft.end_index >= end
-        assert node.store.membership.incarnation == incarnation
-        assert node.raft.is_admitted
-        assert node.raft._machine.can_lead
-        assert await read_all(group, node, topic) == expected(node, topic, 60)
-        assert ("takes over no catalog" in caplog.text) is applied
+    topic = await write(group, 0, 6)
+    await group.agree()
+    entries = (await group.leader()).store.read(0, 1 << 20)
+    victim = next(entry.index for entry in entries if payload(3) in bytes(entry.body))
+    name = (await group.follower()).node.node_id
+    if applied:
         await group.stop(name)
-        assert verify_store(group.folder / name)["problems"] == []
+    else:
+        await group.kill(name)
+    damage(group.folder / name, 3)
+    await group.start(name, scrub_bytes_per_s=0, checkpoint_bytes=1 << 30, retention_bytes=0)
+    node = group.nodes[name]
+    node.parts.repairs._send = lambda message: None  # nobody is asked before nobody can help
+    incarnation = node.store.membership.incarnation
+    await write(group, 6, 60)
+    others = [other for other in group.nodes if other != name]
+    await trimmed(group, *others)
+    end = node.raft.end_index
+    assert node.store.begin_index == 0
+    if applied:
+        await group.agree()
+        node.parts.events.damage(CorruptEntry("found by the scrub", victim))
+    assert not node.raft._machine.can_lead
+    node.parts.repairs._send = node.parts.peers.send
+    await group.until(lambda: group.nodes[name].store.begin_index > 0)
+    await awake(node)
+    await equal(group)
+    await group.until(lambda: not node.parts.repairs.status()["faulty"])
+    assert node.raft.end_index >= end
+    assert node.store.membership.incarnation == incarnation
+    assert node.raft.is_admitted
+    assert node.raft._machine.can_lead
+    assert await read_all(group, node, topic) == expected(node, topic, 60)
+    assert ("takes over no catalog" in caplog.text) is applied
+    await group.stop(name)
+    assert verify_store(group.folder / name)["problems"] == []
 
-    play(story, **SMALL)
 
-
-def test_a_node_whose_catalog_is_ahead_of_its_log_serves_nothing_and_survives_a_kill(
-    play: Callable[..., None],
+@pytest.mark.group(**SMALL)
+async def test_a_node_whose_catalog_is_ahead_of_its_log_serves_nothing_and_survives_a_kill(
+    group: Any,
 ) -> None:
     """Its admission stands in the catalog that it takes over; the records that this tells of are
     still to come."""
-
-    async def story(group: Any) -> None:
-        name, topic = await wiped(group)
-        leader = await group.leader()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(SnapshotReceiver, "wanted", lambda *_: None)
-            await group.start(name)
-            incarnation = group.nodes[name].store.membership.incarnation
-            await group.until(lambda: leader.raft.heard.get(NodeId(name)) == incarnation)
-            assert (
-                await (await group.client()).ask(AdmitRequest(node_id=NodeId(name)))
-            ).code is Code.SUCCESS
-        node, old = group.nodes[name], group.nodes[name].raft
-        await group.until(lambda: node._restarting is not None)
-        await awake(node)
-        assert node.raft is not old
-        node.raft.step = lambda message, now_ms: IDLE  # the log does not come
-        assert node.catalog.members[name] == node.store.membership.incarnation == incarnation
-        assert node.raft.committed_index < node.catalog.applied_index
-        assert node.raft.is_admitted
-        answer, _ = await (await group.client(node)).fetch(
-            topic, node.catalog.begin_offset(topic, 0)
-        )
-        assert answer.code is Code.BEHIND
-        await group.kill(name)
+    name, topic = await wiped(group)
+    leader = await group.leader()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SnapshotReceiver, "wanted", lambda *_: None)
         await group.start(name)
-        node = group.nodes[name]
-        await equal(group)
-        assert node.raft.is_admitted
-        assert await read_all(group, node, topic) == expected(node, topic, 60)
+        incarnation = group.nodes[name].store.membership.incarnation
+        await group.until(lambda: leader.raft.heard.get(NodeId(name)) == incarnation)
+        assert (
+            await (await group.client()).ask(AdmitRequest(node_id=NodeId(name)))
+        ).code is Code.SUCCESS
+    node, old = group.nodes[name], group.nodes[name].raft
+    await group.until(lambda: node._restarting is not None)
+    await awake(node)
+    assert node.raft is not old
+    node.raft.step = lambda message, now_ms: IDLE  # the log does not come
+    assert node.catalog.members[name] == node.store.membership.incarnation == incarnation
+    assert node.raft.committed_index < node.catalog.applied_index
+    assert node.raft.is_admitted
+    answer, _ = await (await group.client(node)).fetch(topic, node.catalog.begin_offset(topic, 0))
+    assert answer.code is Code.BEHIND
+    await group.kill(name)
+    await group.start(name)
+    node = group.nodes[name]
+    await equal(group)
+    assert node.raft.is_admitted
+    assert await read_all(group, node, topic) == expected(node, topic, 60)
 
-    play(story, **SMALL)
 
-
+@pytest.mark.group(disks=MemoryDisk, **SMALL)
 @pytest.mark.parametrize(
     "part", ["snapshot", "data"], ids=["while it comes", "when it is taken over"]
 )
-def test_a_full_disk_gives_the_state_up_and_keeps_the_node(
-    play: Callable[..., None], part: str
-) -> None:
-    async def story(group: Any) -> None:
-        topic = await write(group, 0, 60)
-        await trimmed(group)
-        await group.agree()
-        name = (await group.follower()).node.node_id
-        await group.stop(name)
-        disk = group.disks[name] = MemoryDisk()
-        await group.start(name)
-        node = group.nodes[name]
-        writes: list[Path] = []
-        write_file = Staging._write
+async def test_a_full_disk_gives_the_state_up_and_keeps_the_node(group: Any, part: str) -> None:
+    topic = await write(group, 0, 60)
+    await trimmed(group)
+    await group.agree()
+    name = (await group.follower()).node.node_id
+    await group.stop(name)
+    disk = group.disks[name] = MemoryDisk()
+    await group.start(name)
+    node = group.nodes[name]
+    writes: list[Path] = []
+    write_file = Staging._write
 
-        def full(self: Staging, path: Path, data: bytes, size: int) -> None:
-            if path.parent.name == part:
-                writes.append(path)
-                raise OSError(28, "No space left on device")
-            write_file(self, path, data, size)
+    def full(self: Staging, path: Path, data: bytes, size: int) -> None:
+        if path.parent.name == part:
+            writes.append(path)
+            raise OSError(28, "No space left on device")
+        write_file(self, path, data, size)
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Staging, "_write", full)
-            await group.until(lambda: writes)
-            await awake(node)
-            await group.until(lambda: node.parts.snapshots.receiver.status() is None)
-        await equal(group)
-        assert await read_all(group, node, topic) == expected(node, topic, 60)
-        assert not [path for path in disk.names if path.suffix == ".install"]
-
-    play(story, disks=MemoryDisk, **SMALL)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Staging, "_write", full)
+        await group.until(lambda: writes)
+        await awake(node)
+        await group.until(lambda: node.parts.snapshots.receiver.status() is None)
+    await equal(group)
+    assert await read_all(group, node, topic) == expected(node, topic, 60)
+    assert not [path for path in disk.names if path.suffix == ".install"]
 
 
-def test_only_a_leader_whose_catalog_has_what_is_gone_gives_its_state(
-    play: Callable[..., None],
-) -> None:
-    async def story(group: Any) -> None:
-        await write(group, 0, 3)
-        await group.agree()
-        leader, follower = await group.leader(), await group.follower()
-        said: list[SnapshotResponse] = []
+@pytest.mark.group(**SMALL)
+async def test_only_a_leader_whose_catalog_has_what_is_gone_gives_its_state(group: Any) -> None:
+    await write(group, 0, 3)
+    await group.agree()
+    leader, follower = await group.leader(), await group.follower()
+    said: list[SnapshotResponse] = []
 
-        def ask(node: Any, index: int, offset: int = 0) -> None:
-            node.parts.snapshots.sender._peers = SimpleNamespace(send=said.append)
-            node.parts.snapshots.sender.serve(
-                SnapshotRequest(
-                    group="test",
-                    local_id=NodeId("n2"),
-                    remote_id=node.node.node_id,
-                    last_included_index=Index(index),
-                    offset=offset,
-                    max_bytes=100,
-                )
+    def ask(node: Any, index: int, offset: int = 0) -> None:
+        node.parts.snapshots.sender._peers = SimpleNamespace(send=said.append)
+        node.parts.snapshots.sender.serve(
+            SnapshotRequest(
+                group="test",
+                local_id=NodeId("n2"),
+                remote_id=node.node.node_id,
+                last_included_index=Index(index),
+                offset=offset,
+                max_bytes=100,
             )
-
-        ask(follower, -1)
-        assert said.pop().code is Code.NOT_LEADER
-        applied, leader.catalog.applied_index = leader.catalog.applied_index, Index(-1)
-        ask(leader, -1)
-        assert said.pop().code is Code.LEADER_NOT_READY
-        leader.catalog.applied_index = applied
-        ask(leader, 2)
-        assert said.pop().code is Code.INDEX_LESS_THAN_LOCAL_BEGIN, (
-            "an image that nobody has begun with"
         )
-        assert leader.parts.snapshots.floor is None
-        ask(leader, -1)
-        await group.until(lambda: said)
-        piece = said.pop()
-        assert (piece.code, len(piece.data)) == (Code.SUCCESS, 100)
-        assert leader.parts.snapshots.floor == 0, "what the image begins with stays"
-        ask(leader, piece.last_included_index, piece.size - 5)
-        assert len(said.pop().data) == 5
-        leader.parts.snapshots.sender._now_ms = lambda: 1 << 40
-        assert leader.parts.snapshots.floor is None
 
-    play(story, **SMALL)
+    ask(follower, -1)
+    assert said.pop().code is Code.NOT_LEADER
+    applied, leader.catalog.applied_index = leader.catalog.applied_index, Index(-1)
+    ask(leader, -1)
+    assert said.pop().code is Code.LEADER_NOT_READY
+    leader.catalog.applied_index = applied
+    ask(leader, 2)
+    assert said.pop().code is Code.INDEX_LESS_THAN_LOCAL_BEGIN, (
+        "an image that nobody has begun with"
+    )
+    assert leader.parts.snapshots.floor is None
+    ask(leader, -1)
+    await group.until(lambda: said)
+    piece = said.pop()
+    assert (piece.code, len(piece.data)) == (Code.SUCCESS, 100)
+    assert leader.parts.snapshots.floor == 0, "what the image begins with stays"
+    ask(leader, piece.last_included_index, piece.size - 5)
+    assert len(said.pop().data) == 5
+    leader.parts.snapshots.sender._now_ms = lambda: 1 << 40
+    assert leader.parts.snapshots.floor is None
 
 
 def asked_by(node: Any, index: int = -1, offset: int = 0, max_bytes: int = 100) -> SnapshotRequest:
@@ -264,89 +246,76 @@ def asked_by(node: Any, index: int = -1, offset: int = 0, max_bytes: int = 100) 
     )
 
 
-def test_a_piece_of_a_state_is_never_larger_than_a_frame_may_be_whoever_asks(
-    play: Callable[..., None],
+async def test_a_piece_of_a_state_is_never_larger_than_a_frame_may_be_whoever_asks(
+    group: Any,
 ) -> None:
-    async def story(group: Any) -> None:
-        await write(group, 0, 3)
-        node = await group.leader()
-        images, said = node.parts.snapshots.sender, list[SnapshotResponse]()
-        images._peers = SimpleNamespace(send=said.append)
-        images.serve(asked_by(node))
-        await group.until(lambda: said)
-        index = said.pop().last_included_index
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("dledger.node.snapshot.sender.PIECE_BYTES", 64)
-            for max_bytes in (0, 1, 64, 65, 1 << 40):
-                images.serve(asked_by(node, index, max_bytes=max_bytes))
-        assert [len(piece.data) for piece in said] == [1, 1, 64, 64, 64]
-
-    play(story, 1, **SMALL)
+    await write(group, 0, 3)
+    node = await group.leader()
+    images, said = node.parts.snapshots.sender, list[SnapshotResponse]()
+    images._peers = SimpleNamespace(send=said.append)
+    images.serve(asked_by(node))
+    await group.until(lambda: said)
+    index = said.pop().last_included_index
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dledger.node.snapshot.sender.PIECE_BYTES", 64)
+        for max_bytes in (0, 1, 64, 65, 1 << 40):
+            images.serve(asked_by(node, index, max_bytes=max_bytes))
+    assert [len(piece.data) for piece in said] == [1, 1, 64, 64, 64]
 
 
-def test_a_state_is_kept_as_long_as_its_pieces_are_asked_for_and_no_longer(
-    play: Callable[..., None],
+async def test_a_state_is_kept_as_long_as_its_pieces_are_asked_for_and_no_longer(
+    group: Any,
 ) -> None:
-    async def story(group: Any) -> None:
-        await write(group, 0, 3)
-        node = await group.leader()
-        images, said = node.parts.snapshots.sender, list[SnapshotResponse]()
-        now_ms = images._now_ms()
-        images._peers, images._now_ms = SimpleNamespace(send=said.append), lambda: now_ms
-        images.serve(asked_by(node))
-        await group.until(lambda: said)
-        index, first = said.pop().last_included_index, images.floor
-        assert first == node.store.begin_index
-        for offset in range(5):
-            now_ms += KEPT_MS
-            assert images.floor == first, "what the state begins with stays"
-            images.serve(asked_by(node, index, offset))
-            assert said.pop().code is Code.SUCCESS
-        now_ms += KEPT_MS + 1
-        assert images.floor is None
-        images.serve(asked_by(node, index, 5))
-        assert said.pop().code is Code.INDEX_LESS_THAN_LOCAL_BEGIN
-
-    play(story, 1, **SMALL)
+    await write(group, 0, 3)
+    node = await group.leader()
+    images, said = node.parts.snapshots.sender, list[SnapshotResponse]()
+    now_ms = images._now_ms()
+    images._peers, images._now_ms = SimpleNamespace(send=said.append), lambda: now_ms
+    images.serve(asked_by(node))
+    await group.until(lambda: said)
+    index, first = said.pop().last_included_index, images.floor
+    assert first == node.store.begin_index
+    for offset in range(5):
+        now_ms += KEPT_MS
+        assert images.floor == first, "what the state begins with stays"
+        images.serve(asked_by(node, index, offset))
+        assert said.pop().code is Code.SUCCESS
+    now_ms += KEPT_MS + 1
+    assert images.floor is None
+    images.serve(asked_by(node, index, 5))
+    assert said.pop().code is Code.INDEX_LESS_THAN_LOCAL_BEGIN
 
 
-def test_a_state_whose_first_entry_goes_while_it_is_begun_is_begun_anew_when_it_is_asked_for_again(
-    play: Callable[..., None],
+async def test_a_state_whose_first_entry_goes_while_it_is_begun_is_begun_anew_when_asked_for_again(
+    group: Any,
 ) -> None:
     """Retention goes on meanwhile: that is no failure of the disk."""
+    await write(group, 0, 3)
+    node = await group.leader()
+    images, store, said = node.parts.snapshots.sender, node.store, list[SnapshotResponse]()
+    images._peers = SimpleNamespace(send=said.append)
 
-    async def story(group: Any) -> None:
-        await write(group, 0, 3)
-        node = await group.leader()
-        images, store, said = node.parts.snapshots.sender, node.store, list[SnapshotResponse]()
-        images._peers = SimpleNamespace(send=said.append)
+    def gone(begin: Index, *_: object) -> Any:
+        raise OffsetOutOfRange(f"entry {begin} is not kept any more", begin + 1, begin + 2)
 
-        def gone(begin: Index, *_: object) -> Any:
-            raise OffsetOutOfRange(f"entry {begin} is not kept any more", begin + 1, begin + 2)
-
-        images._store = SimpleNamespace(begin_index=store.begin_index, read=gone)
-        images.serve(asked_by(node))
-        await group.until(lambda: not images._beginning)
-        assert (node.parts.ready_loop.failed, said) == (False, [])
-        images._store = store
-        images.serve(asked_by(node))
-        await group.until(lambda: said)
-        assert said[0].code is Code.SUCCESS
-
-    play(story, 1, **SMALL)
+    images._store = SimpleNamespace(begin_index=store.begin_index, read=gone)
+    images.serve(asked_by(node))
+    await group.until(lambda: not images._beginning)
+    assert (node.parts.ready_loop.failed, said) == (False, [])
+    images._store = store
+    images.serve(asked_by(node))
+    await group.until(lambda: said)
+    assert said[0].code is Code.SUCCESS
 
 
-def test_a_node_that_stops_neither_gives_nor_takes_a_state(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        await write(group, 0, 3)
-        node = await group.leader()
-        said = list[SnapshotResponse]()
-        node.parts.snapshots.sender._peers = SimpleNamespace(send=said.append)
-        node.parts.snapshots.stop()
-        node.parts.snapshots.receiver.on_message(asked_by(node, 2))
-        assert said == []
-
-    play(story, 1, **SMALL)
+async def test_a_node_that_stops_neither_gives_nor_takes_a_state(group: Any) -> None:
+    await write(group, 0, 3)
+    node = await group.leader()
+    said = list[SnapshotResponse]()
+    node.parts.snapshots.sender._peers = SimpleNamespace(send=said.append)
+    node.parts.snapshots.stop()
+    node.parts.snapshots.receiver.on_message(asked_by(node, 2))
+    assert said == []
 
 
 def image_of(node: Any) -> bytes:
@@ -367,34 +336,28 @@ def unpacked(data: bytes, step: int = 777) -> Unpacker:
     return unpacker
 
 
-def test_an_image_that_is_cut_too_long_or_changed_anywhere_is_refused(
-    play: Callable[..., None],
-) -> None:
+async def test_an_image_that_is_cut_too_long_or_changed_anywhere_is_refused(group: Any) -> None:
     """What of it is not rows has checksums of its own. Rows have them where they are read and on
     their way, and how many there are, and where they end, has to fit the catalog."""
-
-    async def story(group: Any) -> None:
-        await write(group, 0, 25)
-        await trimmed(group)
-        await group.agree()
-        node = await group.leader()
-        data = image_of(node)
-        unpacker = unpacked(data)
-        unpacker.check()
-        head = unpacker.head
-        assert head is not None
-        assert head.first.index == node.store.begin_index > 0
-        for wrong in (data[:-1], data[:50], data + b"x", b""):
-            with pytest.raises((CorruptStore, CorruptEntry)):
-                unpacked(wrong).check()
-        length = int.from_bytes(data[:4], "big")
-        rows = len(data) - sum((end - first) * 56 for _, first, end in head.tables)
-        bytes_before = len(data) - 56 + 40
-        for at in (*range(4 + length, rows, 97), bytes_before):
-            changed = bytearray(data)
-            changed[at] ^= 0x10
-            with pytest.raises((CorruptStore, CorruptEntry)):
-                unpacked(bytes(changed)).check()
-        await asyncio.sleep(0)
-
-    play(story, 1, **SMALL)
+    await write(group, 0, 25)
+    await trimmed(group)
+    await group.agree()
+    node = await group.leader()
+    data = image_of(node)
+    unpacker = unpacked(data)
+    unpacker.check()
+    head = unpacker.head
+    assert head is not None
+    assert head.first.index == node.store.begin_index > 0
+    for wrong in (data[:-1], data[:50], data + b"x", b""):
+        with pytest.raises((CorruptStore, CorruptEntry)):
+            unpacked(wrong).check()
+    length = int.from_bytes(data[:4], "big")
+    rows = len(data) - sum((end - first) * 56 for _, first, end in head.tables)
+    bytes_before = len(data) - 56 + 40
+    for at in (*range(4 + length, rows, 97), bytes_before):
+        changed = bytearray(data)
+        changed[at] ^= 0x10
+        with pytest.raises((CorruptStore, CorruptEntry)):
+            unpacked(bytes(changed)).check()
+    await asyncio.sleep(0)

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+from bodies import body
+
 from dledger.protocol.messages.client import AdmitRequest, StatusRequest
 from dledger.protocol.messages.codes import Code
-from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 from dledger.types import NodeId
 
-Play = Callable[..., None]
 PARTS = ("data", "index", "mark")
 SIZES = {"segment_bytes": 1 << 16, "index_file_bytes": 1 << 13, "max_body_bytes": 1 << 14}
-
-
-def body(topic_id: int) -> bytes:
-    return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, 1)) + b"payload"
 
 
 def copy(source: Path, target: Path) -> None:
@@ -31,49 +27,46 @@ def copy(source: Path, target: Path) -> None:
             shutil.copy2(source / part, target / part)
 
 
-def test_a_member_that_lost_the_end_of_its_log_is_no_voter_and_says_so_until_it_is_admitted(
-    play: Play, tmp_path: Path, caplog: Any
+@pytest.mark.group(**SIZES)
+async def test_a_member_that_lost_the_end_of_its_log_is_no_voter_and_says_so_until_it_is_admitted(
+    group: Any, tmp_path: Path, caplog: Any
 ) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        await group.agree()
-        await group.stop("n2")
-        (tmp_path / "before").mkdir()
-        copy(tmp_path / "n2", tmp_path / "before")
-        await group.start("n2")
-        client = await group.client()
-        for _ in range(20):
-            assert (await client.append(body(topic))).code is Code.SUCCESS
-        await group.agree()
-        former = group.nodes[NodeId("n2")].store.identity.incarnation
-        await group.stop("n2")
-        copy(tmp_path / "before", tmp_path / "n2")
-        await group.start("n2")
-        lossy = group.nodes[NodeId("n2")]
-        lost = lossy.store.recovery.lost
-        assert "the disk has lost them" in lost
-        assert "dledger admit" in lost
-        assert lost in caplog.text
-        assert lossy.store.identity.incarnation != former
-        own = await group.client(lossy)
-        assert (await own.ask(StatusRequest())).status["recovery"]["lost"] == lost
-        await group.agree()
-        assert not lossy.raft.is_admitted
-        leader = await group.leader()
-        # The entries are there again by the leader's pushes, and still it counts for nothing: with
-        # it no quorum is one.
-        other = next(name for name in ("n0", "n1") if name != leader.node.node_id)
-        await group.kill(other)
-        answer = await (await group.client(leader)).append(body(topic), timeout_ms=500)
-        assert answer.code is not Code.SUCCESS
-        await group.start(other)
-        leader = await group.leader()
-        admitted = await (await group.client(leader)).ask(AdmitRequest(node_id=NodeId("n2")))
-        assert admitted.code is Code.SUCCESS, admitted
-        await group.until(lambda: lossy.raft.is_admitted)
-        await group.kill(other)
-        client = await group.client(await group.leader())
+    client, topic = await group.topic()
+    await group.agree()
+    await group.stop("n2")
+    (tmp_path / "before").mkdir()
+    copy(tmp_path / "n2", tmp_path / "before")
+    await group.start("n2")
+    client = await group.client()
+    for _ in range(20):
         assert (await client.append(body(topic))).code is Code.SUCCESS
-
-    play(story, **SIZES)
+    await group.agree()
+    former = group.nodes[NodeId("n2")].store.identity.incarnation
+    await group.stop("n2")
+    copy(tmp_path / "before", tmp_path / "n2")
+    await group.start("n2")
+    lossy = group.nodes[NodeId("n2")]
+    lost = lossy.store.recovery.lost
+    assert "the disk has lost them" in lost
+    assert "dledger admit" in lost
+    assert lost in caplog.text
+    assert lossy.store.identity.incarnation != former
+    own = await group.client(lossy)
+    assert (await own.ask(StatusRequest())).status["recovery"]["lost"] == lost
+    await group.agree()
+    assert not lossy.raft.is_admitted
+    leader = await group.leader()
+    # The entries are there again by the leader's pushes, and still it counts for nothing: with
+    # it no quorum is one.
+    other = next(name for name in ("n0", "n1") if name != leader.node.node_id)
+    await group.kill(other)
+    answer = await (await group.client(leader)).append(body(topic), timeout_ms=500)
+    assert answer.code is not Code.SUCCESS
+    await group.start(other)
+    leader = await group.leader()
+    admitted = await (await group.client(leader)).ask(AdmitRequest(node_id=NodeId("n2")))
+    assert admitted.code is Code.SUCCESS, admitted
+    await group.until(lambda: lossy.raft.is_admitted)
+    await group.kill(other)
+    client = await group.client(await group.leader())
+    assert (await client.append(body(topic))).code is Code.SUCCESS

@@ -9,151 +9,129 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from bodies import body
 from trimming import checkpointed, trimmed
 
 from dledger.node.maintenance.idle_timeout import process_lives
 from dledger.protocol.messages.catalog_commands import CommitTransaction, OpenStage, StageSum
 from dledger.protocol.messages.client import OffsetKind
 from dledger.protocol.messages.codes import Code
-from dledger.records.body.header import BodyHeader, BodyKind, Flag, encode_header
+from dledger.records.body.header import Flag
 from verification.disk.memory_disk import MemoryDisk
 
 KIB = 1 << 10
 SMALL = {"segment_bytes": 256 * KIB, "max_body_bytes": 64 * KIB, "checkpoint_bytes": 100 * KIB}
 
 
-def body(topic_id: int, payload: bytes = b"payload", count: int = 1, **fields: Any) -> bytes:
-    return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, count, **fields)) + payload
+async def test_a_stage_that_timed_out_is_dropped(group: Any) -> None:
+    client, topic = await group.topic()
+    stage = (
+        await client.execute(OpenStage(writer_id="w", sequence=0, label="a", timeout_ms=1))
+    ).result["stage_id"]
+    assert (await client.append(body(topic, producer_id=stage, flags=Flag.STAGED))).code in {
+        Code.SUCCESS,
+        Code.UNKNOWN_STAGE,
+    }
+    leader = await group.leader()
+    await group.until(lambda: leader.catalog.next_expiry_ms() is None)
+    commit = CommitTransaction(
+        writer_id="w", sequence=0, stages=(StageSum(stage_id=stage, batches=1, records=1),)
+    )
+    assert (await client.execute(commit)).code is not Code.SUCCESS
+    await group.agree()
+    assert len({node.catalog.digest() for node in group.nodes.values()}) == 1
 
 
-def test_a_stage_that_timed_out_is_dropped(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        stage = (
-            await client.execute(OpenStage(writer_id="w", sequence=0, label="a", timeout_ms=1))
-        ).result["stage_id"]
-        assert (await client.append(body(topic, producer_id=stage, flags=Flag.STAGED))).code in {
-            Code.SUCCESS,
-            Code.UNKNOWN_STAGE,
-        }
-        leader = await group.leader()
-        await group.until(lambda: leader.catalog.next_expiry_ms() is None)
-        commit = CommitTransaction(
-            writer_id="w", sequence=0, stages=(StageSum(stage_id=stage, batches=1, records=1),)
-        )
-        assert (await client.execute(commit)).code is not Code.SUCCESS
-        await group.agree()
-        assert len({node.catalog.digest() for node in group.nodes.values()}) == 1
-
-    play(story)
-
-
-def test_retention_moves_begin_offsets_on_all_nodes_and_survives_a_restart(
-    play: Callable[..., None],
+@pytest.mark.group(retention_bytes=512 * KIB, **SMALL)
+async def test_retention_moves_begin_offsets_on_all_nodes_and_survives_a_restart(
+    group: Any,
 ) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        data = body(topic, bytes(20_000))
-        for _ in range(120):
-            await client.append(data)
-        await trimmed(group)
-        begin = (await client.offsets("t", OffsetKind.BEGIN)).offsets["t"][0]
-        assert 0 < begin < 120
-        answer, _ = await client.fetch(topic, 0)
-        assert answer.code is Code.OFFSET_OUT_OF_RANGE
-        assert (answer.begin_offset, answer.end_offset) == (begin, 120)
-        assert str(begin) in answer.message
-        assert (await client.fetch(topic, begin, max_bytes=1))[1] == [data]
-        leader = await group.leader()
-        for node in group.nodes.values():
-            assert node.store.begin_index <= leader.store.begin_index
-        for name in list(group.nodes):
-            await group.kill(name)
-        await group.start()
-        client = await group.client()
-        while (await client.offsets("t", OffsetKind.BEGIN)).offsets["t"][0] < begin:
-            pass
-        assert (await client.offsets("t")).offsets == {"t": {0: 120}}
-        assert (await client.append(data)).base_offset == 120
-
-    play(story, retention_bytes=512 * KIB, **SMALL)
+    client, topic = await group.topic()
+    data = body(topic, bytes(20_000))
+    for _ in range(120):
+        await client.append(data)
+    await trimmed(group)
+    begin = (await client.offsets("t", OffsetKind.BEGIN)).offsets["t"][0]
+    assert 0 < begin < 120
+    answer, _ = await client.fetch(topic, 0)
+    assert answer.code is Code.OFFSET_OUT_OF_RANGE
+    assert (answer.begin_offset, answer.end_offset) == (begin, 120)
+    assert str(begin) in answer.message
+    assert (await client.fetch(topic, begin, max_bytes=1))[1] == [data]
+    leader = await group.leader()
+    for node in group.nodes.values():
+        assert node.store.begin_index <= leader.store.begin_index
+    for name in list(group.nodes):
+        await group.kill(name)
+    await group.start()
+    client = await group.client()
+    while (await client.offsets("t", OffsetKind.BEGIN)).offsets["t"][0] < begin:
+        pass
+    assert (await client.offsets("t")).offsets == {"t": {0: 120}}
+    assert (await client.append(data)).base_offset == 120
 
 
-def test_retention_keeps_what_a_dead_member_still_needs(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        await group.agree()
-        dead = (await group.follower()).node.node_id
-        await group.kill(dead)
-        for _ in range(120):
-            await client.append(body(topic, bytes(20_000)))
-        await checkpointed(group)
-        leader = await group.leader()
-        leader.parts.retention.due_ms = 0
-        await leader.parts.retention.retain()
-        await leader.parts.ready_loop.log_writer._loop.run_in_executor(None, lambda: None)
-        assert all(node.store.begin_index == 0 for node in group.nodes.values())
-        await group.start(dead)
-        await trimmed(group)
-
-    play(story, retention_bytes=512 * KIB, member_retention_bytes=64 << 20, **SMALL)
+@pytest.mark.group(retention_bytes=512 * KIB, member_retention_bytes=64 << 20, **SMALL)
+async def test_retention_keeps_what_a_dead_member_still_needs(group: Any) -> None:
+    client, topic = await group.topic()
+    await group.agree()
+    dead = (await group.follower()).node.node_id
+    await group.kill(dead)
+    for _ in range(120):
+        await client.append(body(topic, bytes(20_000)))
+    await checkpointed(group)
+    leader = await group.leader()
+    leader.parts.retention.due_ms = 0
+    await leader.parts.retention.retain()
+    await leader.parts.ready_loop.log_writer._loop.run_in_executor(None, lambda: None)
+    assert all(node.store.begin_index == 0 for node in group.nodes.values())
+    await group.start(dead)
+    await trimmed(group)
 
 
-def test_retention_ends_before_the_last_committed_entry(
-    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.group(1, retention_bytes=0)
+async def test_retention_ends_before_the_last_committed_entry(
+    group: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where a checkpoint at the commit index would let all of it go."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        await client.append(body(topic))
-        node = await group.leader()
-        await group.agree()
-        committed = node.raft.committed_index
-        limits: list[int] = []
-        monkeypatch.setattr(node.parts.context.checkpoints, "oldest_index", committed)
-        monkeypatch.setattr(
-            type(node.store), "retain", lambda store, limit, *_, **__: limits.append(limit) or 0
-        )
-        await node.parts.retention.retain()
-        await group.until(lambda: limits)
-        assert limits == [committed - 1]
-
-    play(story, 1, retention_bytes=0)
+    client, topic = await group.topic()
+    await client.append(body(topic))
+    node = await group.leader()
+    await group.agree()
+    committed = node.raft.committed_index
+    limits: list[int] = []
+    monkeypatch.setattr(node.parts.context.checkpoints, "oldest_index", committed)
+    monkeypatch.setattr(
+        type(node.store), "retain", lambda store, limit, *_, **__: limits.append(limit) or 0
+    )
+    await node.parts.retention.retain()
+    await group.until(lambda: limits)
+    assert limits == [committed - 1]
 
 
-def test_a_full_disk_deletes_nothing_that_is_not_expired(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        for _ in range(60):
-            await client.append(body(topic, bytes(20_000)))
-        node = await group.leader()
-        group.disks["n0"].free = 0
-        await group.until(lambda: node.parts.disk_watch.level.name == "FULL")
-        await node.parts.retention.retain()
-        await asyncio.sleep(0)
-        assert node.store.begin_index == 0
-        assert (await client.fetch(topic, 0, max_bytes=1))[0].code is Code.SUCCESS
-
-    play(story, 1, disks=MemoryDisk, retention_ms=10**12, **SMALL)
+@pytest.mark.group(1, disks=MemoryDisk, retention_ms=10**12, **SMALL)
+async def test_a_full_disk_deletes_nothing_that_is_not_expired(group: Any) -> None:
+    client, topic = await group.topic()
+    for _ in range(60):
+        await client.append(body(topic, bytes(20_000)))
+    node = await group.leader()
+    group.disks["n0"].free = 0
+    await group.until(lambda: node.parts.disk_watch.level.name == "FULL")
+    await node.parts.retention.retain()
+    await asyncio.sleep(0)
+    assert node.store.begin_index == 0
+    assert (await client.fetch(topic, 0, max_bytes=1))[0].code is Code.SUCCESS
 
 
 @pytest.mark.parametrize("due", [{"checkpoint_entries": 20}, {"checkpoint_bytes": 1000}], ids=str)
 @pytest.mark.parametrize("part", ["tables", "snapshot"])
-def test_d12_a_checkpoint_for_which_there_is_no_room_is_made_later_and_the_node_goes_on(
-    play: Callable[..., None], part: str, due: dict[str, int]
+async def test_d12_a_checkpoint_for_which_there_is_no_room_is_made_later_and_the_node_goes_on(
+    play: Callable[..., Any], part: str, due: dict[str, int]
 ) -> None:
     """The log's files are allocated ahead, so there may be room for entries, and none for what is
     made of them."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
+    async with play(1, disks=MemoryDisk, **due) as group:
+        client, topic = await group.topic()
         node = await group.leader()
         failures = group.disks["n0"].failures
         group.disks["n0"].fail("pwritev", part, code=errno.ENOSPC)
@@ -171,61 +149,48 @@ def test_d12_a_checkpoint_for_which_there_is_no_room_is_made_later_and_the_node_
         found = (await (await group.client()).fetch(topic, 0, max_bytes=100_000))[1]
         assert found == [body(topic, b"%d" % number) for number in range(30)]
 
-    play(story, 1, disks=MemoryDisk, **due)
 
-
-def test_checkpoints_follow_the_number_of_entries_too(play: Callable[..., None]) -> None:
+@pytest.mark.group(1, checkpoint_entries=20)
+async def test_checkpoints_follow_the_number_of_entries_too(group: Any) -> None:
     """Small entries are many before they are much, and a restart takes its time for each."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        node = await group.leader()
-        for _ in range(2):
-            before = node.checkpoints.index
-            for _ in range(20):
-                await client.append(body(topic))
-            await group.until(lambda before=before: node.checkpoints.index >= before + 20)
-
-    play(story, 1, checkpoint_entries=20)
+    client, topic = await group.topic()
+    node = await group.leader()
+    for _ in range(2):
+        before = node.checkpoints.index
+        for _ in range(20):
+            await client.append(body(topic))
+        await group.until(lambda before=before: node.checkpoints.index >= before + 20)
 
 
-def test_checkpoints_follow_the_log(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        node = await group.leader()
-        for _ in range(3):
-            before = node.checkpoints.index
-            for _ in range(30):
-                await client.append(body(topic, bytes(10_000)))
-            await group.until(lambda before=before: node.checkpoints.index != before)
-        # one may be on its way
-        await group.until(lambda: len(list((group.folder / "n0" / "snapshot").iterdir())) == 2)
-
-    play(story, 1, **SMALL)
+@pytest.mark.group(1, **SMALL)
+async def test_checkpoints_follow_the_log(group: Any) -> None:
+    client, topic = await group.topic()
+    node = await group.leader()
+    for _ in range(3):
+        before = node.checkpoints.index
+        for _ in range(30):
+            await client.append(body(topic, bytes(10_000)))
+        await group.until(lambda before=before: node.checkpoints.index != before)
+    # one may be on its way
+    await group.until(lambda: len(list((group.folder / "n0" / "snapshot").iterdir())) == 2)
 
 
-def test_an_unused_node_ends_when_its_parent_is_gone(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        await asyncio.wait_for(group.nodes["n0"].wait_idle(), 20)
-
-    play(story, 1, idle_timeout_ms=100)
+@pytest.mark.group(1, idle_timeout_ms=100)
+async def test_an_unused_node_ends_when_its_parent_is_gone(group: Any) -> None:
+    await asyncio.wait_for(group.nodes["n0"].wait_idle(), 20)
 
 
-def test_a_used_node_or_one_with_a_parent_goes_on(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        await group.start("n0", idle_timeout_ms=10**6, parent_pid=os.getpid())
-        await group.start("n1", idle_timeout_ms=10**6)
-        in_a_year = 10**15
-        assert not group.nodes["n0"].parts.idle_timeout.is_over(in_a_year)
-        assert group.nodes["n1"].parts.idle_timeout.is_over(in_a_year)
-        client = await group.client(group.nodes["n1"])
-        assert not group.nodes["n1"].parts.idle_timeout.is_over(in_a_year)
-        client.close()
-        await group.until(lambda: group.nodes["n1"].parts.idle_timeout.is_over(in_a_year))
-
-    play(story, 2, start=False)
+@pytest.mark.group(2, start=False)
+async def test_a_used_node_or_one_with_a_parent_goes_on(group: Any) -> None:
+    await group.start("n0", idle_timeout_ms=10**6, parent_pid=os.getpid())
+    await group.start("n1", idle_timeout_ms=10**6)
+    in_a_year = 10**15
+    assert not group.nodes["n0"].parts.idle_timeout.is_over(in_a_year)
+    assert group.nodes["n1"].parts.idle_timeout.is_over(in_a_year)
+    client = await group.client(group.nodes["n1"])
+    assert not group.nodes["n1"].parts.idle_timeout.is_over(in_a_year)
+    client.close()
+    await group.until(lambda: group.nodes["n1"].parts.idle_timeout.is_over(in_a_year))
 
 
 def test_a_process_lives_or_not() -> None:

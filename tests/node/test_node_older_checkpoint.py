@@ -41,14 +41,13 @@ def first_row(node: Any, topic: int) -> int:
 
 
 @pytest.mark.parametrize("lost", ["damaged", "not saved"])
-def test_start_from_the_older_checkpoint_goes_on_where_rows_were_dropped_that_it_does_not_know_yet(
-    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch, lost: str
+async def test_start_from_the_older_checkpoint_goes_on_where_rows_were_dropped_unknown_to_it(
+    play: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     """Retention goes by the older checkpoint; but a transaction's rows, which come with its COMMIT,
     go with its batches, and those may lie in front of that checkpoint."""
     monkeypatch.setattr(tables, "CHUNK_ROWS", 4)
-
-    async def story(group: Any) -> None:
+    async with play(1, **{**SMALL, **WHEN_ASKED}) as group:
         client, (node,) = await group.client(), group.nodes.values()
         topic = await write(group, 0, 20)
         stage = (
@@ -90,5 +89,3 @@ def test_start_from_the_older_checkpoint_goes_on_where_rows_were_dropped_that_it
         assert len(await read_all(group, node, topic)) == 35
         await group.stop("n0")
         assert verify_store(group.folder / "n0")["problems"] == []
-
-    play(story, 1, **{**SMALL, **WHEN_ASKED})

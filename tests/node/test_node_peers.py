@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from dledger.net import FrameLimits, Handlers, connect
 from dledger.protocol.messages.codes import Code
@@ -12,64 +13,54 @@ from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 FOR_EVER_MS = 3_600_000
 
 
-def test_a_killed_leader_is_replaced_without_waiting_for_an_election_time(
-    play: Callable[..., None],
-) -> None:
+@pytest.mark.group(election_ms=FOR_EVER_MS)
+async def test_a_killed_leader_is_replaced_without_waiting_for_an_election_time(group: Any) -> None:
     """Its followers see its connections end; with such an election time nothing else could tell
     them."""
-
-    async def story(group: Any) -> None:
-        old = await group.leader()
-        await group.client(old)
-        term = old.raft.term
-        await group.kill(old.node.node_id)
-        new = await group.leader(but=old.node.node_id)
-        assert new.raft.term > term
-        client = await group.client(new)
-        assert await client.create("t") >= 0
-
-    play(story, election_ms=FOR_EVER_MS)
+    old = await group.leader()
+    await group.client(old)
+    term = old.raft.term
+    await group.kill(old.node.node_id)
+    new = await group.leader(but=old.node.node_id)
+    assert new.raft.term > term
+    client = await group.client(new)
+    assert await client.create("t") >= 0
 
 
-def test_a_node_that_comes_back_hears_its_leader_without_waiting_for_a_heartbeat(
-    play: Callable[..., None],
+@pytest.mark.group(
+    heartbeat_ms=FOR_EVER_MS // 3, election_ms=FOR_EVER_MS, push_timeout_ms=FOR_EVER_MS
+)
+async def test_a_node_that_comes_back_hears_its_leader_without_waiting_for_a_heartbeat(
+    group: Any,
 ) -> None:
-    async def story(group: Any) -> None:
-        follower = await group.follower()
-        name = follower.node.node_id
-        leader = await group.leader()
-        await group.kill(name)
-        client = await group.client(leader)
-        await client.create("t")
-        await group.start(name)
-        await group.until(lambda: group.nodes[name].raft.leader_id == leader.node.node_id)
-        await group.until(
-            lambda: group.nodes[name].catalog.applied_index == leader.catalog.applied_index
-        )
-
-    play(story, heartbeat_ms=FOR_EVER_MS // 3, election_ms=FOR_EVER_MS, push_timeout_ms=FOR_EVER_MS)
+    follower = await group.follower()
+    name = follower.node.node_id
+    leader = await group.leader()
+    await group.kill(name)
+    client = await group.client(leader)
+    await client.create("t")
+    await group.start(name)
+    await group.until(lambda: group.nodes[name].raft.leader_id == leader.node.node_id)
+    await group.until(
+        lambda: group.nodes[name].catalog.applied_index == leader.catalog.applied_index
+    )
 
 
-def test_an_old_connection_of_a_leader_that_has_a_new_one_may_end(
-    play: Callable[..., None],
-) -> None:
+@pytest.mark.group(election_ms=FOR_EVER_MS)
+async def test_an_old_connection_of_a_leader_that_has_a_new_one_may_end(group: Any) -> None:
     """A link is opened anew before the other side hears that the old one is dead."""
-
-    async def story(group: Any) -> None:
-        leader, follower = await group.leader(), await group.follower()
-        await group.until(lambda: follower.raft.leader_id == leader.node.node_id)
-        answers: list[HelloResponse] = []
-        handlers = Handlers(
-            on_frame=lambda connection, request_id, message, payload: answers.append(message),
-            on_close=lambda connection, error: None,
-        )
-        second = await connect(f"127.0.0.1:{follower.port}", handlers, FrameLimits(), 5)
-        second.send(HelloRequest(group="test", node_id=leader.node.node_id), 1)
-        await group.until(lambda: answers)
-        assert answers[0].code is Code.SUCCESS
-        connections = follower.parts.router.connections
-        second.close()
-        await group.until(lambda: follower.parts.router.connections < connections)
-        assert follower.raft.leader_id == leader.node.node_id
-
-    play(story, election_ms=FOR_EVER_MS)
+    leader, follower = await group.leader(), await group.follower()
+    await group.until(lambda: follower.raft.leader_id == leader.node.node_id)
+    answers: list[HelloResponse] = []
+    handlers = Handlers(
+        on_frame=lambda connection, request_id, message, payload: answers.append(message),
+        on_close=lambda connection, error: None,
+    )
+    second = await connect(f"127.0.0.1:{follower.port}", handlers, FrameLimits(), 5)
+    second.send(HelloRequest(group="test", node_id=leader.node.node_id), 1)
+    await group.until(lambda: answers)
+    assert answers[0].code is Code.SUCCESS
+    connections = follower.parts.router.connections
+    second.close()
+    await group.until(lambda: follower.parts.router.connections < connections)
+    assert follower.raft.leader_id == leader.node.node_id

@@ -29,7 +29,9 @@ from dledger.rocketmq.format.hosts import Host
 from dledger.rocketmq.format.message import Message, TransactionType, decode_message, encode_message
 from dledger.types import Role
 
-Play = Callable[..., None]
+pytestmark = pytest.mark.group(1, commit_log="rocketmq")
+
+
 QUEUE_OFFSET_AT, PHYSICAL_OFFSET_AT = 20, 28
 
 
@@ -68,251 +70,211 @@ def stored(node: Any) -> list[Message]:
     return found
 
 
-def test_a_message_is_stored_as_it_came_but_for_its_places(play: Play) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        leader = await group.leader()
-        sent = message(properties="KEYS\x01k1\x02TAGS\x01red", born_timestamp=123, flag=7)
-        answer = await put(client, sent)
-        assert answer.code is Code.SUCCESS
-        assert answer.status is PutMessageStatus.PUT_OK
-        (offset,) = answer.physical_offsets
-        own = Host.of("127.0.0.1", leader.port)
-        expected = replace(
-            sent,
-            queue_offset=0,
-            physical_offset=offset,
-            store_timestamp=answer.store_timestamp,
-            store_host=own,
-            body_crc=decode_message(encode_message(sent)).body_crc,
-        )
-        await group.agree()
-        for node in group.nodes.values():
-            assert stored(node) == [expected]
-        found, data = await view(client, offset)
-        assert (found.code, decode_message(data)) == (Code.SUCCESS, expected)
-
-    play(story, commit_log="rocketmq")
+@pytest.mark.group(commit_log="rocketmq")
+async def test_a_message_is_stored_as_it_came_but_for_its_places(group: Any) -> None:
+    client = await group.client()
+    leader = await group.leader()
+    sent = message(properties="KEYS\x01k1\x02TAGS\x01red", born_timestamp=123, flag=7)
+    answer = await put(client, sent)
+    assert answer.code is Code.SUCCESS
+    assert answer.status is PutMessageStatus.PUT_OK
+    (offset,) = answer.physical_offsets
+    own = Host.of("127.0.0.1", leader.port)
+    expected = replace(
+        sent,
+        queue_offset=0,
+        physical_offset=offset,
+        store_timestamp=answer.store_timestamp,
+        store_host=own,
+        body_crc=decode_message(encode_message(sent)).body_crc,
+    )
+    await group.agree()
+    for node in group.nodes.values():
+        assert stored(node) == [expected]
+    found, data = await view(client, offset)
+    assert (found.code, decode_message(data)) == (Code.SUCCESS, expected)
 
 
-def test_queue_offsets_count_each_topic_and_queue_on_its_own(play: Play) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        places = [("a", 0), ("a", 1), ("a", 0), ("b", 0), ("a", 1), ("a", 0)]
-        answer = await put(
-            client, *[message(topic=topic, queue_id=queue) for topic, queue in places]
-        )
-        assert answer.queue_offsets == (0, 0, 1, 0, 1, 2)
-        assert (await put(client, message(topic="b"))).queue_offsets == (1,)
-
-    play(story, 1, commit_log="rocketmq")
+async def test_queue_offsets_count_each_topic_and_queue_on_its_own(group: Any) -> None:
+    client = await group.client()
+    places = [("a", 0), ("a", 1), ("a", 0), ("b", 0), ("a", 1), ("a", 0)]
+    answer = await put(client, *[message(topic=topic, queue_id=queue) for topic, queue in places])
+    assert answer.queue_offsets == (0, 0, 1, 0, 1, 2)
+    assert (await put(client, message(topic="b"))).queue_offsets == (1,)
 
 
-def test_prepared_and_rolled_back_messages_take_no_queue_offset(play: Play) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        kinds = [
-            TransactionType.NONE,
-            TransactionType.PREPARED,
-            TransactionType.ROLLBACK,
-            TransactionType.COMMIT,
-            TransactionType.NONE,
-        ]
-        answer = await put(client, *[message(sys_flag=int(kind)) for kind in kinds])
-        assert answer.queue_offsets == (0, 0, 0, 1, 2)
-        await group.agree()
-        assert (await group.leader()).catalog.queues.next == {("orders", 0): 3}
-
-    play(story, 1, commit_log="rocketmq")
+async def test_prepared_and_rolled_back_messages_take_no_queue_offset(group: Any) -> None:
+    client = await group.client()
+    kinds = [
+        TransactionType.NONE,
+        TransactionType.PREPARED,
+        TransactionType.ROLLBACK,
+        TransactionType.COMMIT,
+        TransactionType.NONE,
+    ]
+    answer = await put(client, *[message(sys_flag=int(kind)) for kind in kinds])
+    assert answer.queue_offsets == (0, 0, 0, 1, 2)
+    await group.agree()
+    assert (await group.leader()).catalog.queues.next == {("orders", 0): 3}
 
 
-def test_messages_of_one_request_lie_side_by_side_and_in_order(play: Play) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        one, other = (
-            [message(f"one {n}") for n in range(50)],
-            [message(f"other {n}") for n in range(50)],
-        )
-        waiting = [
-            client.start(PutMessageRequest(timeout_ms=20_000), b"".join(map(encode_message, part)))
-            for part in (one, other)
-        ]
-        answers = [(await future)[0] for future in waiting]
-        found = [m.body for m in stored(await group.leader())]
-        assert found == [m.body for m in one + other]
-        for answer in answers:
-            sizes = {b - a for a, b in pairwise(answer.physical_offsets)}
-            assert len(sizes) <= 2
-        assert sum((answer.queue_offsets for answer in answers), ()) == tuple(range(100))
-
-    play(story, 1, commit_log="rocketmq")
+async def test_messages_of_one_request_lie_side_by_side_and_in_order(group: Any) -> None:
+    client = await group.client()
+    one, other = (
+        [message(f"one {n}") for n in range(50)],
+        [message(f"other {n}") for n in range(50)],
+    )
+    waiting = [
+        client.start(PutMessageRequest(timeout_ms=20_000), b"".join(map(encode_message, part)))
+        for part in (one, other)
+    ]
+    answers = [(await future)[0] for future in waiting]
+    found = [m.body for m in stored(await group.leader())]
+    assert found == [m.body for m in one + other]
+    for answer in answers:
+        sizes = {b - a for a, b in pairwise(answer.physical_offsets)}
+        assert len(sizes) <= 2
+    assert sum((answer.queue_offsets for answer in answers), ()) == tuple(range(100))
 
 
-def test_a_message_that_does_not_fit_a_file_lies_in_the_next_one(play: Play) -> None:
+@pytest.mark.group(commit_log="rocketmq", segment_bytes=65_536, max_body_bytes=32_768)
+async def test_a_message_that_does_not_fit_a_file_lies_in_the_next_one(group: Any) -> None:
     """DLedger's padding, magic -1 and size, fills the file; the position in the message is that
     behind the border."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        answer = await put(client, *[message("x" * 20_000) for _ in range(8)])
-        await group.agree()
-        offsets = answer.physical_offsets
-        crossing = [b for a, b in pairwise(offsets) if a // 65_536 != b // 65_536]
-        assert crossing
-        assert all(offset % 65_536 == HEADER_SIZE for offset in crossing)
-        for node in group.nodes.values():
-            assert [m.physical_offset for m in stored(node)] == list(offsets)
-            before = max(offset for offset in offsets if offset < crossing[0])
-            end = before + len(encode_message(message("x" * 20_000)))
-            data = (group.folder / str(node.node.node_id) / "data" / f"{0:020d}").read_bytes()
-            assert struct.unpack_from(">ii", data, end) == (-1, 65_536 - end)
-
-    play(story, commit_log="rocketmq", segment_bytes=65_536, max_body_bytes=32_768)
+    client = await group.client()
+    answer = await put(client, *[message("x" * 20_000) for _ in range(8)])
+    await group.agree()
+    offsets = answer.physical_offsets
+    crossing = [b for a, b in pairwise(offsets) if a // 65_536 != b // 65_536]
+    assert crossing
+    assert all(offset % 65_536 == HEADER_SIZE for offset in crossing)
+    for node in group.nodes.values():
+        assert [m.physical_offset for m in stored(node)] == list(offsets)
+        before = max(offset for offset in offsets if offset < crossing[0])
+        end = before + len(encode_message(message("x" * 20_000)))
+        data = (group.folder / str(node.node.node_id) / "data" / f"{0:020d}").read_bytes()
+        assert struct.unpack_from(">ii", data, end) == (-1, 65_536 - end)
 
 
-def test_hosts_of_either_kind_keep_their_room(play: Play) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        six = Host.of("fd00::1", 5)
-        hosts = [{"born_host": six}, {"store_host": six}, {"born_host": six, "store_host": six}]
-        answer = await put(client, *[message(**one) for one in hosts])
+async def test_hosts_of_either_kind_keep_their_room(group: Any) -> None:
+    client = await group.client()
+    six = Host.of("fd00::1", 5)
+    hosts = [{"born_host": six}, {"store_host": six}, {"born_host": six, "store_host": six}]
+    answer = await put(client, *[message(**one) for one in hosts])
+    leader = await group.leader()
+    mapped = Host.of("::ffff:127.0.0.1", leader.port)
+    own = Host.of("127.0.0.1", leader.port)
+    await group.agree()
+    found = stored(leader)
+    assert [m.store_host for m in found] == [own, mapped, mapped]
+    assert [m.born_host for m in found] == [six, message().born_host, six]
+    assert {m.store_timestamp for m in found} == {answer.store_timestamp}
+
+
+@pytest.mark.group(commit_log="rocketmq")
+async def test_the_next_leader_goes_on_with_the_queue_offsets(group: Any) -> None:
+    expected = 0
+    for _ in range(3):
         leader = await group.leader()
-        mapped = Host.of("::ffff:127.0.0.1", leader.port)
-        own = Host.of("127.0.0.1", leader.port)
-        await group.agree()
-        found = stored(leader)
-        assert [m.store_host for m in found] == [own, mapped, mapped]
-        assert [m.born_host for m in found] == [six, message().born_host, six]
-        assert {m.store_timestamp for m in found} == {answer.store_timestamp}
-
-    play(story, 1, commit_log="rocketmq")
-
-
-def test_the_next_leader_goes_on_with_the_queue_offsets(play: Play) -> None:
-    async def story(group: Any) -> None:
-        expected = 0
+        client = await group.client(leader)
         for _ in range(3):
-            leader = await group.leader()
-            client = await group.client(leader)
-            for _ in range(3):
-                answer = await put(client, message(), message())
-                assert answer.queue_offsets == (expected, expected + 1)
-                expected += 2
-            name = str(leader.node.node_id)
-            await group.kill(name)
-            await group.leader(but=name)
-            await group.start(name)
-        await group.agree()
-        for node in group.nodes.values():
-            assert [m.queue_offset for m in stored(node)] == list(range(expected))
-
-    play(story, commit_log="rocketmq")
+            answer = await put(client, message(), message())
+            assert answer.queue_offsets == (expected, expected + 1)
+            expected += 2
+        name = str(leader.node.node_id)
+        await group.kill(name)
+        await group.leader(but=name)
+        await group.start(name)
+    await group.agree()
+    for node in group.nodes.values():
+        assert [m.queue_offset for m in stored(node)] == list(range(expected))
 
 
-def test_a_leader_that_led_before_goes_on_behind_the_one_between(play: Play) -> None:
-    async def story(group: Any) -> None:
-        for expected, name in enumerate(("n0", "n1", "n0", "n2", "n1")):
-            client = await group.client(await group.hand_over(name))
-            assert (await put(client, message())).queue_offsets == (expected,)
-
-    play(story, commit_log="rocketmq")
+@pytest.mark.group(commit_log="rocketmq")
+async def test_a_leader_that_led_before_goes_on_behind_the_one_between(group: Any) -> None:
+    for expected, name in enumerate(("n0", "n1", "n0", "n2", "n1")):
+        client = await group.client(await group.hand_over(name))
+        assert (await put(client, message())).queue_offsets == (expected,)
 
 
-def test_a_leader_that_has_not_applied_everything_takes_no_message(play: Play) -> None:
+@pytest.mark.group(commit_log="rocketmq", **SLOW_VOTES)
+async def test_a_leader_that_has_not_applied_everything_takes_no_message(group: Any) -> None:
     """Else it would give out queue offsets again that earlier leaders have given."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        await group.agree()
-        heir = await group.follower()
-        heir.parts.applier._busy = True
-        assert (await put(client, message("of the first leader"))).queue_offsets == (0,)
-        assert (await client.ask(TransferRequest(to=heir.node.node_id))).code is Code.SUCCESS
-        await group.until(lambda: heir.raft.role is Role.LEADER)
-        client = await group.client(heir)
-        refused = await put(client, message("too early"))
-        assert refused.code is Code.LEADER_NOT_READY
-        assert refused.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
-        assert refused.message.startswith("SERVICE_NOT_AVAILABLE: ")
-        heir.parts.applier._busy = False
-        heir.parts.applier.advance(heir.raft.committed_index)
-        await group.leader()
-        assert (await put(client, message("in time"))).queue_offsets == (1,)
-
-    play(story, commit_log="rocketmq", **SLOW_VOTES)
+    client = await group.client()
+    await group.agree()
+    heir = await group.follower()
+    heir.parts.applier._busy = True
+    assert (await put(client, message("of the first leader"))).queue_offsets == (0,)
+    assert (await client.ask(TransferRequest(to=heir.node.node_id))).code is Code.SUCCESS
+    await group.until(lambda: heir.raft.role is Role.LEADER)
+    client = await group.client(heir)
+    refused = await put(client, message("too early"))
+    assert refused.code is Code.LEADER_NOT_READY
+    assert refused.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert refused.message.startswith("SERVICE_NOT_AVAILABLE: ")
+    heir.parts.applier._busy = False
+    heir.parts.applier.advance(heir.raft.committed_index)
+    await group.leader()
+    assert (await put(client, message("in time"))).queue_offsets == (1,)
 
 
-def test_a_restart_from_a_checkpoint_goes_on_with_the_queue_offsets(play: Play) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        await put(client, *[message() for _ in range(5)], message(topic="other", queue_id=3))
-        before = (await group.leader()).catalog.queues
-        await group.stop()
-        await group.start()
-        leader = await group.leader()
-        assert leader.checkpoints.index >= 5
-        assert leader.catalog.queues.next == before.next == {("orders", 0): 5, ("other", 3): 1}
-        assert leader.catalog.queues.store_ms == before.store_ms > 0
-        client = await group.client()
-        assert (await put(client, message())).queue_offsets == (5,)
-
-    play(story, 1, commit_log="rocketmq")
+async def test_a_restart_from_a_checkpoint_goes_on_with_the_queue_offsets(group: Any) -> None:
+    client = await group.client()
+    await put(client, *[message() for _ in range(5)], message(topic="other", queue_id=3))
+    before = (await group.leader()).catalog.queues
+    await group.stop()
+    await group.start()
+    leader = await group.leader()
+    assert leader.checkpoints.index >= 5
+    assert leader.catalog.queues.next == before.next == {("orders", 0): 5, ("other", 3): 1}
+    assert leader.catalog.queues.store_ms == before.store_ms > 0
+    client = await group.client()
+    assert (await put(client, message())).queue_offsets == (5,)
 
 
-def test_store_times_never_go_back(play: Play) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        leader = await group.leader()
-        # a leader before had a clock that is ahead
-        leader.catalog.queues.store_ms = 4_000_000_000_000
-        answer = await put(client, message())
-        assert answer.store_timestamp == 4_000_000_000_000
-
-    play(story, 1, commit_log="rocketmq")
+async def test_store_times_never_go_back(group: Any) -> None:
+    client = await group.client()
+    leader = await group.leader()
+    # a leader before had a clock that is ahead
+    leader.catalog.queues.store_ms = 4_000_000_000_000
+    answer = await put(client, message())
+    assert answer.store_timestamp == 4_000_000_000_000
 
 
-def test_what_is_not_committed_is_not_shown(play: Play) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        leader = await group.leader()
-        (known,) = (await put(client, message("known"))).physical_offsets
-        await group.agree()
-        for name in [str(node.node.node_id) for node in group.nodes.values() if node is not leader]:
-            await group.kill(name)
-        end = leader.raft.end_index
-        waiting = client.start(PutMessageRequest(timeout_ms=200), encode_message(message("alone")))
-        await group.until(lambda: leader.raft.end_index > end)
-        place = leader.raft.end.end_pos - len(encode_message(message("alone")))
-        assert leader.store.index_at(place - HEADER_SIZE) == leader.raft.end_index
-        assert (await view(client, known, stale=True))[0].code is Code.SUCCESS
-        assert (await view(client, place, stale=True))[0].code is Code.OFFSET_OUT_OF_RANGE
-        assert not (await waiting)[0].physical_offsets
-
-    play(story, commit_log="rocketmq")
+@pytest.mark.group(commit_log="rocketmq")
+async def test_what_is_not_committed_is_not_shown(group: Any) -> None:
+    client = await group.client()
+    leader = await group.leader()
+    (known,) = (await put(client, message("known"))).physical_offsets
+    await group.agree()
+    for name in [str(node.node.node_id) for node in group.nodes.values() if node is not leader]:
+        await group.kill(name)
+    end = leader.raft.end_index
+    waiting = client.start(PutMessageRequest(timeout_ms=200), encode_message(message("alone")))
+    await group.until(lambda: leader.raft.end_index > end)
+    place = leader.raft.end.end_pos - len(encode_message(message("alone")))
+    assert leader.store.index_at(place - HEADER_SIZE) == leader.raft.end_index
+    assert (await view(client, known, stale=True))[0].code is Code.SUCCESS
+    assert (await view(client, place, stale=True))[0].code is Code.OFFSET_OUT_OF_RANGE
+    assert not (await waiting)[0].physical_offsets
 
 
-def test_only_a_place_where_a_message_begins_is_one(play: Play) -> None:
+async def test_only_a_place_where_a_message_begins_is_one(group: Any) -> None:
     """A body may look like an entry that lies where it says; it is none all the same."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        (first,) = (await put(client, message("first"))).physical_offsets
-        size = len(encode_message(message("first")))
-        inner = encode_message(message("inner"))
-        body_at = first + size + HEADER_SIZE + 88
-        place = body_at + HEADER_SIZE
-        inner = (
-            inner[:PHYSICAL_OFFSET_AT] + struct.pack(">q", place) + inner[PHYSICAL_OFFSET_AT + 8 :]
-        )
-        header = HEADER.pack(1, HEADER_SIZE + len(inner), 1, 1, body_at, 0, 0, 0, len(inner))
-        outer = replace(message(), body=header + inner)
-        (offset,) = (await put(client, outer)).physical_offsets
-        assert (await view(client, offset))[0].code is Code.SUCCESS
-        for wrong in (place, offset + 1, offset - HEADER_SIZE, 0, -5, 1 << 62, first - 1):
-            answer, payload = await view(client, wrong)
-            assert (answer.code, payload) == (Code.OFFSET_OUT_OF_RANGE, b""), wrong
-
-    play(story, 1, commit_log="rocketmq")
+    client = await group.client()
+    (first,) = (await put(client, message("first"))).physical_offsets
+    size = len(encode_message(message("first")))
+    inner = encode_message(message("inner"))
+    body_at = first + size + HEADER_SIZE + 88
+    place = body_at + HEADER_SIZE
+    inner = inner[:PHYSICAL_OFFSET_AT] + struct.pack(">q", place) + inner[PHYSICAL_OFFSET_AT + 8 :]
+    header = HEADER.pack(1, HEADER_SIZE + len(inner), 1, 1, body_at, 0, 0, 0, len(inner))
+    outer = replace(message(), body=header + inner)
+    (offset,) = (await put(client, outer)).physical_offsets
+    assert (await view(client, offset))[0].code is Code.SUCCESS
+    for wrong in (place, offset + 1, offset - HEADER_SIZE, 0, -5, 1 << 62, first - 1):
+        answer, payload = await view(client, wrong)
+        assert (answer.code, payload) == (Code.OFFSET_OUT_OF_RANGE, b""), wrong
 
 
 DAMAGED = encode_message(message())[:-1]
@@ -333,49 +295,38 @@ FLIPPED[90] ^= 1
         (encode_message(message()) * (MAX_PUT_MESSAGES + 1), "4,096 at most"),
     ],
 )
-def test_what_is_no_message_is_refused_and_writes_nothing(
-    play: Play, payload: bytes, words: str
+async def test_what_is_no_message_is_refused_and_writes_nothing(
+    group: Any, payload: bytes, words: str
 ) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        leader = await group.leader()
-        end = leader.raft.end_index
-        answer = await client.ask(PutMessageRequest(), payload)
-        assert (answer.code, answer.status) == (Code.MALFORMED, PutMessageStatus.MESSAGE_ILLEGAL)
-        assert words in answer.message
-        assert leader.raft.end_index == end
-        assert (await put(client, message())).code is Code.SUCCESS
-        assert leader.parts.proposals.held_bytes == 0
-
-    play(story, 1, commit_log="rocketmq")
+    client = await group.client()
+    leader = await group.leader()
+    end = leader.raft.end_index
+    answer = await client.ask(PutMessageRequest(), payload)
+    assert (answer.code, answer.status) == (Code.MALFORMED, PutMessageStatus.MESSAGE_ILLEGAL)
+    assert words in answer.message
+    assert leader.raft.end_index == end
+    assert (await put(client, message())).code is Code.SUCCESS
+    assert leader.parts.proposals.held_bytes == 0
 
 
-def test_a_message_over_the_limit_is_refused(play: Play) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        answer = await put(client, message("x" * (1 << 20)))
-        assert (answer.code, answer.status) == (
-            Code.RECORD_TOO_LARGE,
-            PutMessageStatus.MESSAGE_ILLEGAL,
-        )
-        assert (await put(client, message())).code is Code.SUCCESS
-
-    play(story, 1, commit_log="rocketmq")
+async def test_a_message_over_the_limit_is_refused(group: Any) -> None:
+    client = await group.client()
+    answer = await put(client, message("x" * (1 << 20)))
+    assert (answer.code, answer.status) == (Code.RECORD_TOO_LARGE, PutMessageStatus.MESSAGE_ILLEGAL)
+    assert (await put(client, message())).code is Code.SUCCESS
 
 
-def test_a_follower_names_the_leader(play: Play) -> None:
-    async def story(group: Any) -> None:
-        leader = await group.leader()
-        client = await group.client(await group.follower())
-        answer = await put(client, message())
-        assert (answer.code, answer.leader_id) == (Code.NOT_LEADER, leader.node.node_id)
-        assert answer.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
-
-    play(story, commit_log="rocketmq")
+@pytest.mark.group(commit_log="rocketmq")
+async def test_a_follower_names_the_leader(group: Any) -> None:
+    leader = await group.leader()
+    client = await group.client(await group.follower())
+    answer = await put(client, message())
+    assert (answer.code, answer.leader_id) == (Code.NOT_LEADER, leader.node.node_id)
+    assert answer.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
 
 
-def test_messages_and_topics_do_not_share_a_log(play: Play) -> None:
-    async def of_topics(group: Any) -> None:
+async def test_messages_and_topics_do_not_share_a_log(play: Callable[..., Any]) -> None:
+    async with play(1) as group:
         client = await group.client()
         answer = await put(client, message())
         assert answer.code is Code.UNSUPPORTED
@@ -383,7 +334,7 @@ def test_messages_and_topics_do_not_share_a_log(play: Play) -> None:
         assert (await view(client, 48))[0].code is Code.UNSUPPORTED
         await client.create("t")
 
-    async def of_messages(group: Any) -> None:
+    async with play(1, commit_log="rocketmq") as group:
         client = await group.client()
         leader = await group.leader()
         end = leader.raft.end_index
@@ -392,49 +343,42 @@ def test_messages_and_topics_do_not_share_a_log(play: Play) -> None:
         assert (await client.append(b"DB" + bytes(100))).code is Code.UNSUPPORTED
         assert leader.raft.end_index == end
 
-    play(of_topics, 1)
-    play(of_messages, 1, commit_log="rocketmq")
+
+@pytest.mark.group(commit_log="rocketmq")
+async def test_a_put_that_no_quorum_has_says_so(group: Any) -> None:
+    client = await group.client()
+    leader = await group.leader()
+    for name in [str(node.node.node_id) for node in group.nodes.values() if node is not leader]:
+        await group.kill(name)
+    answer = await client.ask(PutMessageRequest(timeout_ms=100), encode_message(message()))
+    assert answer.code in (Code.WAIT_QUORUM_ACK_TIMEOUT, Code.TERM_CHANGED)
+    assert answer.status in (PutMessageStatus.OS_PAGECACHE_BUSY, PutMessageStatus.UNKNOWN_ERROR)
+    assert leader.parts.application.waiting == leader.parts.proposals.held_bytes == 0
 
 
-def test_a_put_that_no_quorum_has_says_so(play: Play) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        leader = await group.leader()
-        for name in [str(node.node.node_id) for node in group.nodes.values() if node is not leader]:
-            await group.kill(name)
-        answer = await client.ask(PutMessageRequest(timeout_ms=100), encode_message(message()))
-        assert answer.code in (Code.WAIT_QUORUM_ACK_TIMEOUT, Code.TERM_CHANGED)
-        assert answer.status in (PutMessageStatus.OS_PAGECACHE_BUSY, PutMessageStatus.UNKNOWN_ERROR)
-        assert leader.parts.application.waiting == leader.parts.proposals.held_bytes == 0
-
-    play(story, commit_log="rocketmq")
-
-
-def test_the_client_puts_and_views(play: Play) -> None:
-    async def story(group: Any) -> None:
-        leader = await group.leader()
-        async with AsyncClient(f"127.0.0.1:{leader.port}") as client:
-            result = await client.put_message(
-                "orders", b"hello", queue_id=2, tags="red", keys=["k1", "k2"]
-            )
-            assert (result.status, result.queue_id, result.queue_offset) == (
-                PutMessageStatus.PUT_OK,
-                2,
-                0,
-            )
-            found = await client.view_message(result.message_id)
-            assert (found.topic, found.body, found.queue_id) == ("orders", b"hello", 2)
-            properties = found.property_map()
-            assert (properties["KEYS"], properties["TAGS"]) == ("k1 k2", "red")
-            assert properties["UNIQ_KEY"]
-            many = await client.put_messages([message(f"{n}" * 1000) for n in range(50)])
-            assert [one.queue_offset for one in many] == list(range(50))
-            assert (await client.view_message(many[7].physical_offset)).body == b"7" * 1000
-            more = await client.put_messages([message(topic="more")] * (MAX_PUT_MESSAGES + 5))
-            assert [one.queue_offset for one in more] == list(range(MAX_PUT_MESSAGES + 5))
-
+@pytest.mark.group(commit_log="rocketmq", election_ms=10_000)
+async def test_the_client_puts_and_views(group: Any) -> None:
     # a starved loop takes long for so many messages
-    play(story, commit_log="rocketmq", election_ms=10_000)
+    leader = await group.leader()
+    async with AsyncClient(f"127.0.0.1:{leader.port}") as client:
+        result = await client.put_message(
+            "orders", b"hello", queue_id=2, tags="red", keys=["k1", "k2"]
+        )
+        assert (result.status, result.queue_id, result.queue_offset) == (
+            PutMessageStatus.PUT_OK,
+            2,
+            0,
+        )
+        found = await client.view_message(result.message_id)
+        assert (found.topic, found.body, found.queue_id) == ("orders", b"hello", 2)
+        properties = found.property_map()
+        assert (properties["KEYS"], properties["TAGS"]) == ("k1 k2", "red")
+        assert properties["UNIQ_KEY"]
+        many = await client.put_messages([message(f"{n}" * 1000) for n in range(50)])
+        assert [one.queue_offset for one in many] == list(range(50))
+        assert (await client.view_message(many[7].physical_offset)).body == b"7" * 1000
+        more = await client.put_messages([message(topic="more")] * (MAX_PUT_MESSAGES + 5))
+        assert [one.queue_offset for one in more] == list(range(MAX_PUT_MESSAGES + 5))
 
 
 @pytest.mark.parametrize(

@@ -66,45 +66,38 @@ WRONG: list[tuple[Command, Code, str]] = [
 ]
 
 
-def test_commands_that_will_be_refused_are_not_written_and_have_the_answer_that_applying_gives(
-    play: Callable[..., None],
+@pytest.mark.group(1)
+async def test_commands_that_will_be_refused_are_not_written_and_have_the_answer_of_applying(
+    group: Any,
 ) -> None:
-    async def story(group: Any) -> None:
-        leader = await group.leader()
-        client = await group.client()
-        await client.create("t")
-        end = leader.raft.end_index
-        for command, code, text in WRONG:
-            answer = await client.execute(command)
-            assert (answer.code, text in answer.message) == (code, True), (command, answer)
-            assert len(answer.message) < 300
-            applied = Catalog.restore(leader.catalog.snapshot(), MemoryTables())
-            result = applied.apply_command(applied.applied_index + 1, command)
-            assert (result.code, result.message) == (answer.code, answer.message)
-        assert leader.raft.end_index == end, "no entry was written"
-
-    play(story, 1)
+    leader = await group.leader()
+    client = await group.client()
+    await client.create("t")
+    end = leader.raft.end_index
+    for command, code, text in WRONG:
+        answer = await client.execute(command)
+        assert (answer.code, text in answer.message) == (code, True), (command, answer)
+        assert len(answer.message) < 300
+        applied = Catalog.restore(leader.catalog.snapshot(), MemoryTables())
+        result = applied.apply_command(applied.applied_index + 1, command)
+        assert (result.code, result.message) == (answer.code, answer.message)
+    assert leader.raft.end_index == end, "no entry was written"
 
 
-def test_a_refusal_by_state_waits_for_what_is_under_way_to_change_it(
-    play: Callable[..., None],
-) -> None:
+@pytest.mark.group(1)
+async def test_a_refusal_by_state_waits_for_what_is_under_way_to_change_it(group: Any) -> None:
     """A topic that is being created may be deleted, grown and read by a group in the same
     breath."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        commands = [
-            topic("t"),
-            AddPartitions(name="t", partitions=3),
-            CommitOffsets(consumer_group="g", offsets={"t": {2: 0}}),
-            DeleteTopic(name="t"),
-            topic("t2"),
-        ]
-        answers = [client.start(ExecuteRequest(command=command)) for command in commands]
-        assert [(await answer)[0].code for answer in answers] == [Code.SUCCESS] * 5
-
-    play(story, 1)
+    client = await group.client()
+    commands = [
+        topic("t"),
+        AddPartitions(name="t", partitions=3),
+        CommitOffsets(consumer_group="g", offsets={"t": {2: 0}}),
+        DeleteTopic(name="t"),
+        topic("t2"),
+    ]
+    answers = [client.start(ExecuteRequest(command=command)) for command in commands]
+    assert [(await answer)[0].code for answer in answers] == [Code.SUCCESS] * 5
 
 
 @pytest.mark.parametrize(
@@ -121,13 +114,12 @@ def test_a_refusal_by_state_waits_for_what_is_under_way_to_change_it(
         ("max_catalog_bytes", 20_000, [topic(f"t{number}", 10) for number in range(8)]),
     ],
 )
-def test_what_is_over_a_limit_is_refused_with_its_setting_even_when_all_comes_at_once(
-    play: Callable[..., None], setting: str, limit: int, commands: list[Command]
+async def test_what_is_over_a_limit_is_refused_with_its_setting_even_when_all_comes_at_once(
+    play: Callable[..., Any], setting: str, limit: int, commands: list[Command]
 ) -> None:
     """What is proposed and not applied yet counts: no flood slips through between two applied
     entries."""
-
-    async def story(group: Any) -> None:
+    async with play(1, **{setting: limit}) as group:
         client = await group.client()
         answers = [
             client.start(ExecuteRequest(command=command, timeout_ms=1)) for command in commands
@@ -149,17 +141,13 @@ def test_what_is_over_a_limit_is_refused_with_its_setting_even_when_all_comes_at
         again = await client.execute(commands[0])
         assert again.code is Code.SUCCESS, "what is there already takes no more"
 
-    play(story, 1, **{setting: limit})
 
-
-def test_a_client_is_told_by_an_error_of_its_own(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        leader = await group.leader()
-        async with AsyncClient(f"127.0.0.1:{leader.port}") as client:
-            with pytest.raises(LimitReached, match="raise max_partitions"):
-                await client.create_topic("large", partitions=11)
-            await client.create_topic("small", partitions=10)
-            await client.delete_topic("small")
-            await client.create_topic("small", partitions=10)
-
-    play(story, 1, max_partitions=10)
+@pytest.mark.group(1, max_partitions=10)
+async def test_a_client_is_told_by_an_error_of_its_own(group: Any) -> None:
+    leader = await group.leader()
+    async with AsyncClient(f"127.0.0.1:{leader.port}") as client:
+        with pytest.raises(LimitReached, match="raise max_partitions"):
+            await client.create_topic("large", partitions=11)
+        await client.create_topic("small", partitions=10)
+        await client.delete_topic("small")
+        await client.create_topic("small", partitions=10)

@@ -4,11 +4,11 @@ written."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from bodies import body
 from elections import QUICK
 
 from dledger.checksum import crc32
@@ -33,423 +33,327 @@ from dledger.protocol.messages.client import (
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.peer import PushEntryResponse
-from dledger.records.body.header import BodyHeader, BodyKind, Flag, encode_header
+from dledger.records.body.header import Flag
 
 
-def body(topic_id: int, payload: bytes = b"payload", count: int = 1, **fields: Any) -> bytes:
-    return (
-        encode_header(
-            BodyHeader(BodyKind.DATA, topic_id, fields.pop("partition", 0), count, **fields)
-        )
-        + payload
-    )
+async def test_a_fetch_brings_the_bodies_byte_for_byte_from_any_replica(group: Any) -> None:
+    client, topic = await group.topic()
+    bodies = [body(topic, b"%d" % n * 1000, count=2) for n in range(10)]
+    for data in bodies:
+        await client.append(data)
+    await group.agree()
+    for node in list(group.nodes.values()):
+        reader = await group.client(node)
+        answer, found = await reader.fetch(topic, 0, end_offset=20)
+        assert answer.code is Code.SUCCESS
+        assert found == bodies
+        assert [batch.base_offset for batch in answer.batches] == list(range(0, 20, 2))
+        assert [batch.crc for batch in answer.batches] == [crc32(data) for data in bodies]
 
 
-def test_a_fetch_brings_the_bodies_byte_for_byte_from_any_replica(
-    play: Callable[..., None],
-) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        bodies = [body(topic, b"%d" % n * 1000, count=2) for n in range(10)]
-        for data in bodies:
-            await client.append(data)
-        await group.agree()
-        for node in list(group.nodes.values()):
-            reader = await group.client(node)
-            answer, found = await reader.fetch(topic, 0, end_offset=20)
-            assert answer.code is Code.SUCCESS
-            assert found == bodies
-            assert [batch.base_offset for batch in answer.batches] == list(range(0, 20, 2))
-            assert [batch.crc for batch in answer.batches] == [crc32(data) for data in bodies]
-
-    play(story)
+@pytest.mark.group(cache_bytes=200_000)
+async def test_a_fetch_of_entries_that_left_the_cache_reads_them_from_the_disk(group: Any) -> None:
+    client, topic = await group.topic()
+    bodies = [body(topic, bytes([n]) * 50_000) for n in range(20)]
+    for data in bodies:
+        await client.append(data)
+    leader = await group.leader()
+    assert leader.raft.cached(3, 4) is None
+    assert (await client.fetch(topic, 0, max_bytes=10_000_000))[1] == bodies
+    assert (await client.fetch(topic, 4, max_bytes=1))[1] == [bodies[4]]
 
 
-def test_a_fetch_of_entries_that_left_the_cache_reads_them_from_the_disk(
-    play: Callable[..., None],
-) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        bodies = [body(topic, bytes([n]) * 50_000) for n in range(20)]
-        for data in bodies:
-            await client.append(data)
-        leader = await group.leader()
-        assert leader.raft.cached(3, 4) is None
-        assert (await client.fetch(topic, 0, max_bytes=10_000_000))[1] == bodies
-        assert (await client.fetch(topic, 4, max_bytes=1))[1] == [bodies[4]]
-
-    play(story, cache_bytes=200_000)
+@pytest.mark.group(1)
+async def test_a_fetch_stops_at_the_asked_bytes_but_brings_at_least_one_batch(group: Any) -> None:
+    client, topic = await group.topic()
+    for n in range(10):
+        await client.append(body(topic, b"%d" % n * 1000))
+    assert len((await client.fetch(topic, 0, max_bytes=3500))[1]) == 3
+    assert len((await client.fetch(topic, 0, max_bytes=1))[1]) == 1
+    assert len((await client.fetch(topic, 2, end_offset=4))[1]) == 2
 
 
-def test_a_fetch_stops_at_the_asked_bytes_but_brings_at_least_one_batch(
-    play: Callable[..., None],
-) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        for n in range(10):
-            await client.append(body(topic, b"%d" % n * 1000))
-        assert len((await client.fetch(topic, 0, max_bytes=3500))[1]) == 3
-        assert len((await client.fetch(topic, 0, max_bytes=1))[1]) == 1
-        assert len((await client.fetch(topic, 2, end_offset=4))[1]) == 2
-
-    play(story, 1)
+@pytest.mark.group(1)
+async def test_a_fetch_at_the_end_answers_at_once_without_records(group: Any) -> None:
+    client, topic = await group.topic()
+    await client.append(body(topic))
+    answer, bodies = await client.fetch(topic, 1)
+    assert (answer.code, answer.end_offset, bodies) == (Code.SUCCESS, 1, [])
 
 
-def test_a_fetch_at_the_end_answers_at_once_without_records(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        await client.append(body(topic))
-        answer, bodies = await client.fetch(topic, 1)
-        assert (answer.code, answer.end_offset, bodies) == (Code.SUCCESS, 1, [])
-
-    play(story, 1)
-
-
-def test_a_long_poll_is_answered_when_a_record_comes(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        for node in list(group.nodes.values()):
-            reader = await group.client(node)
-            start = (await client.offsets("t")).offsets["t"][0]
-            waiting = asyncio.ensure_future(reader.fetch(topic, start, wait_ms=20_000))
-            await group.until(lambda node=node: len(node.parts.polls))
-            await client.append(body(topic, b"new"))
-            answer, bodies = await waiting
-            assert answer.code is Code.SUCCESS
-            assert bodies == [body(topic, b"new")]
-
-    play(story)
-
-
-@pytest.mark.parametrize("what", ["fetch", "offsets"])
-def test_a_long_poll_is_answered_when_a_transaction_is_committed_or_its_topic_goes(
-    play: Callable[..., None], what: str
-) -> None:
-    async def story(group: Any) -> None:
-        client, reader, node = await group.client(), await group.client(), await group.leader()
-        topic = await client.create("t")
-        wanted: Any = FetchRequest(topic_id=topic, partition=0, start_offset=0, wait_ms=60_000)
-        if what == "offsets":
-            wanted = OffsetsRequest(topics=("t",), newer_than={"t": {0: 0}}, wait_ms=60_000)
-        waiting = reader.start(wanted)
-        await group.until(lambda: len(node.parts.polls))
-        stage = (
-            await client.execute(OpenStage(writer_id="w", sequence=0, label="a", timeout_ms=60_000))
-        ).result
-        number = stage["stage_id"]
-        await client.append(body(topic, producer_id=number, flags=Flag.STAGED))
-        assert len(node.parts.polls) == 1
-        sums = (StageSum(stage_id=number, batches=1, records=1),)
-        await client.execute(CommitTransaction(writer_id="w", sequence=0, stages=sums))
-        await group.until(waiting.done)
-        assert (await waiting)[0].code is Code.SUCCESS
-        again = {"start_offset": 1} if what == "fetch" else {"newer_than": {"t": {0: 1}}}
-        waiting = reader.start(replace(wanted, **again))
-        await group.until(lambda: len(node.parts.polls))
-        await client.execute(DeleteTopic(name="t"))
-        await group.until(waiting.done)
-        assert (await waiting)[0].code is Code.UNKNOWN_TOPIC
-
-    play(story, 1)
-
-
-def test_a_long_poll_ends_empty_when_nothing_comes(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        answer, bodies = await client.fetch(topic, 0, wait_ms=30)
-        assert (answer.code, bodies) == (Code.SUCCESS, [])
-        assert len((await group.leader()).parts.polls) == 0
-
-    play(story, 1)
-
-
-def test_a_long_poll_of_a_closed_connection_is_forgotten(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client, reader = await group.client(), await group.client()
-        topic = await client.create("t")
-        node = await group.leader()
-        reader.start(FetchRequest(topic_id=topic, partition=0, start_offset=0, wait_ms=60_000))
-        reader.start(OffsetsRequest(topics=("t",), newer_than={"t": {0: 0}}, wait_ms=60_000))
-        await group.until(lambda: len(node.parts.polls) >= 2)
-        reader.close()
-        await group.until(lambda: not len(node.parts.polls))
-
-    play(story, 1)
-
-
-def test_a_long_poll_on_a_topic_that_is_deleted_ends_at_once(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client, reader = await group.client(), await group.client()
-        topic = await client.create("t")
-        node = await group.leader()
-        waiting = asyncio.ensure_future(reader.fetch(topic, 0, wait_ms=60_000))
-        await group.until(lambda: len(node.parts.polls))
-        await client.execute(DeleteTopic(name="t"))
-        assert (await waiting)[0].code is Code.UNKNOWN_TOPIC
-
-    play(story, 1)
-
-
-def test_an_offset_that_is_not_there_yet_is_behind(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        answer, _ = await client.fetch(topic, 5)
-        assert answer.code is Code.BEHIND
-        assert "5" in answer.message
-
-    play(story, 1)
-
-
-def test_a_replica_that_is_behind_waits_for_what_the_asker_knows_of(
-    play: Callable[..., None],
-) -> None:
-    """The topic and its record reach this replica only after it was asked for them."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        follower = await group.follower()
-        reader = await group.client(follower)
-        step, held = follower.parts.ready_loop.step, []
-        follower.parts.ready_loop.step = held.append
-        topic = await client.create("t")
-        await client.append(body(topic))
-        waiting = asyncio.ensure_future(reader.fetch(topic, 0, end_offset=1))
-        await group.until(lambda: len(follower.parts.polls))
-        follower.parts.ready_loop.step = step
-        for message in held:
-            step(message)
+async def test_a_long_poll_is_answered_when_a_record_comes(group: Any) -> None:
+    client, topic = await group.topic()
+    for node in list(group.nodes.values()):
+        reader = await group.client(node)
+        start = (await client.offsets("t")).offsets["t"][0]
+        waiting = asyncio.ensure_future(reader.fetch(topic, start, wait_ms=20_000))
+        await group.until(lambda node=node: len(node.parts.polls))
+        await client.append(body(topic, b"new"))
         answer, bodies = await waiting
-        assert (answer.code, bodies) == (Code.SUCCESS, [body(topic)])
+        assert answer.code is Code.SUCCESS
+        assert bodies == [body(topic, b"new")]
 
-    play(story)
+
+@pytest.mark.group(1)
+@pytest.mark.parametrize("what", ["fetch", "offsets"])
+async def test_a_long_poll_is_answered_when_a_transaction_is_committed_or_its_topic_goes(
+    group: Any, what: str
+) -> None:
+    client, reader, node = await group.client(), await group.client(), await group.leader()
+    topic = await client.create("t")
+    wanted: Any = FetchRequest(topic_id=topic, partition=0, start_offset=0, wait_ms=60_000)
+    if what == "offsets":
+        wanted = OffsetsRequest(topics=("t",), newer_than={"t": {0: 0}}, wait_ms=60_000)
+    waiting = reader.start(wanted)
+    await group.until(lambda: len(node.parts.polls))
+    stage = (
+        await client.execute(OpenStage(writer_id="w", sequence=0, label="a", timeout_ms=60_000))
+    ).result
+    number = stage["stage_id"]
+    await client.append(body(topic, producer_id=number, flags=Flag.STAGED))
+    assert len(node.parts.polls) == 1
+    sums = (StageSum(stage_id=number, batches=1, records=1),)
+    await client.execute(CommitTransaction(writer_id="w", sequence=0, stages=sums))
+    await group.until(waiting.done)
+    assert (await waiting)[0].code is Code.SUCCESS
+    again = {"start_offset": 1} if what == "fetch" else {"newer_than": {"t": {0: 1}}}
+    waiting = reader.start(replace(wanted, **again))
+    await group.until(lambda: len(node.parts.polls))
+    await client.execute(DeleteTopic(name="t"))
+    await group.until(waiting.done)
+    assert (await waiting)[0].code is Code.UNKNOWN_TOPIC
 
 
-def test_a_long_poll_of_a_topic_not_yet_applied_keeps_its_wait(
-    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.group(1)
+async def test_a_long_poll_ends_empty_when_nothing_comes(group: Any) -> None:
+    client, topic = await group.topic()
+    answer, bodies = await client.fetch(topic, 0, wait_ms=30)
+    assert (answer.code, bodies) == (Code.SUCCESS, [])
+    assert len((await group.leader()).parts.polls) == 0
+
+
+@pytest.mark.group(1)
+async def test_a_long_poll_of_a_closed_connection_is_forgotten(group: Any) -> None:
+    client, reader = await group.client(), await group.client()
+    topic = await client.create("t")
+    node = await group.leader()
+    reader.start(FetchRequest(topic_id=topic, partition=0, start_offset=0, wait_ms=60_000))
+    reader.start(OffsetsRequest(topics=("t",), newer_than={"t": {0: 0}}, wait_ms=60_000))
+    await group.until(lambda: len(node.parts.polls) >= 2)
+    reader.close()
+    await group.until(lambda: not len(node.parts.polls))
+
+
+@pytest.mark.group(1)
+async def test_a_long_poll_on_a_topic_that_is_deleted_ends_at_once(group: Any) -> None:
+    client, reader = await group.client(), await group.client()
+    topic = await client.create("t")
+    node = await group.leader()
+    waiting = asyncio.ensure_future(reader.fetch(topic, 0, wait_ms=60_000))
+    await group.until(lambda: len(node.parts.polls))
+    await client.execute(DeleteTopic(name="t"))
+    assert (await waiting)[0].code is Code.UNKNOWN_TOPIC
+
+
+@pytest.mark.group(1)
+async def test_an_offset_that_is_not_there_yet_is_behind(group: Any) -> None:
+    client, topic = await group.topic()
+    answer, _ = await client.fetch(topic, 5)
+    assert answer.code is Code.BEHIND
+    assert "5" in answer.message
+
+
+async def test_a_replica_that_is_behind_waits_for_what_the_asker_knows_of(group: Any) -> None:
+    """The topic and its record reach this replica only after it was asked for them."""
+    client = await group.client()
+    follower = await group.follower()
+    reader = await group.client(follower)
+    step, held = follower.parts.ready_loop.step, []
+    follower.parts.ready_loop.step = held.append
+    topic = await client.create("t")
+    await client.append(body(topic))
+    waiting = asyncio.ensure_future(reader.fetch(topic, 0, end_offset=1))
+    await group.until(lambda: len(follower.parts.polls))
+    follower.parts.ready_loop.step = step
+    for message in held:
+        step(message)
+    answer, bodies = await waiting
+    assert (answer.code, bodies) == (Code.SUCCESS, [body(topic)])
+
+
+@pytest.mark.group(1)
+async def test_a_long_poll_of_a_topic_not_yet_applied_keeps_its_wait(
+    group: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A follower may hear of a topic after a client does."""
     monkeypatch.setattr("dledger.node.handlers.fetches.BEHIND_WAIT_MS", 1)
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        later = await client.create("t") + 1
-        waiting = client.start(
-            FetchRequest(topic_id=later, partition=0, start_offset=0, wait_ms=20_000)
-        )
-        await group.until(lambda: all(len(node.parts.polls) for node in group.nodes.values()))
-        assert await client.create("later") == later
-        await client.append(body(later, b"new"))
-        answer, payload = await waiting
-        assert (answer.code, payload) == (Code.SUCCESS, body(later, b"new"))
-
-    play(story, 1)
+    client = await group.client()
+    later = await client.create("t") + 1
+    waiting = client.start(
+        FetchRequest(topic_id=later, partition=0, start_offset=0, wait_ms=20_000)
+    )
+    await group.until(lambda: all(len(node.parts.polls) for node in group.nodes.values()))
+    assert await client.create("later") == later
+    await client.append(body(later, b"new"))
+    answer, payload = await waiting
+    assert (answer.code, payload) == (Code.SUCCESS, body(later, b"new"))
 
 
-def test_a_deleted_topic_is_unknown(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        await client.append(body(topic))
-        await client.execute(DeleteTopic(name="t"))
-        assert (await client.fetch(topic, 0))[0].code is Code.UNKNOWN_TOPIC
-        assert (await client.append(body(topic))).code is Code.UNKNOWN_TOPIC
-        assert (await client.offsets("t")).code is Code.UNKNOWN_TOPIC
-        again = await client.execute(CreateTopic(name="t", log_id="another"))
-        assert again.result["topic_id"] != topic
-
-    play(story, 1)
+@pytest.mark.group(1)
+async def test_a_deleted_topic_is_unknown(group: Any) -> None:
+    client, topic = await group.topic()
+    await client.append(body(topic))
+    await client.execute(DeleteTopic(name="t"))
+    assert (await client.fetch(topic, 0))[0].code is Code.UNKNOWN_TOPIC
+    assert (await client.append(body(topic))).code is Code.UNKNOWN_TOPIC
+    assert (await client.offsets("t")).code is Code.UNKNOWN_TOPIC
+    again = await client.execute(CreateTopic(name="t", log_id="another"))
+    assert again.result["topic_id"] != topic
 
 
-def test_offsets_have_begin_end_and_time(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t", partitions=2)
-        await client.append(body(topic, count=3, first_time_us=1000, last_time_us=1000))
-        await client.append(body(topic, count=3, first_time_us=2000, last_time_us=2000))
-        await client.append(
-            body(topic, count=1, partition=1, first_time_us=1500, last_time_us=1500)
-        )
-        assert (await client.offsets("t", OffsetKind.BEGIN)).offsets == {"t": {0: 0, 1: 0}}
-        assert (await client.offsets("t", OffsetKind.END)).offsets == {"t": {0: 6, 1: 1}}
-        edges = await client.offsets("t", OffsetKind.EDGES)
-        assert (edges.offsets, edges.begins) == ({"t": {0: 6, 1: 1}}, {"t": {0: 0, 1: 0}})
-        found = await client.offsets("t", OffsetKind.TIME, timestamp_us=1600)
-        assert found.offsets == {"t": {0: 3, 1: -1}}
-        assert found.log_ids == {"t": "log-of-t"}
-
-    play(story)
+async def test_offsets_have_begin_end_and_time(group: Any) -> None:
+    client, topic = await group.topic(partitions=2)
+    await client.append(body(topic, count=3, first_time_us=1000, last_time_us=1000))
+    await client.append(body(topic, count=3, first_time_us=2000, last_time_us=2000))
+    await client.append(body(topic, count=1, partition=1, first_time_us=1500, last_time_us=1500))
+    assert (await client.offsets("t", OffsetKind.BEGIN)).offsets == {"t": {0: 0, 1: 0}}
+    assert (await client.offsets("t", OffsetKind.END)).offsets == {"t": {0: 6, 1: 1}}
+    edges = await client.offsets("t", OffsetKind.EDGES)
+    assert (edges.offsets, edges.begins) == ({"t": {0: 6, 1: 1}}, {"t": {0: 0, 1: 0}})
+    found = await client.offsets("t", OffsetKind.TIME, timestamp_us=1600)
+    assert found.offsets == {"t": {0: 3, 1: -1}}
+    assert found.log_ids == {"t": "log-of-t"}
 
 
-def test_d8_a_follower_tells_only_stale_offsets(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        await client.create("t")
-        await group.agree()
-        follower = await group.client(await group.follower())
-        refused = await follower.offsets("t")
-        assert refused.code is Code.NOT_LEADER
-        assert refused.leader_id == (await group.leader()).node.node_id
-        assert (await follower.offsets("t", stale=True)).offsets == {"t": {0: 0}}
-
-    play(story)
+async def test_d8_a_follower_tells_only_stale_offsets(group: Any) -> None:
+    client = await group.client()
+    await client.create("t")
+    await group.agree()
+    follower = await group.client(await group.follower())
+    refused = await follower.offsets("t")
+    assert refused.code is Code.NOT_LEADER
+    assert refused.leader_id == (await group.leader()).node.node_id
+    assert (await follower.offsets("t", stale=True)).offsets == {"t": {0: 0}}
 
 
-def test_d8_a_deposed_leader_serves_no_linearizable_read(play: Callable[..., None]) -> None:
+@pytest.mark.group(**QUICK)
+async def test_d8_a_deposed_leader_serves_no_linearizable_read(group: Any) -> None:
     """It is cut off, does not know that another one was elected, and must not answer from its old
     state."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        old = await group.leader()
-        old_client = await group.client(old)
-        cut_off(old, group)
-        waiting = old_client.start(OffsetsRequest(topics=("t",)))
-        new = await group.leader(but=old.node.node_id)
-        fresh = await group.client(new)
-        assert (await fresh.append(body(topic))).code is Code.SUCCESS
-        assert (await waiting)[0].code is Code.NOT_LEADER
-        assert (await old_client.offsets("t")).code is Code.NOT_LEADER
-        assert (await old_client.ask(GroupRequest(consumer_group="g"))).code is Code.NOT_LEADER
-
-    play(story, **QUICK)
+    _, topic = await group.topic()
+    old = await group.leader()
+    old_client = await group.client(old)
+    cut_off(old, group)
+    waiting = old_client.start(OffsetsRequest(topics=("t",)))
+    new = await group.leader(but=old.node.node_id)
+    fresh = await group.client(new)
+    assert (await fresh.append(body(topic))).code is Code.SUCCESS
+    assert (await waiting)[0].code is Code.NOT_LEADER
+    assert (await old_client.offsets("t")).code is Code.NOT_LEADER
+    assert (await old_client.ask(GroupRequest(consumer_group="g"))).code is Code.NOT_LEADER
 
 
-def test_d8_what_is_not_committed_is_never_served(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        await client.append(body(topic, b"committed"))
-        leader = await group.leader()
-        reader = await group.client(leader)
-        for name in [node for node in group.nodes if node != leader.node.node_id]:
-            await group.kill(name)
-        await client.append(body(topic, b"not committed"), timeout_ms=100)
-        assert leader.raft.end_index > leader.raft.committed_index
-        assert (await reader.fetch(topic, 0))[1] == [body(topic, b"committed")]
-        assert (await reader.offsets("t", stale=True)).offsets == {"t": {0: 1}}
-
-    play(story)
+async def test_d8_what_is_not_committed_is_never_served(group: Any) -> None:
+    client, topic = await group.topic()
+    await client.append(body(topic, b"committed"))
+    leader = await group.leader()
+    reader = await group.client(leader)
+    for name in [node for node in group.nodes if node != leader.node.node_id]:
+        await group.kill(name)
+    await client.append(body(topic, b"not committed"), timeout_ms=100)
+    assert leader.raft.end_index > leader.raft.committed_index
+    assert (await reader.fetch(topic, 0))[1] == [body(topic, b"committed")]
+    assert (await reader.offsets("t", stale=True)).offsets == {"t": {0: 1}}
 
 
-def test_d8_a_commit_applies_nothing_behind_it(play: Callable[..., None]) -> None:
+async def test_d8_a_commit_applies_nothing_behind_it(group: Any) -> None:
     """The acknowledgements of the first append arrive when the second is in the leader's log
     already."""
-
-    async def story(group: Any) -> None:
-        client, reader = await group.client(), await group.client()
-        topic = await client.create("t")
-        await group.agree()
-        leader = await group.leader()
-        step, send, held = leader.parts.ready_loop.step, leader.parts.ready_loop.links.send, []
-        leader.parts.ready_loop.step = held.append
-        first = client.start(AppendRequest(timeout_ms=60_000), body(topic, b"first"))
-        await group.until(
-            lambda: all(node.raft.durable_index == 2 for node in group.nodes.values())
-        )
-        leader.parts.ready_loop.links.send = lambda message: None
-        second = client.start(AppendRequest(timeout_ms=60_000), body(topic, b"second"))
-        await group.until(lambda: leader.raft.durable_index == 3)
-        await group.until(
-            lambda: len([m for m in held if isinstance(m, PushEntryResponse) and m.index == 2]) == 2
-        )
-        for message in held:
-            step(message)
-        assert (await first)[0].code is Code.SUCCESS
-        assert (await reader.fetch(topic, 0))[1] == [body(topic, b"first")]
-        assert leader.catalog.applied_index == 2
-        assert not second.done()
-        leader.parts.ready_loop.step, leader.parts.ready_loop.links.send = step, send
-        assert (await second)[0].code in {Code.SUCCESS, Code.TERM_CHANGED}
-
-    play(story)
+    client, reader = await group.client(), await group.client()
+    topic = await client.create("t")
+    await group.agree()
+    leader = await group.leader()
+    step, send, held = leader.parts.ready_loop.step, leader.parts.ready_loop.links.send, []
+    leader.parts.ready_loop.step = held.append
+    first = client.start(AppendRequest(timeout_ms=60_000), body(topic, b"first"))
+    await group.until(lambda: all(node.raft.durable_index == 2 for node in group.nodes.values()))
+    leader.parts.ready_loop.links.send = lambda message: None
+    second = client.start(AppendRequest(timeout_ms=60_000), body(topic, b"second"))
+    await group.until(lambda: leader.raft.durable_index == 3)
+    await group.until(
+        lambda: len([m for m in held if isinstance(m, PushEntryResponse) and m.index == 2]) == 2
+    )
+    for message in held:
+        step(message)
+    assert (await first)[0].code is Code.SUCCESS
+    assert (await reader.fetch(topic, 0))[1] == [body(topic, b"first")]
+    assert leader.catalog.applied_index == 2
+    assert not second.done()
+    leader.parts.ready_loop.step, leader.parts.ready_loop.links.send = step, send
+    assert (await second)[0].code in {Code.SUCCESS, Code.TERM_CHANGED}
 
 
-def test_d13_a_new_leader_reads_only_after_the_noop_of_its_term(play: Callable[..., None]) -> None:
+async def test_d13_a_new_leader_reads_only_after_the_noop_of_its_term(group: Any) -> None:
     """Everything acknowledged by the leader before is seen by the first linearizable read of the
     next one."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        for _ in range(20):
-            await client.append(body(topic))
-        old = await group.kill((await group.leader()).node.node_id)
-        new = await group.leader()
-        assert new.raft.term > old.raft.term
-        assert (await (await group.client(new)).offsets("t")).offsets == {"t": {0: 20}}
-        assert new.catalog.applied_index >= new.raft.noop_index
-
-    play(story)
+    client, topic = await group.topic()
+    for _ in range(20):
+        await client.append(body(topic))
+    old = await group.kill((await group.leader()).node.node_id)
+    new = await group.leader()
+    assert new.raft.term > old.raft.term
+    assert (await (await group.client(new)).offsets("t")).offsets == {"t": {0: 20}}
+    assert new.catalog.applied_index >= new.raft.noop_index
 
 
-def test_reads_that_wait_together_share_a_heartbeat_round(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        await client.create("t")
-        leader = await group.leader()
-        tokens: list[int] = []
-        ask = leader.parts.ready_loop.read_index
-        leader.parts.ready_loop.read_index = lambda token: (tokens.append(token), ask(token))[0]
-        futures = [client.start(OffsetsRequest(topics=("t",))) for _ in range(200)]
-        for future in futures:
-            assert (await future)[0].code is Code.SUCCESS
-        assert len(tokens) < 20
-
-    play(story)
+async def test_reads_that_wait_together_share_a_heartbeat_round(group: Any) -> None:
+    client = await group.client()
+    await client.create("t")
+    leader = await group.leader()
+    tokens: list[int] = []
+    ask = leader.parts.ready_loop.read_index
+    leader.parts.ready_loop.read_index = lambda token: (tokens.append(token), ask(token))[0]
+    futures = [client.start(OffsetsRequest(topics=("t",))) for _ in range(200)]
+    for future in futures:
+        assert (await future)[0].code is Code.SUCCESS
+    assert len(tokens) < 20
 
 
-def test_a_watch_for_newer_offsets_is_answered_by_an_append(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client, watcher = await group.client(), await group.client()
-        topic = await client.create("t", partitions=2)
-        leader = await group.leader()
-        request = OffsetsRequest(topics=("t",), newer_than={"t": {0: 0, 1: 0}}, wait_ms=20_000)
-        waiting = watcher.start(request)
-        await group.until(lambda: len(leader.parts.polls))
-        await client.append(body(topic, partition=1, count=4))
-        assert (await waiting)[0].offsets == {"t": {0: 0, 1: 4}}
-        assert (await watcher.ask(request)).offsets == {"t": {0: 0, 1: 4}}
-        quick = OffsetsRequest(topics=("t",), newer_than={"t": {1: 4}}, wait_ms=30)
-        assert (await watcher.ask(quick)).offsets == {"t": {0: 0, 1: 4}}
-
-    play(story)
+async def test_a_watch_for_newer_offsets_is_answered_by_an_append(group: Any) -> None:
+    client, watcher = await group.client(), await group.client()
+    topic = await client.create("t", partitions=2)
+    leader = await group.leader()
+    request = OffsetsRequest(topics=("t",), newer_than={"t": {0: 0, 1: 0}}, wait_ms=20_000)
+    waiting = watcher.start(request)
+    await group.until(lambda: len(leader.parts.polls))
+    await client.append(body(topic, partition=1, count=4))
+    assert (await waiting)[0].offsets == {"t": {0: 0, 1: 4}}
+    assert (await watcher.ask(request)).offsets == {"t": {0: 0, 1: 4}}
+    quick = OffsetsRequest(topics=("t",), newer_than={"t": {1: 4}}, wait_ms=30)
+    assert (await watcher.ask(quick)).offsets == {"t": {0: 0, 1: 4}}
 
 
-def test_a_split_cuts_ranges_at_batches(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topics = [await client.create("t"), await client.create("u")]
-        for topic in topics:
-            for _ in range(10):
-                await client.append(body(topic, bytes(1000), count=5))
-        spans = [
-            span(topics[0], 0, 50),
-            span(topics[1], 20, 30),
-            span(topics[1], 0, 50, max_pieces=1),
-        ]
-        answer = await client.ask(SplitRequest(spans=tuple(spans)))
-        assert answer.code is Code.SUCCESS
-        first, second, third = answer.cuts
-        assert first[-1][0] == 50
-        assert sum(size for _, size in first) == 10 * 1064
-        assert 3 <= len(first) <= 5
-        assert second == ((30, 2 * 1064),)
-        assert len(third) == 1
-        for refused, code in (
-            (span(topics[0], 0, 51), Code.BEHIND),
-            (span(9, 0, 1), Code.UNKNOWN_TOPIC),
-        ):
-            assert (await client.ask(SplitRequest(spans=(spans[0], refused)))).code is code
-
-    play(story, 1)
+@pytest.mark.group(1)
+async def test_a_split_cuts_ranges_at_batches(group: Any) -> None:
+    client = await group.client()
+    topics = [await client.create("t"), await client.create("u")]
+    for topic in topics:
+        for _ in range(10):
+            await client.append(body(topic, bytes(1000), count=5))
+    spans = [span(topics[0], 0, 50), span(topics[1], 20, 30), span(topics[1], 0, 50, max_pieces=1)]
+    answer = await client.ask(SplitRequest(spans=tuple(spans)))
+    assert answer.code is Code.SUCCESS
+    first, second, third = answer.cuts
+    assert first[-1][0] == 50
+    assert sum(size for _, size in first) == 10 * 1064
+    assert 3 <= len(first) <= 5
+    assert second == ((30, 2 * 1064),)
+    assert len(third) == 1
+    for refused, code in (
+        (span(topics[0], 0, 51), Code.BEHIND),
+        (span(9, 0, 1), Code.UNKNOWN_TOPIC),
+    ):
+        assert (await client.ask(SplitRequest(spans=(spans[0], refused)))).code is code
 
 
 def span(topic_id: int, start: int, end: int, **more: int) -> SplitSpan:
@@ -463,101 +367,81 @@ def span(topic_id: int, start: int, end: int, **more: int) -> SplitSpan:
     )
 
 
-def test_a_full_answer_to_a_split_still_has_a_piece_of_every_span(
-    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.group(1)
+async def test_a_full_answer_to_a_split_still_has_a_piece_of_every_span(
+    group: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that whoever asks for the rest comes to an end."""
     monkeypatch.setattr("dledger.node.handlers.fetches.MAX_CUTS", 3)
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        for _ in range(10):
-            await client.append(body(topic, bytes(4000), count=5))
-        answer = await client.ask(SplitRequest(spans=(span(topic, 0, 50),) * 3))
-        assert [len(cuts) for cuts in answer.cuts] == [3, 1, 1]
-
-    play(story, 1)
+    client, topic = await group.topic()
+    for _ in range(10):
+        await client.append(body(topic, bytes(4000), count=5))
+    answer = await client.ask(SplitRequest(spans=(span(topic, 0, 50),) * 3))
+    assert [len(cuts) for cuts in answer.cuts] == [3, 1, 1]
 
 
-def test_a_damaged_entry_is_never_served(play: Callable[..., None]) -> None:
+@pytest.mark.group(cache_bytes=200_000)
+async def test_a_damaged_entry_is_never_served(group: Any) -> None:
     """One flipped byte on disk: CORRUPT_ENTRY, the rest is served, and the node lives on."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        bodies = [body(topic, bytes([65 + n]) * 50_000) for n in range(20)]
-        for data in bodies:
-            await client.append(data)
-        leader = await group.leader()
-        flip(next((leader.node.directory / "data").iterdir()), b"C" * 100)
-        answer, found = await client.fetch(topic, 2, max_bytes=1)
-        assert (answer.code, found) == (Code.CORRUPT_ENTRY, [])
-        assert (await client.fetch(topic, 3, max_bytes=1))[1] == [bodies[3]]
-        # which may lead by now
-        sound = next(node for node in group.nodes.values() if node is not leader)
-        reader = await group.client(sound)
-        assert (await reader.fetch(topic, 2, max_bytes=1))[1] == [bodies[2]]
-
-    play(story, cache_bytes=200_000)
+    client, topic = await group.topic()
+    bodies = [body(topic, bytes([65 + n]) * 50_000) for n in range(20)]
+    for data in bodies:
+        await client.append(data)
+    leader = await group.leader()
+    flip(next((leader.node.directory / "data").iterdir()), b"C" * 100)
+    answer, found = await client.fetch(topic, 2, max_bytes=1)
+    assert (answer.code, found) == (Code.CORRUPT_ENTRY, [])
+    assert (await client.fetch(topic, 3, max_bytes=1))[1] == [bodies[3]]
+    # which may lead by now
+    sound = next(node for node in group.nodes.values() if node is not leader)
+    reader = await group.client(sound)
+    assert (await reader.fetch(topic, 2, max_bytes=1))[1] == [bodies[2]]
 
 
-def test_metadata_names_leader_members_topics_and_limits(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t", partitions=2)
-        leader = await group.leader()
-        await group.agree()
-        for node in group.nodes.values():
-            asker = await group.client(node)
-            answer = await asker.ask(MetadataRequest(topics=("t", "nothing")))
-            assert answer.code is Code.SUCCESS
-            assert (answer.leader_id, answer.node_id) == (leader.node.node_id, node.node.node_id)
-            assert answer.peers == {str(name): address for name, address in group.addresses.items()}
-            assert [(info.name, info.topic_id, info.partitions) for info in answer.topics] == [
-                ("t", topic, 2)
-            ]
-            assert answer.max_body_bytes == group.config.max_body_bytes
-            assert [
-                info.name for info in (await asker.ask(MetadataRequest(all_topics=True))).topics
-            ] == ["t"]
-            assert (await asker.ask(MetadataRequest())).topics == ()
-
-    play(story)
+async def test_metadata_names_leader_members_topics_and_limits(group: Any) -> None:
+    _, topic = await group.topic(partitions=2)
+    leader = await group.leader()
+    await group.agree()
+    for node in group.nodes.values():
+        asker = await group.client(node)
+        answer = await asker.ask(MetadataRequest(topics=("t", "nothing")))
+        assert answer.code is Code.SUCCESS
+        assert (answer.leader_id, answer.node_id) == (leader.node.node_id, node.node.node_id)
+        assert answer.peers == {str(name): address for name, address in group.addresses.items()}
+        assert [(info.name, info.topic_id, info.partitions) for info in answer.topics] == [
+            ("t", topic, 2)
+        ]
+        assert answer.max_body_bytes == group.config.max_body_bytes
+        assert [
+            info.name for info in (await asker.ask(MetadataRequest(all_topics=True))).topics
+        ] == ["t"]
+        assert (await asker.ask(MetadataRequest())).topics == ()
 
 
-def test_consumer_groups_remember_their_offsets(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        await client.append(body(topic, count=10))
-        done = await client.execute(CommitOffsets(consumer_group="g", offsets={"t": {0: 7}}))
-        assert done.code is Code.SUCCESS
-        assert (await client.ask(GroupRequest(consumer_group="g"))).offsets == {"t": {0: 7}}
-        assert (await client.ask(GroupRequest())).groups == ("g",)
-        refused = await (await group.client(await group.follower())).ask(GroupRequest())
-        assert refused.code is Code.NOT_LEADER
-
-    play(story)
+async def test_consumer_groups_remember_their_offsets(group: Any) -> None:
+    client, topic = await group.topic()
+    await client.append(body(topic, count=10))
+    done = await client.execute(CommitOffsets(consumer_group="g", offsets={"t": {0: 7}}))
+    assert done.code is Code.SUCCESS
+    assert (await client.ask(GroupRequest(consumer_group="g"))).offsets == {"t": {0: 7}}
+    assert (await client.ask(GroupRequest())).groups == ("g",)
+    refused = await (await group.client(await group.follower())).ask(GroupRequest())
+    assert refused.code is Code.NOT_LEADER
 
 
-def test_the_status_tells_how_a_node_is_doing(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        await client.append(body(topic))
-        await group.agree()
-        leader = await group.leader()
-        status = (await client.ask(StatusRequest())).status
-        assert status["role"] == "LEADER"
-        assert status["committed_index"] == status["applied_index"] == leader.raft.end_index
-        assert set(status["watermarks"]) == {"n0", "n1", "n2"}
-        assert status["disk_level"] == "OK"
-        assert status["topics"] == 1
-        assert status["port"] == leader.port
-        assert status["recovery"]["faulty"] == 0
-
-    play(story)
+async def test_the_status_tells_how_a_node_is_doing(group: Any) -> None:
+    client, topic = await group.topic()
+    await client.append(body(topic))
+    await group.agree()
+    leader = await group.leader()
+    status = (await client.ask(StatusRequest())).status
+    assert status["role"] == "LEADER"
+    assert status["committed_index"] == status["applied_index"] == leader.raft.end_index
+    assert set(status["watermarks"]) == {"n0", "n1", "n2"}
+    assert status["disk_level"] == "OK"
+    assert status["topics"] == 1
+    assert status["port"] == leader.port
+    assert status["recovery"]["faulty"] == 0
 
 
 def cut_off(node: Any, group: Any) -> None:

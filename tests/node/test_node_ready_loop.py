@@ -10,7 +10,6 @@ from typing import Any
 
 from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import StorageError
-from dledger.net import run
 from dledger.node.events import NodeEvents
 from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.protocol.messages.entry import Entry, HardState, LogEnd, stamp
@@ -40,7 +39,7 @@ def open_memory_store() -> FileStore:
     return store
 
 
-def test_d7_a_commit_is_not_noted_before_what_it_replaces_is_cut() -> None:
+async def test_d7_a_commit_is_not_noted_before_what_it_replaces_is_cut() -> None:
     """The former leader's tail is cut, and the new leader's entry in its place committed, by one
     push. A store that is told of the commit while it still has the old entry would keep that for
     ever, and call it committed."""
@@ -57,36 +56,32 @@ def test_d7_a_commit_is_not_noted_before_what_it_replaces_is_cut() -> None:
         cut(after)
 
     store.truncate = truncate  # type: ignore[method-assign]
+    done = asyncio.Event()
 
-    async def story() -> None:
-        done = asyncio.Event()
+    def on_committed(index: Index) -> None:
+        store.note_commit(index)
+        told.append((index, store.end.position.term))
+        done.set()
 
-        def on_committed(index: Index) -> None:
-            store.note_commit(index)
-            told.append((index, store.end.position.term))
-            done.set()
-
-        raft: Any = SimpleNamespace(
-            truncated=lambda end: None,
-            persisted=lambda position, now: Ready(),
-            deadline_ms=lambda: 1 << 60,
-        )
-        links: Any = SimpleNamespace(send=lambda message: None, flush=lambda: None)
-        events = NodeEvents()
-        events.committed.subscribe(on_committed)
-        events.fatal.subscribe(failed.append)
-        ready_loop = ReadyLoop(raft, store, links=links, events=events)
-        ready_loop.start()
-        ready_loop.carry_out(Ready(append=old))
-        ready_loop.carry_out(Ready(truncate_to=Index(2), append=new, committed=Index(3)))
-        await asyncio.to_thread(asked.wait)
-        assert told == [], "the old entry 3 was taken for the committed one"
-        may_cut.set()
-        async with asyncio.timeout(20):
-            await done.wait()
-        await ready_loop.stop()
-
-    run(story())
+    raft: Any = SimpleNamespace(
+        truncated=lambda end: None,
+        persisted=lambda position, now: Ready(),
+        deadline_ms=lambda: 1 << 60,
+    )
+    links: Any = SimpleNamespace(send=lambda message: None, flush=lambda: None)
+    events = NodeEvents()
+    events.committed.subscribe(on_committed)
+    events.fatal.subscribe(failed.append)
+    ready_loop = ReadyLoop(raft, store, links=links, events=events)
+    ready_loop.start()
+    ready_loop.carry_out(Ready(append=old))
+    ready_loop.carry_out(Ready(truncate_to=Index(2), append=new, committed=Index(3)))
+    await asyncio.to_thread(asked.wait)
+    assert told == [], "the old entry 3 was taken for the committed one"
+    may_cut.set()
+    async with asyncio.timeout(20):
+        await done.wait()
+    await ready_loop.stop()
     assert failed == []
     assert told[0][0] == 3
     assert store.end == LogEnd.after(new[0])
@@ -94,29 +89,25 @@ def test_d7_a_commit_is_not_noted_before_what_it_replaces_is_cut() -> None:
     store.close()
 
 
-def test_d2_a_node_that_cannot_apply_what_is_committed_sends_nothing_more() -> None:
+async def test_d2_a_node_that_cannot_apply_what_is_committed_sends_nothing_more() -> None:
     """The disk of the topic index fails while a commit is told: what the same call wanted to send
     stays unsent."""
     sent, failed = [], []
-
-    async def story() -> None:
-        raft: Any = SimpleNamespace(deadline_ms=lambda: 1 << 60)
-        links: Any = SimpleNamespace(send=sent.append, flush=lambda: None)
-        events = NodeEvents()
-        events.committed.subscribe(lambda index: ready_loop.fail(StorageError("the disk failed")))
-        events.fatal.subscribe(failed.append)
-        store: Any = SimpleNamespace()
-        ready_loop = ReadyLoop(raft, store, links=links, events=events)
-        beat = HeartBeatRequest(
-            group="g",
-            local_id=NodeId("n0"),
-            remote_id=NodeId("n1"),
-            term=Term(1),
-            leader_id=NodeId("n0"),
-        )
-        ready_loop.carry_out(Ready(committed=Index(3), messages=(beat,)))
-        await ready_loop.stop()
-
-    run(story())
+    raft: Any = SimpleNamespace(deadline_ms=lambda: 1 << 60)
+    links: Any = SimpleNamespace(send=sent.append, flush=lambda: None)
+    events = NodeEvents()
+    events.committed.subscribe(lambda index: ready_loop.fail(StorageError("the disk failed")))
+    events.fatal.subscribe(failed.append)
+    store: Any = SimpleNamespace()
+    ready_loop = ReadyLoop(raft, store, links=links, events=events)
+    beat = HeartBeatRequest(
+        group="g",
+        local_id=NodeId("n0"),
+        remote_id=NodeId("n1"),
+        term=Term(1),
+        leader_id=NodeId("n0"),
+    )
+    ready_loop.carry_out(Ready(committed=Index(3), messages=(beat,)))
+    await ready_loop.stop()
     assert [str(error) for error in failed] == ["the disk failed"]
     assert sent == []

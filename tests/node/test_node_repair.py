@@ -4,19 +4,20 @@ served nor led by."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from bodies import body
 from elections import QUICK
 from trimming import checkpointed
 
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, LogEnd, stamp
 from dledger.protocol.messages.repair import RepairResponse
-from dledger.records.body.header import BODY_HEADER_SIZE, BodyHeader, BodyKind, encode_header
+from dledger.records.body.header import BODY_HEADER_SIZE
 from dledger.storage.api import Fault
 from dledger.storage.offline.verify import verify_store
 from dledger.storage.opening import open_store
@@ -25,10 +26,6 @@ from dledger.types import Index, Role
 KIB = 1 << 10
 MAGIC_AT = 1 - BODY_HEADER_SIZE - HEADER_SIZE
 """The second byte of an entry, counted from its payload."""
-
-
-def body(topic_id: int, payload: bytes = b"payload") -> bytes:
-    return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, 1)) + payload
 
 
 def payload(number: int) -> bytes:
@@ -77,119 +74,103 @@ def expected(topic: int, numbers: Iterable[int]) -> list[bytes]:
     return [body(topic, payload(number)) for number in numbers]
 
 
-def test_a_damaged_node_starts_repairs_itself_and_has_its_log_in_full_length(
-    play: Callable[..., None],
+@pytest.mark.group(**QUICK)
+async def test_a_damaged_node_starts_repairs_itself_and_has_its_log_in_full_length(
+    group: Any,
 ) -> None:
     """Damage that opening the store finds: no checkpoint was written, so all is scanned and applied
     again."""
-
-    async def story(group: Any) -> None:
-        topic = await fill(group, 20)
-        victim = (await group.follower()).node.node_id
-        end = group.nodes[victim].raft.end_index
-        await group.kill(victim)
-        damage(group.folder / victim, 3, 4, 11)
-        (group.folder / victim / "mark").unlink()
-        await group.start(victim)
-        node = group.nodes[victim]
-        assert node.raft.end_index >= end
-        assert len(node.store.recovery.faulty) == 2
-        await group.until(lambda: not faulty(node))
-        assert node.parts.repairs.repaired == 3
-        await group.agree()
-        assert await read_all(group, node, topic, 20) == expected(topic, range(20))
-        await group.stop(victim)
-        assert verify_store(group.folder / victim)["problems"] == []
-
-    play(story, **QUICK)
+    topic = await fill(group, 20)
+    victim = (await group.follower()).node.node_id
+    end = group.nodes[victim].raft.end_index
+    await group.kill(victim)
+    damage(group.folder / victim, 3, 4, 11)
+    (group.folder / victim / "mark").unlink()
+    await group.start(victim)
+    node = group.nodes[victim]
+    assert node.raft.end_index >= end
+    assert len(node.store.recovery.faulty) == 2
+    await group.until(lambda: not faulty(node))
+    assert node.parts.repairs.repaired == 3
+    await group.agree()
+    assert await read_all(group, node, topic, 20) == expected(topic, range(20))
+    await group.stop(victim)
+    assert verify_store(group.folder / victim)["problems"] == []
 
 
-def test_the_scrub_finds_damage_that_nobody_has_read_and_it_is_repaired(
-    play: Callable[..., None],
-) -> None:
-    async def story(group: Any) -> None:
-        topic = await fill(group, 200)
-        node = await group.follower()
-        damage(node.node.directory, 50, 51, 52, 120)
-        await group.until(lambda: node.parts.repairs.repaired == 4)
-        assert not faulty(node)
-        await group.until(
-            lambda: (
-                node.parts.scrubber.status()["last_pass_ms"]
-                and not node.parts.scrubber.status()["found"]
-            )
+@pytest.mark.group(scrub_bytes_per_s=1 << 30, scrub_pause_ms=10, cache_bytes=1000)
+async def test_the_scrub_finds_damage_that_nobody_has_read_and_it_is_repaired(group: Any) -> None:
+    topic = await fill(group, 200)
+    node = await group.follower()
+    damage(node.node.directory, 50, 51, 52, 120)
+    await group.until(lambda: node.parts.repairs.repaired == 4)
+    assert not faulty(node)
+    await group.until(
+        lambda: (
+            node.parts.scrubber.status()["last_pass_ms"]
+            and not node.parts.scrubber.status()["found"]
         )
-        assert await read_all(group, node, topic, 200) == expected(topic, range(200))
-
-    play(story, scrub_bytes_per_s=1 << 30, scrub_pause_ms=10, cache_bytes=1000)
-
-
-def test_a_read_that_meets_damage_is_refused_and_has_it_repaired(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        topic = await fill(group, 20)
-        node = await group.follower()
-        damage(node.node.directory, 7)
-        client = await group.client(node)
-        answer, _ = await client.fetch(topic, 7, end_offset=8)
-        assert answer.code is Code.CORRUPT_ENTRY
-        await group.until(lambda: node.parts.repairs.repaired == 1)
-        answer, bodies = await client.fetch(topic, 7, end_offset=8)
-        assert bodies == expected(topic, [7])
-
-    play(story, scrub_bytes_per_s=0, cache_bytes=1000)
+    )
+    assert await read_all(group, node, topic, 200) == expected(topic, range(200))
 
 
-def test_a_leader_that_finds_damage_hands_over(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        topic = await fill(group, 20)
-        old = await group.leader()
-        old.parts.repairs._send = lambda message: None  # nobody helps yet
-        damage(old.node.directory, 7)
-        answer, _ = await (await group.client(old)).fetch(topic, 7, end_offset=8)
-        assert answer.code is Code.CORRUPT_ENTRY
-        new = await group.leader(but=old.node.node_id)
-        assert (await (await group.client(new)).append(body(topic))).code is Code.SUCCESS
-        assert old.raft.role is not Role.LEADER
-
-    play(story, scrub_bytes_per_s=0, cache_bytes=1000)
+@pytest.mark.group(scrub_bytes_per_s=0, cache_bytes=1000)
+async def test_a_read_that_meets_damage_is_refused_and_has_it_repaired(group: Any) -> None:
+    topic = await fill(group, 20)
+    node = await group.follower()
+    damage(node.node.directory, 7)
+    client = await group.client(node)
+    answer, _ = await client.fetch(topic, 7, end_offset=8)
+    assert answer.code is Code.CORRUPT_ENTRY
+    await group.until(lambda: node.parts.repairs.repaired == 1)
+    answer, bodies = await client.fetch(topic, 7, end_offset=8)
+    assert bodies == expected(topic, [7])
 
 
-def test_a_damaged_node_alone_with_an_empty_one_votes_for_nobody_shorter_and_does_not_lead(
-    play: Callable[..., None],
+@pytest.mark.group(scrub_bytes_per_s=0, cache_bytes=1000)
+async def test_a_leader_that_finds_damage_hands_over(group: Any) -> None:
+    topic = await fill(group, 20)
+    old = await group.leader()
+    old.parts.repairs._send = lambda message: None  # nobody helps yet
+    damage(old.node.directory, 7)
+    answer, _ = await (await group.client(old)).fetch(topic, 7, end_offset=8)
+    assert answer.code is Code.CORRUPT_ENTRY
+    new = await group.leader(but=old.node.node_id)
+    assert (await (await group.client(new)).append(body(topic))).code is Code.SUCCESS
+    assert old.raft.role is not Role.LEADER
+
+
+async def test_a_damaged_node_alone_with_an_empty_one_votes_for_nobody_shorter_and_does_not_lead(
+    group: Any,
 ) -> None:
     """B8, CTRL: the only living node with all that was acknowledged is damaged. Nobody may lead
     before it is sound, and the one that misses acknowledged entries never."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        await group.agree()
-        names = sorted(group.nodes)
-        leader = (await group.leader()).node.node_id
-        behind, damaged = [name for name in names if name != leader]
-        await group.stop(behind)
-        client = await group.client(await group.leader())
-        for number in range(10):
-            await client.append(body(topic, payload(number)))
-        for name in (leader, damaged):
-            await group.kill(name)
-        damage(group.folder / damaged, 4)
-        (group.folder / damaged / "mark").unlink()
-        await group.start(behind, damaged)
-        node, other = group.nodes[damaged], group.nodes[behind]
-        await group.until(lambda: faulty(node) and "no copy" in faulty(node)[0]["state"])
-        for _ in range(3):
-            term = node.raft.term
-            node.parts.ready_loop.feed(node.raft.tick, node.raft.deadline_ms() + 10_000)
-            other.parts.ready_loop.feed(other.raft.tick, other.raft.deadline_ms() + 10_000)
-            assert node.raft.term == term
-        assert {node.raft.role, other.raft.role} == {Role.CANDIDATE}
-        await group.start(leader)
-        await group.until(lambda: not faulty(node))
-        await group.agree()
-        assert await read_all(group, other, topic, 10) == expected(topic, range(10))
-
-    play(story)
+    client, topic = await group.topic()
+    await group.agree()
+    names = sorted(group.nodes)
+    leader = (await group.leader()).node.node_id
+    behind, damaged = [name for name in names if name != leader]
+    await group.stop(behind)
+    client = await group.client(await group.leader())
+    for number in range(10):
+        await client.append(body(topic, payload(number)))
+    for name in (leader, damaged):
+        await group.kill(name)
+    damage(group.folder / damaged, 4)
+    (group.folder / damaged / "mark").unlink()
+    await group.start(behind, damaged)
+    node, other = group.nodes[damaged], group.nodes[behind]
+    await group.until(lambda: faulty(node) and "no copy" in faulty(node)[0]["state"])
+    for _ in range(3):
+        term = node.raft.term
+        node.parts.ready_loop.feed(node.raft.tick, node.raft.deadline_ms() + 10_000)
+        other.parts.ready_loop.feed(other.raft.tick, other.raft.deadline_ms() + 10_000)
+        assert node.raft.term == term
+    assert {node.raft.role, other.raft.role} == {Role.CANDIDATE}
+    await group.start(leader)
+    await group.until(lambda: not faulty(node))
+    await group.agree()
+    assert await read_all(group, other, topic, 10) == expected(topic, range(10))
 
 
 def with_a_tail_of_its_own(group: Any, name: str, count: int) -> None:
@@ -211,65 +192,57 @@ def with_a_tail_of_its_own(group: Any, name: str, count: int) -> None:
     store.close()
 
 
+@pytest.mark.group(scrub_bytes_per_s=0)
 @pytest.mark.parametrize("also_the_tail", [False, True])
-def test_D4_a_node_that_has_to_cut_behind_a_damaged_entry_has_it_repaired_first(
-    play: Callable[..., None], also_the_tail: bool
+async def test_D4_a_node_that_has_to_cut_behind_a_damaged_entry_has_it_repaired_first(
+    group: Any, also_the_tail: bool
 ) -> None:
     """The entry may have been acknowledged, so it may not go. The tail behind it is nobody
     else's."""
-
-    async def story(group: Any) -> None:
-        topic = await fill(group, 20)
-        victim = (await group.leader()).node.node_id
-        await group.kill(victim)
-        with_a_tail_of_its_own(group, victim, 3)
-        damage(group.folder / victim, 19)
-        if also_the_tail:
-            spoil(group.folder / victim, b"mine 0")
-        client = await group.client(await group.leader())
-        for number in range(20, 23):
-            await client.append(body(topic, payload(number)))
-        await group.start(victim)
-        node = group.nodes[victim]
-        send, node.parts.repairs._send = (
-            node.parts.repairs._send,
-            lambda message: None,
-        )  # nobody helps yet
-        await group.until(lambda: node.parts.ready_loop.log_writer._cut_waits is not None)
-        assert not node.parts.ready_loop.failed
-        assert not node.parts.ready_loop.log_writer.is_full
-        node.parts.repairs._send = send
-        await group.until(lambda: not faulty(node))
-        await group.agree()
-        assert await read_all(group, node, topic, 23) == expected(topic, range(23))
-        await group.stop(victim)
-        assert verify_store(group.folder / victim)["problems"] == []
-
-    play(story, scrub_bytes_per_s=0)
+    topic = await fill(group, 20)
+    victim = (await group.leader()).node.node_id
+    await group.kill(victim)
+    with_a_tail_of_its_own(group, victim, 3)
+    damage(group.folder / victim, 19)
+    if also_the_tail:
+        spoil(group.folder / victim, b"mine 0")
+    client = await group.client(await group.leader())
+    for number in range(20, 23):
+        await client.append(body(topic, payload(number)))
+    await group.start(victim)
+    node = group.nodes[victim]
+    send, node.parts.repairs._send = (
+        node.parts.repairs._send,
+        lambda message: None,
+    )  # nobody helps yet
+    await group.until(lambda: node.parts.ready_loop.log_writer._cut_waits is not None)
+    assert not node.parts.ready_loop.failed
+    assert not node.parts.ready_loop.log_writer.is_full
+    node.parts.repairs._send = send
+    await group.until(lambda: not faulty(node))
+    await group.agree()
+    assert await read_all(group, node, topic, 23) == expected(topic, range(23))
+    await group.stop(victim)
+    assert verify_store(group.folder / victim)["problems"] == []
 
 
-def test_B8_an_entry_that_nobody_knows_to_be_committed_is_repaired_too(
-    play: Callable[..., None],
-) -> None:
+@pytest.mark.group(scrub_bytes_per_s=0)
+async def test_B8_an_entry_that_nobody_knows_to_be_committed_is_repaired_too(group: Any) -> None:
     """The node that has most may not lead before it is sound, and nobody can commit anything before
     somebody leads."""
-
-    async def story(group: Any) -> None:
-        await fill(group, 20)
-        victim, helper, gone = list(group.nodes)
-        for name in (victim, helper, gone):
-            await group.kill(name)
-        with_a_tail_of_its_own(group, victim, 3)
-        with_a_tail_of_its_own(group, helper, 2)
-        spoil(group.folder / victim, b"mine 1")
-        (group.folder / victim / "mark").unlink()
-        await group.start(victim, helper)
-        assert faulty(group.nodes[victim])
-        leader = await group.leader()
-        assert leader.node.node_id == victim
-        assert leader.parts.repairs.repaired == 1
-
-    play(story, scrub_bytes_per_s=0)
+    await fill(group, 20)
+    victim, helper, gone = list(group.nodes)
+    for name in (victim, helper, gone):
+        await group.kill(name)
+    with_a_tail_of_its_own(group, victim, 3)
+    with_a_tail_of_its_own(group, helper, 2)
+    spoil(group.folder / victim, b"mine 1")
+    (group.folder / victim / "mark").unlink()
+    await group.start(victim, helper)
+    assert faulty(group.nodes[victim])
+    leader = await group.leader()
+    assert leader.node.node_id == victim
+    assert leader.parts.repairs.repaired == 1
 
 
 def spoil(directory: Path, body: bytes) -> None:
@@ -282,179 +255,158 @@ def spoil(directory: Path, body: bytes) -> None:
             path.write_bytes(data)
 
 
-def test_the_catalog_waits_in_front_of_a_damaged_entry_and_goes_on_when_it_is_sound(
-    play: Callable[..., None],
+@pytest.mark.group(scrub_bytes_per_s=0, cache_bytes=1000)
+async def test_the_catalog_waits_in_front_of_a_damaged_entry_and_goes_on_when_it_is_sound(
+    group: Any,
 ) -> None:
-    async def story(group: Any) -> None:
-        topic = await fill(group, 20)
-        victim = (await group.follower()).node.node_id
-        await group.kill(victim)
-        damage(group.folder / victim, 12)
-        server = group.make(victim)
-        await server.start()
-        group.nodes[victim] = server
-        held: list[Any] = []
-        send, server.parts.repairs._send = server.parts.repairs._send, held.append
-        await group.until(lambda: faulty(server) and server.raft.leader_id)
-        at = faulty(server)[0]["first"]
-        await group.until(lambda: server.catalog.applied_index == at - 1)
-        assert server.catalog.end_offset(topic, 0) == 12
-        await (await group.client()).append(body(topic, payload(20)))
-        assert server.catalog.applied_index == at - 1
-        server.parts.repairs._send = send
-        await group.agree()
-        assert await read_all(group, server, topic, 21) == expected(topic, range(21))
-
-    play(story, scrub_bytes_per_s=0, cache_bytes=1000)
+    topic = await fill(group, 20)
+    victim = (await group.follower()).node.node_id
+    await group.kill(victim)
+    damage(group.folder / victim, 12)
+    server = group.make(victim)
+    await server.start()
+    group.nodes[victim] = server
+    held: list[Any] = []
+    send, server.parts.repairs._send = server.parts.repairs._send, held.append
+    await group.until(lambda: faulty(server) and server.raft.leader_id)
+    at = faulty(server)[0]["first"]
+    await group.until(lambda: server.catalog.applied_index == at - 1)
+    assert server.catalog.end_offset(topic, 0) == 12
+    await (await group.client()).append(body(topic, payload(20)))
+    assert server.catalog.applied_index == at - 1
+    server.parts.repairs._send = send
+    await group.agree()
+    assert await read_all(group, server, topic, 21) == expected(topic, range(21))
 
 
-def test_an_entry_that_could_not_be_read_once_is_read_again_when_nobody_has_a_copy(
-    play: Callable[..., None],
+async def test_an_entry_that_could_not_be_read_once_is_read_again_when_nobody_has_a_copy(
+    group: Any,
 ) -> None:
     """B11. It may be one that only this node has, and that it has to lead with."""
+    await fill(group, 20)
+    node = await group.follower()
+    asked: list[Any] = []
 
-    async def story(group: Any) -> None:
-        await fill(group, 20)
-        node = await group.follower()
-        asked: list[Any] = []
+    def nobody_has_it(request: Any) -> None:
+        asked.append(request)
+        answer = RepairResponse(
+            group=request.group,
+            local_id=request.remote_id,
+            remote_id=request.local_id,
+            first=request.first,
+            last=request.last,
+            code=Code.INDEX_OUT_OF_RANGE,
+        )
+        asyncio.get_running_loop().call_soon(node.parts.repairs.on_message, answer)
 
-        def nobody_has_it(request: Any) -> None:
-            asked.append(request)
-            answer = RepairResponse(
-                group=request.group,
-                local_id=request.remote_id,
-                remote_id=request.local_id,
-                first=request.first,
-                last=request.last,
-                code=Code.INDEX_OUT_OF_RANGE,
-            )
-            asyncio.get_running_loop().call_soon(node.parts.repairs.on_message, answer)
-
-        node.parts.repairs._send = nobody_has_it
-        node.parts.repairs.found((Fault(Index(3), Index(5), -1, "n0", "an input/output error"),))
-        await group.until(lambda: not faulty(node))
-        assert len(asked) == 2
-        assert node.raft._log.faulty == ()
-
-    play(story)
+    node.parts.repairs._send = nobody_has_it
+    node.parts.repairs.found((Fault(Index(3), Index(5), -1, "n0", "an input/output error"),))
+    await group.until(lambda: not faulty(node))
+    assert len(asked) == 2
+    assert node.raft._log.faulty == ()
 
 
-def test_damage_beside_a_run_is_looked_for_and_repaired_with_it(play: Callable[..., None]) -> None:
+@pytest.mark.group(scrub_bytes_per_s=0, cache_bytes=1000)
+async def test_damage_beside_a_run_is_looked_for_and_repaired_with_it(group: Any) -> None:
     """An entry whose header is damaged too vouches for none in front of it."""
-
-    async def story(group: Any) -> None:
-        topic = await fill(group, 20)
-        node = await group.follower()
-        damage(node.node.directory, 8, 10, at=MAGIC_AT)
-        first = Index(node.raft.end_index - 11)
-        node.parts.repairs.found(
-            (Fault(first, Index(first + 1), -1, "n0", "an input/output error"),)
-        )
-        assert [(one["first"], one["last"]) for one in faulty(node)] == [(first, first + 1)]
-        await group.until(lambda: node.parts.repairs.repaired == 3)
-        assert not faulty(node)
-        assert await read_all(group, node, topic, 20) == expected(topic, range(20))
-
-    play(story, scrub_bytes_per_s=0, cache_bytes=1000)
+    topic = await fill(group, 20)
+    node = await group.follower()
+    damage(node.node.directory, 8, 10, at=MAGIC_AT)
+    first = Index(node.raft.end_index - 11)
+    node.parts.repairs.found((Fault(first, Index(first + 1), -1, "n0", "an input/output error"),))
+    assert [(one["first"], one["last"]) for one in faulty(node)] == [(first, first + 1)]
+    await group.until(lambda: node.parts.repairs.repaired == 3)
+    assert not faulty(node)
+    assert await read_all(group, node, topic, 20) == expected(topic, range(20))
 
 
-def test_damage_that_retention_takes_is_damage_no_more(play: Callable[..., None]) -> None:
+@pytest.mark.group(
+    retention_bytes=512 * KIB,
+    segment_bytes=256 * KIB,
+    max_body_bytes=64 * KIB,
+    checkpoint_bytes=100 * KIB,
+)
+async def test_damage_that_retention_takes_is_damage_no_more(group: Any) -> None:
     """Nobody has a copy of it, and a node that waited for one would never lead again."""
-
-    async def story(group: Any) -> None:
-        topic = await fill(group, 20)
-        node = await group.leader()
-        for other in group.nodes.values():
-            other.parts.repairs._server._peers = SimpleNamespace(send=lambda message: None)
-        damage(node.node.directory, 1, 2, 3)
-        node.parts.repairs.found((Fault(Index(3), Index(5), 0, "a file", "rot"),))
-        assert faulty(node)
-        client = await group.client(await group.leader())
-        for _ in range(120):
-            answer = await client.append(body(topic, bytes(20_000)))
-            if answer.code is not Code.SUCCESS:
-                client = await group.client(await group.leader())
-        await checkpointed(group)
-        await group.until(lambda: node.store.begin_index > 5)
-        await group.until(lambda: not faulty(node))
-        assert node.raft._log.faulty == ()
-
-    sizes = {"segment_bytes": 256 * KIB, "max_body_bytes": 64 * KIB, "checkpoint_bytes": 100 * KIB}
-    play(story, retention_bytes=512 * KIB, **sizes)
+    topic = await fill(group, 20)
+    node = await group.leader()
+    for other in group.nodes.values():
+        other.parts.repairs._server._peers = SimpleNamespace(send=lambda message: None)
+    damage(node.node.directory, 1, 2, 3)
+    node.parts.repairs.found((Fault(Index(3), Index(5), 0, "a file", "rot"),))
+    assert faulty(node)
+    client = await group.client(await group.leader())
+    for _ in range(120):
+        answer = await client.append(body(topic, bytes(20_000)))
+        if answer.code is not Code.SUCCESS:
+            client = await group.client(await group.leader())
+    await checkpointed(group)
+    await group.until(lambda: node.store.begin_index > 5)
+    await group.until(lambda: not faulty(node))
+    assert node.raft._log.faulty == ()
 
 
-def test_damage_that_everybody_has_is_reported_by_offset_and_never_served(
-    play: Callable[..., None],
-) -> None:
-    async def story(group: Any) -> None:
-        topic = await fill(group, 20)
-        for name in list(group.nodes):
-            await group.stop(name)
-            damage(group.folder / name, 5)
-        await group.start()
-        nodes = list(group.nodes.values())
-        for node in nodes:
-            answer, bodies = await (await group.client(node)).fetch(topic, 5, end_offset=6)
-            assert answer.code is Code.CORRUPT_ENTRY
-            assert bodies == []
-        await group.until(
-            lambda: all(faulty(node) and "no copy" in faulty(node)[0]["state"] for node in nodes)
-        )
-        for node in nodes:
-            assert faulty(node)[0]["records"] == ["t/0 offsets 5 to 5"]
-            answer, bodies = await (await group.client(node)).fetch(topic, 6)
-            assert bodies == expected(topic, range(6, 20))
-
-    play(story, scrub_bytes_per_s=0)
-
-
-def test_a_lone_node_reports_damage_and_serves_everything_else(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        topic = await fill(group, 20)
-        await group.stop("n0")
-        damage(group.folder / "n0", 5)
-        await group.start("n0")
-        node = await group.leader()
-        await group.until(lambda: faulty(node))
+@pytest.mark.group(scrub_bytes_per_s=0)
+async def test_damage_that_everybody_has_is_reported_by_offset_and_never_served(group: Any) -> None:
+    topic = await fill(group, 20)
+    for name in list(group.nodes):
+        await group.stop(name)
+        damage(group.folder / name, 5)
+    await group.start()
+    nodes = list(group.nodes.values())
+    for node in nodes:
+        answer, bodies = await (await group.client(node)).fetch(topic, 5, end_offset=6)
+        assert answer.code is Code.CORRUPT_ENTRY
+        assert bodies == []
+    await group.until(
+        lambda: all(faulty(node) and "no copy" in faulty(node)[0]["state"] for node in nodes)
+    )
+    for node in nodes:
         assert faulty(node)[0]["records"] == ["t/0 offsets 5 to 5"]
-        client = await group.client()
-        assert (await client.fetch(topic, 5, end_offset=6))[0].code is Code.CORRUPT_ENTRY
-        assert (await client.fetch(topic, 6))[1] == expected(topic, range(6, 20))
-        assert (await client.append(body(topic))).base_offset == 20
-
-    play(story, 1, scrub_bytes_per_s=1 << 30, scrub_pause_ms=10)
+        answer, bodies = await (await group.client(node)).fetch(topic, 6)
+        assert bodies == expected(topic, range(6, 20))
 
 
-def test_a_false_copy_is_not_taken(play: Callable[..., None]) -> None:
+@pytest.mark.group(1, scrub_bytes_per_s=1 << 30, scrub_pause_ms=10)
+async def test_a_lone_node_reports_damage_and_serves_everything_else(group: Any) -> None:
+    topic = await fill(group, 20)
+    await group.stop("n0")
+    damage(group.folder / "n0", 5)
+    await group.start("n0")
+    node = await group.leader()
+    await group.until(lambda: faulty(node))
+    assert faulty(node)[0]["records"] == ["t/0 offsets 5 to 5"]
+    client = await group.client()
+    assert (await client.fetch(topic, 5, end_offset=6))[0].code is Code.CORRUPT_ENTRY
+    assert (await client.fetch(topic, 6))[1] == expected(topic, range(6, 20))
+    assert (await client.append(body(topic))).base_offset == 20
+
+
+@pytest.mark.group(scrub_bytes_per_s=0, cache_bytes=1000)
+async def test_a_false_copy_is_not_taken(group: Any) -> None:
     """What a peer sends counts only when both neighbours here vouch for it."""
+    topic = await fill(group, 20)
+    node = await group.follower()
+    liar = next(n for n in group.nodes.values() if n is not node and n.raft.role is not Role.LEADER)
+    real = liar.store.read
 
-    async def story(group: Any) -> None:
-        topic = await fill(group, 20)
-        node = await group.follower()
-        liar = next(
-            n for n in group.nodes.values() if n is not node and n.raft.role is not Role.LEADER
-        )
-        real = liar.store.read
+    def read_false(begin: Any, *rest: Any) -> Any:
+        return [
+            e.__class__(
+                begin,
+                e.term,
+                e.magic,
+                e.pos,
+                e.chain_crc,
+                e.body_crc,
+                e.header,
+                b"lie" + e.body[3:],
+            )
+            for e in real(begin, *rest)
+        ]
 
-        def read_false(begin: Any, *rest: Any) -> Any:
-            return [
-                e.__class__(
-                    begin,
-                    e.term,
-                    e.magic,
-                    e.pos,
-                    e.chain_crc,
-                    e.body_crc,
-                    e.header,
-                    b"lie" + e.body[3:],
-                )
-                for e in real(begin, *rest)
-            ]
-
-        liar.store.read = read_false
-        damage(node.node.directory, 7)
-        await (await group.client(node)).fetch(topic, 7, end_offset=8)
-        await group.until(lambda: node.parts.repairs.repaired == 1)
-        assert await read_all(group, node, topic, 20) == expected(topic, range(20))
-
-    play(story, scrub_bytes_per_s=0, cache_bytes=1000)
+    liar.store.read = read_false
+    damage(node.node.directory, 7)
+    await (await group.client(node)).fetch(topic, 7, end_offset=8)
+    await group.until(lambda: node.parts.repairs.repaired == 1)
+    assert await read_all(group, node, topic, 20) == expected(topic, range(20))

@@ -37,7 +37,7 @@ from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
 from dledger.types import Index, NodeId
 
-Play = Callable[..., None]
+pytestmark = pytest.mark.group(commit_log="rocketmq")
 
 
 def message(number: int, topic: str = "orders", queue_id: int = 0, **fields: Any) -> Message:
@@ -105,178 +105,149 @@ def check(node: Any) -> int:
     return sum(map(len, expected.values()))
 
 
-def test_committed_messages_are_in_the_queues_and_the_index_of_every_node(play: Play) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        for first in range(0, 60, 10):
-            await put(
-                client, *[message(first + n, topic=f"t{n % 2}", queue_id=n % 3) for n in range(10)]
-            )
-        await dispatched(group)
-        assert [check(node) for node in group.nodes.values()] == [60, 60, 60]
-
-    play(story, commit_log="rocketmq")
-
-
-def test_a_get_sees_every_message_that_was_acknowledged_before(play: Play) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        for number in range(40):
-            await put(client, message(number))
-            answer, found = await get(client, number)
-            assert (answer.status, answer.max_offset) == (GetMessageStatus.FOUND, number + 1)
-            assert [m.body for m in found] == [b"body %d" % number]
-            assert await query(client, f"u{number}") == [number]
-
-    play(story, commit_log="rocketmq")
-
-
-def test_a_get_says_where_to_go_on(play: Play) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        assert (await get(client, 5))[0].status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
-        await put(client, *[message(n) for n in range(10)])
-        cases = [
-            (0, GetMessageStatus.FOUND, 4, 4),
-            (8, GetMessageStatus.FOUND, 2, 10),
-            (10, GetMessageStatus.OFFSET_OVERFLOW_ONE, 0, 10),
-            (11, GetMessageStatus.OFFSET_OVERFLOW_BADLY, 0, 10),
-            (-1, GetMessageStatus.OFFSET_TOO_SMALL, 0, 0),
-        ]
-        for at, status, count, following in cases:
-            answer, found = await get(client, at, max_messages=4)
-            assert (answer.status, len(found), answer.next_begin_offset) == (
-                status,
-                count,
-                following,
-            ), at
-            assert (answer.min_offset, answer.max_offset) == (0, 10)
-        assert len((await get(client, 0, max_bytes=1))[1]) == 1
-        assert (await get(client, 0, queue_id=9))[
-            0
-        ].status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
-
-    play(story, 1, commit_log="rocketmq")
-
-
-def test_a_key_is_looked_up_in_the_messages_themselves(play: Play) -> None:
-    """The index knows hashes: "Aa" and "BB" have the same one."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
+async def test_committed_messages_are_in_the_queues_and_the_index_of_every_node(group: Any) -> None:
+    client = await group.client()
+    for first in range(0, 60, 10):
         await put(
-            client,
-            *[
-                message(n, properties=f"KEYS\x01{key}")
-                for n, key in enumerate(("Aa", "BB", "Aa x"))
-            ],
+            client, *[message(first + n, topic=f"t{n % 2}", queue_id=n % 3) for n in range(10)]
         )
-        assert await query(client, "Aa") == [2, 0]
-        assert await query(client, "BB") == [1]
-        assert await query(client, "Aa", max_messages=1) == [2]
-        assert await query(client, "Aa", topic="other") == []
-        assert await query(client, "Aa", end_ms=1000) == []
-
-    play(story, 1, commit_log="rocketmq")
+    await dispatched(group)
+    assert [check(node) for node in group.nodes.values()] == [60, 60, 60]
 
 
-def test_transactions_messages_are_where_the_original_has_them(play: Play) -> None:
-    async def story(group: Any) -> None:
+async def test_a_get_sees_every_message_that_was_acknowledged_before(group: Any) -> None:
+    client = await group.client()
+    for number in range(40):
+        await put(client, message(number))
+        answer, found = await get(client, number)
+        assert (answer.status, answer.max_offset) == (GetMessageStatus.FOUND, number + 1)
+        assert [m.body for m in found] == [b"body %d" % number]
+        assert await query(client, f"u{number}") == [number]
+
+
+@pytest.mark.group(1, commit_log="rocketmq")
+async def test_a_get_says_where_to_go_on(group: Any) -> None:
+    client = await group.client()
+    assert (await get(client, 5))[0].status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
+    await put(client, *[message(n) for n in range(10)])
+    cases = [
+        (0, GetMessageStatus.FOUND, 4, 4),
+        (8, GetMessageStatus.FOUND, 2, 10),
+        (10, GetMessageStatus.OFFSET_OVERFLOW_ONE, 0, 10),
+        (11, GetMessageStatus.OFFSET_OVERFLOW_BADLY, 0, 10),
+        (-1, GetMessageStatus.OFFSET_TOO_SMALL, 0, 0),
+    ]
+    for at, status, count, following in cases:
+        answer, found = await get(client, at, max_messages=4)
+        assert (answer.status, len(found), answer.next_begin_offset) == (
+            status,
+            count,
+            following,
+        ), at
+        assert (answer.min_offset, answer.max_offset) == (0, 10)
+    assert len((await get(client, 0, max_bytes=1))[1]) == 1
+    assert (await get(client, 0, queue_id=9))[0].status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
+
+
+@pytest.mark.group(1, commit_log="rocketmq")
+async def test_a_key_is_looked_up_in_the_messages_themselves(group: Any) -> None:
+    """The index knows hashes: "Aa" and "BB" have the same one."""
+    client = await group.client()
+    await put(
+        client,
+        *[message(n, properties=f"KEYS\x01{key}") for n, key in enumerate(("Aa", "BB", "Aa x"))],
+    )
+    assert await query(client, "Aa") == [2, 0]
+    assert await query(client, "BB") == [1]
+    assert await query(client, "Aa", max_messages=1) == [2]
+    assert await query(client, "Aa", topic="other") == []
+    assert await query(client, "Aa", end_ms=1000) == []
+
+
+@pytest.mark.group(1, commit_log="rocketmq")
+async def test_transactions_messages_are_where_the_original_has_them(group: Any) -> None:
+    client = await group.client()
+    kinds = [
+        TransactionType.NONE,
+        TransactionType.PREPARED,
+        TransactionType.COMMIT,
+        TransactionType.ROLLBACK,
+    ]
+    await put(client, *[message(n, sys_flag=int(kind)) for n, kind in enumerate(kinds)])
+    _, found = await get(client, 0)
+    assert [m.body for m in found] == [b"body 0", b"body 2"]
+    counts = [len(await query(client, f"u{n}")) for n in range(4)]
+    assert counts == [1, 1, 1, 0]
+
+
+async def test_a_follower_answers_what_may_be_stale(group: Any) -> None:
+    client = await group.client()
+    await put(client, *[message(n) for n in range(5)])
+    await dispatched(group)
+    other = await group.client(await group.follower())
+    assert len((await get(other, 0, stale=True))[1]) == 5
+    assert await query(other, "k3", stale=True) == [3]
+    refused = await other.ask(GetMessageRequest(topic="orders", queue_id=0, queue_offset=0))
+    assert refused.code is Code.NOT_LEADER
+    assert refused.leader_id == (await group.leader()).node.node_id
+
+
+async def test_what_is_not_committed_is_in_no_queue(group: Any) -> None:
+    client = await group.client()
+    leader = await group.leader()
+    await put(client, message(0))
+    await dispatched(group)
+    for name in [str(node.node.node_id) for node in group.nodes.values() if node is not leader]:
+        await group.kill(name)
+    end = leader.raft.end_index
+    waiting = client.start(PutMessageRequest(timeout_ms=300), encode_message(message(1)))
+    await group.until(lambda: leader.raft.end_index > end)
+    await waiting
+    answer, found = await get(client, 0, stale=True)
+    assert (answer.max_offset, len(found)) == (1, 1)
+    assert await query(client, "u1", stale=True) == []
+    assert leader.parts.application.reput.dispatched_index == end
+
+
+async def test_a_node_that_is_killed_makes_its_queues_whole_again(group: Any) -> None:
+    number = 0
+    for name in ("n0", "n1", "n2", "n0"):
         client = await group.client()
-        kinds = [
-            TransactionType.NONE,
-            TransactionType.PREPARED,
-            TransactionType.COMMIT,
-            TransactionType.ROLLBACK,
-        ]
-        await put(client, *[message(n, sys_flag=int(kind)) for n, kind in enumerate(kinds)])
-        _, found = await get(client, 0)
-        assert [m.body for m in found] == [b"body 0", b"body 2"]
-        counts = [len(await query(client, f"u{n}")) for n in range(4)]
-        assert counts == [1, 1, 1, 0]
-
-    play(story, 1, commit_log="rocketmq")
-
-
-def test_a_follower_answers_what_may_be_stale(play: Play) -> None:
-    async def story(group: Any) -> None:
+        await put(client, *[message(number + n, queue_id=n % 2) for n in range(10)])
+        number += 10
+        await group.kill(name)
+        await group.leader(but=name)
         client = await group.client()
-        await put(client, *[message(n) for n in range(5)])
+        await put(client, *[message(number + n, queue_id=n % 2) for n in range(10)])
+        number += 10
+        await group.start(name)
         await dispatched(group)
-        other = await group.client(await group.follower())
-        assert len((await get(other, 0, stale=True))[1]) == 5
-        assert await query(other, "k3", stale=True) == [3]
-        refused = await other.ask(GetMessageRequest(topic="orders", queue_id=0, queue_offset=0))
-        assert refused.code is Code.NOT_LEADER
-        assert refused.leader_id == (await group.leader()).node.node_id
-
-    play(story, commit_log="rocketmq")
+        assert [check(node) for node in group.nodes.values()] == [number] * 3
 
 
-def test_what_is_not_committed_is_in_no_queue(play: Play) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        leader = await group.leader()
-        await put(client, message(0))
-        await dispatched(group)
-        for name in [str(node.node.node_id) for node in group.nodes.values() if node is not leader]:
-            await group.kill(name)
-        end = leader.raft.end_index
-        waiting = client.start(PutMessageRequest(timeout_ms=300), encode_message(message(1)))
-        await group.until(lambda: leader.raft.end_index > end)
-        await waiting
-        answer, found = await get(client, 0, stale=True)
-        assert (answer.max_offset, len(found)) == (1, 1)
-        assert await query(client, "u1", stale=True) == []
-        assert leader.parts.application.reput.dispatched_index == end
-
-    play(story, commit_log="rocketmq")
-
-
-def test_a_node_that_is_killed_makes_its_queues_whole_again(play: Play) -> None:
-    async def story(group: Any) -> None:
-        number = 0
-        for name in ("n0", "n1", "n2", "n0"):
-            client = await group.client()
-            await put(client, *[message(number + n, queue_id=n % 2) for n in range(10)])
-            number += 10
-            await group.kill(name)
-            await group.leader(but=name)
-            client = await group.client()
-            await put(client, *[message(number + n, queue_id=n % 2) for n in range(10)])
-            number += 10
-            await group.start(name)
-            await dispatched(group)
-            assert [check(node) for node in group.nodes.values()] == [number] * 3
-
-    play(story, commit_log="rocketmq")
-
-
-def test_a_node_that_was_stopped_well_puts_nothing_again(play: Play) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        await put(client, *[message(n) for n in range(20)])
-        await dispatched(group)
-        (node,) = group.nodes.values()
-        end = node.parts.application.reput.dispatched_index
-        await group.stop()
-        root = group.folder / "n0" / ROOT
-        assert not (root / "abort").exists()
-        mark = DispatchMark.unpack((root / MARK_FILE).read_bytes())
-        assert mark is not None
-        assert (mark.index, mark.queues, mark.units) == (end, 1, 20)
-        server = group.make("n0")
-        put_again: list[int] = []
-        await server.start()
-        group.nodes[server.node.node_id] = server
-        files = server.parts.application.reput.files
-        original = files.put
-        files.put = lambda entries: put_again.extend(e.index for e in entries) or original(entries)
-        await dispatched(group)
-        assert all(index > end for index in put_again)
-        assert check(server) == 20
-
-    play(story, 1, commit_log="rocketmq")
+@pytest.mark.group(1, commit_log="rocketmq")
+async def test_a_node_that_was_stopped_well_puts_nothing_again(group: Any) -> None:
+    client = await group.client()
+    await put(client, *[message(n) for n in range(20)])
+    await dispatched(group)
+    (node,) = group.nodes.values()
+    end = node.parts.application.reput.dispatched_index
+    await group.stop()
+    root = group.folder / "n0" / ROOT
+    assert not (root / "abort").exists()
+    mark = DispatchMark.unpack((root / MARK_FILE).read_bytes())
+    assert mark is not None
+    assert (mark.index, mark.queues, mark.units) == (end, 1, 20)
+    server = group.make("n0")
+    put_again: list[int] = []
+    await server.start()
+    group.nodes[server.node.node_id] = server
+    files = server.parts.application.reput.files
+    original = files.put
+    files.put = lambda entries: put_again.extend(e.index for e in entries) or original(entries)
+    await dispatched(group)
+    assert all(index > end for index in put_again)
+    assert check(server) == 20
 
 
 def spoil_nothing(root: Path) -> None:
@@ -343,6 +314,7 @@ def add_dirty_units(root: Path) -> None:
     index.close()
 
 
+@pytest.mark.group(1, commit_log="rocketmq")
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -360,88 +332,79 @@ def add_dirty_units(root: Path) -> None:
     ids=lambda spoil: spoil.__name__,
 )
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
-def test_queues_that_are_not_what_they_should_be_are_made_again(
-    play: Play, spoil: Callable[[Path], None], clean: bool
+async def test_queues_that_are_not_what_they_should_be_are_made_again(
+    group: Any, spoil: Callable[[Path], None], clean: bool
 ) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        await put(client, *[message(n, queue_id=n % 2) for n in range(50)])
-        await dispatched(group)
+    client = await group.client()
+    await put(client, *[message(n, queue_id=n % 2) for n in range(50)])
+    await dispatched(group)
+    await group.stop()
+    await group.start()
+    client = await group.client()
+    await put(client, *[message(50 + n, queue_id=n % 2) for n in range(20)])
+    await dispatched(group)
+    if clean:
         await group.stop()
-        await group.start()
-        client = await group.client()
-        await put(client, *[message(50 + n, queue_id=n % 2) for n in range(20)])
-        await dispatched(group)
-        if clean:
-            await group.stop()
-        else:
-            await group.kill("n0")
-        spoil(group.folder / "n0" / ROOT)
-        await group.start()
-        client = await group.client()
-        await put(client, message(70))
-        await dispatched(group)
-        (node,) = group.nodes.values()
-        assert check(node) == 71
-        for number in range(71):
-            assert len(await query(client, f"u{number}")) == 1
-        assert await query(client, "ghost") == []
-
-    play(story, 1, commit_log="rocketmq")
+    else:
+        await group.kill("n0")
+    spoil(group.folder / "n0" / ROOT)
+    await group.start()
+    client = await group.client()
+    await put(client, message(70))
+    await dispatched(group)
+    (node,) = group.nodes.values()
+    assert check(node) == 71
+    for number in range(71):
+        assert len(await query(client, f"u{number}")) == 1
+    assert await query(client, "ghost") == []
 
 
-def test_queues_that_are_ahead_of_the_log_are_cut_to_it(play: Play) -> None:
+async def test_queues_that_are_ahead_of_the_log_are_cut_to_it(group: Any) -> None:
     """A power cut may leave more of them than of the log; the same entries come again from the
     leader."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        await put(client, *[message(n) for n in range(10)])
-        await dispatched(group)
-        await group.stop("n2")
-        kept = group.folder / "kept"
-        shutil.copytree(group.folder / "n2", kept, ignore=shutil.ignore_patterns(ROOT))
-        await group.start("n2")
-        client = await group.client()
-        await put(client, *[message(n) for n in range(10, 30)])
-        await dispatched(group)
-        await group.stop("n2")
-        shutil.move(group.folder / "n2" / ROOT, kept / ROOT)
-        shutil.rmtree(group.folder / "n2")
-        shutil.move(kept, group.folder / "n2")
-        await group.stop()
-        await group.start("n2")  # alone: what its own log does not have yet is not in its queues
-        reput = group.nodes["n2"].parts.application.reput
-        await group.until(lambda: reput.dispatched_index >= 0)
-        assert [queue.max_offset for _, queue in reput.files.queues.items()] == [10]
-        assert reput.files.index.lookup("orders", "k20") == []
-        await group.start("n0", "n1")
-        await dispatched(group)
-        assert [check(node) for node in group.nodes.values()] == [30, 30, 30]
-
-    play(story, commit_log="rocketmq")
+    client = await group.client()
+    await put(client, *[message(n) for n in range(10)])
+    await dispatched(group)
+    await group.stop("n2")
+    kept = group.folder / "kept"
+    shutil.copytree(group.folder / "n2", kept, ignore=shutil.ignore_patterns(ROOT))
+    await group.start("n2")
+    client = await group.client()
+    await put(client, *[message(n) for n in range(10, 30)])
+    await dispatched(group)
+    await group.stop("n2")
+    shutil.move(group.folder / "n2" / ROOT, kept / ROOT)
+    shutil.rmtree(group.folder / "n2")
+    shutil.move(kept, group.folder / "n2")
+    await group.stop()
+    await group.start("n2")  # alone: what its own log does not have yet is not in its queues
+    reput = group.nodes["n2"].parts.application.reput
+    await group.until(lambda: reput.dispatched_index >= 0)
+    assert [queue.max_offset for _, queue in reput.files.queues.items()] == [10]
+    assert reput.files.index.lookup("orders", "k20") == []
+    await group.start("n0", "n1")
+    await dispatched(group)
+    assert [check(node) for node in group.nodes.values()] == [30, 30, 30]
 
 
-def test_only_what_is_behind_the_mark_is_put_again_after_a_kill(
-    play: Play, caplog: pytest.LogCaptureFixture
+@pytest.mark.group(1, commit_log="rocketmq")
+async def test_only_what_is_behind_the_mark_is_put_again_after_a_kill(
+    group: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        await put(client, *[message(n) for n in range(20)])
-        await dispatched(group)
-        await group.stop()
-        await group.start()
-        client = await group.client()
-        await put(client, *[message(n) for n in range(20, 30)])
-        await dispatched(group)
-        await group.kill("n0")
-        caplog.clear()
-        await group.start()
-        await dispatched(group)
-        assert check(group.nodes["n0"]) == 30
-        assert "are made from entry" not in caplog.text
-
-    play(story, 1, commit_log="rocketmq")
+    client = await group.client()
+    await put(client, *[message(n) for n in range(20)])
+    await dispatched(group)
+    await group.stop()
+    await group.start()
+    client = await group.client()
+    await put(client, *[message(n) for n in range(20, 30)])
+    await dispatched(group)
+    await group.kill("n0")
+    caplog.clear()
+    await group.start()
+    await dispatched(group)
+    assert check(group.nodes["n0"]) == 30
+    assert "are made from entry" not in caplog.text
 
 
 def test_a_mark_with_any_byte_changed_is_none() -> None:
@@ -453,67 +416,60 @@ def test_a_mark_with_any_byte_changed_is_none() -> None:
         assert DispatchMark.unpack(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]) is None
 
 
-def test_an_entry_that_cannot_be_read_is_dispatched_when_it_is_repaired(play: Play) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        leader = await group.leader()
-        reput, store = leader.parts.application.reput, leader.store
-        real, failures = store.read, [CorruptEntry("damaged", 0)] * 2
-        leader.parts.ready_loop.raft.cached = lambda begin, end: None
+@pytest.mark.group(1, commit_log="rocketmq")
+async def test_an_entry_that_cannot_be_read_is_dispatched_when_it_is_repaired(group: Any) -> None:
+    client = await group.client()
+    leader = await group.leader()
+    reput, store = leader.parts.application.reput, leader.store
+    real, failures = store.read, [CorruptEntry("damaged", 0)] * 2
+    leader.parts.ready_loop.raft.cached = lambda begin, end: None
 
-        def read(begin: Index, max_bytes: int, end: Index | None = None) -> Any:
-            if failures and begin == reput.dispatched_index + 1:
-                raise failures.pop()
-            return real(begin, max_bytes, end)
+    def read(begin: Index, max_bytes: int, end: Index | None = None) -> Any:
+        if failures and begin == reput.dispatched_index + 1:
+            raise failures.pop()
+        return real(begin, max_bytes, end)
 
-        store.read = read
-        await client.ask(PutMessageRequest(timeout_ms=20_000), encode_message(message(0)))
-        await dispatched(group)
-        assert not failures
-        assert check(leader) == 1
-
-    play(story, 1, commit_log="rocketmq")
+    store.read = read
+    await client.ask(PutMessageRequest(timeout_ms=20_000), encode_message(message(0)))
+    await dispatched(group)
+    assert not failures
+    assert check(leader) == 1
 
 
-def test_what_waits_for_the_thread_when_the_node_fails_is_not_dispatched(play: Play) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        await put(client, message(0))
-        await dispatched(group)
-        node = await group.leader()
-        files, before = (
-            node.parts.application.reput.files,
-            node.parts.application.reput.files.next_index,
-        )
-        with held(node):
-            await put(client, message(1))
-            await group.until(lambda: node.parts.application.reput._busy)
-            node.parts.ready_loop.fail(StorageError("the disk failed"))
-        # the thread has come to its end
-        await asyncio.wrap_future(node.parts.application.reput._thread.submit(lambda: None))
-        assert files.next_index == before
-
-    play(story, commit_log="rocketmq")
+async def test_what_waits_for_the_thread_when_the_node_fails_is_not_dispatched(group: Any) -> None:
+    client = await group.client()
+    await put(client, message(0))
+    await dispatched(group)
+    node = await group.leader()
+    files, before = (
+        node.parts.application.reput.files,
+        node.parts.application.reput.files.next_index,
+    )
+    with held(node):
+        await put(client, message(1))
+        await group.until(lambda: node.parts.application.reput._busy)
+        node.parts.ready_loop.fail(StorageError("the disk failed"))
+    # the thread has come to its end
+    await asyncio.wrap_future(node.parts.application.reput._thread.submit(lambda: None))
+    assert files.next_index == before
 
 
-def test_a_question_waits_for_the_queues_but_not_for_ever(play: Play) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        leader = await group.leader()
-        await dispatched(group)
-        leader.parts.application.reput._busy = True
-        await put(client, message(0))
-        waiting = client.start(GetMessageRequest(topic="orders", queue_id=0, queue_offset=0))
-        answer, _ = await waiting
-        assert answer.code is Code.BEHIND
-        waiting = client.start(GetMessageRequest(topic="orders", queue_id=0, queue_offset=0))
-        await group.until(lambda: leader.parts.application.reput._waiters)
-        leader.parts.application.reput._busy = False
-        leader.parts.application.reput.committed(leader.raft.committed_index)
-        answer, payload = await waiting
-        assert (answer.code, len(split(payload))) == (Code.SUCCESS, 1)
-
-    play(story, 1, commit_log="rocketmq")
+@pytest.mark.group(1, commit_log="rocketmq")
+async def test_a_question_waits_for_the_queues_but_not_for_ever(group: Any) -> None:
+    client = await group.client()
+    leader = await group.leader()
+    await dispatched(group)
+    leader.parts.application.reput._busy = True
+    await put(client, message(0))
+    waiting = client.start(GetMessageRequest(topic="orders", queue_id=0, queue_offset=0))
+    answer, _ = await waiting
+    assert answer.code is Code.BEHIND
+    waiting = client.start(GetMessageRequest(topic="orders", queue_id=0, queue_offset=0))
+    await group.until(lambda: leader.parts.application.reput._waiters)
+    leader.parts.application.reput._busy = False
+    leader.parts.application.reput.committed(leader.raft.committed_index)
+    answer, payload = await waiting
+    assert (answer.code, len(split(payload))) == (Code.SUCCESS, 1)
 
 
 async def kept(client: Any) -> int:
@@ -528,146 +484,135 @@ async def kept(client: Any) -> int:
     return int(answer.min_offset)
 
 
-def test_retention_takes_queues_and_index_along(play: Play) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        for number in range(60):
-            await put(
-                client,
-                Message("orders", bytes(5000), f"UNIQ_KEY\x01u{number}"),
-                message(number, topic="small"),
-            )
-        (node,) = group.nodes.values()
-        await dispatched(group)
-        number = 60
-        # two snapshots are kept, and what is behind the older one
-        while not node.store.begin_index:
-            answer = await put(client, message(number, topic="small"))
-            end = node.store.index_at(answer.physical_offsets[0] - 48)
-            await group.until(
-                lambda end=end: (
-                    node.parts.checkpointer.save() is not None or node.checkpoints.index >= end
-                )
-            )
-            await group.until(lambda end=end: node.checkpoints.index >= end)
-            # now, and not after so many more messages that those of orders are gone too
-            await node.parts.retention.retain()
-            number += 1
-        await put(client, message(number, topic="small"))
-        await group.until(
-            lambda: node.parts.application.reput._begin_index == node.store.begin_index
+@pytest.mark.group(
+    1,
+    commit_log="rocketmq",
+    segment_bytes=65_536,
+    max_body_bytes=32_768,
+    retention_bytes=131_072,
+    checkpoint_entries=30,
+)
+async def test_retention_takes_queues_and_index_along(group: Any) -> None:
+    client = await group.client()
+    for number in range(60):
+        await put(
+            client,
+            Message("orders", bytes(5000), f"UNIQ_KEY\x01u{number}"),
+            message(number, topic="small"),
         )
-        begin = await kept(client)
-        assert 0 < begin < 60
-        await group.stop()
-        shutil.rmtree(group.folder / "n0" / ROOT)
-        await group.start()
-        client = await group.client()
-        assert await kept(client) >= begin
-        answer = await put(client, Message("orders", b"on"))
-        assert answer.queue_offsets == (60,)
-
-    play(
-        story,
-        1,
-        commit_log="rocketmq",
-        segment_bytes=65_536,
-        max_body_bytes=32_768,
-        retention_bytes=131_072,
-        checkpoint_entries=30,
-    )
-
-
-def test_the_client_gets_and_queries(play: Play) -> None:
-    async def story(group: Any) -> None:
-        leader = await group.leader()
-        async with AsyncClient(f"127.0.0.1:{leader.port}") as client:
-            for number in range(5):
-                await client.put_message("orders", b"%d" % number, queue_id=1, keys=f"k{number}")
-            found = await client.get_message("orders", 1, 2)
-            assert [m.body for m in found.messages] == [b"2", b"3", b"4"]
-            assert (found.status, found.next_begin_offset, found.max_offset) == (
-                GetMessageStatus.FOUND,
-                5,
-                5,
+    (node,) = group.nodes.values()
+    await dispatched(group)
+    number = 60
+    # two snapshots are kept, and what is behind the older one
+    while not node.store.begin_index:
+        answer = await put(client, message(number, topic="small"))
+        end = node.store.index_at(answer.physical_offsets[0] - 48)
+        await group.until(
+            lambda end=end: (
+                node.parts.checkpointer.save() is not None or node.checkpoints.index >= end
             )
-            assert [m.body for m in await client.query_message("orders", "k3")] == [b"3"]
-            now = found.messages[-1].store_timestamp
-            assert await client.query_message("orders", "k3", begin=now + 60_000) == []
-
-    play(story, commit_log="rocketmq")
-
-
-def test_the_directory_of_a_node_is_a_rocketmq_store_to_read(play: Play) -> None:
-    async def story(group: Any) -> None:
-        for name in ("n0", "n1"):
-            client = await group.client()
-            await put(client, *[message(n) for n in range(20)])
-            await group.kill(name)
-            await group.leader(but=name)
-            await group.start(name)
-        await dispatched(group)
-        await group.stop()
-        for name in ("n0", "n1", "n2"):
-            store = open_store(Storage.of(str(group.folder / name), {}), "rocketmq")
-            plan = plan_store(store)
-            bodies: list[bytes] = []
-            for one in plan.ranges:
-                for batch in read_range(store.storage, store.layout, one, ("body",), Wanted()):
-                    assert not batch.damage
-                    bodies += batch.rows.column(0).to_pylist() if batch.rows else []
-            assert bodies == 2 * [b"body %d" % n for n in range(20)]
-
-    play(story, commit_log="rocketmq", segment_bytes=65_536, max_body_bytes=32_768)
+        )
+        await group.until(lambda end=end: node.checkpoints.index >= end)
+        # now, and not after so many more messages that those of orders are gone too
+        await node.parts.retention.retain()
+        number += 1
+    await put(client, message(number, topic="small"))
+    await group.until(lambda: node.parts.application.reput._begin_index == node.store.begin_index)
+    begin = await kept(client)
+    assert 0 < begin < 60
+    await group.stop()
+    shutil.rmtree(group.folder / "n0" / ROOT)
+    await group.start()
+    client = await group.client()
+    assert await kept(client) >= begin
+    answer = await put(client, Message("orders", b"on"))
+    assert answer.queue_offsets == (60,)
 
 
-def test_a_member_that_takes_over_a_state_has_queues_from_where_its_log_begins(play: Play) -> None:
+async def test_the_client_gets_and_queries(group: Any) -> None:
+    leader = await group.leader()
+    async with AsyncClient(f"127.0.0.1:{leader.port}") as client:
+        for number in range(5):
+            await client.put_message("orders", b"%d" % number, queue_id=1, keys=f"k{number}")
+        found = await client.get_message("orders", 1, 2)
+        assert [m.body for m in found.messages] == [b"2", b"3", b"4"]
+        assert (found.status, found.next_begin_offset, found.max_offset) == (
+            GetMessageStatus.FOUND,
+            5,
+            5,
+        )
+        assert [m.body for m in await client.query_message("orders", "k3")] == [b"3"]
+        now = found.messages[-1].store_timestamp
+        assert await client.query_message("orders", "k3", begin=now + 60_000) == []
+
+
+@pytest.mark.group(commit_log="rocketmq", segment_bytes=65_536, max_body_bytes=32_768)
+async def test_the_directory_of_a_node_is_a_rocketmq_store_to_read(group: Any) -> None:
+    for name in ("n0", "n1"):
+        client = await group.client()
+        await put(client, *[message(n) for n in range(20)])
+        await group.kill(name)
+        await group.leader(but=name)
+        await group.start(name)
+    await dispatched(group)
+    await group.stop()
+    for name in ("n0", "n1", "n2"):
+        store = open_store(Storage.of(str(group.folder / name), {}), "rocketmq")
+        plan = plan_store(store)
+        bodies: list[bytes] = []
+        for one in plan.ranges:
+            for batch in read_range(store.storage, store.layout, one, ("body",), Wanted()):
+                assert not batch.damage
+                bodies += batch.rows.column(0).to_pylist() if batch.rows else []
+        assert bodies == 2 * [b"body %d" % n for n in range(20)]
+
+
+@pytest.mark.group(commit_log="rocketmq", **SMALL)
+async def test_a_member_that_takes_over_a_state_has_queues_from_where_its_log_begins(
+    group: Any,
+) -> None:
     """Its disk is new and the oldest messages are gone everywhere: the queue offsets come with the
     catalog."""
+    client = await group.client()
+    await put(client, message(0, topic="once"))
+    for number in range(60):
+        await put(client, Message("orders", bytes(6000), f"UNIQ_KEY\x01u{number}"))
+    await trimmed(group)
+    await group.agree()
+    name = str((await group.follower()).node.node_id)
+    await group.stop(name)
+    shutil.rmtree(group.folder / name)
+    await group.start(name)
+    await equal(group)
+    await dispatched(group)
+    node = group.nodes[name]
+    assert node.store.begin_index > 0
+    other = await group.client(node)
+    answer, found = await get(other, 0, stale=True)
+    assert answer.status is GetMessageStatus.OFFSET_TOO_SMALL
+    answer, found = await get(other, answer.min_offset, stale=True, max_messages=100)
+    assert [m.queue_offset for m in found] == list(range(answer.min_offset, 60))
+    answer, _ = await get(other, 0, topic="once", stale=True)
+    assert (answer.status, answer.min_offset, answer.max_offset) == (
+        GetMessageStatus.OFFSET_TOO_SMALL,
+        1,
+        1,
+    )
 
-    async def story(group: Any) -> None:
-        client = await group.client()
-        await put(client, message(0, topic="once"))
-        for number in range(60):
-            await put(client, Message("orders", bytes(6000), f"UNIQ_KEY\x01u{number}"))
-        await trimmed(group)
-        await group.agree()
-        name = str((await group.follower()).node.node_id)
-        await group.stop(name)
-        shutil.rmtree(group.folder / name)
-        await group.start(name)
-        await equal(group)
-        await dispatched(group)
-        node = group.nodes[name]
-        assert node.store.begin_index > 0
-        other = await group.client(node)
-        answer, found = await get(other, 0, stale=True)
-        assert answer.status is GetMessageStatus.OFFSET_TOO_SMALL
-        answer, found = await get(other, answer.min_offset, stale=True, max_messages=100)
-        assert [m.queue_offset for m in found] == list(range(answer.min_offset, 60))
-        answer, _ = await get(other, 0, topic="once", stale=True)
-        assert (answer.status, answer.min_offset, answer.max_offset) == (
-            GetMessageStatus.OFFSET_TOO_SMALL,
-            1,
-            1,
+    assert (
+        await (await group.client()).ask(AdmitRequest(node_id=NodeId(name)))
+    ).code is Code.SUCCESS
+    await group.until(lambda: node.raft.is_admitted)
+    client = await group.client(await group.hand_over(name))
+    answer = await put(client, message(1, topic="once"), Message("orders", b"on"))
+    assert answer.queue_offsets == (1, 60)
+    await dispatched(group)
+    assert (
+        len(
+            {
+                len(n.parts.application.reput.files.queues.next_offsets())
+                for n in group.nodes.values()
+            }
         )
-
-        assert (
-            await (await group.client()).ask(AdmitRequest(node_id=NodeId(name)))
-        ).code is Code.SUCCESS
-        await group.until(lambda: node.raft.is_admitted)
-        client = await group.client(await group.hand_over(name))
-        answer = await put(client, message(1, topic="once"), Message("orders", b"on"))
-        assert answer.queue_offsets == (1, 60)
-        await dispatched(group)
-        assert (
-            len(
-                {
-                    len(n.parts.application.reput.files.queues.next_offsets())
-                    for n in group.nodes.values()
-                }
-            )
-            == 1
-        )
-
-    play(story, commit_log="rocketmq", **SMALL)
+        == 1
+    )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from bodies import body
 from elections import SLOW_VOTES
 
 from dledger.client import AsyncClient
@@ -23,13 +23,8 @@ from dledger.protocol.messages.peer import HeartBeatRequest
 from dledger.protocol.wire import FrameReader, encode
 from dledger.protocol.wire.framing import pack_frame
 from dledger.protocol.wire.msgpack import unpack
-from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 from dledger.release import RELEASE
 from dledger.types import NodeId, Term
-
-
-def body(topic_id: int, payload: bytes = b"payload") -> bytes:
-    return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, 1)) + payload
 
 
 async def talk(port: int, data: bytes) -> bytes:
@@ -94,20 +89,18 @@ GARBAGE = {
 }
 
 
+@pytest.mark.group(3)
 @pytest.mark.parametrize("what", GARBAGE)
-def test_garbage_closes_that_connection_and_no_other(play: Callable[..., None], what: str) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        node = group.nodes["n0"]
-        term = node.raft.term
-        await talk(node.port, GARBAGE[what])
-        assert (await client.append(body(topic))).code is Code.SUCCESS
-        assert node.raft.term == term
-
-    play(story, 3)
+async def test_garbage_closes_that_connection_and_no_other(group: Any, what: str) -> None:
+    client, topic = await group.topic()
+    node = group.nodes["n0"]
+    term = node.raft.term
+    await talk(node.port, GARBAGE[what])
+    assert (await client.append(body(topic))).code is Code.SUCCESS
+    assert node.raft.term == term
 
 
+@pytest.mark.group(1)
 @pytest.mark.parametrize(
     ("request_", "code", "names"),
     [
@@ -119,146 +112,114 @@ def test_garbage_closes_that_connection_and_no_other(play: Callable[..., None], 
         (HelloRequest(version=99), Code.UNSUPPORTED, "99"),
     ],
 )
-def test_whoever_does_not_belong_here_is_told_so(
-    play: Callable[..., None], request_: HelloRequest, code: Code, names: str
+async def test_whoever_does_not_belong_here_is_told_so(
+    group: Any, request_: HelloRequest, code: Code, names: str
 ) -> None:
-    async def story(group: Any) -> None:
-        answer, closed = await hello(group.nodes["n0"].port, request_)
-        assert answer.code is code
-        assert names in answer.message
-        assert closed
-
-    play(story, 1)
+    answer, closed = await hello(group.nodes["n0"].port, request_)
+    assert answer.code is code
+    assert names in answer.message
+    assert closed
 
 
-def test_a_hello_of_the_release_before_is_told_both_releases(play: Callable[..., None]) -> None:
+@pytest.mark.group(3)
+async def test_a_hello_of_the_release_before_is_told_both_releases(group: Any) -> None:
     """Its programs take an answer of four fields, and print the second one."""
     old = pack_frame(1, 7, b"\x93\xa4test\xa2n1\x01", 0)
-
-    async def story(group: Any) -> None:
-        [frame] = FrameReader(FrameLimits()).feed(await talk(group.nodes["n0"].port, old))
-        code, text, name, node_id = unpack(frame.header)
-        assert (frame.kind, frame.request_id, code, name, node_id) == (
-            2,
-            7,
-            Code.UNSUPPORTED,
-            "test",
-            "n0",
-        )
-        assert f"dledger {RELEASE}" in text
-        assert "dledger 0.1.0" in text
-        assert "upgrade the older one" in text
-
-    play(story, 3)
+    [frame] = FrameReader(FrameLimits()).feed(await talk(group.nodes["n0"].port, old))
+    code, text, name, node_id = unpack(frame.header)
+    assert (frame.kind, frame.request_id, code, name, node_id) == (
+        2,
+        7,
+        Code.UNSUPPORTED,
+        "test",
+        "n0",
+    )
+    assert f"dledger {RELEASE}" in text
+    assert "dledger 0.1.0" in text
+    assert "upgrade the older one" in text
 
 
-def test_a_hello_is_answered_with_group_and_node(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        for name in ("", "test"):
-            answer, _ = await hello(group.nodes["n0"].port, HelloRequest(group=name))
-            assert (answer.code, answer.group, answer.node_id) == (Code.SUCCESS, "test", "n0")
-
-    play(story, 1)
+@pytest.mark.group(1)
+async def test_a_hello_is_answered_with_group_and_node(group: Any) -> None:
+    for name in ("", "test"):
+        answer, _ = await hello(group.nodes["n0"].port, HelloRequest(group=name))
+        assert (answer.code, answer.group, answer.node_id) == (Code.SUCCESS, "test", "n0")
 
 
-def test_more_connections_than_allowed_are_closed(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        first = await group.client()
-        second = await group.client()
-        refused = await talk(group.nodes["n0"].port, b"".join(encode(HelloRequest(), 1)))
-        assert b"max_connections of the node" in refused
-        assert (await first.ask(StatusRequest())).code is Code.SUCCESS
-        assert (await second.ask(StatusRequest())).code is Code.SUCCESS
-
-    play(story, 1, max_connections=2)
+@pytest.mark.group(1, max_connections=2)
+async def test_more_connections_than_allowed_are_closed(group: Any) -> None:
+    first = await group.client()
+    second = await group.client()
+    refused = await talk(group.nodes["n0"].port, b"".join(encode(HelloRequest(), 1)))
+    assert b"max_connections of the node" in refused
+    assert (await first.ask(StatusRequest())).code is Code.SUCCESS
+    assert (await second.ask(StatusRequest())).code is Code.SUCCESS
 
 
-def test_members_come_and_go_while_clients_have_all_places(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        leader = await group.leader()
-        clients = [await group.client(leader) for _ in range(2)]
-        name = (await group.follower()).node.node_id
-        await group.kill(name)
-        await group.start(name)
-        await group.until(lambda: leader.parts.peers.connected()[name])
-        await group.until(lambda: all(group.nodes[name].parts.peers.connected().values()))
-        await group.until(lambda: group.nodes[name].raft.leader_id == leader.node.node_id)
-        for client in clients:
-            assert (await client.ask(StatusRequest())).code is Code.SUCCESS
-
-    play(story, 3, max_connections=2)
+@pytest.mark.group(3, max_connections=2)
+async def test_members_come_and_go_while_clients_have_all_places(group: Any) -> None:
+    leader = await group.leader()
+    clients = [await group.client(leader) for _ in range(2)]
+    name = (await group.follower()).node.node_id
+    await group.kill(name)
+    await group.start(name)
+    await group.until(lambda: leader.parts.peers.connected()[name])
+    await group.until(lambda: all(group.nodes[name].parts.peers.connected().values()))
+    await group.until(lambda: group.nodes[name].raft.leader_id == leader.node.node_id)
+    for client in clients:
+        assert (await client.ask(StatusRequest())).code is Code.SUCCESS
 
 
-def test_a_client_that_was_closed_as_idle_goes_on_without_an_error(
-    play: Callable[..., None],
-) -> None:
-    async def story(group: Any) -> None:
-        leader = await group.leader()
-        async with AsyncClient(f"127.0.0.1:{leader.port}") as client:
-            await client.create_topic("t")
-            await client.append("t", [b"before"])
-            await group.until(lambda: not leader.parts.router.clients)
-            await client.append("t", [b"after"])
-            assert await client.end_offsets("t") == {0: 2}
-
-    play(story, 1, client_idle_ms=50)
+@pytest.mark.group(1, client_idle_ms=50)
+async def test_a_client_that_was_closed_as_idle_goes_on_without_an_error(group: Any) -> None:
+    leader = await group.leader()
+    async with AsyncClient(f"127.0.0.1:{leader.port}") as client:
+        await client.create_topic("t")
+        await client.append("t", [b"before"])
+        await group.until(lambda: not leader.parts.router.clients)
+        await client.append("t", [b"after"])
+        assert await client.end_offsets("t") == {0: 2}
 
 
-def test_status_requests_do_not_count_as_use(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        node = await group.leader()
-        before = node.parts.router.client_requests
-        await client.ask(StatusRequest())
-        assert node.parts.router.client_requests == before
-        await client.create("t")
-        assert node.parts.router.client_requests == before + 1
-
-    play(story, 1)
+@pytest.mark.group(1)
+async def test_status_requests_do_not_count_as_use(group: Any) -> None:
+    client = await group.client()
+    node = await group.leader()
+    before = node.parts.router.client_requests
+    await client.ask(StatusRequest())
+    assert node.parts.router.client_requests == before
+    await client.create("t")
+    assert node.parts.router.client_requests == before + 1
 
 
-def test_a_transfer_is_answered_when_the_other_leads(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        await group.agree()
-        old, to = await group.leader(), (await group.follower()).node.node_id
-        answer = await client.ask(TransferRequest(to=to))
-        assert answer.code is Code.SUCCESS
-        assert (await group.leader(but=old.node.node_id)).node.node_id == to
-        assert (await (await group.client()).append(body(topic))).code is Code.SUCCESS
-
-    play(story, **SLOW_VOTES)
+@pytest.mark.group(**SLOW_VOTES)
+async def test_a_transfer_is_answered_when_the_other_leads(group: Any) -> None:
+    client, topic = await group.topic()
+    await group.agree()
+    old, to = await group.leader(), (await group.follower()).node.node_id
+    answer = await client.ask(TransferRequest(to=to))
+    assert answer.code is Code.SUCCESS
+    assert (await group.leader(but=old.node.node_id)).node.node_id == to
+    assert (await (await group.client()).append(body(topic))).code is Code.SUCCESS
 
 
-def test_a_transfer_that_cannot_be_says_why(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        stranger = await client.ask(TransferRequest(to=NodeId("n9")))
-        assert (stranger.code, "n9" in stranger.message) == (Code.UNKNOWN_MEMBER, True)
-        follower = await group.follower()
-        refused = await (await group.client(follower)).ask(
-            TransferRequest(to=follower.node.node_id)
-        )
-        assert refused.code is Code.NOT_LEADER
-        assert refused.leader_id == (await group.leader()).node.node_id
-
-    play(story)
+async def test_a_transfer_that_cannot_be_says_why(group: Any) -> None:
+    client = await group.client()
+    stranger = await client.ask(TransferRequest(to=NodeId("n9")))
+    assert (stranger.code, "n9" in stranger.message) == (Code.UNKNOWN_MEMBER, True)
+    follower = await group.follower()
+    refused = await (await group.client(follower)).ask(TransferRequest(to=follower.node.node_id))
+    assert refused.code is Code.NOT_LEADER
+    assert refused.leader_id == (await group.leader()).node.node_id
 
 
-def test_a_node_that_closes_its_port_does_not_take_its_peers_for_lost(
-    play: Callable[..., None],
-) -> None:
+async def test_a_node_that_closes_its_port_does_not_take_its_peers_for_lost(group: Any) -> None:
     """It hangs up on them itself: no reason to begin an election on its way out."""
-
-    async def story(group: Any) -> None:
-        await group.agree()
-        node = await group.follower()
-        lost = list[NodeId]()
-        node.parts.ready_loop.peer_lost = lost.append
-        assert any(node.parts.router._peers.values())
-        await group.stop(node.node.node_id)
-        assert not any(node.parts.router._peers.values())
-        assert lost == []
-
-    play(story)
+    await group.agree()
+    node = await group.follower()
+    lost = list[NodeId]()
+    node.parts.ready_loop.peer_lost = lost.append
+    assert any(node.parts.router._peers.values())
+    await group.stop(node.node.node_id)
+    assert not any(node.parts.router._peers.values())
+    assert lost == []

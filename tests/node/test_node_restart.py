@@ -3,129 +3,106 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from bodies import body
 
 from dledger.errors import CorruptStore, PathError, PortInUse, WrongGroup
 from dledger.protocol.messages.catalog_commands import CommitOffsets, InitProducer
 from dledger.protocol.messages.client import AppendRequest, GroupRequest
 from dledger.protocol.messages.codes import Code
-from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 
 KIB = 1 << 10
 
 
-def body(topic_id: int, payload: bytes = b"payload", count: int = 1, **fields: Any) -> bytes:
-    return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, count, **fields)) + payload
-
-
 @pytest.mark.parametrize("graceful", [True, False])
-def test_a_restarted_group_has_its_offsets_producers_and_groups(
-    play: Callable[..., None], graceful: bool
+async def test_a_restarted_group_has_its_offsets_producers_and_groups(
+    group: Any, graceful: bool
 ) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        session = (await client.execute(InitProducer(producer_name="p"))).result
-        bodies = [
-            body(
-                topic,
-                b"%d" % n,
-                2,
-                producer_id=session["producer_id"],
-                producer_epoch=session["epoch"],
-                sequence=n,
-            )
-            for n in range(10)
-        ]
-        for data in bodies:
-            await client.append(data)
-        await client.execute(CommitOffsets(consumer_group="g", offsets={"t": {0: 12}}))
-        for name in list(group.nodes):
-            await (group.stop(name) if graceful else group.kill(name))
-        await group.start()
-        client = await group.client()
-        assert (await client.offsets("t")).offsets == {"t": {0: 20}}
-        assert (await client.fetch(topic, 0))[1] == bodies
-        assert (await client.ask(GroupRequest(consumer_group="g"))).offsets == {"t": {0: 12}}
-        assert (await client.append(bodies[9])).base_offset == 18
-        assert (await client.append(body(topic))).base_offset == 20
-
-    play(story)
+    client, topic = await group.topic()
+    session = (await client.execute(InitProducer(producer_name="p"))).result
+    bodies = [
+        body(
+            topic,
+            b"%d" % n,
+            2,
+            producer_id=session["producer_id"],
+            producer_epoch=session["epoch"],
+            sequence=n,
+        )
+        for n in range(10)
+    ]
+    for data in bodies:
+        await client.append(data)
+    await client.execute(CommitOffsets(consumer_group="g", offsets={"t": {0: 12}}))
+    for name in list(group.nodes):
+        await (group.stop(name) if graceful else group.kill(name))
+    await group.start()
+    client = await group.client()
+    assert (await client.offsets("t")).offsets == {"t": {0: 20}}
+    assert (await client.fetch(topic, 0))[1] == bodies
+    assert (await client.ask(GroupRequest(consumer_group="g"))).offsets == {"t": {0: 12}}
+    assert (await client.append(bodies[9])).base_offset == 18
+    assert (await client.append(body(topic))).base_offset == 20
 
 
-def test_a_kill_of_all_nodes_in_mid_write_loses_nothing_that_was_acknowledged(
-    play: Callable[..., None],
+async def test_a_kill_of_all_nodes_in_mid_write_loses_nothing_that_was_acknowledged(
+    group: Any,
 ) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        bodies = [body(topic, b"%d" % n * 500) for n in range(400)]
-        futures = [client.start(AppendRequest(timeout_ms=60_000), data) for data in bodies]
-        await group.until(lambda: sum(future.done() for future in futures) >= 50)
-        for name in list(group.nodes):
-            await group.kill(name)
-        acknowledged = [
-            n for n, future in enumerate(futures) if future.done() and not future.exception()
-        ]
-        await group.start()
-        client = await group.client()
-        end = (await client.offsets("t")).offsets["t"][0]
-        assert end >= len(acknowledged) >= 50
-        found = []
-        while len(found) < end:
-            found += (await client.fetch(topic, len(found)))[1]
-        assert found == bodies[:end]
-
-    play(story)
+    client, topic = await group.topic()
+    bodies = [body(topic, b"%d" % n * 500) for n in range(400)]
+    futures = [client.start(AppendRequest(timeout_ms=60_000), data) for data in bodies]
+    await group.until(lambda: sum(future.done() for future in futures) >= 50)
+    for name in list(group.nodes):
+        await group.kill(name)
+    acknowledged = [
+        n for n, future in enumerate(futures) if future.done() and not future.exception()
+    ]
+    await group.start()
+    client = await group.client()
+    end = (await client.offsets("t")).offsets["t"][0]
+    assert end >= len(acknowledged) >= 50
+    found = []
+    while len(found) < end:
+        found += (await client.fetch(topic, len(found)))[1]
+    assert found == bodies[:end]
 
 
-def test_a_graceful_stop_saves_the_catalog_so_that_nothing_is_replayed(
-    play: Callable[..., None],
-) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        for _ in range(50):
-            await client.append(body(topic))
-        node = await group.leader()
-        applied = node.catalog.applied_index
-        await group.stop("n0")
-        again = group.make("n0")
-        await again.start()
-        group.nodes["n0"] = again
-        assert again.checkpoints.index == applied
-        client = await group.client()
-        assert (await client.offsets("t")).offsets == {"t": {0: 50}}
-        assert (await client.append(body(topic))).base_offset == 50
-
-    play(story, 1)
-
-
-def test_a_snapshot_and_the_entries_behind_it_give_the_same_catalog(
-    play: Callable[..., None],
-) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        for _ in range(100):
-            await client.append(body(topic, bytes(10_000)))
-        node = await group.leader()
-        await group.until(lambda: node.checkpoints.index >= 50)
-        before = node.checkpoints.index
+@pytest.mark.group(1)
+async def test_a_graceful_stop_saves_the_catalog_so_that_nothing_is_replayed(group: Any) -> None:
+    client, topic = await group.topic()
+    for _ in range(50):
         await client.append(body(topic))
-        digest, applied = node.catalog.digest(), node.catalog.applied_index
-        await group.kill("n0")
-        await group.start()
-        again = await group.leader()
-        assert before <= again.checkpoints.index < applied
-        assert (await (await group.client()).offsets("t")).offsets == {"t": {0: 101}}
-        assert again.catalog.applied_index > applied
-        assert digest == digest_at(again, applied)
+    node = await group.leader()
+    applied = node.catalog.applied_index
+    await group.stop("n0")
+    again = group.make("n0")
+    await again.start()
+    group.nodes["n0"] = again
+    assert again.checkpoints.index == applied
+    client = await group.client()
+    assert (await client.offsets("t")).offsets == {"t": {0: 50}}
+    assert (await client.append(body(topic))).base_offset == 50
 
-    play(story, 1, checkpoint_bytes=300 * KIB)
+
+@pytest.mark.group(1, checkpoint_bytes=300 * KIB)
+async def test_a_snapshot_and_the_entries_behind_it_give_the_same_catalog(group: Any) -> None:
+    client, topic = await group.topic()
+    for _ in range(100):
+        await client.append(body(topic, bytes(10_000)))
+    node = await group.leader()
+    await group.until(lambda: node.checkpoints.index >= 50)
+    before = node.checkpoints.index
+    await client.append(body(topic))
+    digest, applied = node.catalog.digest(), node.catalog.applied_index
+    await group.kill("n0")
+    await group.start()
+    again = await group.leader()
+    assert before <= again.checkpoints.index < applied
+    assert (await (await group.client()).offsets("t")).offsets == {"t": {0: 101}}
+    assert again.catalog.applied_index > applied
+    assert digest == digest_at(again, applied)
 
 
 def digest_at(node: Any, index: int) -> int:
@@ -137,147 +114,116 @@ def digest_at(node: Any, index: int) -> int:
     return digest
 
 
-def test_a_lost_snapshot_is_rebuilt_from_the_log(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        for _ in range(20):
-            await client.append(body(topic))
-        await group.stop("n0")
-        for path in (group.folder / "n0" / "snapshot").iterdir():
-            path.write_bytes(b"garbage")
-        await group.start("n0")
-        client = await group.client()
-        assert (await client.offsets("t")).offsets == {"t": {0: 20}}
-        assert (await client.append(body(topic))).base_offset == 20
-
-    play(story, 1)
+@pytest.mark.group(1)
+async def test_a_lost_snapshot_is_rebuilt_from_the_log(group: Any) -> None:
+    client, topic = await group.topic()
+    for _ in range(20):
+        await client.append(body(topic))
+    await group.stop("n0")
+    for path in (group.folder / "n0" / "snapshot").iterdir():
+        path.write_bytes(b"garbage")
+    await group.start("n0")
+    client = await group.client()
+    assert (await client.offsets("t")).offsets == {"t": {0: 20}}
+    assert (await client.append(body(topic))).base_offset == 20
 
 
-def test_a_node_that_was_away_catches_up(play: Callable[..., None]) -> None:
+@pytest.mark.group(cache_bytes=100_000)
+async def test_a_node_that_was_away_catches_up(group: Any) -> None:
     """What it needs has left its leader's cache and is read from the disk."""
-
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        follower = await group.follower()
-        away = follower.node.node_id
-        await group.kill(away)
-        for _ in range(60):
-            await client.append(body(topic, bytes(20_000)))
-        await group.start(away)
-        await group.agree()
-        assert len({node.catalog.digest() for node in group.nodes.values()}) == 1
-        reader = await group.client(group.nodes[away])
-        assert (await reader.fetch(topic, 59))[1] == [body(topic, bytes(20_000))]
-
-    play(story, cache_bytes=100_000)
+    client, topic = await group.topic()
+    follower = await group.follower()
+    away = follower.node.node_id
+    await group.kill(away)
+    for _ in range(60):
+        await client.append(body(topic, bytes(20_000)))
+    await group.start(away)
+    await group.agree()
+    assert len({node.catalog.digest() for node in group.nodes.values()}) == 1
+    reader = await group.client(group.nodes[away])
+    assert (await reader.fetch(topic, 59))[1] == [body(topic, bytes(20_000))]
 
 
-def test_a_node_with_an_empty_directory_gets_everything(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        await group.stop("n2")
-        client = await group.client()
-        for n in range(30):
-            await client.append(body(topic, b"%d" % n))
-        group.folder.joinpath("n2").rename(group.folder / "gone")
-        await group.start("n2")
-        await group.agree()
-        assert (await (await group.client(group.nodes["n2"])).fetch(topic, 29))[1] == [
-            body(topic, b"29")
-        ]
-
-    play(story)
+async def test_a_node_with_an_empty_directory_gets_everything(group: Any) -> None:
+    client, topic = await group.topic()
+    await group.stop("n2")
+    client = await group.client()
+    for n in range(30):
+        await client.append(body(topic, b"%d" % n))
+    group.folder.joinpath("n2").rename(group.folder / "gone")
+    await group.start("n2")
+    await group.agree()
+    assert (await (await group.client(group.nodes["n2"])).fetch(topic, 29))[1] == [
+        body(topic, b"29")
+    ]
 
 
-def test_a_directory_of_another_group_or_node_is_refused(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        await group.leader()
-        await group.stop("n0")
-        stranger = group.make("n0", directory=group.folder / "n1")
-        await group.stop("n1")
-        with pytest.raises(WrongGroup, match="n1"):
-            await stranger.start()
-
-    play(story, 2)
+@pytest.mark.group(2)
+async def test_a_directory_of_another_group_or_node_is_refused(group: Any) -> None:
+    await group.leader()
+    await group.stop("n0")
+    stranger = group.make("n0", directory=group.folder / "n1")
+    await group.stop("n1")
+    with pytest.raises(WrongGroup, match="n1"):
+        await stranger.start()
 
 
-def test_a_directory_in_use_is_refused(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        second = group.make("n0", port=0)
-        with pytest.raises(PathError, match="use"):
-            await second.start()
-
-    play(story, 1)
+@pytest.mark.group(1)
+async def test_a_directory_in_use_is_refused(group: Any) -> None:
+    second = group.make("n0", port=0)
+    with pytest.raises(PathError, match="use"):
+        await second.start()
 
 
-def test_a_port_in_use_is_refused_and_the_directory_is_let_go(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        taken = group.nodes["n1"].port
-        await group.stop("n0")
-        unlucky = group.make("n0", port=taken)
-        with pytest.raises(PortInUse, match=str(taken)):
-            await unlucky.start()
-        await group.start("n0")
-        await group.agree()
-
-    play(story)
+async def test_a_port_in_use_is_refused_and_the_directory_is_let_go(group: Any) -> None:
+    taken = group.nodes["n1"].port
+    await group.stop("n0")
+    unlucky = group.make("n0", port=taken)
+    with pytest.raises(PortInUse, match=str(taken)):
+        await unlucky.start()
+    await group.start("n0")
+    await group.agree()
 
 
-def test_a_node_that_cannot_read_a_committed_entry_stops_and_says_which(
-    play: Callable[..., None],
+@pytest.mark.group(1)
+async def test_a_node_that_cannot_read_a_committed_entry_stops_and_says_which(group: Any) -> None:
+    client, topic = await group.topic()
+    for n in range(20):
+        await client.append(body(topic, bytes([65 + n]) * 1000))
+    await group.kill("n0")
+    path = next((group.folder / "n0" / "data").iterdir())
+    data = bytearray(path.read_bytes())
+    data[data.index(b"C" * 1000) + 5] ^= 1
+    path.write_bytes(data)
+    await group.start("n0")
+    with pytest.raises(CorruptStore, match=r"entry 4.*backup"):
+        await group.nodes["n0"].wait_failed()
+
+
+async def test_a_graceful_stop_hands_leadership_over_without_an_election_timeout(
+    group: Any,
 ) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        for n in range(20):
-            await client.append(body(topic, bytes([65 + n]) * 1000))
-        await group.kill("n0")
-        path = next((group.folder / "n0" / "data").iterdir())
-        data = bytearray(path.read_bytes())
-        data[data.index(b"C" * 1000) + 5] ^= 1
-        path.write_bytes(data)
-        await group.start("n0")
-        with pytest.raises(CorruptStore, match=r"entry 4.*backup"):
-            await group.nodes["n0"].wait_failed()
-
-    play(story, 1)
+    client = await group.client()
+    await client.create("t")
+    await group.agree()
+    old = await group.leader()
+    term = old.raft.term
+    await group.stop(old.node.node_id)
+    new = await group.leader()
+    assert old.raft.leader_id is None or old.raft.leader_id != old.node.node_id
+    assert new.raft.term == term + 1
 
 
-def test_a_graceful_stop_hands_leadership_over_without_an_election_timeout(
-    play: Callable[..., None],
-) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        await client.create("t")
-        await group.agree()
-        old = await group.leader()
-        term = old.raft.term
-        await group.stop(old.node.node_id)
-        new = await group.leader()
-        assert old.raft.leader_id is None or old.raft.leader_id != old.node.node_id
-        assert new.raft.term == term + 1
-
-    play(story)
+@pytest.mark.group(1)
+async def test_stop_twice_is_harmless(group: Any) -> None:
+    node = await group.leader()
+    await node.stop()
+    await node.stop()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", node.port)
 
 
-def test_stop_twice_is_harmless(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        node = await group.leader()
-        await node.stop()
-        await node.stop()
-        with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection("127.0.0.1", node.port)
-
-    play(story, 1)
-
-
-def test_a_group_of_one_acknowledges_alone(play: Callable[..., None]) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        topic = await client.create("t")
-        assert (await client.append(body(topic))).code is Code.SUCCESS
-
-    play(story, 1)
+@pytest.mark.group(1)
+async def test_a_group_of_one_acknowledges_alone(group: Any) -> None:
+    client, topic = await group.topic()
+    assert (await client.append(body(topic))).code is Code.SUCCESS

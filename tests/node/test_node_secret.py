@@ -81,19 +81,17 @@ async def visit(
     return last
 
 
-def test_members_with_one_secret_are_a_group(play: Callable[..., None], secret: str) -> None:
-    async def story(group: Any) -> None:
+async def test_members_with_one_secret_are_a_group(play: Callable[..., Any], secret: str) -> None:
+    async with play(secret_file=secret) as group:
         client = await group.client()
         await client.create("t")
         await group.agree()
         for node in group.nodes.values():
             assert node.parts.gate.status() == {"has": True, "required": True, "unproved": []}
 
-    play(story, secret_file=secret)
 
-
-def test_a_stranger_who_says_that_he_is_a_member_moves_no_term(
-    play: Callable[..., None], secret: str, other_secret: str
+async def test_a_stranger_who_says_that_he_is_a_member_moves_no_term(
+    play: Callable[..., Any], secret: str, other_secret: str
 ) -> None:
     beat = HeartBeatRequest(
         group="test",
@@ -102,8 +100,7 @@ def test_a_stranger_who_says_that_he_is_a_member_moves_no_term(
         term=Term(500),
         leader_id=NodeId("n1"),
     )
-
-    async def story(group: Any) -> None:
+    async with play(secret_file=secret) as group:
         node = group.nodes["n0"]
         await group.client()
         terms = [n.raft.term for n in group.nodes.values()]
@@ -123,15 +120,12 @@ def test_a_stranger_who_says_that_he_is_a_member_moves_no_term(
             assert last.code is Code.ACCESS_DENIED, what
         assert [n.raft.term for n in group.nodes.values()] == terms
 
-    play(story, secret_file=secret)
 
-
-def test_a_proof_of_a_client_or_for_another_connection_makes_no_member(
-    play: Callable[..., None], secret: str
+async def test_a_proof_of_a_client_or_for_another_connection_makes_no_member(
+    play: Callable[..., Any], secret: str
 ) -> None:
     good = key(secret)
-
-    async def story(group: Any) -> None:
+    async with play(secret_file=secret) as group:
         port = group.nodes["n0"].port
         seen: list[bytes] = []
 
@@ -147,13 +141,11 @@ def test_a_proof_of_a_client_or_for_another_connection_makes_no_member(
         ):
             assert (await visit(port, PEER, prove)).code is Code.ACCESS_DENIED
 
-    play(story, secret_file=secret)
 
-
-def test_a_node_proves_the_secret_before_a_member_does(
-    play: Callable[..., None], secret: str
+async def test_a_node_proves_the_secret_before_a_member_does(
+    play: Callable[..., Any], secret: str
 ) -> None:
-    async def story(group: Any) -> None:
+    async with play(secret_file=secret) as group:
         visitor = await Visitor().open(group.nodes["n0"].port)
         answer = await visitor.ask(PEER)
         assert key(secret).is_proof(answer.proof, Side.ACCEPTS, PEER, answer)
@@ -161,65 +153,61 @@ def test_a_node_proves_the_secret_before_a_member_does(
             answer.nonce != (await (await Visitor().open(group.nodes["n0"].port)).ask(PEER)).nonce
         )
 
-    play(story, secret_file=secret)
 
-
-def test_clients_prove_only_where_they_are_asked_to(play: Callable[..., None], secret: str) -> None:
-    async def story(group: Any) -> None:
-        node = group.nodes["n0"]
-        client = await Visitor().open(node.port)
-        answer = await client.ask(HelloRequest())
-        assert answer.proof_wanted is node.node.clients_prove
-        if node.node.clients_prove:
-            client.connection.send(StatusRequest(), 2)
-            await asyncio.wait_for(client.closed.wait(), 20)
-            hello = HelloRequest(nonce=b"c" * 16)
-            good = key(secret)
-            assert (
-                await visit(node.port, hello, lambda a: good.proof(Side.OPENS, hello, a))
-            ).code is Code.SUCCESS
-            assert (await visit(node.port, hello, lambda a: b"")).code is Code.ACCESS_DENIED
-            assert (await visit(node.port, hello, lambda a: bytes(32))).code is Code.ACCESS_DENIED
-
-    play(story, 1, secret_file=secret)
-    play(story, 1, secret_file=secret, clients_prove=True)
-
-
-def test_a_group_that_came_before_secrets_gets_one_by_a_rolling_restart(
-    play: Callable[..., None], secret: str, caplog: pytest.LogCaptureFixture
+async def test_clients_prove_only_where_they_are_asked_to(
+    play: Callable[..., Any], secret: str
 ) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        await client.create("t")
-        for name in ("n0", "n1"):
-            await group.stop(name)
-            await group.start(name, secret_file=secret)
-            await group.client()
-        await group.agree()
-        with_one = group.nodes["n0"]
-        await group.until(lambda: with_one.parts.gate.status()["unproved"] == ["n2"])
-        assert "n2 proves no secret and is taken all the same" in caplog.text
-        await group.stop("n2")
-        await group.start("n2", secret_file=secret)
-        await group.until(lambda: not with_one.parts.gate.status()["unproved"])
-        assert not with_one.parts.gate.status()["required"]
-        leader = await group.leader()
-        await group.until(lambda: not leader.parts.peers.shut_out())
-        assert (await (await group.client()).execute(EnforceSecret())).code is Code.SUCCESS
-        await group.agree()
-        await group.until(
-            lambda: all(node.parts.gate.status()["required"] for node in group.nodes.values())
-        )
-        await group.stop("n0", "n1", "n2")
-        await group.start("n0", secret_file=secret)
-        port = group.nodes["n0"].port
-        assert (await visit(port, STRANGER, lambda answer: b"")).code is Code.ACCESS_DENIED
-        with pytest.raises(ConfigError, match="only members that prove its secret"):
-            await group.start("n1", secret_file="")
-        await group.start("n1", "n2", secret_file=secret)
-        assert (await group.client()).connection
+    hello, good = HelloRequest(nonce=b"c" * 16), key(secret)
+    for proving in (False, True):
+        async with play(1, secret_file=secret, clients_prove=proving) as group:
+            node = group.nodes["n0"]
+            client = await Visitor().open(node.port)
+            answer = await client.ask(HelloRequest())
+            assert answer.proof_wanted is node.node.clients_prove
+            if node.node.clients_prove:
+                client.connection.send(StatusRequest(), 2)
+                await asyncio.wait_for(client.closed.wait(), 20)
+                assert (
+                    await visit(node.port, hello, lambda a: good.proof(Side.OPENS, hello, a))
+                ).code is Code.SUCCESS
+                assert (await visit(node.port, hello, lambda a: b"")).code is Code.ACCESS_DENIED
+                assert (
+                    await visit(node.port, hello, lambda a: bytes(32))
+                ).code is Code.ACCESS_DENIED
 
-    play(story)
+
+async def test_a_group_that_came_before_secrets_gets_one_by_a_rolling_restart(
+    group: Any, secret: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = await group.client()
+    await client.create("t")
+    for name in ("n0", "n1"):
+        await group.stop(name)
+        await group.start(name, secret_file=secret)
+        await group.client()
+    await group.agree()
+    with_one = group.nodes["n0"]
+    await group.until(lambda: with_one.parts.gate.status()["unproved"] == ["n2"])
+    assert "n2 proves no secret and is taken all the same" in caplog.text
+    await group.stop("n2")
+    await group.start("n2", secret_file=secret)
+    await group.until(lambda: not with_one.parts.gate.status()["unproved"])
+    assert not with_one.parts.gate.status()["required"]
+    leader = await group.leader()
+    await group.until(lambda: not leader.parts.peers.shut_out())
+    assert (await (await group.client()).execute(EnforceSecret())).code is Code.SUCCESS
+    await group.agree()
+    await group.until(
+        lambda: all(node.parts.gate.status()["required"] for node in group.nodes.values())
+    )
+    await group.stop("n0", "n1", "n2")
+    await group.start("n0", secret_file=secret)
+    port = group.nodes["n0"].port
+    assert (await visit(port, STRANGER, lambda answer: b"")).code is Code.ACCESS_DENIED
+    with pytest.raises(ConfigError, match="only members that prove its secret"):
+        await group.start("n1", secret_file="")
+    await group.start("n1", "n2", secret_file=secret)
+    assert (await group.client()).connection
 
 
 async def own_command(group: Any) -> None:
@@ -230,8 +218,8 @@ async def own_command(group: Any) -> None:
     await group.until(lambda: leader.catalog.secret_enforced)
 
 
-def test_the_leader_does_not_shut_out_a_member_that_has_not_proved_the_secret_or_is_not_there(
-    play: Callable[..., None], secret: str
+async def test_the_leader_does_not_shut_out_a_member_that_has_not_proved_the_secret_or_is_not_there(
+    group: Any, secret: str
 ) -> None:
     async def refusal(group: Any) -> str:
         answer = await (await group.client()).execute(EnforceSecret())
@@ -240,43 +228,39 @@ def test_the_leader_does_not_shut_out_a_member_that_has_not_proved_the_secret_or
         message: str = answer.message
         return message
 
-    async def story(group: Any) -> None:
-        await group.client()
-        await group.hand_over("n0")
-        assert (await refusal(group)).startswith("n0, which leads, has no secret itself")
-        for name in ("n1", "n2"):
-            await group.stop(name)
-            await group.start(name, secret_file=secret)
-        await group.hand_over("n1")
-        leader = group.nodes["n1"]
-        await group.until(lambda: leader.parts.peers.connected() == {"n0": True, "n2": True})
-        assert (await refusal(group)).startswith("n0 (proves no secret) would be shut out for ever")
-        await group.stop("n0")
-        await group.until(lambda: not leader.parts.peers.connected()["n0"])
-        assert (await refusal(group)).startswith("n0 (is not reached) would be shut out for ever")
-        assert not any(node.parts.gate.status()["required"] for node in group.nodes.values())
-        await group.start("n0", secret_file=secret)
-        await group.until(lambda: not leader.parts.peers.shut_out())
-        assert (await (await group.client(leader)).execute(EnforceSecret())).code is Code.SUCCESS
-        await group.agree()
-        assert all(node.parts.gate.status()["required"] for node in group.nodes.values())
-        await group.stop("n0")
-        await group.until(lambda: not leader.parts.peers.connected()["n0"])
-        repeat = await (await group.client()).execute(EnforceSecret())
-        assert repeat.code is Code.SUCCESS, (
-            "who asks again because the answer was lost is told that it is so"
-        )
-
-    play(story)
+    await group.client()
+    await group.hand_over("n0")
+    assert (await refusal(group)).startswith("n0, which leads, has no secret itself")
+    for name in ("n1", "n2"):
+        await group.stop(name)
+        await group.start(name, secret_file=secret)
+    await group.hand_over("n1")
+    leader = group.nodes["n1"]
+    await group.until(lambda: leader.parts.peers.connected() == {"n0": True, "n2": True})
+    assert (await refusal(group)).startswith("n0 (proves no secret) would be shut out for ever")
+    await group.stop("n0")
+    await group.until(lambda: not leader.parts.peers.connected()["n0"])
+    assert (await refusal(group)).startswith("n0 (is not reached) would be shut out for ever")
+    assert not any(node.parts.gate.status()["required"] for node in group.nodes.values())
+    await group.start("n0", secret_file=secret)
+    await group.until(lambda: not leader.parts.peers.shut_out())
+    assert (await (await group.client(leader)).execute(EnforceSecret())).code is Code.SUCCESS
+    await group.agree()
+    assert all(node.parts.gate.status()["required"] for node in group.nodes.values())
+    await group.stop("n0")
+    await group.until(lambda: not leader.parts.peers.connected()["n0"])
+    repeat = await (await group.client()).execute(EnforceSecret())
+    assert repeat.code is Code.SUCCESS, (
+        "who asks again because the answer was lost is told that it is so"
+    )
 
 
-def test_each_sign_that_a_member_proves_no_secret_speaks_against_enforcing_it(
-    play: Callable[..., None], secret: str
+async def test_each_sign_that_a_member_proves_no_secret_speaks_against_enforcing_it(
+    play: Callable[..., Any], secret: str
 ) -> None:
     """It proves nothing where this node has called it, or has come itself and was taken without a
     proof."""
-
-    async def story(group: Any) -> None:
+    async with play(2, secret_file=secret) as group:
         gate = (await group.leader()).parts.gate
         other = NodeId("n1" if gate._node.node_id == "n0" else "n0")
         assert gate.shut_out({other}, {other}) == ""
@@ -288,15 +272,12 @@ def test_each_sign_that_a_member_proves_no_secret_speaks_against_enforcing_it(
             f"{other} (proves no secret) would be shut out for ever"
         )
 
-    play(story, 2, secret_file=secret)
 
-
-def test_a_node_asks_for_proofs_by_its_catalog_too_where_the_entry_is_applied_no_more(
-    play: Callable[..., None], secret: str
+async def test_a_node_asks_for_proofs_by_its_catalog_too_where_the_entry_is_applied_no_more(
+    play: Callable[..., Any], secret: str
 ) -> None:
     """The record of the directory is gone, and the checkpoint is behind the entry."""
-
-    async def story(group: Any) -> None:
+    async with play(1, secret_file=secret) as group:
         await own_command(group)
         node = group.nodes["n0"]
         index = node.catalog.applied_index
@@ -307,66 +288,57 @@ def test_a_node_asks_for_proofs_by_its_catalog_too_where_the_entry_is_applied_no
         assert node.checkpoints.index >= index
         assert node.parts.gate.status()["required"]
 
-    play(story, 1, secret_file=secret)
 
-
-def test_a_member_that_takes_over_the_leaders_state_asks_for_proofs_from_then_on(
-    play: Callable[..., None], secret: str
+@pytest.mark.group(**SMALL)
+async def test_a_member_that_takes_over_the_leaders_state_asks_for_proofs_from_then_on(
+    group: Any, secret: str
 ) -> None:
-    async def story(group: Any) -> None:
-        await write(group, 0, 3)
-        await group.agree()
-        await group.stop("n0", "n1", "n2")
-        await group.start("n0", "n1", secret_file=secret)
-        await own_command(group)
-        await write(group, 3, 60)
-        await trimmed(group)
-        await group.start("n2", secret_file=secret)
-        node = group.nodes["n2"]
-        assert not node.parts.gate.status()["required"]
-        await group.until(lambda: node.store.begin_index > 0)
-        await awake(node)
-        await equal(group)
-        assert node.parts.gate.status()["required"]
-
-    play(story, **SMALL)
+    await write(group, 0, 3)
+    await group.agree()
+    await group.stop("n0", "n1", "n2")
+    await group.start("n0", "n1", secret_file=secret)
+    await own_command(group)
+    await write(group, 3, 60)
+    await trimmed(group)
+    await group.start("n2", secret_file=secret)
+    node = group.nodes["n2"]
+    assert not node.parts.gate.status()["required"]
+    await group.until(lambda: node.store.begin_index > 0)
+    await awake(node)
+    await equal(group)
+    assert node.parts.gate.status()["required"]
 
 
-def test_what_cannot_be_kept_is_not_answered(play: Callable[..., None], secret: str) -> None:
+@pytest.mark.group(1)
+async def test_what_cannot_be_kept_is_not_answered(group: Any, secret: str) -> None:
     """A node that took members without a proof again after its next start would undo what the group
     was told."""
-
-    async def story(group: Any) -> None:
-        await group.stop("n0")
-        await group.start("n0", secret_file=secret)
-        node, client = await group.leader(), await group.client()
-        slots = node.parts.gate._enforcement._slots
-        slots.write_both = lambda payload: (_ for _ in ()).throw(OSError(5, "Input/output error"))
-        asked = client.start(ExecuteRequest(command=EnforceSecret()))
-        with pytest.raises(StorageError, match="Input/output error"):
-            await asyncio.wait_for(node.wait_failed(), 20)
-        with pytest.raises(ConnectionError):
-            await asked
-
-    play(story, 1)
+    await group.stop("n0")
+    await group.start("n0", secret_file=secret)
+    node, client = await group.leader(), await group.client()
+    slots = node.parts.gate._enforcement._slots
+    slots.write_both = lambda payload: (_ for _ in ()).throw(OSError(5, "Input/output error"))
+    asked = client.start(ExecuteRequest(command=EnforceSecret()))
+    with pytest.raises(StorageError, match="Input/output error"):
+        await asyncio.wait_for(node.wait_failed(), 20)
+    with pytest.raises(ConnectionError):
+        await asked
 
 
-def test_a_new_store_asks_for_proofs_before_it_has_heard_from_its_group(
-    play: Callable[..., None], secret: str
+async def test_a_new_store_asks_for_proofs_before_it_has_heard_from_its_group(
+    play: Callable[..., Any], secret: str
 ) -> None:
-    async def story(group: Any) -> None:
+    async with play(start=False, secret_file=secret) as group:
         await group.start("n0")
         last = await visit(group.nodes["n0"].port, STRANGER, lambda answer: b"")
         assert last.code is Code.ACCESS_DENIED
         assert "--secret-file" in last.message
 
-    play(story, start=False, secret_file=secret)
 
-
-def test_a_member_with_another_secret_is_refused_by_both_sides(
-    play: Callable[..., None], secret: str, other_secret: str, caplog: pytest.LogCaptureFixture
+async def test_a_member_with_another_secret_is_refused_by_both_sides(
+    play: Callable[..., Any], secret: str, other_secret: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story(group: Any) -> None:
+    async with play(secret_file=secret) as group:
         await group.client()
         await group.agree()
         await group.stop("n2")
@@ -374,8 +346,6 @@ def test_a_member_with_another_secret_is_refused_by_both_sides(
         await group.until(lambda: "n2 has another secret" in caplog.text)
         assert group.nodes["n2"].parts.peers.connected() == {"n0": False, "n1": False}
         assert (await (await group.client()).create("t")) >= 0
-
-    play(story, secret_file=secret)
 
 
 def config(tmp_path: Path, **fields: Any) -> NodeConfig:

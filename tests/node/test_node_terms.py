@@ -4,11 +4,11 @@ have them."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from bodies import body
 from click.testing import CliRunner
 
 from dledger.cli.main import main
@@ -16,7 +16,6 @@ from dledger.protocol.messages.client import StatusRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HardState
 from dledger.protocol.messages.peer import HeartBeatRequest
-from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 from dledger.storage.disk.disk import RealDisk
 from dledger.storage.meta.hard_state import STATE_FILE, STATE_MAGIC, StateRecord
 from dledger.storage.meta.slots import SlotFile
@@ -35,10 +34,6 @@ def false_beat(group: str, to: str, of: str, term: int = WIRE_MAX) -> HeartBeatR
     )
 
 
-def body(topic_id: int) -> bytes:
-    return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, 1)) + b"payload"
-
-
 def poison(directory: Path, term: int = WIRE_MAX) -> None:
     """What an older release saved when such a message came."""
     slots = SlotFile(RealDisk().open(directory / STATE_FILE), STATE_MAGIC)
@@ -50,61 +45,55 @@ def poison(directory: Path, term: int = WIRE_MAX) -> None:
     )
 
 
-def test_a_false_term_moves_no_node_and_stands_in_log_and_status(
-    play: Callable[..., None], caplog: pytest.LogCaptureFixture
+async def test_a_false_term_moves_no_node_and_stands_in_log_and_status(
+    group: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story(group: Any) -> None:
-        leader = await group.leader()
-        client = await group.client(leader)
-        topic = await client.create("t")
-        await group.agree()
-        terms = {name: node.raft.term for name, node in group.nodes.items()}
-        with caplog.at_level(logging.ERROR):
-            for name, node in group.nodes.items():
-                other = next(one for one in group.nodes if one != name)
-                for _ in range(100):
-                    node.parts.ready_loop.step(false_beat(node.raft.tag, name, other))
-        assert {name: node.raft.term for name, node in group.nodes.items()} == terms
-        assert len([one for one in caplog.records if "dledger reset-term" in one.getMessage()]) == 3
-        status = (await client.ask(StatusRequest())).status
-        [refused] = status["refused_terms"].values()
-        assert refused == {"term": WIRE_MAX, "messages": 100}
-        assert status["term_is_spent"] is False
-        assert (await client.append(body(topic))).code is Code.SUCCESS
-
-    play(story)
+    leader = await group.leader()
+    client = await group.client(leader)
+    topic = await client.create("t")
+    await group.agree()
+    terms = {name: node.raft.term for name, node in group.nodes.items()}
+    with caplog.at_level(logging.ERROR):
+        for name, node in group.nodes.items():
+            other = next(one for one in group.nodes if one != name)
+            for _ in range(100):
+                node.parts.ready_loop.step(false_beat(node.raft.tag, name, other))
+    assert {name: node.raft.term for name, node in group.nodes.items()} == terms
+    assert len([one for one in caplog.records if "dledger reset-term" in one.getMessage()]) == 3
+    status = (await client.ask(StatusRequest())).status
+    [refused] = status["refused_terms"].values()
+    assert refused == {"term": WIRE_MAX, "messages": 100}
+    assert status["term_is_spent"] is False
+    assert (await client.append(body(topic))).code is Code.SUCCESS
 
 
-def test_a_group_that_has_spent_its_terms_is_brought_back_by_the_command(
-    play: Callable[..., None], caplog: pytest.LogCaptureFixture
+async def test_a_group_that_has_spent_its_terms_is_brought_back_by_the_command(
+    group: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story(group: Any) -> None:
-        client = await group.client()
-        await client.create("t")
-        await group.agree()
-        running = CliRunner().invoke(main, ["reset-term", str(group.folder / "n0")])
-        assert running.exit_code == 2
-        assert "a node runs on this store" in running.stderr
-        await group.stop()
-        for name in ("n0", "n1", "n2"):
-            poison(group.folder / name)
-        with caplog.at_level(logging.CRITICAL):
-            await group.start()
-        spent = await group.client(group.nodes["n0"])
-        assert (await spent.ask(StatusRequest())).status["term_is_spent"] is True
-        assert sum("run 'dledger reset-term'" in one.getMessage() for one in caplog.records) == 3
-        await group.stop()
-        done = CliRunner().invoke(
-            main, ["reset-term", *(str(group.folder / name) for name in ("n0", "n1", "n2"))]
-        )
-        assert done.exit_code == 0, done.stderr
-        assert f"n2 of group test ({group.folder / 'n2'}): term {WIRE_MAX} -> " in done.stdout
+    client = await group.client()
+    await client.create("t")
+    await group.agree()
+    running = CliRunner().invoke(main, ["reset-term", str(group.folder / "n0")])
+    assert running.exit_code == 2
+    assert "a node runs on this store" in running.stderr
+    await group.stop()
+    for name in ("n0", "n1", "n2"):
+        poison(group.folder / name)
+    with caplog.at_level(logging.CRITICAL):
         await group.start()
-        again = await group.client()
-        assert (await again.offsets("t")).code is Code.SUCCESS
-        await group.stop()
-        refused = CliRunner().invoke(main, ["reset-term", str(group.folder / "n0")])
-        assert refused.exit_code == 2
-        assert "no term here is astray" in refused.stderr
-
-    play(story)
+    spent = await group.client(group.nodes["n0"])
+    assert (await spent.ask(StatusRequest())).status["term_is_spent"] is True
+    assert sum("run 'dledger reset-term'" in one.getMessage() for one in caplog.records) == 3
+    await group.stop()
+    done = CliRunner().invoke(
+        main, ["reset-term", *(str(group.folder / name) for name in ("n0", "n1", "n2"))]
+    )
+    assert done.exit_code == 0, done.stderr
+    assert f"n2 of group test ({group.folder / 'n2'}): term {WIRE_MAX} -> " in done.stdout
+    await group.start()
+    again = await group.client()
+    assert (await again.offsets("t")).code is Code.SUCCESS
+    await group.stop()
+    refused = CliRunner().invoke(main, ["reset-term", str(group.folder / "n0")])
+    assert refused.exit_code == 2
+    assert "no term here is astray" in refused.stderr

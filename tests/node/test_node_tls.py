@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-Play = Callable[..., None]
 
-
-def test_a_node_hears_the_status_of_another(
-    play: Play, issue: Callable[..., dict[str, str]]
+async def test_a_node_hears_the_status_of_another(
+    play: Callable[..., Any], issue: Callable[..., dict[str, str]]
 ) -> None:
-    async def story(group: Any) -> None:
+    async with play(**issue()) as group:
         leader = await group.leader()
         follower = await group.follower()
         status = await follower.parts.peers.status_of(leader.node.node_id)
         assert (status["node_id"], status["role"]) == (leader.node.node_id, "LEADER")
-
-    play(story, **issue())

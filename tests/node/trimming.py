@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from bodies import body
+
 from dledger.protocol.messages.catalog_commands import Expire
 from dledger.protocol.messages.client import ExecuteRequest
 from dledger.protocol.messages.codes import Code
-from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 from dledger.types import NodeId
 
 KIB = 1 << 10
@@ -18,10 +19,6 @@ SMALL = {
     "retention_bytes": 192 * KIB,
     "cache_bytes": 16 * KIB,
 }
-
-
-def body(topic_id: int, payload: bytes = b"payload") -> bytes:
-    return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, 1)) + payload
 
 
 def payload(number: int) -> bytes:

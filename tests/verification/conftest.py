@@ -126,6 +126,14 @@ class FakeGroup:
         self.watch.ready(node.view, Ready(append=entries))
         self.sync(name)
 
+    def on_disks(self, *names: str) -> tuple[Entry, ...]:
+        """n0 leads term 1, and its first two entries are on the disks of these nodes."""
+        self.lead("n0", 1)
+        entries = self.entries(1, 2)
+        for name in names:
+            self.append(name, entries)
+        return entries
+
     def sync(self, name: str) -> None:
         node = self.nodes[NodeId(name)]
         node.store.durable = node.log.end.position

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from dledger.embedded.ports import free_ports
-from dledger.net import run
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.protocol.wire import encode
 from verification.chaos.proxy import CLIENT, Proxy, Rules
@@ -98,189 +97,148 @@ class Scene:
         return end
 
 
-Story = Callable[[Scene], Awaitable[None]]
-
-
 @pytest.fixture
-def play() -> Callable[[Story], None]:
-    def played(story: Story) -> None:
-        async def main() -> None:
-            scene = Scene()
-            server = await asyncio.start_server(scene.target.serve, "127.0.0.1", scene.port)
-            await scene.proxy.open()
-            try:
-                await story(scene)
-            finally:
-                for end in scene.ends:
-                    end.writer.transport.abort()
-                await scene.proxy.close()
-                server.close()
-                await scene.target.until(lambda: True)
-
-        run(main())
-
-    return played
+@contextlib.asynccontextmanager
+async def scene() -> AsyncIterator[Scene]:
+    scene = Scene()
+    server = await asyncio.start_server(scene.target.serve, "127.0.0.1", scene.port)
+    await scene.proxy.open()
+    try:
+        yield scene
+    finally:
+        for end in scene.ends:
+            end.writer.transport.abort()
+        await scene.proxy.close()
+        server.close()
+        await scene.target.until(lambda: True)
 
 
-def test_bytes_pass_both_ways_and_ends_are_known_by_their_hello(
-    play: Callable[[Story], None],
-) -> None:
-    async def story(scene: Scene) -> None:
-        client, peer = await scene.greeted(), await scene.greeted("n1")
-        await client.say(b"from a client")
-        await client.hears(b"from a client")
-        await peer.say(BIG)
-        await peer.hears(BIG)
-        link = scene.proxy.link
-        assert link(CLIENT, "n0").bytes == link("n0", CLIENT).bytes == len(client.hello) + 13
-        assert link("n1", "n0").bytes == link("n0", "n1").bytes == len(peer.hello) + len(BIG)
-        assert scene.proxy.total().held == 0
-
-    play(story)
+async def test_bytes_pass_both_ways_and_ends_are_known_by_their_hello(scene: Scene) -> None:
+    client, peer = await scene.greeted(), await scene.greeted("n1")
+    await client.say(b"from a client")
+    await client.hears(b"from a client")
+    await peer.say(BIG)
+    await peer.hears(BIG)
+    link = scene.proxy.link
+    assert link(CLIENT, "n0").bytes == link("n0", CLIENT).bytes == len(client.hello) + 13
+    assert link("n1", "n0").bytes == link("n0", "n1").bytes == len(peer.hello) + len(BIG)
+    assert scene.proxy.total().held == 0
 
 
-def test_held_bytes_come_when_the_link_is_healed(play: Callable[[Story], None]) -> None:
-    async def story(scene: Scene) -> None:
-        client, peer = await scene.greeted(), await scene.greeted("n1")
-        link = scene.proxy.link("n1", "n0")
-        link.set(Rules(hold=True))
-        await peer.say(b"late")
-        await client.say(b"soon")
-        await client.hears(b"soon")
-        assert b"late" not in scene.target.got
-        new = await scene.end("n1")
-        scene.proxy.heal()
-        await peer.hears(b"late")
-        await new.hears(new.hello)
-        assert link.counts.held >= 4
-        assert link.counts.lost == 0
-
-    play(story)
+async def test_held_bytes_come_when_the_link_is_healed(scene: Scene) -> None:
+    client, peer = await scene.greeted(), await scene.greeted("n1")
+    link = scene.proxy.link("n1", "n0")
+    link.set(Rules(hold=True))
+    await peer.say(b"late")
+    await client.say(b"soon")
+    await client.hears(b"soon")
+    assert b"late" not in scene.target.got
+    new = await scene.end("n1")
+    scene.proxy.heal()
+    await peer.hears(b"late")
+    await new.hears(new.hello)
+    assert link.counts.held >= 4
+    assert link.counts.lost == 0
 
 
-def test_a_link_is_cut_one_way(play: Callable[[Story], None]) -> None:
+async def test_a_link_is_cut_one_way(scene: Scene) -> None:
     """What is asked arrives; only the answer does not."""
-
-    async def story(scene: Scene) -> None:
-        client = await scene.greeted()
-        back = scene.proxy.link("n0", CLIENT)
-        back.set(Rules(hold=True))
-        await client.say(b"question")
-        await scene.target.until(lambda: b"question" in scene.target.got)
-        assert scene.proxy.link(CLIENT, "n0").counts.held == 0
-        back.set(Rules())
-        await client.hears(b"question")
-
-    play(story)
+    client = await scene.greeted()
+    back = scene.proxy.link("n0", CLIENT)
+    back.set(Rules(hold=True))
+    await client.say(b"question")
+    await scene.target.until(lambda: b"question" in scene.target.got)
+    assert scene.proxy.link(CLIENT, "n0").counts.held == 0
+    back.set(Rules())
+    await client.hears(b"question")
 
 
-def test_lost_bytes_never_come_and_their_connection_is_reset(play: Callable[[Story], None]) -> None:
-    async def story(scene: Scene) -> None:
-        peer = await scene.greeted("n1")
-        link = scene.proxy.link("n1", "n0")
-        link.set(Rules(hold=True, lose=True))
-        await peer.say(b"lost")
-        async with asyncio.timeout(PATIENCE_S):
-            while not link.counts.held:  # noqa: ASYNC110 - the proxy reads when it likes
-                await asyncio.sleep(0)
-        scene.proxy.heal()
-        await peer.is_reset()
-        assert link.counts.lost == 4
-        assert b"lost" not in scene.target.got
-        await scene.target.until(lambda: scene.target.ended == 1)
-
-    play(story)
+async def test_lost_bytes_never_come_and_their_connection_is_reset(scene: Scene) -> None:
+    peer = await scene.greeted("n1")
+    link = scene.proxy.link("n1", "n0")
+    link.set(Rules(hold=True, lose=True))
+    await peer.say(b"lost")
+    async with asyncio.timeout(PATIENCE_S):
+        while not link.counts.held:  # noqa: ASYNC110 - the proxy reads when it likes
+            await asyncio.sleep(0)
+    scene.proxy.heal()
+    await peer.is_reset()
+    assert link.counts.lost == 4
+    assert b"lost" not in scene.target.got
+    await scene.target.until(lambda: scene.target.ended == 1)
 
 
-def test_delayed_bytes_come_later_and_in_order(play: Callable[[Story], None]) -> None:
-    async def story(scene: Scene) -> None:
-        client = await scene.greeted()
-        link = scene.proxy.link(CLIENT, "n0")
-        link.set(Rules(delay_s=0.1))
-        began = asyncio.get_running_loop().time()
-        for _ in range(5):
-            await client.say(b"ab")
-        await client.hears(b"ab" * 5)
-        assert asyncio.get_running_loop().time() - began > 0.09
-        assert link.counts.delayed == 10
-
-    play(story)
+async def test_delayed_bytes_come_later_and_in_order(scene: Scene) -> None:
+    client = await scene.greeted()
+    link = scene.proxy.link(CLIENT, "n0")
+    link.set(Rules(delay_s=0.1))
+    began = asyncio.get_running_loop().time()
+    for _ in range(5):
+        await client.say(b"ab")
+    await client.hears(b"ab" * 5)
+    assert asyncio.get_running_loop().time() - began > 0.09
+    assert link.counts.delayed == 10
 
 
-def test_a_throttled_link_is_slow_for_every_byte(play: Callable[[Story], None]) -> None:
-    async def story(scene: Scene) -> None:
-        client = await scene.greeted()
-        link = scene.proxy.link("n0", CLIENT)
-        link.set(Rules(bytes_per_s=50_000))
-        began = asyncio.get_running_loop().time()
-        await client.say(bytes(5000))
-        await client.hears(bytes(5000))
-        assert asyncio.get_running_loop().time() - began > 0.09
-        assert link.counts.throttled == 5000
-
-    play(story)
+async def test_a_throttled_link_is_slow_for_every_byte(scene: Scene) -> None:
+    client = await scene.greeted()
+    link = scene.proxy.link("n0", CLIENT)
+    link.set(Rules(bytes_per_s=50_000))
+    began = asyncio.get_running_loop().time()
+    await client.say(bytes(5000))
+    await client.hears(bytes(5000))
+    assert asyncio.get_running_loop().time() - began > 0.09
+    assert link.counts.throttled == 5000
 
 
-def test_a_connection_is_reset_in_mid_chunk(play: Callable[[Story], None]) -> None:
-    async def story(scene: Scene) -> None:
-        peer = await scene.greeted("n1")
-        link = scene.proxy.link("n1", "n0")
-        link.set(Rules(reset_after=link.bytes + 100))
-        await peer.say(b"x" * 60)
-        await peer.hears(b"x" * 60)
-        await peer.say(b"y" * 60)
-        await peer.is_reset()
-        await scene.target.until(lambda: scene.target.ended == 1)
-        assert link.counts.reset == 1
-        assert scene.target.got.count(b"y") < 60
-
-    play(story)
+async def test_a_connection_is_reset_in_mid_chunk(scene: Scene) -> None:
+    peer = await scene.greeted("n1")
+    link = scene.proxy.link("n1", "n0")
+    link.set(Rules(reset_after=link.bytes + 100))
+    await peer.say(b"x" * 60)
+    await peer.hears(b"x" * 60)
+    await peer.say(b"y" * 60)
+    await peer.is_reset()
+    await scene.target.until(lambda: scene.target.ended == 1)
+    assert link.counts.reset == 1
+    assert scene.target.got.count(b"y") < 60
 
 
-def test_a_link_that_refuses_throws_out_old_and_new(play: Callable[[Story], None]) -> None:
-    async def story(scene: Scene) -> None:
-        old = await scene.greeted("n1")
-        link = scene.proxy.link("n1", "n0")
-        link.set(Rules(refuse=True))
-        await old.say(b"still there?")
-        await old.is_reset()
-        new = await scene.end("n1")
-        await new.is_reset()
-        assert link.counts.refused == 2
-        await (await scene.greeted()).say(b"others may")
-
-    play(story)
+async def test_a_link_that_refuses_throws_out_old_and_new(scene: Scene) -> None:
+    old = await scene.greeted("n1")
+    link = scene.proxy.link("n1", "n0")
+    link.set(Rules(refuse=True))
+    await old.say(b"still there?")
+    await old.is_reset()
+    new = await scene.end("n1")
+    await new.is_reset()
+    assert link.counts.refused == 2
+    await (await scene.greeted()).say(b"others may")
 
 
-def test_a_target_that_ends_and_one_that_is_not_there_end_the_connection(
-    play: Callable[[Story], None],
+async def test_a_target_that_ends_and_one_that_is_not_there_end_the_connection(
+    scene: Scene,
 ) -> None:
-    async def story(scene: Scene) -> None:
-        client = await scene.greeted()
-        client.writer.write_eof()
-        await client.is_reset()
-        await scene.target.until(lambda: scene.target.ended == 1)
-        gone = Proxy({"n1": ("127.0.0.1", free_ports("127.0.0.1", 1)[0])}, "127.0.0.2")
-        await gone.open()
-        try:
-            host, port = gone.addresses["n1"].split(":")
-            end = End("", *await asyncio.open_connection(host, int(port)))
-            scene.ends.append(end)
-            await end.is_reset()
-        finally:
-            await gone.close()
-
-    play(story)
+    client = await scene.greeted()
+    client.writer.write_eof()
+    await client.is_reset()
+    await scene.target.until(lambda: scene.target.ended == 1)
+    gone = Proxy({"n1": ("127.0.0.1", free_ports("127.0.0.1", 1)[0])}, "127.0.0.2")
+    await gone.open()
+    try:
+        host, port = gone.addresses["n1"].split(":")
+        end = End("", *await asyncio.open_connection(host, int(port)))
+        scene.ends.append(end)
+        await end.is_reset()
+    finally:
+        await gone.close()
 
 
-def test_what_is_no_hello_is_not_passed_on(play: Callable[[Story], None]) -> None:
-    async def story(scene: Scene) -> None:
-        host, port = scene.proxy.addresses["n0"].split(":")
-        stranger = End(
-            "", *await asyncio.open_connection(host, int(port)), hello=b"GET / HTTP/1.1\r\n" * 4
-        )
-        scene.ends.append(stranger)
-        await stranger.is_reset()
-        assert scene.target.got == b""
-
-    play(story)
+async def test_what_is_no_hello_is_not_passed_on(scene: Scene) -> None:
+    host, port = scene.proxy.addresses["n0"].split(":")
+    stranger = End(
+        "", *await asyncio.open_connection(host, int(port)), hello=b"GET / HTTP/1.1\r\n" * 4
+    )
+    scene.ends.append(stranger)
+    await stranger.is_reset()
+    assert scene.target.got == b""

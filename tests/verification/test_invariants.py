@@ -138,19 +138,13 @@ def test_i1_a_leader_counts_once_its_vote_is_saved(group: Group) -> None:
 
 
 def test_i4_a_leader_without_a_committed_entry_is_found(group: Group) -> None:
-    group.lead("n0", 1)
-    entries = group.entries(1, 2)
-    group.append("n0", entries)
-    group.append("n1", entries)
+    group.on_disks("n0", "n1")
     group.commit("n0", 1)
     breaks("I4", group.lead, "n2", 2)
 
 
 def test_i4_a_commit_of_an_old_leader_that_a_newer_one_lacks_is_found(group: Group) -> None:
-    group.lead("n0", 1)
-    entries = group.entries(1, 2)
-    group.append("n0", entries)
-    group.append("n1", entries)
+    group.on_disks("n0", "n1")
     group.lead("n2", 2)
     breaks("I4", group.commit, "n0", 1)
 
@@ -284,10 +278,7 @@ def test_i14_a_cut_below_what_the_node_knew_to_be_committed_is_found(group: Grou
 
 
 def test_i14_a_cut_of_an_entry_that_others_have_committed_is_found(group: Group) -> None:
-    group.lead("n0", 1)
-    entries = group.entries(1, 2)
-    group.append("n0", entries)
-    group.append("n1", entries)
+    group.on_disks("n0", "n1")
     group.commit("n0", 1)
     breaks("I14", group.watch.ready, group.nodes["n1"].view, Ready(truncate_to=Index(0)))
 
@@ -383,9 +374,7 @@ def test_i6_a_node_that_starts_with_a_commit_that_nobody_had_is_found(group: Gro
 
 
 def test_i7_a_commit_that_is_on_too_few_disks_is_found(group: Group) -> None:
-    group.lead("n0", 1)
-    entries = group.entries(1, 2)
-    group.append("n0", entries)
+    entries = group.on_disks("n0")
     node = group.nodes["n1"]
     node.log.append(entries)
     group.watch.ready(node.view, Ready(append=entries))
@@ -393,10 +382,7 @@ def test_i7_a_commit_that_is_on_too_few_disks_is_found(group: Group) -> None:
 
 
 def test_i7_a_commit_counts_what_a_node_that_is_down_has_on_its_disk(group: Group) -> None:
-    group.lead("n0", 1)
-    entries = group.entries(1, 2)
-    group.append("n0", entries)
-    group.append("n1", entries)
+    group.on_disks("n0", "n1")
     group.watch.ended("n1")
     group.commit("n0", 1)
 
@@ -404,19 +390,14 @@ def test_i7_a_commit_counts_what_a_node_that_is_down_has_on_its_disk(group: Grou
 def test_i7_a_commit_counts_what_a_disk_had_that_was_lost_after_its_node_had_said_so(
     group: Group,
 ) -> None:
-    group.lead("n0", 1)
-    entries = group.entries(1, 2)
-    group.append("n0", entries)
-    group.append("n1", entries)
+    group.on_disks("n0", "n1")
     group.watch.ended("n1")
     group.watch.lost_disk("n1")
     group.commit("n0", 1)
 
 
 def test_i7_a_commit_that_a_lost_disk_never_had_is_found(group: Group) -> None:
-    group.lead("n0", 1)
-    entries = group.entries(1, 2)
-    group.append("n0", entries)
+    entries = group.on_disks("n0")
     group.append("n1", entries[:1])
     group.watch.ended("n1")
     group.watch.lost_disk("n1")
@@ -426,10 +407,7 @@ def test_i7_a_commit_that_a_lost_disk_never_had_is_found(group: Group) -> None:
 def test_i7_a_commit_that_counts_a_lost_disk_in_whose_place_another_was_admitted_is_found(
     group: Group,
 ) -> None:
-    group.lead("n0", 1)
-    entries = group.entries(1, 2)
-    group.append("n0", entries)
-    group.append("n1", entries)
+    group.on_disks("n0", "n1")
     group.watch.ended("n1")
     group.watch.lost_disk("n1")
     group.nodes["n0"].machine.admission.bind(
@@ -442,10 +420,7 @@ def test_i7_a_commit_that_counts_a_machine_in_whose_place_another_was_admitted_i
     group: Group,
 ) -> None:
     """The former machine is there, and has the entry."""
-    group.lead("n0", 1)
-    entries = group.entries(1, 2)
-    group.append("n0", entries)
-    group.append("n1", entries)
+    group.on_disks("n0", "n1")
     group.nodes["n0"].machine.admission.bind(
         Index(0), {NodeId("n0"): 0, NodeId("n1"): 7, NodeId("n2"): 0}.items()
     )
@@ -453,9 +428,7 @@ def test_i7_a_commit_that_counts_a_machine_in_whose_place_another_was_admitted_i
 
 
 def test_i7_a_commit_counts_what_a_machine_has_that_is_away(group: Group) -> None:
-    group.lead("n0", 1)
-    entries = group.entries(1, 2)
-    group.append("n0", entries)
+    entries = group.on_disks("n0")
     group.watch.ended("n1")
     former = group.watch.exchanged("n1", Memory())
     group.nodes["n1"] = group.start("n1", term=1)

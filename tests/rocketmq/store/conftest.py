@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,14 @@ SIZES = {
 ends."""
 NOW = 1_790_000_000_000
 HOST = Host.of("10.1.2.3", 10911)
+
+
+@pytest.fixture
+@contextlib.asynccontextmanager
+async def in_time(new_loop: object) -> AsyncIterator[None]:
+    """A coroutine that still waits after a minute has failed."""
+    async with asyncio.timeout(60):
+        yield
 
 
 class Clock:

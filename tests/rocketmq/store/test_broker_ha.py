@@ -7,8 +7,7 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -19,6 +18,8 @@ from dledger.rocketmq.ha.ha_service import HAService
 from dledger.rocketmq.ha_protocol.group_transfer_service import BrokerRole, HAStatus
 from dledger.rocketmq.ha_protocol.messages import HASettings
 from dledger.types import Buffer
+
+pytestmark = pytest.mark.usefixtures("in_time")
 
 FILE = 1 << 20
 SETTINGS = HASettings(mapped_file_size_commit_log=FILE)
@@ -81,14 +82,6 @@ def log_bytes(begin: int, size: int) -> bytes:
     count = size // 8 + 2
     first = begin // 8
     return struct.pack(f">{count}Q", *range(first, first + count))[begin % 8 : begin % 8 + size]
-
-
-def run(main: Coroutine[Any, Any, None]) -> None:
-    async def in_time() -> None:
-        async with asyncio.timeout(60):
-            await main
-
-    asyncio.run(in_time())
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -160,58 +153,49 @@ async def raw_slave(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyn
         await writer.wait_closed()
 
 
-def test_slave_follows_from_the_masters_last_file_and_through_the_next_ones() -> None:
-    async def main() -> None:
-        master, slave = FakeLog(log_bytes(0, 2 * FILE + 70_001)), FakeLog()
-        async with serving(master) as service, following(slave, service.accept_socket_service.port):
-            await until(lambda: slave.flushed == 70_001)
-            assert slave.min_offset == 2 * FILE
-            for size in (1, 200_000, FILE, 3 * FILE):
-                master.data += log_bytes(master.max_offset, size)
-                service.notify_appended()
-                await until(lambda: slave.max_offset == master.max_offset)
-        assert slave.data == master.data[2 * FILE :]
-
-    run(main())
+async def test_slave_follows_from_the_masters_last_file_and_through_the_next_ones() -> None:
+    master, slave = FakeLog(log_bytes(0, 2 * FILE + 70_001)), FakeLog()
+    async with serving(master) as service, following(slave, service.accept_socket_service.port):
+        await until(lambda: slave.flushed == 70_001)
+        assert slave.min_offset == 2 * FILE
+        for size in (1, 200_000, FILE, 3 * FILE):
+            master.data += log_bytes(master.max_offset, size)
+            service.notify_appended()
+            await until(lambda: slave.max_offset == master.max_offset)
+    assert slave.data == master.data[2 * FILE :]
 
 
-def test_slave_goes_on_where_its_log_ends_when_its_master_comes_back() -> None:
-    async def main() -> None:
-        master, slave = FakeLog(log_bytes(0, 30_000)), FakeLog(log_bytes(0, 10_001))
-        async with serving(master) as service:
-            port = service.accept_socket_service.port
-            follower = BrokerFollower(slave, f"127.0.0.1:{port}", settings=SETTINGS)
-            task = asyncio.create_task(follower.run())
-            await until(lambda: slave.max_offset == 30_000)
-        master.data += log_bytes(30_000, 5_000)
-        async with serving(master, port=port):
-            await until(lambda: slave.max_offset == 35_000)
-            task.cancel()
-            await asyncio.wait([task])
-        assert slave.data == master.data
-
-    run(main())
+async def test_slave_goes_on_where_its_log_ends_when_its_master_comes_back() -> None:
+    master, slave = FakeLog(log_bytes(0, 30_000)), FakeLog(log_bytes(0, 10_001))
+    async with serving(master) as service:
+        port = service.accept_socket_service.port
+        follower = BrokerFollower(slave, f"127.0.0.1:{port}", settings=SETTINGS)
+        task = asyncio.create_task(follower.run())
+        await until(lambda: slave.max_offset == 30_000)
+    master.data += log_bytes(30_000, 5_000)
+    async with serving(master, port=port):
+        await until(lambda: slave.max_offset == 35_000)
+        task.cancel()
+        await asyncio.wait([task])
+    assert slave.data == master.data
 
 
-def test_put_on_a_sync_master_is_ok_only_when_it_is_on_the_slaves_disk() -> None:
-    async def main() -> None:
-        master, slave = FakeLog(log_bytes(0, 1_000)), FakeLog()
-        async with (
-            serving(master, BrokerRole.SYNC_MASTER) as service,
-            following(slave, service.accept_socket_service.port),
-        ):
-            await until(lambda: slave.flushed == 1_000)
-            slave.open.clear()
-            master.data += log_bytes(1_000, 500)
-            put = asyncio.create_task(service.handle_ha(1_500))
-            await until(lambda: slave.max_offset == 1_500)
-            assert not put.done()
-            assert service.group_transfer_service.push2_slave_max_offset <= 1_000
-            slave.open.set()
-            assert await put is HAStatus.PUT_OK
-            assert slave.flushed == 1_500
-
-    run(main())
+async def test_put_on_a_sync_master_is_ok_only_when_it_is_on_the_slaves_disk() -> None:
+    master, slave = FakeLog(log_bytes(0, 1_000)), FakeLog()
+    async with (
+        serving(master, BrokerRole.SYNC_MASTER) as service,
+        following(slave, service.accept_socket_service.port),
+    ):
+        await until(lambda: slave.flushed == 1_000)
+        slave.open.clear()
+        master.data += log_bytes(1_000, 500)
+        put = asyncio.create_task(service.handle_ha(1_500))
+        await until(lambda: slave.max_offset == 1_500)
+        assert not put.done()
+        assert service.group_transfer_service.push2_slave_max_offset <= 1_000
+        slave.open.set()
+        assert await put is HAStatus.PUT_OK
+        assert slave.flushed == 1_500
 
 
 class StepLog(FakeLog):
@@ -229,112 +213,92 @@ class StepLog(FakeLog):
         self.flushed = end
 
 
-def test_report_after_a_flush_does_not_cover_what_came_during_it() -> None:
-    async def main() -> None:
-        master, slave = FakeLog(log_bytes(0, 1_000)), StepLog()
-        slave.may_end.release()  # of an empty log, and of what the master has
-        async with (
-            serving(master, BrokerRole.SYNC_MASTER) as service,
-            following(slave, service.accept_socket_service.port),
-        ):
+async def test_report_after_a_flush_does_not_cover_what_came_during_it() -> None:
+    master, slave = FakeLog(log_bytes(0, 1_000)), StepLog()
+    slave.may_end.release()  # of an empty log, and of what the master has
+    async with (
+        serving(master, BrokerRole.SYNC_MASTER) as service,
+        following(slave, service.accept_socket_service.port),
+    ):
 
-            def acknowledged() -> list[int]:
-                return [link.connection.slave_ack_offset for link in service.connections]
+        def acknowledged() -> list[int]:
+            return [link.connection.slave_ack_offset for link in service.connections]
 
-            await until(lambda: acknowledged() == [1_000])
-            master.data += log_bytes(1_000, 500)
-            one = asyncio.create_task(service.handle_ha(1_500))
-            await until(lambda: slave.begun == 1_500)
-            master.data += log_bytes(1_500, 500)
-            two = asyncio.create_task(service.handle_ha(2_000))
-            await until(lambda: slave.max_offset == 2_000)
-            slave.may_end.release()
-            await until(lambda: acknowledged() != [1_000])
-            assert acknowledged() == [slave.flushed] == [1_500]
-            assert await one is HAStatus.PUT_OK
-            assert not two.done()
-            slave.may_end.release()
-            assert await two is HAStatus.PUT_OK
-            assert slave.flushed == 2_000
-
-    run(main())
+        await until(lambda: acknowledged() == [1_000])
+        master.data += log_bytes(1_000, 500)
+        one = asyncio.create_task(service.handle_ha(1_500))
+        await until(lambda: slave.begun == 1_500)
+        master.data += log_bytes(1_500, 500)
+        two = asyncio.create_task(service.handle_ha(2_000))
+        await until(lambda: slave.max_offset == 2_000)
+        slave.may_end.release()
+        await until(lambda: acknowledged() != [1_000])
+        assert acknowledged() == [slave.flushed] == [1_500]
+        assert await one is HAStatus.PUT_OK
+        assert not two.done()
+        slave.may_end.release()
+        assert await two is HAStatus.PUT_OK
+        assert slave.flushed == 2_000
 
 
-def test_put_that_no_slave_acknowledges_or_that_has_no_slave_says_so() -> None:
-    async def main() -> None:
-        master = FakeLog(log_bytes(0, 1_000))
-        async with serving(master, BrokerRole.SYNC_MASTER, QUICK) as service:
-            assert await service.handle_ha(1_000) is HAStatus.SLAVE_NOT_AVAILABLE
-            async with raw_slave(service.accept_socket_service.port):
-                await until(lambda: service.connections)
-                assert await service.handle_ha(1_000) is HAStatus.FLUSH_SLAVE_TIMEOUT
-                assert await service.handle_ha(1_000, wait_store_msg_ok=False) is HAStatus.PUT_OK
-                waits = asyncio.create_task(service.handle_ha(1_000))
-                await asyncio.sleep(0)
-                await service.stop()
-                assert await waits is HAStatus.FLUSH_SLAVE_TIMEOUT
-
-    run(main())
-
-
-def test_made_up_first_report_is_no_acknowledgement() -> None:
-    async def main() -> None:
-        async with (
-            serving(FakeLog(log_bytes(0, 1_000)), BrokerRole.SYNC_MASTER, QUICK) as service,
-            raw_slave(service.accept_socket_service.port) as (_, writer),
-        ):
-            writer.write(struct.pack(">q", 1_000))
-            await until(
-                lambda: any(
-                    link.connection.slave_ack_offset == 1_000 for link in service.connections
-                )
-            )
+async def test_put_that_no_slave_acknowledges_or_that_has_no_slave_says_so() -> None:
+    master = FakeLog(log_bytes(0, 1_000))
+    async with serving(master, BrokerRole.SYNC_MASTER, QUICK) as service:
+        assert await service.handle_ha(1_000) is HAStatus.SLAVE_NOT_AVAILABLE
+        async with raw_slave(service.accept_socket_service.port):
+            await until(lambda: service.connections)
             assert await service.handle_ha(1_000) is HAStatus.FLUSH_SLAVE_TIMEOUT
-
-    run(main())
-
-
-def test_slave_that_reports_behind_the_end_is_refused_and_others_go_on() -> None:
-    async def main() -> None:
-        master, slave = FakeLog(log_bytes(0, 1_000)), FakeLog()
-        async with serving(master) as service, following(slave, service.accept_socket_service.port):
-            async with raw_slave(service.accept_socket_service.port) as (reader, writer):
-                writer.write(struct.pack(">q", 99_999_999))
-                assert await reader.read() == b""
-            await until(lambda: slave.flushed == 1_000)
-
-    run(main())
+            assert await service.handle_ha(1_000, wait_store_msg_ok=False) is HAStatus.PUT_OK
+            waits = asyncio.create_task(service.handle_ha(1_000))
+            await asyncio.sleep(0)
+            await service.stop()
+            assert await waits is HAStatus.FLUSH_SLAVE_TIMEOUT
 
 
-def test_silent_slave_is_given_up_and_an_idle_one_gets_heartbeats() -> None:
-    async def main() -> None:
-        async with serving(FakeLog(log_bytes(0, 1_000)), settings=QUICK) as service:
-            async with raw_slave(service.accept_socket_service.port) as (reader, _):
-                assert await reader.read() == b""
-            async with raw_slave(service.accept_socket_service.port) as (reader, writer):
-                writer.write(struct.pack(">q", 1_000))
-                for _ in range(3):
-                    assert await reader.readexactly(12) == struct.pack(">qi", 1_000, 0)
+async def test_made_up_first_report_is_no_acknowledgement() -> None:
+    async with (
+        serving(FakeLog(log_bytes(0, 1_000)), BrokerRole.SYNC_MASTER, QUICK) as service,
+        raw_slave(service.accept_socket_service.port) as (_, writer),
+    ):
+        writer.write(struct.pack(">q", 1_000))
+        await until(
+            lambda: any(link.connection.slave_ack_offset == 1_000 for link in service.connections)
+        )
+        assert await service.handle_ha(1_000) is HAStatus.FLUSH_SLAVE_TIMEOUT
 
-    run(main())
+
+async def test_slave_that_reports_behind_the_end_is_refused_and_others_go_on() -> None:
+    master, slave = FakeLog(log_bytes(0, 1_000)), FakeLog()
+    async with serving(master) as service, following(slave, service.accept_socket_service.port):
+        async with raw_slave(service.accept_socket_service.port) as (reader, writer):
+            writer.write(struct.pack(">q", 99_999_999))
+            assert await reader.read() == b""
+        await until(lambda: slave.flushed == 1_000)
 
 
-def test_slave_for_which_there_is_no_place_waits_and_is_not_sent_away() -> None:
-    async def main() -> None:
-        async with serving(FakeLog(log_bytes(0, 1_000)), most_slaves=1) as service:
-            port = service.accept_socket_service.port
-            async with contextlib.AsyncExitStack() as links:
-                first = await links.enter_async_context(raw_slave(port))
-                await until(lambda: service.connections)
-                second = await links.enter_async_context(raw_slave(port))
-                for _, writer in (first, second):
-                    writer.write(struct.pack(">q", 900))
-                assert len(await first[0].readexactly(112)) == 112
-                assert len(service.connections) == 1
-                first[1].close()
-                assert len(await second[0].readexactly(112)) == 112
+async def test_silent_slave_is_given_up_and_an_idle_one_gets_heartbeats() -> None:
+    async with serving(FakeLog(log_bytes(0, 1_000)), settings=QUICK) as service:
+        async with raw_slave(service.accept_socket_service.port) as (reader, _):
+            assert await reader.read() == b""
+        async with raw_slave(service.accept_socket_service.port) as (reader, writer):
+            writer.write(struct.pack(">q", 1_000))
+            for _ in range(3):
+                assert await reader.readexactly(12) == struct.pack(">qi", 1_000, 0)
 
-    run(main())
+
+async def test_slave_for_which_there_is_no_place_waits_and_is_not_sent_away() -> None:
+    async with serving(FakeLog(log_bytes(0, 1_000)), most_slaves=1) as service:
+        port = service.accept_socket_service.port
+        async with contextlib.AsyncExitStack() as links:
+            first = await links.enter_async_context(raw_slave(port))
+            await until(lambda: service.connections)
+            second = await links.enter_async_context(raw_slave(port))
+            for _, writer in (first, second):
+                writer.write(struct.pack(">q", 900))
+            assert len(await first[0].readexactly(112)) == 112
+            assert len(service.connections) == 1
+            first[1].close()
+            assert len(await second[0].readexactly(112)) == 112
 
 
 @pytest.mark.parametrize(
@@ -345,28 +309,22 @@ def test_slave_for_which_there_is_no_place_waits_and_is_not_sent_away() -> None:
         (b"HTTP/1.1 400 Bad Request", "sends from 52"),
     ],
 )
-def test_following_a_master_that_lies_ends_with_what_it_did(answer: bytes, why: str) -> None:
-    async def main() -> None:
-        slave = FakeLog(log_bytes(0, 1_000))
-        async with lying_master(answer) as port:
-            with pytest.raises(ProtocolError, match=why):
-                await BrokerFollower(slave, f"127.0.0.1:{port}", settings=SETTINGS).run()
-        assert slave.appends == 0
-
-    run(main())
+async def test_following_a_master_that_lies_ends_with_what_it_did(answer: bytes, why: str) -> None:
+    slave = FakeLog(log_bytes(0, 1_000))
+    async with lying_master(answer) as port:
+        with pytest.raises(ProtocolError, match=why):
+            await BrokerFollower(slave, f"127.0.0.1:{port}", settings=SETTINGS).run()
+    assert slave.appends == 0
 
 
-def test_slave_leaves_a_master_that_falls_silent_in_half_a_header_and_comes_back() -> None:
-    async def main() -> None:
-        slave = FakeLog(log_bytes(0, 1_000))
-        half, whole = struct.pack(">qi", 1_000, 3)[:7], struct.pack(">qi", 1_000, 3) + b"abc"
-        async with lying_master(half, whole) as port, following(slave, port, QUICK):
-            await until(lambda: slave.flushed == 1_003)
-
-    run(main())
+async def test_slave_leaves_a_master_that_falls_silent_in_half_a_header_and_comes_back() -> None:
+    slave = FakeLog(log_bytes(0, 1_000))
+    half, whole = struct.pack(">qi", 1_000, 3)[:7], struct.pack(">qi", 1_000, 3) + b"abc"
+    async with lying_master(half, whole) as port, following(slave, port, QUICK):
+        await until(lambda: slave.flushed == 1_003)
 
 
-def test_slave_waits_longer_each_time_for_a_master_that_closes_at_once(
+async def test_slave_waits_longer_each_time_for_a_master_that_closes_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     waits: list[float] = []
@@ -376,64 +334,51 @@ def test_slave_waits_longer_each_time_for_a_master_that_closes_at_once(
         waits.append(seconds)
         await real(0)
 
-    async def main() -> None:
-        async with lying_master() as port:
-            with monkeypatch.context() as patched:
-                patched.setattr(follow.asyncio, "sleep", sleep)
-                async with following(FakeLog(), port):
-                    while len(waits) < 8:
-                        await real(0)
-
-    run(main())
+    async with lying_master() as port:
+        with monkeypatch.context() as patched:
+            patched.setattr(follow.asyncio, "sleep", sleep)
+            async with following(FakeLog(), port):
+                while len(waits) < 8:
+                    await real(0)
     assert waits[:8] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
 
 
 @pytest.mark.parametrize("error", [StorageError("the disk failed"), PathError("no such folder")])
-def test_following_ends_when_the_disk_fails(error: Exception) -> None:
-    async def main() -> None:
-        slave = FakeLog()
-        slave.fails = error
-        async with serving(FakeLog(log_bytes(0, 1_000))) as service:
-            with pytest.raises(type(error), match=str(error)):
-                await BrokerFollower(
-                    slave, f"127.0.0.1:{service.accept_socket_service.port}", settings=SETTINGS
-                ).run()
-
-    run(main())
+async def test_following_ends_when_the_disk_fails(error: Exception) -> None:
+    slave = FakeLog()
+    slave.fails = error
+    async with serving(FakeLog(log_bytes(0, 1_000))) as service:
+        with pytest.raises(type(error), match=str(error)):
+            await BrokerFollower(
+                slave, f"127.0.0.1:{service.accept_socket_service.port}", settings=SETTINGS
+            ).run()
 
 
-def test_flush_that_fails_while_the_master_goes_away_is_not_forgotten() -> None:
+async def test_flush_that_fails_while_the_master_goes_away_is_not_forgotten() -> None:
     """The flush that follows it succeeds, as the system's second fsync does: nothing it covers may
     be reported."""
-
-    async def main() -> None:
-        slave = FakeLog()
-        async with serving(FakeLog(log_bytes(0, 1_000))) as service:
-            port = service.accept_socket_service.port
-            task = asyncio.create_task(
-                BrokerFollower(slave, f"127.0.0.1:{port}", settings=SETTINGS).run()
-            )
-            await until(lambda: service.connections)
-            slave.flushing.clear()
-            slave.open.clear()
-            slave.fails = StorageError("the disk failed")
-            service.notify_appended()
-            await until(lambda: slave.max_offset == 1_000)
-            await until(slave.flushing.is_set)
-        slave.open.set()
-        async with serving(FakeLog(log_bytes(0, 1_000)), port=port):
-            with pytest.raises(StorageError, match="the disk failed"):
-                await task
-
-    run(main())
+    slave = FakeLog()
+    async with serving(FakeLog(log_bytes(0, 1_000))) as service:
+        port = service.accept_socket_service.port
+        task = asyncio.create_task(
+            BrokerFollower(slave, f"127.0.0.1:{port}", settings=SETTINGS).run()
+        )
+        await until(lambda: service.connections)
+        slave.flushing.clear()
+        slave.open.clear()
+        slave.fails = StorageError("the disk failed")
+        service.notify_appended()
+        await until(lambda: slave.max_offset == 1_000)
+        await until(slave.flushing.is_set)
+    slave.open.set()
+    async with serving(FakeLog(log_bytes(0, 1_000)), port=port):
+        with pytest.raises(StorageError, match="the disk failed"):
+            await task
 
 
-def test_port_that_is_taken_or_no_address_is_told() -> None:
-    async def main() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            with pytest.raises(PortInUse, match="another process listens there"):
-                await HAService(FakeLog()).start("127.0.0.1", taken.getsockname()[1])
-            with pytest.raises(ConfigError, match="cannot listen on"):
-                await HAService(FakeLog()).start("192.0.2.1", 0)
-
-    run(main())
+async def test_port_that_is_taken_or_no_address_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        with pytest.raises(PortInUse, match="another process listens there"):
+            await HAService(FakeLog()).start("127.0.0.1", taken.getsockname()[1])
+        with pytest.raises(ConfigError, match="cannot listen on"):
+            await HAService(FakeLog()).start("192.0.2.1", 0)

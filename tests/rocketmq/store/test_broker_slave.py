@@ -27,6 +27,8 @@ from dledger.rocketmq.store import mapped_file_queue as mapped_files
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 from dledger.rocketmq.store.message_store import MessageStore
 
+pytestmark = pytest.mark.usefixtures("in_time")
+
 FILE = 4096
 HA = HASettings(mapped_file_size_commit_log=FILE)
 SMALL = {"file_size": FILE, "units_in_file": 10, "index_slots": 16, "index_units": 50}
@@ -47,14 +49,6 @@ def messages(count: int, first: int = 0) -> list[Message]:
         )
         for n in range(first, first + count)
     ]
-
-
-def run(main: object) -> None:
-    async def in_time() -> None:
-        async with asyncio.timeout(60):
-            await main  # type: ignore[misc]
-
-    asyncio.run(in_time())
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -101,66 +95,54 @@ def check_equal(slave: MessageStore, master: MessageStore, count: int) -> None:
         assert (found.queue_id, found.body[:6]) == (n % 3, f"{n:06d}".encode())
 
 
-def test_slave_that_follows_from_the_start_becomes_the_same_store(
+async def test_slave_that_follows_from_the_start_becomes_the_same_store(
     tmp_path: Path, opened: Opened
 ) -> None:
-    async def main() -> None:
-        master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
-        async with serving(master) as service, following(slave, service):
-            for n in range(10):
-                master.put_messages(messages(20, n * 20))
-                service.notify_appended()
-                await until(lambda: slave.log.max_offset == master.log.max_offset)
-        slave.close()
-        master.flush()
-        check_equal(slave, master, 200)
-        assert not (slave.root / "abort").exists()
-
-    run(main())
-
-
-def test_slave_that_begins_with_the_last_file_finds_what_it_has(
-    tmp_path: Path, opened: Opened
-) -> None:
-    async def main() -> None:
-        master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
-        master.put_messages(messages(100))
-        async with serving(master) as service, following(slave, service):
+    master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
+    async with serving(master) as service, following(slave, service):
+        for n in range(10):
+            master.put_messages(messages(20, n * 20))
+            service.notify_appended()
             await until(lambda: slave.log.max_offset == master.log.max_offset)
-        slave.close()
-        assert slave.log.min_offset == master.log.max_offset // FILE * FILE
-        (last,) = slave.messages("orders", 0, 33)
-        assert last == master.messages("orders", 0, 33)[0]
-        assert slave.queues.get("orders", 0).min_offset > 20  # type: ignore[union-attr]
-
-    run(main())
+    slave.close()
+    master.flush()
+    check_equal(slave, master, 200)
+    assert not (slave.root / "abort").exists()
 
 
-def test_store_that_follows_is_a_table_that_grows_message_by_message(
+async def test_slave_that_begins_with_the_last_file_finds_what_it_has(
+    tmp_path: Path, opened: Opened
+) -> None:
+    master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
+    master.put_messages(messages(100))
+    async with serving(master) as service, following(slave, service):
+        await until(lambda: slave.log.max_offset == master.log.max_offset)
+    slave.close()
+    assert slave.log.min_offset == master.log.max_offset // FILE * FILE
+    (last,) = slave.messages("orders", 0, 33)
+    assert last == master.messages("orders", 0, 33)[0]
+    assert slave.queues.get("orders", 0).min_offset > 20  # type: ignore[union-attr]
+
+
+async def test_store_that_follows_is_a_table_that_grows_message_by_message(
     tmp_path: Path, opened: Opened
 ) -> None:
     """What ``readStream`` does, over the slave's files: each message once, in order, none before it
     is whole."""
-
-    async def main() -> None:
-        master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
-        placed = master.put_messages(messages(1))
-        async with serving(master) as service, following(slave, service):
-            await until(
-                lambda: slave.log.max_offset == placed[-1].physical_offset + placed[-1].size
-            )
-            table = Storage.of(str(slave.root), {})
-            known = begins(open_store(table, "rocketmq"))
-            for n in range(1, 40):
-                border = placed[-1].physical_offset + placed[-1].size
-                seen = ends(open_store(table, "rocketmq"), known)
-                assert seen["commitlog"] == border
-                known = seen
-                placed = master.put_messages(messages(1, n))
-                service.notify_appended()
-                await until(lambda: slave.log.max_offset == master.log.max_offset)
-
-    run(main())
+    master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
+    placed = master.put_messages(messages(1))
+    async with serving(master) as service, following(slave, service):
+        await until(lambda: slave.log.max_offset == placed[-1].physical_offset + placed[-1].size)
+        table = Storage.of(str(slave.root), {})
+        known = begins(open_store(table, "rocketmq"))
+        for n in range(1, 40):
+            border = placed[-1].physical_offset + placed[-1].size
+            seen = ends(open_store(table, "rocketmq"), known)
+            assert seen["commitlog"] == border
+            known = seen
+            placed = master.put_messages(messages(1, n))
+            service.notify_appended()
+            await until(lambda: slave.log.max_offset == master.log.max_offset)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -213,35 +195,27 @@ def borders(store: MessageStore) -> set[int]:
     return found
 
 
-def test_master_whose_bytes_are_no_messages_ends_the_following(
+async def test_master_whose_bytes_are_no_messages_ends_the_following(
     tmp_path: Path, opened: Opened
 ) -> None:
-    async def main() -> None:
-        master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
-        master.put_messages(messages(3))
-        master.log.append_raw(master.log.max_offset, b"\7" * 200)
-        async with serving(master) as service:
-            with pytest.raises(FormatError, match="commit log, byte"):
-                await follow_master(slave, f"127.0.0.1:{service.accept_socket_service.port}", HA)
-        assert len(slave.messages("orders", 0, 0)) == 1
-
-    run(main())
+    master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
+    master.put_messages(messages(3))
+    master.log.append_raw(master.log.max_offset, b"\7" * 200)
+    async with serving(master) as service:
+        with pytest.raises(FormatError, match="commit log, byte"):
+            await follow_master(slave, f"127.0.0.1:{service.accept_socket_service.port}", HA)
+    assert len(slave.messages("orders", 0, 0)) == 1
 
 
-def test_master_with_files_of_another_size_is_refused(tmp_path: Path, opened: Opened) -> None:
-    async def main() -> None:
-        master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave", file_size=2 * FILE)
-        while master.log.max_offset // FILE != 3:
-            master.put_messages(messages(1))
-        async with serving(master) as service:
-            at = f"127.0.0.1:{service.accept_socket_service.port}"
-            with pytest.raises(
-                ProtocolError, match="where no commit log file of 8192 bytes begins"
-            ):
-                await follow_master(slave, at, HASettings(mapped_file_size_commit_log=2 * FILE))
-        assert slave.log.max_offset == 0
-
-    run(main())
+async def test_master_with_files_of_another_size_is_refused(tmp_path: Path, opened: Opened) -> None:
+    master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave", file_size=2 * FILE)
+    while master.log.max_offset // FILE != 3:
+        master.put_messages(messages(1))
+    async with serving(master) as service:
+        at = f"127.0.0.1:{service.accept_socket_service.port}"
+        with pytest.raises(ProtocolError, match="where no commit log file of 8192 bytes begins"):
+            await follow_master(slave, at, HASettings(mapped_file_size_commit_log=2 * FILE))
+    assert slave.log.max_offset == 0
 
 
 def test_reput_dispatches_behind_the_log_and_writes_the_checkpoint(
