@@ -296,8 +296,8 @@ FILES: Final = (
     Mutant(
         "store-snapshot-not-synced",
         "B22",
-        "storage.meta.snapshots",
-        "SnapshotFiles._save",
+        "storage.disk.small_files",
+        "replace_whole",
         "new.fdatasync()",
         "new.size()",
         "the older snapshot goes while the newer one is not on the disk",
