@@ -15,10 +15,12 @@ from dledger.rocketmq.format.checkpoint import StoreCheckpoint
 from dledger.rocketmq.format.message import Message, encode_message
 from dledger.rocketmq.store.commit_log import COMMIT_LOG_FILE, CommitLog
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
+from dledger.rocketmq.store.files import HOST, FileHandles
 from dledger.rocketmq.store.index_service import IndexService
 from dledger.rocketmq.store.message_store import MessageStore
 from dledger.rocketmq.store.store_lock import CheckpointFile
 from dledger.rocketmq.store.topic_configs import TopicConfig, TopicConfigs
+from dledger.storage.disk.disk import Disk
 
 __all__ = ["LedgerExport", "PlainExport", "StoreExport"]
 
@@ -61,8 +63,11 @@ class PlainExport:
         begins: Begins,
         file_size: int = COMMIT_LOG_FILE,
         index: bool = True,
+        disk: Disk = HOST,
     ) -> None:
-        self._store = MessageStore(root, file_size=file_size, index=index, reput=ColumnReput)
+        self._store = MessageStore(
+            root, file_size=file_size, index=index, reput=ColumnReput, disk=disk
+        )
         log: CommitLog = self._store.log
         log.files.start_at(file_size if any(begins.values()) else 0)
         self._store.reput.offset = log.min_offset
@@ -111,17 +116,18 @@ class LedgerExport:
         begins: Begins,
         file_size: int = COMMIT_LOG_FILE,
         index: bool = True,
+        disk: Disk = HOST,
     ) -> None:
         first = file_size if any(begins.values()) else 0
         directory = root / f"dledger-{self_id}"
         self._files = LedgerFiles(
-            directory, data_file_size=file_size, first_index=FIRST_INDEX, first_pos=first
+            directory, data_file_size=file_size, first_index=FIRST_INDEX, first_pos=first, disk=disk
         )
-        self._queues = ConsumeQueues(root / "consumequeue")
-        self._index = IndexService(root / "index") if index else None
+        self._queues = ConsumeQueues(root / "consumequeue", handles=FileHandles(disk=disk))
+        self._index = IndexService(root / "index", disk=disk) if index else None
         self._reput = Reput(self._queues, self._index, offset=self._files.data.min_offset)
-        self._checkpoint = CheckpointFile(root)
-        TopicConfigs(root / "config").put(TopicConfig(topic, len(begins)))
+        self._checkpoint = CheckpointFile(root, disk)
+        TopicConfigs(root / "config", disk=disk).put(TopicConfig(topic, len(begins)))
 
     def put(self, messages: Sequence[Message]) -> None:
         """See `StoreExport`."""

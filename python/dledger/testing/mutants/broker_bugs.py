@@ -107,16 +107,16 @@ BROKER: Final = (
         "rocketmq.store.mapped_file_queue",
         "MappedFileQueue.append",
         "try:\n"
-        '                with self._handles.using("write", path) as handle:\n'
-        "                    write_at(handle, part, at - start)\n"
+        '                with storing("write", path):\n'
+        "                    self._handles.get(path).pwritev([part], at - start)\n"
         "            # before it counts as written: a flush that takes the marks now must not be "
         "the last one\n"
         "            # for it\n"
         "            finally:\n"
         "                self._mark(start)",
         "self._mark(start)\n"
-        '            with self._handles.using("write", path) as handle:\n'
-        "                write_at(handle, part, at - start)",
+        '            with storing("write", path):\n'
+        "                self._handles.get(path).pwritev([part], at - start)",
         "a write beside a flush is not synced by the next one",
         "tests/rocketmq/store/test_broker_threads.py",
     ),
@@ -159,16 +159,6 @@ BROKER: Final = (
         "            if self._cuts == cuts:\n                return data",
         "            if self._cuts >= cuts:\n                return data",
         "a reader gets some bytes from before a cut and some from after it",
-        "tests/rocketmq/store/test_broker_threads.py",
-    ),
-    Mutant(
-        "handles-closed-in-use",
-        "B7",
-        "rocketmq.store.files",
-        "FileHandles._let_go",
-        "if handle in self._users:",
-        "if handle in self._leaving:",
-        "a descriptor is closed and given to another file while a thread reads or writes by it",
         "tests/rocketmq/store/test_broker_threads.py",
     ),
     Mutant(

@@ -149,16 +149,16 @@ THREADS: Final = (
         "rocketmq.store.mapped_file_queue",
         "MappedFileQueue.append",
         "try:\n"
-        '                with self._handles.using("write", path) as handle:\n'
-        "                    write_at(handle, part, at - start)\n"
+        '                with storing("write", path):\n'
+        "                    self._handles.get(path).pwritev([part], at - start)\n"
         "            # before it counts as written: a flush that takes the marks now must not be "
         "the last one\n"
         "            # for it\n"
         "            finally:\n"
         "                self._mark(start)",
         "self._mark(start)\n"
-        '            with self._handles.using("write", path) as handle:\n'
-        "                write_at(handle, part, at - start)",
+        '            with storing("write", path):\n'
+        "                self._handles.get(path).pwritev([part], at - start)",
         "bytes that are written while a flush is under way are never synced, and the slave "
         "reports them",
         SCHEDULES,
