@@ -18,14 +18,13 @@ from dledger.rocketmq.export.moved_messages import place_message
 from dledger.rocketmq.format.append_hook import read_stored
 from dledger.rocketmq.format.checkpoint import StoreCheckpoint
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
-from dledger.rocketmq.store.files import HOST, FileHandles
+from dledger.rocketmq.store.files import HOST
 from dledger.rocketmq.store.index_service import IndexService
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 from dledger.rocketmq.store.store_lock import CheckpointFile
 from dledger.rocketmq.store.topic_configs import TopicConfig, TopicConfigs
 from dledger.rocketmq.upgrade.adoption import copy_store
 from dledger.rocketmq.upgrade.old_commit_log import OldCommitLog
-from dledger.storage.disk.disk import Disk
 
 __all__ = ["CommitLogExport"]
 
@@ -45,7 +44,6 @@ class CommitLogExport:
         begin: int,
         old: OldCommitLog | None,
         index: bool = True,
-        disk: Disk = HOST,
     ) -> None:
         """Copy the old commit log, and what its broker has in ``config``, and put its messages into
         the queues.
@@ -63,24 +61,23 @@ class CommitLogExport:
             FormatError: the old commit log is damaged.
             DiskFull, StorageError: the disk failed.
         """
-        self._root, self._disk = root, disk
-        handles = FileHandles(disk=disk)
-        self._queues = ConsumeQueues(root / "consumequeue", handles=handles)
-        self._index = IndexService(root / "index", disk=disk) if index else None
+        self._root = root
+        self._queues = ConsumeQueues(root / "consumequeue")
+        self._index = IndexService(root / "index") if index else None
         self._reput = Reput(self._queues, self._index, offset=begin)
         self._messages = 0
         self._waiting = 0
         if old is not None:
-            if disk.is_dir(old.root / "config"):
-                copy_store(old.root / "config", root / "config", disk)
+            if HOST.is_dir(old.root / "config"):
+                copy_store(old.root / "config", root / "config")
             if not old.is_gone and begin == old.divided_offset:
-                copy_store(old.files.directory, root / "commitlog", disk)
-                files = MappedFileQueue(root / "commitlog", file_size, handles=handles)
+                copy_store(old.files.directory, root / "commitlog")
+                files = MappedFileQueue(root / "commitlog", file_size)
                 self._reput.offset = files.min_offset
                 self._reput.catch_up(files)
                 files.close()
         self._ledger = LedgerFiles(
-            root / f"dledger-{self_id}", data_file_size=file_size, first_pos=begin, disk=disk
+            root / f"dledger-{self_id}", data_file_size=file_size, first_pos=begin
         )
 
     def put(self, entry: Entry) -> None:
@@ -107,10 +104,7 @@ class CommitLogExport:
         queue has."""
         self._dispatch()
         self._ledger.close()
-        topics, ends = (
-            TopicConfigs(self._root / "config", disk=self._disk),
-            self._queues.next_offsets(),
-        )
+        topics, ends = TopicConfigs(self._root / "config"), self._queues.next_offsets()
         for topic in sorted({topic for topic, _ in ends}):
             count = max(queue_id for name, queue_id in ends if name == topic) + 1
             if topics.queues(topic) < count:
@@ -120,7 +114,7 @@ class CommitLogExport:
             self._index.flush()
         stored = self._reput.store_timestamp
         indexed = self._index.end_timestamp if self._index is not None else 0
-        CheckpointFile(self._root, self._disk).write(StoreCheckpoint(stored, stored, indexed))
+        CheckpointFile(self._root).write(StoreCheckpoint(stored, stored, indexed))
         queues = [
             {
                 "topic": topic,

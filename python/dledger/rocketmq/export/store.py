@@ -15,7 +15,7 @@ from dledger.rocketmq.format.checkpoint import StoreCheckpoint
 from dledger.rocketmq.format.message import Message, encode_message
 from dledger.rocketmq.store.commit_log import COMMIT_LOG_FILE, CommitLog
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
-from dledger.rocketmq.store.files import HOST, FileHandles
+from dledger.rocketmq.store.files import HOST
 from dledger.rocketmq.store.index_service import IndexService
 from dledger.rocketmq.store.message_store import MessageStore
 from dledger.rocketmq.store.store_lock import CheckpointFile
@@ -116,18 +116,17 @@ class LedgerExport:
         begins: Begins,
         file_size: int = COMMIT_LOG_FILE,
         index: bool = True,
-        disk: Disk = HOST,
     ) -> None:
         first = file_size if any(begins.values()) else 0
         directory = root / f"dledger-{self_id}"
         self._files = LedgerFiles(
-            directory, data_file_size=file_size, first_index=FIRST_INDEX, first_pos=first, disk=disk
+            directory, data_file_size=file_size, first_index=FIRST_INDEX, first_pos=first
         )
-        self._queues = ConsumeQueues(root / "consumequeue", handles=FileHandles(disk=disk))
-        self._index = IndexService(root / "index", disk=disk) if index else None
+        self._queues = ConsumeQueues(root / "consumequeue")
+        self._index = IndexService(root / "index") if index else None
         self._reput = Reput(self._queues, self._index, offset=self._files.data.min_offset)
-        self._checkpoint = CheckpointFile(root, disk)
-        TopicConfigs(root / "config", disk=disk).put(TopicConfig(topic, len(begins)))
+        self._checkpoint = CheckpointFile(root)
+        TopicConfigs(root / "config").put(TopicConfig(topic, len(begins)))
 
     def put(self, messages: Sequence[Message]) -> None:
         """See `StoreExport`."""
