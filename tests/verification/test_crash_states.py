@@ -103,7 +103,7 @@ def tables_directory_is_never_synced(monkeypatch):
 
 def names_above_are_not_synced(monkeypatch):
     monkeypatch.setattr(
-        open_parts, "_sync_names_above", lambda disk, root: disk.fsync_dir(root.parent)
+        open_parts, "sync_names_above", lambda disk, root, _: disk.fsync_dir(root.parent)
     )
 
 

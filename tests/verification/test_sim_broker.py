@@ -3,8 +3,7 @@ what does not."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,7 +33,12 @@ from dledger.types import Index, Term
 from verification.disk.memory_store import MemoryStore
 from verification.invariants.broken import Broken
 from verification.invariants.queued import Queued
-from verification.sim.broker_files import BrokerFiles, HostFiles, SimOs, SmallDispatched, see_os
+from verification.sim.broker_files import (
+    BrokerFiles,
+    HostDisk,
+    HostFiles,
+    SmallDispatched,
+)
 from verification.sim.disk import SimDisk
 from verification.sim.outcome import SeedCounts
 from verification.sim.rng import Rng
@@ -72,18 +76,14 @@ def log() -> Log:
 
 
 @pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Callable[[int], HostFiles]]:
+def hosts(tmp_path: Path) -> Callable[[int], HostFiles]:
     """``hosts(seed)``: the files of a host, whose power can be cut."""
-    made: list[HostFiles] = []
 
     def make(seed: int) -> HostFiles:
         quiet: Any = SimpleNamespace(tear=64, bite=lambda what: None, check=lambda what, path: None)
-        made.append(HostFiles(tmp_path / str(seed), quiet, Rng(seed), quiet))
-        return made[-1]
+        return HostFiles(tmp_path / str(seed), quiet, Rng(seed), quiet)
 
-    see_os(SimOs(made))
-    yield make
-    see_os(os)
+    return make
 
 
 def test_queues_and_index_that_a_mark_speaks_of_outlive_a_power_cut(
@@ -98,13 +98,13 @@ def test_queues_and_index_that_a_mark_speaks_of_outlive_a_power_cut(
     store.append(log.entries)
     for seed in range(10):
         host = hosts(seed)
-        files = SmallDispatched(host.root, lambda: 1000, lambda opened: None)
+        files = SmallDispatched(host.root, lambda: 1000, lambda opened: None, HostDisk(host))
         files.open(store)
         files.put(log.entries)
         files.save(Index(29))
         files.let_go()
         host.cut_power()
-        files = SmallDispatched(host.root, lambda: 1000, lambda opened: None)
+        files = SmallDispatched(host.root, lambda: 1000, lambda opened: None, HostDisk(host))
         files.open(store)
         assert files.next_index == 30, seed
         assert [len(files.index.lookup("orders", str(number))) for number in range(30)] == [1] * 30
@@ -275,15 +275,13 @@ def test_a_power_cut_leaves_what_was_synced_and_of_the_rest_anything(host: HostF
 def test_writes_and_syncs_of_queues_and_index_ask_the_simulated_disk(host: HostFiles) -> None:
     asked: list[str] = []
     host.disk.check = lambda operation, path: asked.append(f"{operation} {path.name}")  # type: ignore[method-assign]
-    seen, path = SimOs([host]), host.root / "file"
-    handle = os.open(path, os.O_RDWR | os.O_CREAT)
-    assert seen.pwrite(handle, b"data", 2) == 4
-    seen.ftruncate(handle, 5)
-    seen.fdatasync(handle)
-    os.close(handle)
-    folder = os.open(host.root, os.O_RDONLY)
-    seen.fsync(folder)
-    os.close(folder)
+    disk, path = HostDisk(host), host.root / "file"
+    file = disk.open(path, create=True)
+    file.pwritev([b"da", b"ta"], 2)
+    file.truncate(5)
+    file.fdatasync()
+    disk.fsync_dir(host.root)
+    disk.fsync_dir(host.root.parent)
     assert asked == ["pwritev file", "truncate file", "fdatasync file", "fsync_dir n0"]
     host.cut_power()
     assert path.read_bytes() == b"\0\0dat"

@@ -57,6 +57,11 @@ class MemoryDisk:
         self.layout = 0
         """Another number after every change of what all files together take."""
         self.directories: set[Path] = set()
+        self.new_directories: list[Path] = []
+        """Those whose names no directory sync covers."""
+        self.loses_directories = False
+        """Whether a power cut takes such names. Parts of a store are tested below directories that
+        the store itself would have synced."""
         self.failures: list[Failure] = []
         self.locked: set[Path] = set()
         self.boots = 1
@@ -125,10 +130,20 @@ class MemoryDisk:
         for path, target, inode in self.pending_names[:keep]:
             _apply(self.durable_names, path, target, inode)
         self.pending_names.clear()
+        for path in self.new_directories:
+            if self.loses_directories and (choose is None or not choose(2)):
+                self._lose_directory(path)
+        self.new_directories.clear()
         self.names = dict(self.durable_names)
         self.layout += 1
         for inode in {id(node): node for node in self.names.values()}.values():
             cut_power(inode, choose)
+
+    def _lose_directory(self, path: Path) -> None:
+        """With all that is below it."""
+        self.directories = {each for each in self.directories if not each.is_relative_to(path)}
+        for each in [each for each in self.durable_names if each.is_relative_to(path)]:
+            del self.durable_names[each]
 
     def open(self, path: Path, create: bool = False) -> DiskFile:
         self.check("open", path)
@@ -147,20 +162,24 @@ class MemoryDisk:
     def mkdir(self, path: Path) -> None:
         if path in self.names:
             raise FileExistsError(errno.EEXIST, "is a file", str(path))
-        if path not in self.directories:
-            self.directories |= {path, *path.parents}
+        missing = [each for each in (path, *path.parents) if each not in self.directories]
+        self.directories.update(missing)
+        self.new_directories += [each for each in missing if each != each.parent]
 
     def listdir(self, path: Path) -> list[str]:
         directory = f"{path}/"
         below = [
             name.removeprefix(directory)
-            for name in map(str, self.names)
+            for name in map(str, (*self.names, *self.directories))
             if name.startswith(directory)
         ]
-        return sorted(name for name in below if "/" not in name)
+        return sorted(name for name in below if name and "/" not in name)
 
     def exists(self, path: Path) -> bool:
         return path in self.names or path in self.directories
+
+    def is_dir(self, path: Path) -> bool:
+        return path in self.directories
 
     def rename(self, source: Path, target: Path) -> None:
         self.check("rename", target)
@@ -184,9 +203,17 @@ class MemoryDisk:
             else:
                 rest.append(change)
         self.pending_names = rest
+        self.new_directories = [each for each in self.new_directories if each.parent != path]
+
+    def size(self, path: Path) -> int:
+        return len(self.names[path].written)
 
     def mtime_ms(self, path: Path) -> int:
         return self.names[path].mtime_ms
+
+    def copy_times(self, source: Path, target: Path) -> None:
+        self.check("copy_times", target)
+        self.names[target].mtime_ms = self.names[source].mtime_ms
 
     def statvfs(self, path: Path) -> DiskSpace:
         self.check("statvfs", path)
@@ -197,6 +224,15 @@ class MemoryDisk:
             raise BlockingIOError(errno.EWOULDBLOCK, "locked", str(path))
         self.locked.add(path)
         return MemoryLock(self, path)
+
+    def lock_first_byte(self, path: Path, word: bytes) -> Lock:
+        lock = self.lock(path)
+        try:
+            self.open(path, create=True).pwritev([word], 0)
+        except BaseException:
+            lock.release()
+            raise
+        return lock
 
     def boot_id(self) -> bytes:
         return self.boots.to_bytes(16, "big")
@@ -306,6 +342,11 @@ class MemoryFile:
 
     def next_data(self, offset: int) -> int | None:
         return offset if self._inode.written[offset:].strip(b"\0") else None
+
+    def map(self, size: int, *, write: bool = False) -> memoryview:
+        self._disk.check("map", self.path)
+        view = self._inode.map(write)[:size]
+        return view if write else view.toreadonly()
 
 
 class MemoryLock:

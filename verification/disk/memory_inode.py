@@ -44,6 +44,9 @@ class Inode:
     """Bytes that have blocks on the disk; -1: all that are there."""
     kept: int = 0
     """So many of them have them after a power cut, too."""
+    seen: bytes | None = None
+    """What of a file that is mapped to be written was known at the last sync, or before a loss of
+    power."""
 
     def __post_init__(self) -> None:
         if self.reserved < 0:
@@ -60,8 +63,23 @@ class Inode:
             self.reserved = max(self.reserved, end)
             self.dirty.update(range(offset // SECTOR, (end - 1) // SECTOR + 1))
 
+    def map(self, write: bool) -> memoryview:
+        """The bytes themselves. They keep their number as long as anybody has them."""
+        if write and self.seen is None:
+            self.seen = bytes(self.written)
+        return memoryview(self.written)
+
+    def look(self) -> None:
+        """What was written to memory since the last look is dirty."""
+        if self.seen is not None and self.seen != self.written:
+            for low in range(0, len(self.written), SECTOR):
+                if self.seen[low : low + SECTOR] != self.written[low : low + SECTOR]:
+                    self.dirty.add(low // SECTOR)
+            self.seen = bytes(self.written)
+
     def begin_sync(self) -> Flight:
         """A sync begins: what is written from now on is none of its business."""
+        self.look()
         dirty, self.dirty = sorted(self.dirty), set()
         size = len(self.written)
         if dirty and dirty[-1] - dirty[0] < len(dirty):  # one run, as nearly always
@@ -130,6 +148,8 @@ class Inode:
     def lose_power(self) -> None:
         """The system is gone: no sync is under way, and what is to be said of coverage begins
         anew."""
+        self.look()
+        self.seen = None
         for flight in self.flights[:]:
             self.drop_sync(flight)
         self.coverage = Coverage()

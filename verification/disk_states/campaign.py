@@ -16,6 +16,12 @@ from verification.disk_states.flips import FlipCounts, FlipTally, flip_all, merg
 from verification.disk_states.images import Image, images
 from verification.disk_states.message_stores import StoreTally, sweep
 from verification.disk_states.scenarios import SCENARIOS, Scenario
+from verification.disk_states.store_failures import (
+    StoreFailureTally,
+    sweep_store,
+    sweep_upgrade,
+)
+from verification.disk_states.store_flips import StoreFlipTally, flip_store, store_images
 from verification.result import result
 
 SHOWN: Final = 5
@@ -24,6 +30,8 @@ FLIP_PARTS: Final = 4
 """Tasks that each store's bytes are cut into."""
 STATES_A_STORE: Final = 2_000
 """For so many states a script of a RocketMQ store is crashed, too."""
+FAILING_STORES: Final = range(7)
+"""Seeds of scripts of RocketMQ stores on a failing disk; 0 stands for an upgrade."""
 MODULE: Final = "python -m verification.disk_states"
 
 Result = dict[str, Any]
@@ -142,6 +150,7 @@ def flip_campaign(offsets: int, jobs: int, out: TextIO) -> Result:
         )
     _show(tally.findings, out)
     sums = {key: sum(counts[key] for counts in kinds.values()) for key in names}
+    brokers = _flip_stores(offsets, jobs, out)
     seconds = round(time.monotonic() - started, 1)
     out.write(
         f"byte flips: {sums['flips']} of {total} bytes changed in {seconds} s, "
@@ -154,7 +163,8 @@ def flip_campaign(offsets: int, jobs: int, out: TextIO) -> Result:
         "byte flips",
         command=f"{MODULE} flips --offsets {offsets}",
         ok=0 < sums["flips"] == sums["found_by_verify"] + sums["unread"]
-        and not tally.served_wrong_or_lost,
+        and not tally.served_wrong_or_lost
+        and not brokers.findings,
         figures={
             "bytes in all files": total,
             **{key.replace("_", " "): count for key, count in sums.items()},
@@ -164,13 +174,36 @@ def flip_campaign(offsets: int, jobs: int, out: TextIO) -> Result:
         faults={
             "byte changed at rest": sums["flips"],
             "byte changed under a running store": sums["live"],
+            "byte of a RocketMQ store changed": sum(brokers.flips.values()),
         },
         table=[
             ["bytes of", *(key.replace("_", " ") for key in names)],
             *([name, *(counts[key] for key in names)] for name, counts in kinds.items()),
         ],
-        findings=tally.findings,
+        findings=[*tally.findings, *brokers.findings],
     )
+
+
+def _flip_stores(offsets: int, jobs: int, out: TextIO) -> StoreFlipTally:
+    """Change about so many bytes of RocketMQ stores; 0: every one."""
+    total = sum(image.size for image in store_images())
+    every = max(1, total // offsets) if offsets else 1
+    tasks = [
+        (number, every * FLIP_PARTS, every * part)
+        for number in range(len(store_images()))
+        for part in range(FLIP_PARTS)
+    ]
+    stores = StoreFlipTally()
+    for part in _spread(_flip_store_part, tasks, jobs):
+        stores.add(part)
+    out.write(f"RocketMQ stores: {stores}\n")
+    _show(stores.findings, out)
+    return stores
+
+
+def _flip_store_part(task: tuple[int, int, int]) -> StoreFlipTally:
+    number, every, begin = task
+    return flip_store(store_images()[number], every, begin)
 
 
 @cache
@@ -202,6 +235,7 @@ def failure_campaign(every: int, jobs: int, out: TextIO) -> Result:
         table.append([name, sum(tally.faults.values()), *row])
         findings += tally.findings
         _show(tally.findings, out)
+    stores = _fail_stores(every, jobs, out)
     seconds = round(time.monotonic() - started, 1)
     for key in sorted(faults):
         out.write(f"{key}: {faults[key]}\n")
@@ -214,12 +248,32 @@ def failure_campaign(every: int, jobs: int, out: TextIO) -> Result:
     return result(
         "disk errors",
         command=f"{MODULE} errors --every {every}",
-        ok=bool(faults) and not sums["broken"],
-        figures={"operations failed": sum(faults.values()), **sums, "seconds": seconds},
+        ok=bool(faults) and not sums["broken"] and not stores.findings,
+        figures={
+            "operations failed": sum(faults.values()),
+            **sums,
+            "operations of a RocketMQ store failed": sum(stores.faults.values()),
+            "seconds": seconds,
+        },
         faults=dict(sorted(faults.items())),
         table=table,
-        findings=findings,
+        findings=[*findings, *stores.findings],
     )
+
+
+def _fail_stores(every: int, jobs: int, out: TextIO) -> StoreFailureTally:
+    """Fail each so many-th operation of RocketMQ stores, and of an upgrade."""
+    stores = StoreFailureTally()
+    for part in _spread(_fail_store_part, [(seed, every) for seed in FAILING_STORES], jobs):
+        stores.add(part)
+    out.write(f"RocketMQ stores: {stores}\n")
+    _show(stores.findings, out)
+    return stores
+
+
+def _fail_store_part(task: tuple[int, int]) -> StoreFailureTally:
+    seed, every = task
+    return sweep_store(seed, every) if seed else sweep_upgrade(every)
 
 
 def _failure_part(task: tuple[int, int]) -> tuple[str, FailureTally]:

@@ -1,81 +1,33 @@
-"""Crashes of a RocketMQ store: its process is killed at each call that changes a file, and the
-power fails there.
-
-The store's files are real ones. Of what was not synced a power cut leaves any mix of pages and
-names (`verification.sim.broker_files`).
-"""
+"""Crashes of a RocketMQ store: its process is killed at each operation that changes the disk, and
+the power fails there."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 
-from dledger.rocketmq.format.message import BLANK_SIZE, Message, message_size
+from dledger.rocketmq.format.message import BLANK_SIZE, Message, encode_blank, message_size
 from dledger.rocketmq.format.properties import KEYS, format_properties, parse_properties
 from dledger.rocketmq.store.message_store import MessageStore
 from dledger.rocketmq.store.placed import Placed
 from dledger.rocketmq.store.settings import MessageStoreSettings
-from dledger.rocketmq.store.store_lock import StoreLock
 from dledger.rocketmq.store.topic_configs import TopicConfig
-from verification.disk.memory_disk import ProcessKilled
+from verification.disk.memory_disk import MemoryDisk, ProcessKilled
 from verification.disk_states.promise import BrokenPromise, NotStarted, require
-from verification.sim.broker_files import HostFiles, SimOs, see_os
+from verification.disk_states.recording import STEP
 from verification.sim.rng import Rng
 
-SECTOR: Final = 512
-"""Bytes that a device writes whole; power cuts tear files at it."""
+ROOT: Final = Path("/srv/rocketmq/store")
+SHORTS: Final = (0, 1, 20, 100, 1 << 30)
+"""As many bytes of its last write a killed process has written."""
 STEPS: Final = 14
 QUEUES: Final = (("orders", 0), ("orders", 1), ("paid", 0))
 SIZES: Final = {"file_size": 3072, "units_in_file": 5, "index_slots": 8, "index_units": 6}
 """So small that a dozen messages need several files of each kind."""
-
-
-class KillingOs(SimOs):
-    """``os`` for the modules that write a store's files. The process dies in front of one call, or
-    in the middle of a write."""
-
-    def __init__(self, host: HostFiles, kill_at: int | None) -> None:
-        super().__init__([host])
-        self._host = host
-        self._kill_at = kill_at
-        self.calls = 0
-        """That change something, so far."""
-        self.dead = False
-
-    def _point(self) -> None:
-        """Raises `ProcessKilled` at the call that is chosen, and at all behind it."""
-        if self.calls == self._kill_at:
-            self.dead = True
-        if self.dead:
-            raise ProcessKilled(f"call {self.calls}")
-        self.calls += 1
-
-    def pwrite(self, handle: int, data: Any, place: int) -> int:
-        try:
-            self._point()
-        except ProcessKilled:
-            if self.calls == self._kill_at:
-                os.pwrite(handle, memoryview(data)[: len(data) // 2], place)
-            raise
-        return os.pwrite(handle, data, place)
-
-    def fdatasync(self, handle: int) -> None:
-        self.fsync(handle)
-
-    def fsync(self, handle: int) -> None:
-        self._point()
-        self._host.synced(self._of(handle)[1])
-
-    def ftruncate(self, handle: int, size: int) -> None:
-        self._point()
-        os.ftruncate(handle, size)
 
 
 @dataclass(slots=True)
@@ -83,7 +35,9 @@ class Promised:
     """What a store has said."""
 
     messages: dict[int, Message] = field(default_factory=dict)
-    """By physical offset, as they were put; those of a call that was under way too."""
+    """By physical offset, as they were put."""
+    tried: dict[int, list[Message]] = field(default_factory=dict)
+    """All that ever were, or were about to be, put at each physical offset."""
     put_end: int = 0
     """Up to here calls have returned: a process that dies loses nothing of it."""
     synced_end: int = 0
@@ -97,8 +51,9 @@ class Promised:
 class StoreLife:
     """A store, and a random script of what is done with it."""
 
-    def __init__(self, root: Path, seed: int) -> None:
-        self.root = root
+    def __init__(self, disk: MemoryDisk, seed: int) -> None:
+        self.disk = disk
+        disk.loses_directories = True
         self.promised = Promised()
         self._rng = Rng(seed)
         self._now_ms = 1_700_000_000_000
@@ -107,8 +62,8 @@ class StoreLife:
 
     def open(self) -> MessageStore:
         """Start it, as after whatever happened."""
-        settings: MessageStoreSettings = {**SIZES, "clock": self._clock}  # type: ignore[typeddict-item]
-        self.store = MessageStore(self.root, **settings)
+        settings: MessageStoreSettings = {**SIZES, "clock": self._clock, "disk": self.disk}  # type: ignore[typeddict-item]
+        self.store = MessageStore(ROOT, **settings)
         return self.store
 
     def _clock(self) -> int:
@@ -117,24 +72,37 @@ class StoreLife:
 
     def run(self) -> None:
         """The script."""
-        store, rng = self.open(), self._rng
+        rng = self._rng
+        self.carry_out(self.open)
         for _ in range(STEPS):
-            step = rng.below(10)
+            step = rng.below(11)
             if step < 5:
-                self.put(rng.between(1, 3))
+                self.carry_out(partial(self.put, rng.between(1, 3)))
             elif step < 7:
-                store.flush()
-                self.promised.synced_end = self.promised.put_end
+                self.carry_out(self.flush)
             elif step == 7:
-                self.delete()
+                self.carry_out(self.delete)
             elif step == 8:
-                self.configure(f"topic{rng.below(3)}", 1 + rng.below(8))
+                self.carry_out(partial(self.configure, f"topic{rng.below(3)}", 1 + rng.below(8)))
+            elif step == 9:
+                self.carry_out(self.look)
             else:
-                self._close()
-                store = self.open()
-        self._close()
+                self.carry_out(self.close)
+                self.carry_out(self.open)
+        self.carry_out(self.close)
 
-    def _close(self) -> None:
+    def carry_out(self, call: Callable[[], object]) -> None:
+        """One call of the script."""
+        call()
+
+    def flush(self) -> None:
+        """What was put is on the disk."""
+        assert self.store is not None
+        self.store.flush()
+        self.promised.synced_end = self.promised.put_end
+
+    def close(self) -> None:
+        """Stop it well."""
         store, self.store = self.store, None
         assert store is not None
         store.close()
@@ -143,14 +111,19 @@ class StoreLife:
     def put(self, count: int) -> list[Placed]:
         """Put some messages at once."""
         assert self.store is not None
+        log, promised = self.store.log, self.promised
         messages = [self._message() for _ in range(count)]
-        begin = self.store.log.max_offset
-        placed = self._places(begin, messages)
-        self.promised.messages |= placed  # any of them may be there from now on
-        found = self.store.put_messages(messages)
+        placed = self._places(log.max_offset, messages)
+        for at, message in placed.items():  # any of them may be there from now on
+            promised.tried.setdefault(at, []).append(message)
+        try:
+            found = self.store.put_messages(messages)
+        finally:
+            there = {at: one for at, one in placed.items() if at < log.max_offset}
+            promised.messages |= there
         places = [one.physical_offset for one in found]
         require(places == list(placed), f"put at {places}, not at {list(placed)}")
-        self.promised.put_end = self.store.log.max_offset
+        promised.put_end = log.max_offset
         return found
 
     def _message(self) -> Message:
@@ -186,13 +159,6 @@ class StoreLife:
         self.promised.begin = max(self.promised.begin, place)
         self.store.delete_before(place)
 
-    def let_go(self) -> None:
-        """Its process is gone: descriptors and locks are free."""
-        store, self.store = self.store, None
-        if store is not None:
-            store.abandon()
-        StoreLock.held.clear()  # that of a process that died while it started
-
     def check(self, *, power: bool) -> None:
         """Start it again, and look whether it has what it must have, and nothing else.
 
@@ -207,29 +173,55 @@ class StoreLife:
         promised, log = self.promised, store.log
         sure = promised.synced_end if power else promised.put_end
         require(log.max_offset >= sure, f"the log ends at {log.max_offset}, not at {sure}")
-        kept = [at for at in promised.messages if at >= promised.begin]
+        kept = [at for at in promised.messages if promised.begin <= at < sure]
         require(
             log.min_offset <= min([*kept, log.max_offset]),
             f"the log begins at {log.min_offset}: messages from {promised.begin} on were to stay",
         )
-        there = {
-            at: message
-            for at, message in promised.messages.items()
-            if log.min_offset <= at < log.max_offset
-        }
-        self._check_messages(store, there)
+        promised.messages = self.look(sure)
+        promised.put_end = promised.synced_end = log.max_offset
         for topic, allowed in promised.topics.items():
             found = store.topics.queues(topic)
             require(found in allowed, f"{topic} has {found} queues, not {allowed}")
             promised.topics[topic] = {found}
 
-    def _check_messages(self, store: MessageStore, there: dict[int, Message]) -> None:
-        """Log, queues and index have these messages, in order, and no others."""
+    def look(self, sure: int | None = None) -> dict[int, Message]:
+        """See that log, queues and index have the messages that were put, in order, and no others;
+        those that there are.
+
+        Args:
+            sure: from here on there may be others that were tried to put.
+
+        Raises:
+            BrokenPromise: they have not.
+        """
+        store, promised = self.store, self.promised
+        assert store is not None
+        log, there = store.log, dict[int, Message]()
+        if sure is None:
+            store.dispatch()  # it may have failed before
+            sure = log.max_offset
+        at = log.min_offset
+        while at < log.max_offset:
+            rest = log.file_size - at % log.file_size
+            if rest < BLANK_SIZE or log.read(at, BLANK_SIZE) == encode_blank(rest):
+                at += rest
+                continue
+            found = store.message_at(at)
+            known = [promised.messages.get(at)] if at < sure else promised.tried.get(at, [])
+            message = next((one for one in known if one and one.body == found.body), None)
+            require(message is not None, f"another message is at {at}")
+            assert message is not None
+            there[at] = message
+            at += message_size(message)
+        self._look_for(store, there)
+        return there
+
+    def _look_for(self, store: MessageStore, there: dict[int, Message]) -> None:
+        """Queues and index have these messages, and no others."""
         by_queue: dict[tuple[str, int], list[int]] = {queue: [] for queue in QUEUES}
         by_key: dict[tuple[str, str], list[int]] = {}
-        for at, message in sorted(there.items()):
-            found = store.message_at(at)
-            require(found.body == message.body, f"another message is at {at}")
+        for at, message in there.items():
             by_queue[message.topic, message.queue_id].append(at)
             key = parse_properties(message.properties)[KEYS]
             by_key.setdefault((message.topic, key), []).append(at)
@@ -264,64 +256,43 @@ class StoreTally:
         self.findings += other.findings
 
 
-@contextmanager
-def host_files(seed: int) -> Iterator[HostFiles]:
-    """A host of its own, in memory where the system has such a place."""
-    shm = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(prefix="dledger-store-", dir=shm if shm.is_dir() else None))
-    quiet: Any = SimpleNamespace(tear=SECTOR, bite=lambda what: None)
-    try:
-        yield HostFiles(folder / "host", quiet, Rng(seed), quiet)
-    finally:
-        see_os(os)
-        shutil.rmtree(folder)
-
-
 def crash(seed: int, kill_at: int | None, *, power: bool) -> int:
-    """Carry the script of a seed out, crash it at that call, and go on behind it; how many calls it
-    had.
+    """Carry the script of a seed out, crash it at that operation, and go on behind it; how many
+    operations it had.
 
     Raises:
         BrokenPromise: something is lost, or the store does not start.
     """
-    with host_files(seed if kill_at is None else seed * 100_003 + kill_at) as host:
-        system = KillingOs(host, kill_at)
-        see_os(system)
-        life = StoreLife(host.root, seed)
-        try:
-            life.run()
-        except ProcessKilled:
-            see_os(os)
-            life.let_go()
-            if power:
-                host.cut_power()
-        calls = system.calls
-        see_os(KillingOs(host, None))
-        life.check(power=power)
-        go_on(life)
-        return calls
+    disk, rng = (
+        MemoryDisk(first_step=STEP),
+        Rng(seed if kill_at is None else seed * 100_003 + kill_at),
+    )
+    disk.kill_at, disk.kill_short = kill_at, rng.pick(SHORTS)
+    life = StoreLife(disk, seed)
+    with suppress(ProcessKilled):
+        life.run()
+    operations = disk.operations
+    disk.reboot(power, rng.pick((None, rng.below, lambda count: count - 1)))
+    life.check(power=power)
+    go_on(life)
+    return operations
 
 
 def go_on(life: StoreLife) -> None:
-    """What a store does that was started again: it takes messages, is closed, and starts."""
-    assert life.store is not None
-    end = life.store.log.max_offset
-    promised = life.promised
-    promised.messages = {at: one for at, one in promised.messages.items() if at < end}
-    promised.put_end = end
+    """What a store does that was started again: it takes messages, is closed, and starts behind a
+    power cut that leaves nothing that was not synced."""
     life.put(3)
-    life.store.close()
-    promised.synced_end = promised.put_end
+    life.close()
+    life.disk.reboot(power=True)
     life.check(power=True)
-    life.let_go()
 
 
 def sweep(seeds: range, every: int = 1) -> StoreTally:
     """Crash the scripts of these seeds at each so many-th call, in both ways."""
     tally = StoreTally()
     for seed in seeds:
-        calls = crash(seed, None, power=False)
-        for kill_at in range(seed % every, calls, every):
+        operations = crash(seed, None, power=False)
+        for kill_at in range(seed % every, operations, every):
             tally.points += 1
             for power in (False, True):
                 tally.killed += not power
@@ -330,8 +301,12 @@ def sweep(seeds: range, every: int = 1) -> StoreTally:
                     crash(seed, kill_at, power=power)
                 except NotStarted as error:
                     tally.not_started += 1
-                    tally.findings.append(f"seed {seed}, call {kill_at}, power {power}: {error}")
+                    tally.findings.append(
+                        f"seed {seed}, operation {kill_at}, power {power}: {error}"
+                    )
                 except BrokenPromise as error:
                     tally.lost += 1
-                    tally.findings.append(f"seed {seed}, call {kill_at}, power {power}: {error}")
+                    tally.findings.append(
+                        f"seed {seed}, operation {kill_at}, power {power}: {error}"
+                    )
     return tally

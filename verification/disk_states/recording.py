@@ -101,6 +101,9 @@ class RecordingDisk:
     def exists(self, path: Path) -> bool:
         return self.inner.exists(path)
 
+    def is_dir(self, path: Path) -> bool:
+        return self.inner.is_dir(path)
+
     def rename(self, source: Path, target: Path) -> None:
         self.inner.rename(source, target)
         number = self._numbers[target] = self._numbers.pop(source)
@@ -114,14 +117,23 @@ class RecordingDisk:
         self.inner.fsync_dir(path)
         self.note(Op(OperationType.SYNC_DIR, path))
 
+    def size(self, path: Path) -> int:
+        return self.inner.size(path)
+
     def mtime_ms(self, path: Path) -> int:
         return self.inner.mtime_ms(path)
+
+    def copy_times(self, source: Path, target: Path) -> None:
+        self.inner.copy_times(source, target)
 
     def statvfs(self, path: Path) -> DiskSpace:
         return self.inner.statvfs(path)
 
     def lock(self, path: Path) -> Lock:
         return self.inner.lock(path)
+
+    def lock_first_byte(self, path: Path, word: bytes) -> Lock:
+        return self.inner.lock_first_byte(path, word)
 
     def boot_id(self) -> bytes:
         return self.inner.boot_id()
@@ -178,6 +190,10 @@ class RecordingFile:
 
     def next_data(self, offset: int) -> int | None:
         return self._inner.next_data(offset)
+
+    def map(self, size: int, *, write: bool = False) -> memoryview:
+        assert not write, "what is written to memory is not recorded"
+        return self._inner.map(size)
 
     def _note(self, kind: OperationType, offset: int = 0, data: bytes = b"") -> None:
         self._disk.note(Op(kind, self.path, self._number, offset, data))

@@ -1,86 +1,37 @@
-"""The files of a RocketMQ broker under the scheduler: real ones, with the power cuts of
-`HostFiles`, whose calls of the disk and locks are switching points."""
+"""The files of a RocketMQ broker under the scheduler, on a disk and with locks whose operations are
+switching points."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 
 from dledger.errors import OffsetOutOfRange
 from dledger.rocketmq.ha import follower as follow
-from dledger.rocketmq.store.files import close_all
+from dledger.rocketmq.store.files import FileHandles
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 from verification.disk_states.promise import require
+from verification.interleave.disk import Image, Style, SwitchingDisk
 from verification.interleave.node import Loop
 from verification.interleave.scenarios import LOG, Run, Scenario
-from verification.interleave.scheduler import Scheduler
-from verification.sim.broker_files import HostFiles, SimOs, see_os
 
+ROOT: Final = Path("/broker")
 FILE: Final = 100
-SECTOR: Final = 32
-"""Power cuts tear files at it."""
-
-
-class SwitchingOs(SimOs):
-    """``os`` for the modules that write such files. A sync covers what was there when it began."""
-
-    def __init__(self, host: HostFiles, scheduler: Scheduler) -> None:
-        super().__init__([host])
-        self._host = host
-        self._point = scheduler.point
-
-    def _name(self, handle: int) -> str:
-        """The same in every run, as no path or descriptor is."""
-        return self._of(handle)[1].name
-
-    def pread(self, handle: int, size: int, place: int) -> bytes:
-        self._point("pread", self._name(handle))
-        found = os.pread(handle, size, place)
-        self._point("has read", self._name(handle))
-        return found
-
-    def pwrite(self, handle: int, data: Any, place: int) -> int:
-        self._point("pwritev", self._name(handle))
-        written = os.pwrite(handle, data, place)
-        self._point("written", self._name(handle))
-        return written
-
-    def ftruncate(self, handle: int, size: int) -> None:
-        self._point("truncate", self._name(handle))
-        os.ftruncate(handle, size)
-
-    def fdatasync(self, handle: int) -> None:
-        self.fsync(handle)
-
-    def fsync(self, handle: int) -> None:
-        self._point("fdatasync", self._name(handle))
-        _, path = self._of(handle)
-        if path.exists():
-            covered = self._host.seen(path)
-            self._point("fdatasync under way", path.name)
-            covered()
-        self._point("synced", path.name)
 
 
 class Files:
     """A log of bytes in files of a broker, and what of it was called durable."""
 
     def __init__(self, run: Run) -> None:
-        shm = Path("/dev/shm")
-        self._folder = Path(
-            tempfile.mkdtemp(prefix="dledger-schedules-", dir=shm if shm.is_dir() else None)
-        )
-        quiet: Any = SimpleNamespace(tear=SECTOR, bite=lambda what: None)
-        self._host = HostFiles(self._folder / "host", quiet, run.rng.fork("host"), quiet)
-        run.at_last.append(self._remove)
-        see_os(SwitchingOs(self._host, run.scheduler))
-        self.queue = MappedFileQueue(self._host.root / "log", FILE)
+        rng = run.rng.fork("disk")
+        style = Style(rng.chance(300_000), rng.pick((None, rng.below)))
+        self._disk = SwitchingDisk(Image({}, set()), style)
+        self._disk.scheduler = run.scheduler
+        self._disk.loses_directories = True
+        self.queue = self._open()
         self._logs = [b""]
         """All that it has been; the last one is what it is, or is about to be."""
         self._done = 0
@@ -90,10 +41,8 @@ class Files:
         run.life.was_damaged = True  # the store beside it has nothing to do with it
         run.at_start.append(lambda disk: self._found())
 
-    def _remove(self) -> None:
-        see_os(os)
-        close_all(self.queue._handles._open)
-        shutil.rmtree(self._folder)
+    def _open(self) -> MappedFileQueue:
+        return MappedFileQueue(ROOT / "log", FILE, handles=FileHandles(disk=self._disk))
 
     @property
     def max_offset(self) -> int:
@@ -140,9 +89,8 @@ class Files:
         log = self._logs[-1]
         require(end <= len(log), f"byte {end} is said to be durable, the log ends at {len(log)}")
         for start in range(0, end, FILE):
-            part = log[start : min(end, start + FILE)]
             require(
-                self._host.holds(self.queue.path(start), part),
+                self._disk.holds(self.queue.path(start), 0, min(end - start, FILE)),
                 f"bytes up to {end} are told durable, and no sync "
                 f"that began after they were written has covered those from {start} on",
             )
@@ -163,11 +111,10 @@ class Files:
         require(known, f"bytes {begin} to {begin + size} are served as they have not been")
 
     def _found(self) -> None:
-        close_all(self.queue._handles._open)
-        see_os(os)
-        self._host.cut_power()
+        self._disk.scheduler = None
+        self._disk.cut_power()
         if self._sure:
-            found = MappedFileQueue(self._host.root / "log", FILE).read(0, self._sure)
+            found = self._open().read(0, self._sure)
             require(
                 found == self._logs[-1][: self._sure],
                 f"{self._sure} bytes were durable, and are other ones now",

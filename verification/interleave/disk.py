@@ -157,6 +157,7 @@ class SwitchingDisk(MemoryDisk):
     def fsync_dir(self, path: Path) -> None:
         self.check("fsync_dir", path)
         covered = [change for change in self.pending_names if change[0].parent == path]
+        made = [each for each in self.new_directories if each.parent == path]
         self.point("fsync_dir under way", path)
         names = self.durable_names
         for change in covered:
@@ -168,6 +169,7 @@ class SwitchingDisk(MemoryDisk):
         self.pending_names = [
             change for change in self.pending_names if not any(change is c for c in covered)
         ]
+        self.new_directories = [each for each in self.new_directories if each not in made]
         self.point("fsync_dir done", path)
 
 

@@ -3,7 +3,7 @@
 A file of `bugs/` holds some, the lines of each but the first one indented::
 
     # What the bugs of this file have in common.
-    caught by: tests/testing/test_store_crashes.py
+    caught by: tests/verification/test_store_crashes.py
 
     store-abort-file-late (B9)
         a crash is taken for a clean stop, and nothing is recovered

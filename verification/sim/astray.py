@@ -79,6 +79,7 @@ class AstrayFile:
         self.fallocate = file.fallocate
         self.size = file.size
         self.next_data = file.next_data
+        self.map = file.map
 
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
         """Where it goes, if the file goes as far."""

@@ -1,9 +1,8 @@
-"""Consume queues and index of a simulated node: real files, since the index is mapped into memory,
-with the time, the errors and the power cuts of the node's simulated disk.
+"""Consume queues and index of a simulated node: real files beside its log, with the time, the
+errors and the power cuts of the node's simulated disk.
 
-The modules that write them see an ``os`` whose writes and syncs ask that disk first. A sync of a
-file, or of a folder, is remembered as what a power cut leaves for sure; of everything else it
-leaves any mix of pages and names.
+Writes and syncs ask that disk first. A sync of a file, or of a folder, is remembered as what a
+power cut leaves for sure; of everything else it leaves any mix of pages and names.
 """
 
 from __future__ import annotations
@@ -11,28 +10,24 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 from dledger.node.node import NodeServer
 from dledger.node.rocketmq.dispatched import Dispatched
 from dledger.node.rocketmq.dledger_commit_log import DLedgerCommitLog
 from dledger.protocol.messages.entry import Entry
-from dledger.rocketmq.store import files
-from dledger.rocketmq.store import index_file as index_files
-from dledger.rocketmq.store import mapped_file_queue as mapped_files
-from dledger.rocketmq.store import store_lock as store_guard
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
+from dledger.storage.disk.disk import DiskFile, RealDisk, RealFile
+from dledger.types import Buffer
 from verification.disk.memory_disk import ProcessKilled
 from verification.invariants.queued import Queued
 from verification.sim.disk import SimDisk
 from verification.sim.outcome import SeedCounts
 from verification.sim.rng import Rng
 
-MODULES: Final[tuple[ModuleType, ...]] = (files, index_files, mapped_files, store_guard)
 UNITS_IN_FILE: Final = 40
 INDEX_SLOTS: Final = 32
 INDEX_UNITS: Final = 300
@@ -43,9 +38,13 @@ class SmallDispatched(Dispatched):
     """With files of some dozen messages, so that a run sees many of each kind."""
 
     def __init__(
-        self, directory: Path, wall_ms: Callable[[], int], on_open: Callable[[Dispatched], None]
+        self,
+        directory: Path,
+        wall_ms: Callable[[], int],
+        on_open: Callable[[Dispatched], None],
+        disk: HostDisk,
     ) -> None:
-        super().__init__(directory, wall_ms)
+        super().__init__(directory, wall_ms, disk=disk)
         self._on_open = on_open
 
     def _open_files(self) -> None:
@@ -53,7 +52,11 @@ class SmallDispatched(Dispatched):
             self._root / "consumequeue", UNITS_IN_FILE, handles=self._handles
         )
         self.index = IndexService(
-            self._root / "index", INDEX_SLOTS, units=INDEX_UNITS, clock=self._clock
+            self._root / "index",
+            INDEX_SLOTS,
+            units=INDEX_UNITS,
+            clock=self._clock,
+            disk=self._disk,
         )
         self._reput = self._reput_type(self.queues, self.index, offset=0)
 
@@ -81,10 +84,6 @@ class HostFiles:
         one."""
         self._contents: dict[int, bytes] = {}
         self._names: dict[Path, dict[str, int]] = {}
-        self._begun = 0
-        """Syncs so far."""
-        self._covers: dict[Path | int, int] = {}
-        """The sync, by its number, that said last what a folder or a file holds."""
         self._used: SmallDispatched | None = None
         root.mkdir(parents=True)
         self._keep.mkdir()
@@ -102,30 +101,11 @@ class HostFiles:
 
     def synced(self, path: Path) -> None:
         """What a file holds now, or which names a folder has, outlives a power cut."""
-        if path.exists():  # else its name has gone meanwhile
-            self.seen(path)()
-
-    def seen(self, path: Path) -> Callable[[], None]:
-        """A sync begins, which covers what is there now; what is to be called when it has ended.
-        One that began later may end sooner: what it covered stays."""
-        self._begun += 1
-        begun = self._begun
         if path.is_dir():
             names = {entry.name: self._number(entry) for entry in sorted(path.iterdir())}
-            return lambda: self._names.update({path: names} if self._is_news(path, begun) else {})
-        number, data = self._number(path), path.read_bytes()
-        return lambda: self._contents.update({number: data} if self._is_news(number, begun) else {})
-
-    def _is_news(self, what: Path | int, begun: int) -> bool:
-        if self._covers.get(what, 0) > begun:
-            return False
-        self._covers[what] = begun
-        return True
-
-    def holds(self, path: Path, data: bytes) -> bool:
-        """Whether a power cut now would leave a file that begins so."""
-        number = self._names.get(path.parent, {}).get(path.name)
-        return number is not None and self._contents.get(number, b"")[: len(data)] == data
+            self._names[path] = names
+        elif path.exists():  # else its name has gone meanwhile
+            self._contents[self._number(path)] = path.read_bytes()
 
     def _number(self, path: Path) -> int:
         if path.is_dir():
@@ -162,7 +142,6 @@ class HostFiles:
         shutil.rmtree(self._keep)
         self._contents.clear()
         self._names.clear()
-        self._covers.clear()
         self.root.mkdir()
         self._keep.mkdir()
         for path, data in tree.items():
@@ -209,45 +188,46 @@ class HostFiles:
         return bytes(result)
 
 
-class SimOs:
-    """``os`` for the modules that write such files."""
+class HostDisk(RealDisk):
+    """Where a host's files are."""
 
-    def __init__(self, hosts: list[HostFiles]) -> None:
-        self._hosts = hosts
+    def __init__(self, host: HostFiles) -> None:
+        super().__init__()
+        self._host = host
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(os, name)
+    def open(self, path: Path, create: bool = False) -> DiskFile:
+        return HostFile(self._host, path, os.O_RDWR | (os.O_CREAT if create else 0))
 
-    def _of(self, handle: int) -> tuple[HostFiles | None, Path]:
-        path = Path(f"/proc/self/fd/{handle}").readlink()
-        return next((host for host in self._hosts if path.is_relative_to(host.root)), None), path
+    def fsync_dir(self, path: Path) -> None:
+        if path.is_relative_to(self._host.root):
+            self._host.disk.check("fsync_dir", path)
+            self._host.synced(path)
 
-    def pwrite(self, handle: int, data: Any, place: int) -> int:
-        host, path = self._of(handle)
-        failure = host.disk.check("pwritev", path) if host is not None else None
-        if failure is not None and host is not None:
-            os.pwrite(handle, memoryview(data)[: failure.short or 0], place)
-            host.disk.killed_in_write()
-            raise ProcessKilled(f"pwrite {path.name}")
-        return os.pwrite(handle, data, place)
 
-    def fdatasync(self, handle: int) -> None:
-        host, path = self._of(handle)
-        if host is not None:
-            host.disk.check("fdatasync", path)
-            host.synced(path)
+class HostFile(RealFile):
+    """One of them."""
 
-    def fsync(self, handle: int) -> None:
-        host, path = self._of(handle)
-        if host is not None:
-            host.disk.check("fsync_dir" if path.is_dir() else "fdatasync", path)
-            host.synced(path)
+    __slots__ = ("_host",)
 
-    def ftruncate(self, handle: int, size: int) -> None:
-        host, path = self._of(handle)
-        if host is not None:
-            host.disk.check("truncate", path)
-        os.ftruncate(handle, size)
+    def __init__(self, host: HostFiles, path: Path, flags: int) -> None:
+        super().__init__(path, flags)
+        self._host = host
+
+    def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
+        failure = self._host.disk.check("pwritev", self.path)
+        if failure is not None:
+            super().pwritev([b"".join(buffers)[: failure.short or 0]], offset)
+            self._host.disk.killed_in_write()
+            raise ProcessKilled(f"pwritev {self.path.name}")
+        super().pwritev(buffers, offset)
+
+    def fdatasync(self) -> None:
+        self._host.disk.check("fdatasync", self.path)
+        self._host.synced(self.path)
+
+    def truncate(self, size: int) -> None:
+        self._host.disk.check("truncate", self.path)
+        super().truncate(size)
 
 
 class BrokerFiles:
@@ -265,21 +245,11 @@ class BrokerFiles:
         self.hosts.append(HostFiles(self.folder / name, disk, rng, counts))
         return self.hosts[-1]
 
-    def begin(self) -> None:
-        """The broker's modules write through the simulated disks."""
-        see_os(SimOs(self.hosts))
-
     def end(self) -> None:
-        """They do so no more, and all is removed."""
-        see_os(os)
+        """All is removed."""
         for host in self.hosts:
             host.let_go()
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def see_os(seen: Any) -> None:
-    for module in MODULES:
-        module.os = seen  # type: ignore[attr-defined]
 
 
 def attach(
@@ -294,7 +264,8 @@ def attach(
     application, proposals = parts.application, parts.proposals
     assert isinstance(application, DLedgerCommitLog)
     opened: Callable[[Dispatched], None] = lambda files: judged(queued.opened, name, files)  # noqa: E731
-    files = SmallDispatched(host.root, parts.ready_loop.environment.wall_ms, opened)
+    wall_ms = parts.ready_loop.environment.wall_ms
+    files = SmallDispatched(host.root, wall_ms, opened, HostDisk(host))
     host.use(files)
     application.reput.files = files
     on_applied = proposals.applied

@@ -81,7 +81,6 @@ class World:
         self.queued = Queued() if plan.is_rocketmq else None
         """What is known of the messages of a RocketMQ commit log."""
         if self.broker is not None:
-            self.broker.begin()
             self.story.hidden = str(self.broker.folder)
         self._broken: Broken | None = None
 

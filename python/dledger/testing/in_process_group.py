@@ -262,6 +262,3 @@ class InProcessGroup:
                     "restart() them"
                 )
             await asyncio.sleep(_LOOK_S)
-
-
-__all__ = ["InProcessGroup"]

@@ -23,6 +23,3 @@ def dledger_group() -> Iterator[InProcessGroup]:
 
     with InProcessGroup() as group:
         yield group
-
-
-__all__ = ["dledger_group"]

@@ -25,6 +25,3 @@ class UnsyncedDisk(RealDisk):
 
     def fsync_dir(self, path: Path) -> None:
         """Nothing, as `UnsyncedFile.fdatasync`."""
-
-
-__all__ = ["UnsyncedDisk"]

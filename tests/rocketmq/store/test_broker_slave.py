@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,9 +23,11 @@ from dledger.rocketmq.ha.ha_service import HAService
 from dledger.rocketmq.ha.serve import serve_store
 from dledger.rocketmq.ha.slave import follow_master
 from dledger.rocketmq.ha_protocol.messages import HASettings
-from dledger.rocketmq.store import mapped_file_queue as mapped_files
+from dledger.rocketmq.store.files import NEW
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 from dledger.rocketmq.store.message_store import MessageStore
+from dledger.storage.disk.disk import RealFile
+from dledger.types import Buffer
 
 pytestmark = pytest.mark.usefixtures("in_time")
 
@@ -249,14 +251,15 @@ def test_flush_counts_what_was_there_when_it_began(
 ) -> None:
     log = MappedFileQueue(tmp_path / "log", 100)
     log.append(b"a" * 30)
-    synced: list[int] = []
+    synced: list[str] = []
 
-    def sync(handle: int) -> None:
-        synced.append(handle)
+    def sync(file: RealFile) -> None:
+        synced.append(file.path.name)
         if len(synced) == 1:
             log.append(b"b" * 90)
+            assert synced.pop().endswith(NEW)
 
-    monkeypatch.setattr(mapped_files.os, "fdatasync", sync)
+    monkeypatch.setattr(RealFile, "fdatasync", sync)
     log.flush()
     assert (log.flushed_offset, log.max_offset, len(synced)) == (30, 120, 1)
     log.flush()
@@ -269,17 +272,17 @@ def test_flush_that_comes_between_write_and_end_is_not_the_last_one(
 ) -> None:
     log = MappedFileQueue(tmp_path / "log", 100)
     log.append(b"a")
-    write = mapped_files.write_at
+    write = RealFile.pwritev
 
-    def flushed_first(handle: int, data: memoryview, place: int) -> None:
+    def flushed_first(file: RealFile, buffers: Sequence[Buffer], offset: int) -> None:
         log.flush()
-        write(handle, data, place)
+        write(file, buffers, offset)
 
-    synced: list[int] = []
+    synced: list[RealFile] = []
     with monkeypatch.context() as patched:
-        patched.setattr(mapped_files, "write_at", flushed_first)
+        patched.setattr(RealFile, "pwritev", flushed_first)
         log.append(b"b")
-    monkeypatch.setattr(mapped_files.os, "fdatasync", synced.append)
+    monkeypatch.setattr(RealFile, "fdatasync", lambda file: synced.append(file))
     assert log.flushed_offset == 1
     log.flush()
     assert len(synced) == 1
@@ -295,8 +298,8 @@ def test_what_a_killed_process_wrote_is_synced_before_it_counts(
     store.abandon()
     again = opened(tmp_path / "slave")
     assert again.log.files.flushed_offset == 0
-    synced: list[int] = []
-    monkeypatch.setattr(mapped_files.os, "fdatasync", synced.append)
+    synced: list[RealFile] = []
+    monkeypatch.setattr(RealFile, "fdatasync", lambda file: synced.append(file))
     again.log.flush()
     assert len(synced) == len(again.log.files.starts)
     assert BrokerFollower(again.log, "127.0.0.1:1").in_bulk is False

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,8 @@ from dledger.rocketmq.store import mapped_file_queue as module
 from dledger.rocketmq.store.files import FileHandles
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 from dledger.rocketmq.store.message_store import MessageStore
-from dledger.types import NO_INDEX
+from dledger.storage.disk.disk import RealDisk, RealFile
+from dledger.types import NO_INDEX, Buffer
 from verification.disk.memory_store import MemoryStore
 
 FILE = 100
@@ -44,17 +45,17 @@ class TellingLock:
 
 
 def within(monkeypatch: pytest.MonkeyPatch, name: str, action: Callable[[], object]) -> None:
-    """Carry out an action within the next call of this function of ``os``, when what it does is
+    """Carry out an action within the next call of this method of a file, when what it does is
     done."""
-    original, left = getattr(os, name), [action]
+    original, left = getattr(RealFile, name), [action]
 
-    def called(*args: object) -> object:
-        result = original(*args)
+    def called(file: RealFile, *args: object) -> object:
+        result = original(file, *args)
         if left:
             left.pop()()
         return result
 
-    monkeypatch.setattr(module.os, name, called)
+    monkeypatch.setattr(RealFile, name, called)
 
 
 def beside(queue: MappedFileQueue, action: Callable[[], object]) -> Callable[[], threading.Thread]:
@@ -84,17 +85,17 @@ def queue(tmp_path: Path) -> MappedFileQueue:
 def test_a_write_that_is_under_way_when_a_flush_begins_is_synced_by_the_next_one(
     queue: MappedFileQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    synced: list[int] = []
-    write, fdatasync = module.write_at, os.fdatasync
-    monkeypatch.setattr(os, "fdatasync", lambda handle: (synced.append(handle), fdatasync(handle)))
+    synced: list[RealFile] = []
+    write, fdatasync = RealFile.pwritev, RealFile.fdatasync
+    monkeypatch.setattr(RealFile, "fdatasync", lambda file: (synced.append(file), fdatasync(file)))
     queue.append(b"a" * 10)
     queue.flush()
 
-    def slow_write(handle: int, data: memoryview, place: int) -> None:
+    def slow_write(file: RealFile, buffers: Sequence[Buffer], offset: int) -> None:
         queue.flush()
-        write(handle, data, place)
+        write(file, buffers, offset)
 
-    monkeypatch.setattr(module, "write_at", slow_write)
+    monkeypatch.setattr(RealFile, "pwritev", slow_write)
     queue.append(b"b" * 10)
     assert queue.flushed_offset == 10
     before = len(synced)
@@ -108,11 +109,14 @@ def test_no_file_gets_its_name_before_the_name_of_the_one_in_front_is_on_the_dis
 ) -> None:
     """A flush that is under way has taken note of that name, and has not synced it yet."""
     done: list[str] = []
-    rename = Path.rename
-    monkeypatch.setattr(module, "sync_directory", lambda path: done.append("synced"))
-    monkeypatch.setattr(
-        Path, "rename", lambda path, to: (done.append(f"made {int(to.name)}"), rename(path, to))
-    )
+    rename = RealDisk.rename
+    monkeypatch.setattr(module, "sync_directory", lambda path, disk: done.append("synced"))
+
+    def renamed(disk: RealDisk, source: Path, target: Path) -> None:
+        done.append(f"made {int(target.name)}")
+        rename(disk, source, target)
+
+    monkeypatch.setattr(RealDisk, "rename", renamed)
     queue.append(b"a" * 50)
     within(monkeypatch, "fdatasync", lambda: queue.append(b"b" * 100))
     queue.flush()
@@ -189,8 +193,7 @@ def end_by_forgetting(handles: FileHandles, path: Path) -> None:
 
 
 def end_by_others(handles: FileHandles, path: Path) -> None:
-    with handles.using("read", path.with_name("other")):
-        pass
+    handles.get(path.with_name("other"))
 
 
 def end_by_closing(handles: FileHandles, path: Path) -> None:
@@ -205,11 +208,14 @@ def test_a_file_that_is_in_use_is_not_closed_and_its_number_given_to_another_one
     path.write_bytes(b"one")
     other.write_bytes(b"other")
     handles = FileHandles(1)
-    with handles.using("read", path) as first, handles.using("read", path) as handle:
-        end(handles, path)
-        with handles.using("read", other) as another:
-            assert another != handle == first
-            assert os.pread(handle, 10, 0) == b"one"
+    first, file = handles.get(path), handles.get(path)
+    end(handles, path)
+    another = handles.get(other)
+    assert another is not file
+    assert file is first
+    assert (file.pread(10, 0), another.pread(10, 0)) == (b"one", b"other")
+    handle = file._fd  # type: ignore[attr-defined]
+    del first, file
     with pytest.raises(OSError, match="descriptor"):
         os.fstat(handle)
 
@@ -252,16 +258,13 @@ def test_consume_queues_of_a_node_belong_to_the_thread_that_has_opened_them(tmp_
             forbidden()
 
 
-def test_a_brokers_files_are_synced_and_removed_and_handles_change_only_under_their_locks(
-    queue: MappedFileQueue, tmp_path: Path
+def test_a_brokers_files_are_synced_and_removed_only_under_their_lock(
+    queue: MappedFileQueue,
 ) -> None:
     queue.append(b"a" * 10)
-    handles = FileHandles(1)
     breaches: list[tuple[str, Callable[[], object]]] = [
         ("synced under MappedFileQueue._flushing", lambda: queue._sync([0], 1)),
         ("removed under MappedFileQueue._flushing", lambda: queue._remove(0)),
-        ("opened under FileHandles._lock", lambda: handles._get(queue.path(0))),
-        ("closed under FileHandles._lock", lambda: handles._let_go(-1)),
     ]
     for rule, breach in breaches:
         with pytest.raises(AssertionError, match=rule):

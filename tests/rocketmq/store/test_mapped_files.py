@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from dledger.errors import CorruptStore, DiskFull, OffsetOutOfRange, StorageErro
 from dledger.rocketmq.store.files import FileHandles
 from dledger.rocketmq.store.index_file import OpenIndex
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
+from dledger.storage.disk.disk import Disk, RealDisk, RealFile
+from dledger.types import Buffer
 
 
 def names(folder: Path) -> list[str]:
@@ -136,14 +139,14 @@ def test_a_file_goes_when_the_one_before_it_is_gone_on_the_disk(
     queue.append(b"a" * 350)
     queue.flush()
     durable = [names(queue.directory)]
-    monkeypatch.setattr(module, "sync_directory", lambda folder: durable.append(names(folder)))
-    unlink = Path.unlink
+    monkeypatch.setattr(module, "sync_directory", lambda folder, _: durable.append(names(folder)))
+    unlink = RealDisk.unlink
 
-    def unlinked(path: Path) -> None:
+    def unlinked(disk: RealDisk, path: Path) -> None:
         assert len(set(durable[-1]) - set(names(path.parent))) == 0, "two names are under way"
-        unlink(path)
+        unlink(disk, path)
 
-    monkeypatch.setattr(Path, "unlink", unlinked)
+    monkeypatch.setattr(RealDisk, "unlink", unlinked)
     {
         "cut": lambda: queue.truncate_dirty(20),
         "deletion": lambda: queue.delete_before(300),
@@ -166,12 +169,15 @@ def test_a_full_disk_leaves_the_log_s_end_where_it_was(
 ) -> None:
     queue.append(b"a" * 30)
 
-    def full(handle: int, data: memoryview, place: int) -> None:
-        os.pwrite(handle, data[: len(data) // 2], place)
+    write = RealFile.pwritev
+
+    def full(file: RealFile, buffers: Sequence[Buffer], offset: int) -> None:
+        data = b"".join(buffers)
+        write(file, [data[: len(data) // 2]], offset)
         raise OSError(errno.ENOSPC, "no space")
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "write_at", full)
+        patch.setattr(RealFile, "pwritev", full)
         with pytest.raises(DiskFull, match="free some"):
             queue.append(b"b" * 50)
     assert queue.max_offset == 30
@@ -230,9 +236,9 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(Path(f"/proc/self/fd/{handle}").readlink().name)
         sync(handle)
 
-    def note_names(directory: Path) -> None:
+    def note_names(directory: Path, disk: Disk) -> None:
         found.append(f"{directory.name}/")
-        sync_names(directory)
+        sync_names(directory, disk)
 
     monkeypatch.setattr(os, "fdatasync", note)
     monkeypatch.setattr(module, "sync_directory", note_names)

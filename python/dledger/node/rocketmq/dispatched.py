@@ -29,16 +29,20 @@ from dledger.rocketmq.dispatch.build_consume_queue import Dispatcher, DispatchRe
 from dledger.rocketmq.format.message import MAX_TOPIC, MIN_MESSAGE
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.files import (
+    HOST,
     FileHandles,
+    file_paths,
     make_directory,
+    read_whole,
+    remove,
     storing,
-    sync_directory,
     write_whole,
 )
 from dledger.rocketmq.store.index_service import IndexService
 from dledger.rocketmq.store.store_lock import AbortFile
 from dledger.rocketmq.upgrade.old_commit_log import OldCommitLog
 from dledger.storage.api import LogStore
+from dledger.storage.disk.disk import Disk
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.storage.retention import FileAge, expired
 from dledger.types import NO_INDEX, Index
@@ -59,6 +63,7 @@ class Dispatched:
         *,
         reput: type[Reput] = Reput,
         lock: bool = True,
+        disk: Disk = HOST,
     ) -> None:
         """Args:
         wall_ms: milliseconds since 1970, for the names of index files.
@@ -70,9 +75,10 @@ class Dispatched:
         self._reput_type = reput
         self._with_lock = lock
         self._clock = wall_ms
-        self._handles = FileHandles()
+        self._disk = disk
+        self._handles = FileHandles(disk=disk)
         self._dispatcher = Dispatcher()
-        self._abort = AbortFile(self._root)
+        self._abort = AbortFile(self._root, disk)
         self.queues: ConsumeQueues
         self.index: IndexService
         self._reput: Reput
@@ -103,8 +109,8 @@ class Dispatched:
             DiskFull, StorageError: the disk failed.
         """
         self._thread = threading.get_ident()
-        make_directory(self._root)
-        old = OldCommitLog.find(self._directory, lock=self._with_lock)
+        make_directory(self._root, self._disk)
+        old = OldCommitLog.find(self._directory, lock=self._with_lock, disk=self._disk)
         if old is not None and store.begin.end_pos != old.divided_offset and not old.is_gone:
             logger.warning(
                 "%s: the log begins at %d now, and no more where the old commit log ends, at %d: "
@@ -134,7 +140,7 @@ class Dispatched:
 
     def _open_files(self) -> None:
         self.queues = ConsumeQueues(self._root / "consumequeue", handles=self._handles)
-        self.index = IndexService(self._root / "index", clock=self._clock)
+        self.index = IndexService(self._root / "index", clock=self._clock, disk=self._disk)
         self._reput = self._reput_type(self.queues, self.index, offset=0)
 
     def _recover(self, store: LogStore, was_clean: bool) -> str:
@@ -204,25 +210,22 @@ class Dispatched:
         )
         self._remove_mark()
         with storing("remove", self._root):
-            for path in sorted(self._root.rglob("*")):
-                if path.is_file() and path.parent != self._root:
+            for path in list(file_paths(self._root, self._disk)):
+                if path.parent != self._root:
                     self._handles.forget(path)
-                    path.unlink()
+                    self._disk.unlink(path)
         self._open_files()
         self.next_index, self._end_pos = store.begin_index, self._begin_pos(store)
         self._marked, self._marked_pos, self._old_at = NO_INDEX, self._end_pos, self._end_pos
 
     def _read_mark(self) -> DispatchMark | None:
-        path = self._root / MARK_FILE
-        with storing("read", path):
-            mark = DispatchMark.unpack(path.read_bytes()) if path.exists() else None
+        data = read_whole(self._root / MARK_FILE, self._disk)
+        mark = None if data is None else DispatchMark.unpack(data)
         self._has_mark = mark is not None and mark.last_key != UNTOLD
         return mark
 
     def _remove_mark(self) -> None:
-        with storing("remove", self._root):
-            (self._root / MARK_FILE).unlink(missing_ok=True)
-        sync_directory(self._root)
+        remove(self._root / MARK_FILE, self._disk)
         self._has_mark = False
 
     def _found(self, index: Index, end_pos: int) -> DispatchMark:
@@ -356,9 +359,8 @@ class Dispatched:
     def _write_mark(self) -> None:
         self.queues.flush()
         self.index.flush()
-        write_whole(
-            self._root / MARK_FILE, self._found(Index(self.next_index - 1), self._end_pos).pack()
-        )
+        mark = self._found(Index(self.next_index - 1), self._end_pos)
+        write_whole(self._root / MARK_FILE, mark.pack(), disk=self._disk)
         self._has_mark = True
 
     @property

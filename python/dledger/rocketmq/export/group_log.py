@@ -18,6 +18,7 @@ from dledger.rocketmq.export.moved_messages import place_message
 from dledger.rocketmq.format.append_hook import read_stored
 from dledger.rocketmq.format.checkpoint import StoreCheckpoint
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
+from dledger.rocketmq.store.files import HOST
 from dledger.rocketmq.store.index_service import IndexService
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 from dledger.rocketmq.store.store_lock import CheckpointFile
@@ -65,7 +66,7 @@ class CommitLogExport:
         self._messages = 0
         self._waiting = 0
         if old is not None:
-            if (old.root / "config").is_dir():
+            if HOST.is_dir(old.root / "config"):
                 copy_store(old.root / "config", root / "config")
             if not old.is_gone and begin == old.divided_offset:
                 copy_store(old.files.directory, root / "commitlog")

@@ -16,8 +16,9 @@ from typing import Final
 from dledger.errors import PathError, RecordTooLarge
 from dledger.protocol.messages.entry import HEADER, HEADER_SIZE, MAGIC_NORMAL, MIN_BLANK_SIZE
 from dledger.rocketmq.format.message import encode_dledger_blank
-from dledger.rocketmq.store.files import FileHandles, make_directory, write_whole
+from dledger.rocketmq.store.files import HOST, FileHandles, make_directory, write_whole
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
+from dledger.storage.disk.disk import Disk
 from dledger.types import Buffer
 
 DATA_FILE: Final = 1 << 30
@@ -45,6 +46,7 @@ class LedgerFiles:
         index_file_size: int = INDEX_FILE,
         first_index: int = 0,
         first_pos: int = 0,
+        disk: Disk = HOST,
     ) -> None:
         """Begin a log.
 
@@ -65,9 +67,9 @@ class LedgerFiles:
             raise ValueError(
                 f"data files of {data_file_size:,} bytes, index files of {index_file_size:,}"
             )
-        make_directory(directory)
+        make_directory(directory, disk)
         self.directory = directory
-        handles = FileHandles()
+        handles = FileHandles(disk=disk)
         self.data = MappedFileQueue(directory / "data", data_file_size, handles=handles)
         self._index = MappedFileQueue(directory / "index", index_file_size, handles=handles)
         if not self.data.is_empty or not self._index.is_empty:
@@ -149,12 +151,12 @@ class LedgerFiles:
         self._index.flush()
         end = self.next_index - 1
         committed = end if committed_index is None else min(committed_index, end)
-        write_whole(
-            self.directory / "checkpoint", f"committedIndex={committed}\nendIndex={end}\n".encode()
-        )
-        write_whole(
-            self.directory / "currterm", f"voteLeader=\ncurrTerm={max(term, self.term)}\n".encode()
-        )
+        texts = {
+            "checkpoint": f"committedIndex={committed}\nendIndex={end}\n",
+            "currterm": f"voteLeader=\ncurrTerm={max(term, self.term)}\n",
+        }
+        for name, text in texts.items():
+            write_whole(self.directory / name, text.encode(), disk=self._handles.disk)
         self.abandon()
 
     def abandon(self) -> None:

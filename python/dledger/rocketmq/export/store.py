@@ -15,10 +15,12 @@ from dledger.rocketmq.format.checkpoint import StoreCheckpoint
 from dledger.rocketmq.format.message import Message, encode_message
 from dledger.rocketmq.store.commit_log import COMMIT_LOG_FILE, CommitLog
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
+from dledger.rocketmq.store.files import HOST
 from dledger.rocketmq.store.index_service import IndexService
 from dledger.rocketmq.store.message_store import MessageStore
 from dledger.rocketmq.store.store_lock import CheckpointFile
 from dledger.rocketmq.store.topic_configs import TopicConfig, TopicConfigs
+from dledger.storage.disk.disk import Disk
 
 Begins = Mapping[int, int]
 FIRST_INDEX: Final = 0
@@ -59,8 +61,11 @@ class PlainExport:
         begins: Begins,
         file_size: int = COMMIT_LOG_FILE,
         index: bool = True,
+        disk: Disk = HOST,
     ) -> None:
-        self._store = MessageStore(root, file_size=file_size, index=index, reput=ColumnReput)
+        self._store = MessageStore(
+            root, file_size=file_size, index=index, reput=ColumnReput, disk=disk
+        )
         log: CommitLog = self._store.log
         log.files.start_at(file_size if any(begins.values()) else 0)
         self._store.reput.offset = log.min_offset

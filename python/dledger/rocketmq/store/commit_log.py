@@ -14,6 +14,7 @@ from typing import Final
 
 from dledger.errors import CorruptStore, FormatError, OffsetOutOfRange, RecordTooLarge
 from dledger.rocketmq.dispatch.build_consume_queue import Dispatcher, DispatchRequest
+from dledger.rocketmq.format.checkpoint import RECOVERY_SLACK_MS
 from dledger.rocketmq.format.message import (
     BLANK_SIZE,
     INT64,
@@ -46,7 +47,6 @@ BORN_HOST_AT: Final = 48
 FIRST_BYTES: Final = 80
 """Of a message, with its store time in them."""
 PENDING: Final = (int(TransactionType.PREPARED), int(TransactionType.ROLLBACK))
-
 
 CheckEnd = Callable[[int, int], None]
 """``check(end, latest)``: where a log was found to end, and the latest store time of the messages
@@ -244,8 +244,7 @@ class CommitLog:
         Raises:
             CorruptStore: a sound message stands behind damage.
         """
-        starts = self.files.starts
-        begin = (starts[-3] if len(starts) >= 3 else starts[0]) if starts else 0
+        begin = next(iter(self.files.starts[-3:]), 0)
         return self._recovered(begin, None, -1 if cut_damage else 1 << 62, check)
 
     def recover_abnormally(
@@ -270,7 +269,8 @@ class CommitLog:
             CorruptStore: a message that was on the disk stands behind the damage.
         """
         self.files.doubt(begin)
-        return self._recovered(begin, put, -1 if cut_damage else physic_msg_timestamp, check)
+        before, since = physic_msg_timestamp, physic_msg_timestamp - RECOVERY_SLACK_MS
+        return self._recovered(begin, put, -1 if cut_damage else before, check, since)
 
     def recovery_start(self, recovery_timestamp: int) -> int:
         """Start of the last file whose first message was stored at this time (milliseconds since
@@ -301,10 +301,12 @@ class CommitLog:
         put: Callable[[Sequence[DispatchRequest]], None] | None,
         durable_before: int,
         check: CheckEnd | None,
+        since: int = 1 << 63,
     ) -> RecoveredLog:
+        """What was stored ``since`` then may never get to the disk: it is written again."""
         dispatcher, at, stored, latest, reason = Dispatcher(check=True), begin, 0, 0, ""
         last: DispatchRequest | None = None
-        window = WINDOW
+        window, unsure = WINDOW, 1 << 63
         while at < self.max_offset:
             rest = self.file_size - at % self.file_size
             data = self.read(at, min(window, rest))
@@ -316,16 +318,15 @@ class CommitLog:
             if found:
                 last = found[-1]
                 stored = last.store_timestamp
-                latest = max(latest, *(one.store_timestamp for one in found))
+                newest = max(one.store_timestamp for one in found)
+                latest = max(latest, newest)
+                unsure = min(unsure, at) if newest >= since else unsure
                 if put is not None:
                     put(found)
             if end == at:
                 if not any(data[: PAIR.size]) or len(data) == rest:
-                    reason = (
-                        ""
-                        if not any(data[: PAIR.size])
-                        else f"commit log, byte {at:,}: a message without its end"
-                    )
+                    if any(data[: PAIR.size]):
+                        reason = f"commit log, byte {at:,}: a message without its end"
                     break
                 window *= 4
             else:
@@ -344,6 +345,7 @@ class CommitLog:
         if check is not None:
             check(at, latest)
         self.files.truncate_dirty(at)
+        self.files.write_again(unsure)
         self.store_timestamp = stored
         return RecoveredLog(begin, self.max_offset, stored, reason)
 

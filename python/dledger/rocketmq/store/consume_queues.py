@@ -9,7 +9,7 @@ from typing import Final
 
 from dledger.errors import FormatError
 from dledger.rocketmq.store.consume_queue import UNITS_IN_FILE, ConsumeQueue
-from dledger.rocketmq.store.files import FileHandles, storing
+from dledger.rocketmq.store.files import FileHandles, folders
 
 MAX_QUEUE_ID: Final = (1 << 31) - 1
 
@@ -51,8 +51,9 @@ class ConsumeQueues:
         self._written: dict[tuple[str, int], None] = {}
         """Queues with something that has not been handed to the file system."""
         self._unsynced: dict[tuple[str, int], None] = {}
-        for topic in folders(root):
-            for name in folders(root / topic):
+        disk = self._handles.disk
+        for topic in folders(root, disk):
+            for name in folders(root / topic, disk):
                 if (
                     name.isascii()
                     and name.isdigit()
@@ -172,11 +173,3 @@ class ConsumeQueues:
             queue.destroy()
         self._written.clear()
         self._unsynced.clear()
-
-
-def folders(path: Path) -> list[str]:
-    """Names of the folders in a folder."""
-    if not path.is_dir():
-        return []
-    with storing("read", path):
-        return sorted(entry.name for entry in path.iterdir() if entry.is_dir())

@@ -16,8 +16,9 @@ from typing import Final, NamedTuple
 
 from dledger.checksum import crc32
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
-from dledger.rocketmq.store.files import storing, write_whole
+from dledger.rocketmq.store.files import HOST, read_whole, write_whole
 from dledger.rocketmq.store.index_service import IndexService
+from dledger.storage.disk.disk import Disk
 
 FILE: Final = "dispatched"
 
@@ -135,8 +136,8 @@ class StoreMark:
 class StoreMarkFile:
     """The file with the mark."""
 
-    def __init__(self, root: Path) -> None:
-        self._path = root / FILE
+    def __init__(self, root: Path, disk: Disk = HOST) -> None:
+        self._path, self._disk = root / FILE, disk
 
     def read(self) -> StoreMark | None:
         """None where there is none, or it is damaged.
@@ -144,8 +145,7 @@ class StoreMarkFile:
         Raises:
             StorageError: it cannot be read.
         """
-        with storing("read", self._path):
-            return StoreMark.unpack(self._path.read_bytes()) if self._path.exists() else None
+        return StoreMark.unpack(read_whole(self._path, self._disk) or b"")
 
     def write(self, mark: StoreMark) -> None:
         """Durably. Call it when the state that it describes is on the disk.
@@ -153,4 +153,4 @@ class StoreMarkFile:
         Raises:
             DiskFull, StorageError: it is not, or perhaps not.
         """
-        write_whole(self._path, mark.pack())
+        write_whole(self._path, mark.pack(), disk=self._disk)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +10,15 @@ from pathlib import Path
 from typing import Final
 
 from dledger.errors import DiskFull, DLedgerError, PathError, StorageError
+from dledger.storage.disk.disk import Disk, DiskFile, RealDisk, is_full
+from dledger.storage.disk.file_names import is_file_name
+from dledger.storage.disk.small_files import read_all, replace_whole, sync_names_above
 from dledger.types import Buffer
 
-FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+HOST: Final[Disk] = RealDisk()
+"""The disks of this host."""
+NEW: Final = ".tmp"
+"""Ends the name of a file that is not ready."""
 STRETCH: Final = 1 << 20
 ZEROS: Final = bytes(STRETCH)
 
@@ -33,133 +36,108 @@ def storing(doing: str, path: Path) -> Iterator[None]:
     except DLedgerError:
         raise
     except OSError as error:
-        raise disk_error(doing, path, error) from error
-
-
-def disk_error(doing: str, path: Path, error: OSError) -> DLedgerError:
-    """The error of a store for an error of the system."""
-    if error.errno in FULL:
-        return DiskFull(f"no space left to {doing} {path}: free some, or move the store")
-    return StorageError(f"cannot {doing} {path}: {error.strerror}; see the system's log")
+        if is_full(error):
+            raise DiskFull(
+                f"no space left to {doing} {path}: free some, or move the store"
+            ) from error
+        raise StorageError(
+            f"cannot {doing} {path}: {error.strerror}; see the system's log"
+        ) from error
 
 
 class FileHandles:
     """Open files for reading and writing, at most so many: the one that has not been used for
-    longest is closed.
+    longest is let go.
 
     A store with thousands of queues has more files than a process may have open: those that were
-    used last stay so. Any thread may use a file, forget it, and close all: none is closed while it
-    is in use.
+    used last stay so. A file is closed when nobody uses it any more.
     """
 
-    def __init__(self, limit: int = 256) -> None:
+    def __init__(self, limit: int = 256, *, disk: Disk = HOST) -> None:
+        self.disk = disk
+        self.durable: set[Path] = set()
+        """Directories whose names are on the disk."""
         self._limit = limit
-        self._open: OrderedDict[Path, int] = OrderedDict()
-        self._users: dict[int, int] = {}
-        """Descriptor -> how many use it now."""
-        self._leaving: set[int] = set()
-        """Descriptors that are closed at the end of their last use."""
+        self._open: OrderedDict[Path, DiskFile] = OrderedDict()
         self._lock = threading.Lock()
-        weakref.finalize(self, close_all, self._open)
 
-    @contextmanager
-    def using(self, doing: str, path: Path) -> Iterator[int]:
-        """The descriptor of a file that exists, which stays open up to the end of the block; errors
-        are as `storing`'s.
-
-        Raises:
-            DiskFull, StorageError: it cannot be opened, or an operation of the block failed.
-        """
-        users = self._users
+    def get(self, path: Path) -> DiskFile:
+        """A file that exists. Raises OSError."""
         with self._lock:
-            handle = self._get(path)
-            users[handle] = users.get(handle, 0) + 1
-        try:
-            yield handle
-        except DLedgerError:
-            raise
-        except OSError as error:
-            raise disk_error(doing, path, error) from error
-        finally:
-            with self._lock:
-                left = users[handle] = users[handle] - 1
-                if not left:
-                    del users[handle]
-                    if handle in self._leaving:
-                        self._leaving.remove(handle)
-                        os.close(handle)
-
-    def _get(self, path: Path) -> int:
-        assert self._lock.locked(), "handles are opened under FileHandles._lock"
-        found = self._open.get(path)
-        if found is not None:
-            self._open.move_to_end(path)
+            found = self._open.get(path)
+            if found is None:
+                while len(self._open) >= self._limit:
+                    self._open.popitem(last=False)
+                found = self._open[path] = self.disk.open(path)
+            else:
+                self._open.move_to_end(path)
             return found
-        while len(self._open) >= self._limit:
-            self._let_go(self._open.popitem(last=False)[1])
-        with storing("open", path):
-            found = self._open[path] = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        return found
-
-    def _let_go(self, handle: int) -> None:
-        assert self._lock.locked(), "handles are closed under FileHandles._lock"
-        if handle in self._users:
-            self._leaving.add(handle)
-        else:
-            os.close(handle)
 
     def forget(self, path: Path) -> None:
-        """Close a file that is going to be removed."""
+        """Let go of a file that is going to be removed."""
         with self._lock:
-            found = self._open.pop(path, None)
-            if found is not None:
-                self._let_go(found)
+            self._open.pop(path, None)
 
     def close(self) -> None:
-        """Close all; files that have no reference any more are closed by themselves."""
+        """Let go of all."""
         with self._lock:
-            while self._open:
-                self._let_go(self._open.popitem()[1])
+            self._open.clear()
 
 
-def close_all(handles: OrderedDict[Path, int]) -> None:
-    """Close and forget these descriptors."""
-    while handles:
-        os.close(handles.popitem()[1])
-
-
-def make_directory(path: Path) -> None:
+def make_directory(path: Path, disk: Disk = HOST, durable: set[Path] | None = None) -> None:
     """Make a directory and those above it, durably.
+
+    Args:
+        durable: directories whose names are on the disk; these are added.
 
     Raises:
         PathError: there is a file in the way, or it may not be made.
+        StorageError: the disk failed.
     """
-    missing = [one for one in (path, *path.parents) if not one.is_dir()]
+    if durable and path.absolute() in durable and disk.is_dir(path):
+        return
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        disk.mkdir(path)
     except OSError as error:
         raise PathError(
             f"{path} cannot be made: {error.strerror}; name one that this user may write"
         ) from error
-    for one in reversed(missing):
-        sync_directory(one.parent)
+    with storing("sync", path.parent):
+        sync_names_above(disk, path.absolute(), durable)
 
 
-def sync_directory(path: Path) -> None:
+def sync_directory(path: Path, disk: Disk = HOST) -> None:
     """Make the names in a directory durable.
 
     Raises:
         StorageError: the disk failed.
     """
     with storing("sync", path):
-        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        disk.fsync_dir(path)
 
 
-def write_whole(path: Path, data: Buffer, *, backup: bool = False) -> None:
+def mapped(path: Path, disk: Disk = HOST) -> memoryview:
+    """The bytes of a file, which are read when they are looked at.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    with storing("read", path):
+        file = disk.open_read_only(path)
+        return file.map(file.size())
+
+
+def read_whole(path: Path, disk: Disk = HOST) -> bytes | None:
+    """The bytes of a small file; None where there is none.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    with storing("read", path):
+        return read_all(disk, path)
+
+
+def write_whole(path: Path, data: Buffer, *, backup: bool = False, disk: Disk = HOST) -> None:
     """Put a small file in the place of another one, durably: a reader sees the old bytes or the new
     ones, never both.
 
@@ -170,37 +148,73 @@ def write_whole(path: Path, data: Buffer, *, backup: bool = False) -> None:
     Raises:
         DiskFull, StorageError: it was not written, or perhaps not.
     """
+    before = read_whole(path, disk) if backup else None
     with storing("write", path):
-        if backup and path.exists():
-            write_whole(path.with_name(path.name + ".bak"), path.read_bytes())
-        temporary = path.with_name(path.name + ".tmp")
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    sync_directory(path.parent)
+        if before is not None:
+            replace_whole(disk, path.with_name(path.name + ".bak"), before, NEW)
+        replace_whole(disk, path, data, NEW)
 
 
-def clear(handle: int, begin: int, end: int) -> bool:
-    """Write zeros over the bytes of [begin, end) of a file; holes stay holes. Whether anything was
-    there.
+def remove(path: Path, disk: Disk = HOST) -> None:
+    """Remove a file, if it is there, durably.
+
+    Raises:
+        StorageError: the disk failed.
+    """
+    with storing("remove", path):
+        if disk.exists(path):
+            disk.unlink(path)
+    sync_directory(path.parent, disk)
+
+
+def folders(path: Path, disk: Disk = HOST) -> list[str]:
+    """Names of the folders in a folder.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    with storing("read", path):
+        there = disk.listdir(path) if disk.is_dir(path) else []
+        return [name for name in there if disk.is_dir(path / name)]
+
+
+def log_names(directory: Path, disk: Disk = HOST) -> dict[int, int]:
+    """Files that are named by 20 digits: where each begins, and its bytes; by offset. Without a
+    directory, none.
+
+    Raises:
+        PathError: it is no directory, or may not be read.
+    """
+    try:
+        names = filter(is_file_name, disk.listdir(directory))
+        return {int(name): disk.size(directory / name) for name in names}
+    except OSError as error:
+        raise PathError(f"{directory} cannot be read: {error.strerror}") from error
+
+
+def file_paths(directory: Path, disk: Disk = HOST) -> Iterator[Path]:
+    """All files in a directory and below it. Raises OSError."""
+    for name in disk.listdir(directory):
+        path = directory / name
+        if disk.is_dir(path):
+            yield from file_paths(path, disk)
+        else:
+            yield path
+
+
+def clear(file: DiskFile, begin: int, end: int) -> bool:
+    """Write zeros over what there is in [begin, end) of a file; holes stay holes. Whether anything
+    was there.
 
     Raises:
         OSError: the disk failed.
     """
     found = False
-    at = begin
-    while at < end:
-        try:
-            at = max(at, os.lseek(handle, at, os.SEEK_DATA))
-        except OSError as error:
-            if error.errno == errno.ENXIO:  # nothing but a hole is left
-                break
-            raise
+    at = file.next_data(begin)
+    while at is not None and at < end:
         length = min(STRETCH, end - at)
-        if length > 0 and os.pread(handle, length, at) != ZEROS[:length]:
-            os.pwrite(handle, ZEROS[:length], at)
+        if file.pread(length, at) != ZEROS[:length]:
+            file.pwritev([ZEROS[:length]], at)
             found = True
-        at += length if length > 0 else end
+        at = file.next_data(at + length)
     return found

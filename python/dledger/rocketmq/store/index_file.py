@@ -7,10 +7,7 @@ through a map, whose space is taken from the file system before.
 
 from __future__ import annotations
 
-import mmap
-import os
 import struct
-import weakref
 from array import array
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +15,8 @@ from typing import Final
 
 from dledger.errors import CorruptStore, FormatError
 from dledger.rocketmq.format.index_file import HEADER, SLOT, UNIT, IndexReader
-from dledger.rocketmq.store.files import clear, storing, sync_directory
-from dledger.rocketmq.store.mapped_file_queue import write_at
+from dledger.rocketmq.store.files import HOST, NEW, clear, storing, sync_directory
+from dledger.storage.disk.disk import Disk
 
 MAX_INT: Final = 0x7FFF_FFFF
 CHUNK: Final = 1 << 14
@@ -39,7 +36,7 @@ class OpenIndex:
     """An index file of ``slots`` hash slots and room for ``units`` units, of which unit 0 is never
     used."""
 
-    def __init__(self, path: Path, slots: int, *, units: int) -> None:
+    def __init__(self, path: Path, slots: int, *, units: int, disk: Disk = HOST) -> None:
         """Open a file that exists.
 
         Raises:
@@ -51,24 +48,16 @@ class OpenIndex:
         self.capacity = units
         self._units_at = HEADER.size + slots * SLOT.size
         with storing("open", path):
-            self._handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            # also when there is no reference to it any more
-            self._closed = weakref.finalize(self, os.close, self._handle)
-            try:
-                self._map = self._mapped(index_size(slots, units))
-                # so that no write to the table can lack space
-                os.posix_fallocate(self._handle, 0, self._units_at)
-                self.table = mmap.mmap(self._handle, self._units_at)
-                """Header and slots, to be written to."""
-                try:
-                    head = self.reader()
-                except FormatError as error:
-                    raise CorruptStore(
-                        f"{path}: {error}; remove the file, which loses its keys"
-                    ) from None
-            except BaseException:
-                self._closed()
-                raise
+            self._file = disk.open(path)
+            self._map = self._mapped(index_size(slots, units))
+            # so that no write to the table can lack space
+            self._file.fallocate(self._units_at)
+            self.table = self._file.map(self._units_at, write=True)
+            """Header and slots, to be written to."""
+        try:
+            head = self.reader()
+        except FormatError as error:
+            raise CorruptStore(f"{path}: {error}; remove the file, which loses its keys") from None
         self.begin_timestamp: int = head.begin_timestamp
         self.end_timestamp: int = head.end_timestamp
         self.begin_offset: int = head.begin_offset
@@ -78,19 +67,22 @@ class OpenIndex:
         self._units: list[bytes] = []
         self._slots: dict[int, int] = {}
         self._is_dirty = True
+        self._failed: Exception | None = None
 
-    def _mapped(self, size: int) -> mmap.mmap:
-        found = os.fstat(self._handle).st_size
+    def _mapped(self, size: int) -> memoryview:
+        found = self._file.size()
         if found != size:
             raise CorruptStore(
                 f"{self.path} has {found:,} bytes, and an index file of {self.slots:,} slots and "
                 f"{self.capacity:,} units {size:,}: give the numbers that it was made with, or "
                 "remove the file, which loses its keys"
             )
-        return mmap.mmap(self._handle, size, prot=mmap.PROT_READ)
+        return self._file.map(size)
 
     @staticmethod
-    def make(path: Path, slots: int, units: int, after: OpenIndex | None) -> OpenIndex:
+    def make(
+        path: Path, slots: int, units: int, after: OpenIndex | None, disk: Disk = HOST
+    ) -> OpenIndex:
         """A new file; as a broker's, it begins with place and time at which the one before it
         ended.
 
@@ -100,14 +92,16 @@ class OpenIndex:
         head = HEADER.pack(
             *((after.end_timestamp,) * 2 + (after.end_offset,) * 2 if after else (0,) * 4), 0, 1
         )
-        temporary = path.with_name(path.name + ".tmp")
+        fresh = path.with_name(path.name + NEW)
         with storing("make", path):
-            with temporary.open("wb") as file:
-                file.write(head)
-                file.truncate(index_size(slots, units))
-            temporary.rename(path)
-        sync_directory(path.parent)
-        return OpenIndex(path, slots, units=units)
+            file = disk.open(fresh, create=True)
+            file.truncate(0)
+            file.pwritev([head], 0)
+            file.truncate(index_size(slots, units))
+            file.fdatasync()
+            disk.rename(fresh, path)
+        sync_directory(path.parent, disk)
+        return OpenIndex(path, slots, units=units, disk=disk)
 
     @property
     def is_full(self) -> bool:
@@ -146,9 +140,7 @@ class OpenIndex:
         with storing("write", self.path):
             self._is_dirty = True
             first = self.count - len(self._units)
-            write_at(
-                self._handle, memoryview(b"".join(self._units)), self._units_at + first * UNIT.size
-            )
+            self._file.pwritev([b"".join(self._units)], self._units_at + first * UNIT.size)
             table, set_slot = self.table, SLOT.pack_into
             for slot, unit in self._slots.items():
                 set_slot(table, SLOTS_AT + slot * SLOT_SIZE, unit)
@@ -167,7 +159,7 @@ class OpenIndex:
         """
         with storing("write", self.path):
             self._is_dirty = True
-            write_at(self._handle, memoryview(units), self._units_at + self.count * UNIT.size)
+            self._file.pwritev([units], self._units_at + self.count * UNIT.size)
             self.used_slots += set_slots()
             self.count += len(units) // UNIT.size
             self.end_offset, self.end_timestamp = end_offset, end_timestamp
@@ -182,24 +174,31 @@ class OpenIndex:
             self.used_slots,
             self.count,
         )
-        write_at(self._handle, memoryview(head), 0)
+        self._file.pwritev([head], 0)
 
     def flush(self) -> None:
         """Return when everything that was put is on the disk.
 
         Raises:
-            StorageError: it is not, or perhaps not.
+            StorageError: it is not, or perhaps not; when a sync has failed, asking again gives the
+                same error.
         """
+        if self._failed is not None:
+            raise self._failed
         self.write()
         if self._is_dirty:
-            with storing("sync", self.path):
-                os.fdatasync(self._handle)
+            try:
+                with storing("sync", self.path):
+                    self._file.fdatasync()
+            except Exception as error:
+                self._failed = error
+                raise
             self._is_dirty = False
 
     def reader(self) -> IndexReader:
         """The written part, for looking up."""
         return IndexReader(
-            lambda place, length: self._map[place : place + length],
+            lambda place, length: bytes(self._map[place : place + length]),
             len(self._map),
             slots=self.slots,
         )
@@ -243,9 +242,9 @@ class OpenIndex:
         with storing("write", self.path):
             self._is_dirty = True
             self._write_header()
-            write_at(self._handle, memoryview(slots).cast("B"), HEADER.size)
+            self._file.pwritev([memoryview(slots).cast("B")], HEADER.size)
             clear(
-                self._handle,
+                self._file,
                 self._units_at + kept * UNIT.size,
                 index_size(self.slots, self.capacity),
             )
@@ -272,7 +271,6 @@ class OpenIndex:
         return True, self.count
 
     def close(self) -> None:
-        """Close the file; nothing is written."""
-        self._map.close()
-        self.table.close()
-        self._closed()
+        """Let go of the file; nothing is written."""
+        self._map.release()
+        self.table.release()

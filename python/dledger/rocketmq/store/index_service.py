@@ -20,8 +20,9 @@ from dledger.rocketmq.format.index_file import (
     KeyHashes,
     is_index_name,
 )
-from dledger.rocketmq.store.files import make_directory, storing, sync_directory
+from dledger.rocketmq.store.files import HOST, make_directory, remove
 from dledger.rocketmq.store.index_file import OpenIndex
+from dledger.storage.disk.disk import Disk
 
 NAME_FORMAT: Final = "%Y%m%d%H%M%S%f"
 
@@ -41,6 +42,7 @@ class IndexService:
         *,
         units: int = DEFAULT_UNITS,
         clock: Callable[[], int] = now_ms,
+        disk: Disk = HOST,
     ) -> None:
         """Find the files.
 
@@ -56,14 +58,15 @@ class IndexService:
         self.directory = directory
         self._slots, self._units, self._clock = slots, units, clock
         self._hashes = KeyHashes()
-        self._names = index_names(directory)
+        self._disk = disk
+        self._names = index_names(directory, disk)
         self._last = self._open(self._names[-1]) if self._names else None
         self._end, self._put = -1, 0
         """Place of the last message that was put, and how many of its keys were."""
         self._find_end()
 
     def _open(self, name: str) -> OpenIndex:
-        return OpenIndex(self.directory / name, self._slots, units=self._units)
+        return OpenIndex(self.directory / name, self._slots, units=self._units, disk=self._disk)
 
     def _find_end(self) -> None:
         """A message's keys may go on in the next file."""
@@ -168,13 +171,14 @@ class IndexService:
         doubted."""
         if self._last:
             self._last.flush()
-        make_directory(self.directory)
-        name = self._new_name()
-        made = OpenIndex.make(self.directory / name, self._slots, self._units, self._last)
+        if not self._names:
+            make_directory(self.directory, self._disk)
+        path = self.directory / self._new_name()
+        made = OpenIndex.make(path, self._slots, self._units, self._last, self._disk)
         if self._last:
             self._last.close()
         self._last = made
-        self._names.append(name)
+        self._names.append(path.name)
         return made
 
     def _new_name(self) -> str:
@@ -260,13 +264,8 @@ class IndexService:
         """Remove the last file."""
         assert self._last is not None
         self._last.close()
-        self._remove(self._names.pop())
+        remove(self.directory / self._names.pop(), self._disk)
         self._last = self._open(self._names[-1]) if self._names else None
-
-    def _remove(self, name: str) -> None:
-        with storing("remove", self.directory / name):
-            (self.directory / name).unlink()
-        sync_directory(self.directory)
 
     def delete_before(self, physical_offset: int) -> int:
         """Remove files of messages that the commit log has no more, but never the last; how
@@ -278,7 +277,7 @@ class IndexService:
             file.close()
             if not is_old:
                 break
-            self._remove(self._names.pop(0))
+            remove(self.directory / self._names.pop(0), self._disk)
             count += 1
         return count
 
@@ -295,14 +294,13 @@ class IndexService:
         self._last = None
 
 
-def index_names(directory: Path) -> list[str]:
+def index_names(directory: Path, disk: Disk = HOST) -> list[str]:
     """Names of the index files in a folder, the oldest first.
 
     Raises:
         PathError: it cannot be read.
     """
     try:
-        names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
+        return list(filter(is_index_name, disk.listdir(directory)))
     except OSError as error:
         raise PathError(f"{directory} cannot be read: {error.strerror}") from error
-    return sorted(filter(is_index_name, names))

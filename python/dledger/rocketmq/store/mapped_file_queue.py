@@ -8,38 +8,26 @@ moment it has its name, zeros (holes) first, as the original makes them.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from dledger.errors import CorruptStore, OffsetOutOfRange, PathError, StorageError
-from dledger.rocketmq.store.files import FileHandles, clear, make_directory, storing, sync_directory
+from dledger.errors import CorruptStore, OffsetOutOfRange, StorageError
+from dledger.rocketmq.store.files import (
+    NEW,
+    FileHandles,
+    clear,
+    log_names,
+    make_directory,
+    storing,
+    sync_directory,
+)
+from dledger.storage.disk.file_names import file_name
 from dledger.types import Buffer
 
-NAME_DIGITS: Final = 20
+PIECE: Final = 1 << 20
 LAST_OFFSET: Final = (1 << 63) - 1
-
-
-def log_names(directory: Path) -> dict[int, int]:
-    """Files that are named by 20 digits: where each begins, and its bytes; by offset. Without a
-    directory, none.
-
-    Raises:
-        PathError: it is no directory, or may not be read.
-    """
-    found = {}
-    try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                if len(entry.name) == NAME_DIGITS and entry.name.isascii() and entry.name.isdigit():
-                    found[int(entry.name)] = entry.stat().st_size
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise PathError(f"{directory} cannot be read: {error.strerror}") from error
-    return dict(sorted(found.items()))
 
 
 class MappedFileQueue:
@@ -91,7 +79,7 @@ class MappedFileQueue:
     def _found(self) -> list[int]:
         size = self.file_size
         starts: list[int] = []
-        for start, length in log_names(self.directory).items():
+        for start, length in log_names(self.directory, self._handles.disk).items():
             path = self.path(start)
             if length != size:
                 raise CorruptStore(
@@ -115,7 +103,7 @@ class MappedFileQueue:
         # both at once, for other threads ask too; to make a path takes longer than to write
         begin, path = self._named
         if begin != start:
-            path = self.directory / f"{start:0{NAME_DIGITS}d}"
+            path = self.directory / file_name(start)
             self._named = (start, path)
         return path
 
@@ -179,8 +167,8 @@ class MappedFileQueue:
             part = view[: start + self.file_size - at]
             path = self.path(start)
             try:
-                with self._handles.using("write", path) as handle:
-                    write_at(handle, part, at - start)
+                with storing("write", path):
+                    self._handles.get(path).pwritev([part], at - start)
             # before it counts as written: a flush that takes the marks now must not be the last one
             # for it
             finally:
@@ -229,8 +217,8 @@ class MappedFileQueue:
             place = offset % self.file_size
             path = self.path(offset - place)
             length = min(size, self.file_size - place)
-            with self._handles.using("read", path) as handle:
-                data = os.pread(handle, length, place)
+            with storing("read", path):
+                data = self._handles.get(path).pread(length, place)
             if not data:
                 raise CorruptStore(f"{path} ends at byte {place:,}; somebody else cut it off")
             parts.append(data)
@@ -257,8 +245,8 @@ class MappedFileQueue:
             last = self._starts[-1]
             self._end = min(offset, last + self.file_size)
             path = self.path(last)
-            with self._handles.using("write", path) as handle:
-                if clear(handle, self._end - last, self.file_size):
+            with storing("write", path):
+                if clear(self._handles.get(path), self._end - last, self.file_size):
                     self._mark(last)
             self._flushed = min(self._flushed, self._end)
 
@@ -320,19 +308,32 @@ class MappedFileQueue:
                 self._names += bool(self._starts)
             self._flushed = min(self._flushed, max(offset, self.min_offset))
 
+    def write_again(self, offset: int) -> None:
+        """Write what lies from here on once more: a sync that failed may have left it out, and
+        marked it as written.
+
+        Raises:
+            DiskFull, StorageError: it is not written again.
+        """
+        for at, data in self.parts(offset, self._end, PIECE):
+            path = self.path(start := at - at % self.file_size)
+            with storing("write", path):
+                self._handles.get(path).pwritev([data], at - start)
+            self._mark(start)
+
     def _sync(self, starts: list[int], names: int) -> None:
         assert self._flushing.locked(), "files are synced under MappedFileQueue._flushing"
         for start in starts:
             path = self.path(start)
-            with self._handles.using("sync", path) as handle:
-                os.fdatasync(handle)
+            with storing("sync", path):
+                self._handles.get(path).fdatasync()
         self._sync_names(names)
 
     def _sync_names(self, names: int) -> None:
         """Let these changes of names be on the disk. They count as that afterwards only: another
         thread that is about to make a file behind the newest one asks."""
         if names > self._names_synced:
-            sync_directory(self.directory)
+            sync_directory(self.directory, self._handles.disk)
             with self._marks:
                 self._names_synced = max(self._names_synced, names)
 
@@ -358,17 +359,17 @@ class MappedFileQueue:
     def _make(self, start: int) -> None:
         """A file gets its size before its name, and its name before the next one does: a crash at
         any point shows no file that is too short, and no gap."""
-        make_directory(self.directory)
+        disk, path = self._handles.disk, self.path(start)
+        if not self._starts:
+            make_directory(self.directory, disk, self._handles.durable)
         self._sync_names(self._names)
-        path = self.path(start)
-        temporary = path.with_name(f"{path.name}.tmp")
+        fresh = path.with_name(path.name + NEW)
         with storing("make", path):
-            handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-            try:
-                os.ftruncate(handle, self.file_size)
-            finally:
-                os.close(handle)
-            temporary.rename(path)
+            file = disk.open(fresh, create=True)
+            file.truncate(0)
+            file.truncate(self.file_size)
+            file.fdatasync()
+            disk.rename(fresh, path)
         self._starts.append(start)
         self._mark(start, new=True)
 
@@ -380,14 +381,7 @@ class MappedFileQueue:
         with self._marks:
             self._dirty.pop(start, None)
         with storing("remove", path):
-            path.unlink()
+            self._handles.disk.unlink(path)
         with self._marks:
             self._names += 1
             self._removed = self._names
-
-
-def write_at(handle: int, data: memoryview, place: int) -> None:
-    """Write all of it, or raise OSError."""
-    while data:
-        written = os.pwrite(handle, data, place)
-        data, place = data[written:], place + written

@@ -31,7 +31,7 @@ from dledger.rocketmq.store.completeness import WITHOUT_ITS_END, Survey, is_in, 
 from dledger.rocketmq.store.consume_queue import UNITS_IN_FILE
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.dispatch_checkpoint import StoreMark, StoreMarkFile
-from dledger.rocketmq.store.files import FileHandles
+from dledger.rocketmq.store.files import HOST, FileHandles
 from dledger.rocketmq.store.index_service import IndexService, now_ms
 from dledger.rocketmq.store.placed import Placed, RecoveredLog
 from dledger.rocketmq.store.settings import MessageStoreSettings
@@ -61,14 +61,15 @@ class MessageStore:
                 made of.
             DiskFull, StorageError: the disk failed.
         """
-        make_root(root)
+        self._disk = disk = settings.get("disk", HOST)
+        make_root(root, disk)
         self.root = root
         self.lent_to: int | None = None
         """The only thread that may dispatch, flush, look into queues and index, and delete; None:
         any one thread. Appending to `log`, flushing and reading it is open to others meanwhile."""
-        self._lock = StoreLock(root)
+        self._lock = StoreLock(root, disk)
         try:
-            self._abort, self._checkpoint_file = AbortFile(root), CheckpointFile(root)
+            self._abort, self._checkpoint_file = AbortFile(root, disk), CheckpointFile(root, disk)
             was_clean = not self._abort.exists
             self._abort.make()
             self._open(settings)
@@ -79,9 +80,10 @@ class MessageStore:
             raise
 
     def _open(self, settings: MessageStoreSettings) -> None:
-        root, clock = self.root, settings.get("clock", now_ms)
-        self._handles = FileHandles()
-        self.log = CommitLog(root, settings.get("file_size", COMMIT_LOG_FILE), clock=clock)
+        root, disk, clock = self.root, self._disk, settings.get("clock", now_ms)
+        self._handles = FileHandles(disk=disk)
+        size = settings.get("file_size", COMMIT_LOG_FILE)
+        self.log = CommitLog(root, size, handles=FileHandles(disk=disk), clock=clock)
         self.queues = ConsumeQueues(
             root / "consumequeue",
             settings.get("units_in_file", UNITS_IN_FILE),
@@ -91,17 +93,20 @@ class MessageStore:
         units = settings.get("index_units", DEFAULT_UNITS)
         has_index = settings.get("index", True)
         self.index = (
-            IndexService(root / "index", slots, units=units, clock=clock) if has_index else None
+            IndexService(root / "index", slots, units=units, clock=clock, disk=disk)
+            if has_index
+            else None
         )
-        self.topics = TopicConfigs(root / "config", clock)
+        self.topics = TopicConfigs(root / "config", clock, disk=disk)
         self.checkpoint = self._checkpoint_file.read()
 
     def _start(self, reput: type[Reput], was_clean: bool, cut_damage: bool) -> None:
         """Recover the state from the files."""
-        self._mark_file = StoreMarkFile(self.root)
+        self._mark_file = StoreMarkFile(self.root, self._disk)
         self._mark = self._mark_file.read()
         self._is_mark_due = True  # until `_recover` knows that no file has another name now
         self.reput = reput(self.queues, self.index, offset=0)
+        self.topics.settle()
         self.queues.recover()
         self._was_clean, self._cut_damage = was_clean, cut_damage
         self.recovered = self._recover(was_clean, cut_damage)

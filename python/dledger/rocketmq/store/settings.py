@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypedDict
 
 from dledger.rocketmq.dispatch.build_consume_queue import Reput
+from dledger.storage.disk.disk import Disk
 
 
 class MessageStoreSettings(TypedDict, total=False):
@@ -25,6 +26,8 @@ class MessageStoreSettings(TypedDict, total=False):
     """Milliseconds since 1970."""
     cut_damage: bool
     """Let the log end before damage even where messages that were on the disk stand behind it."""
+    disk: Disk
+    """Where the files are."""
     reput: type[Reput]
     """`dledger.rocketmq.dispatch.reput_columns.ColumnReput` is several times as fast where much
     comes at once."""

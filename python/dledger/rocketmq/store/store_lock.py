@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import os
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 from dledger.errors import PathError
 from dledger.rocketmq.format.checkpoint import CHECKPOINT_SIZE, StoreCheckpoint
-from dledger.rocketmq.store.files import make_directory, storing, sync_directory
+from dledger.rocketmq.store.files import (
+    HOST,
+    folders,
+    make_directory,
+    read_whole,
+    remove,
+    storing,
+    sync_directory,
+    write_whole,
+)
+from dledger.storage.disk.disk import Disk
 
 WORD: Final = b"lock"
 
@@ -19,10 +26,7 @@ class StoreLock:
     """The store's lock, which a broker holds while it runs: the first byte of ``lock``, locked as
     Java locks it."""
 
-    held: ClassVar[set[tuple[int, int]]] = set()
-    """Device and inode of the locks of this process, which the system would give to it twice."""
-
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, disk: Disk = HOST) -> None:
         """Take the lock.
 
         Raises:
@@ -30,51 +34,32 @@ class StoreLock:
         """
         path = root / "lock"
         try:
-            self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._lock = disk.lock_first_byte(path, WORD)
+        except BlockingIOError as error:
+            raise PathError(
+                f"{root} is in use: a broker, or another dledger, has it open. Stop that one "
+                f"first, or work on a copy"
+            ) from error
         except OSError as error:
             raise PathError(
-                f"{path} cannot be opened: {error.strerror}; it must be writable"
+                f"{path} cannot be locked: {error.strerror}; it must be writable, on a local disk"
             ) from error
-        status = os.fstat(self._handle)
-        self._key = (status.st_dev, status.st_ino)
-        busy = (
-            f"{root} is in use: a broker, or another dledger, has it open. Stop that one "
-            f"first, or work on a copy"
-        )
-        if self._key in self.held:
-            # closing this one would set the other one free: the system counts by process
-            self._handle = -1
-            raise PathError(busy)
-        try:
-            fcntl.lockf(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-        except OSError as error:
-            os.close(self._handle)
-            if error.errno in (errno.EACCES, errno.EAGAIN):
-                raise PathError(busy) from error
-            raise PathError(
-                f"{path} cannot be locked: {error.strerror}; put the store on a local disk"
-            ) from error
-        self.held.add(self._key)
-        with storing("write", path):
-            os.pwrite(self._handle, WORD, 0)
 
     def release(self) -> None:
         """Give it back."""
-        if self._key in self.held:
-            self.held.discard(self._key)
-            os.close(self._handle)
+        self._lock.release()
 
 
 class AbortFile:
     """``abort`` exists while a store is open: a start that finds it knows that the last one did not
     end well."""
 
-    def __init__(self, root: Path) -> None:
-        self._path = root / "abort"
+    def __init__(self, root: Path, disk: Disk = HOST) -> None:
+        self._path, self._disk = root / "abort", disk
 
     @property
     def exists(self) -> bool:
-        return self._path.exists()
+        return self._disk.exists(self._path)
 
     def make(self) -> None:
         """Durably: before anything is written.
@@ -82,23 +67,21 @@ class AbortFile:
         Raises:
             DiskFull, StorageError: it cannot be made.
         """
-        make_directory(self._path.parent)
+        make_directory(self._path.parent, self._disk)
         with storing("make", self._path):
-            self._path.touch()
-        sync_directory(self._path.parent)
+            self._disk.open(self._path, create=True)
+        sync_directory(self._path.parent, self._disk)
 
     def remove(self) -> None:
         """When everything is on the disk."""
-        with storing("remove", self._path):
-            self._path.unlink(missing_ok=True)
-        sync_directory(self._path.parent)
+        remove(self._path, self._disk)
 
 
 class CheckpointFile:
     """``checkpoint``: up to which store times commit log, queues and index are on the disk."""
 
-    def __init__(self, root: Path) -> None:
-        self._path = root / "checkpoint"
+    def __init__(self, root: Path, disk: Disk = HOST) -> None:
+        self._path, self._disk = root / "checkpoint", disk
 
     def read(self) -> StoreCheckpoint:
         """The checkpoint's fields; zeros where there is no file.
@@ -107,40 +90,35 @@ class CheckpointFile:
             FormatError: it is too short.
             StorageError: it cannot be read.
         """
-        with storing("read", self._path):
-            if not self._path.exists():
-                return StoreCheckpoint()
-            data = self._path.read_bytes()
+        data = read_whole(self._path, self._disk)
         return StoreCheckpoint.decode(data) if data else StoreCheckpoint()
 
     def write(self, checkpoint: StoreCheckpoint) -> None:
-        """Durably, in place: the numbers lie within one sector. Call it when the state that it
-        describes is on the disk.
+        """Durably, in place where there is one: the numbers lie within one sector. Call it when the
+        state that it describes is on the disk.
 
         Raises:
             DiskFull, StorageError: it is not, or perhaps not.
         """
-        data = checkpoint.encode()
-        with storing("write", self._path):
-            is_new = not self._path.exists() or self._path.stat().st_size != CHECKPOINT_SIZE
-            handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                os.pwrite(handle, data, 0)
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-        if is_new:
-            sync_directory(self._path.parent)
+        disk, path, data = self._disk, self._path, checkpoint.encode()
+        with storing("write", path):
+            is_there = disk.exists(path) and disk.size(path) == CHECKPOINT_SIZE
+            if is_there:
+                file = disk.open(path)
+                file.pwritev([data], 0)
+                file.fdatasync()
+        if not is_there:
+            write_whole(path, data, disk=disk)
 
 
-def make_root(root: Path) -> None:
+def make_root(root: Path, disk: Disk = HOST) -> None:
     """Make a store's folder where there is none.
 
     Raises:
         PathError: it cannot be a plain store's.
     """
-    if any(path.is_dir() for path in root.glob("dledger-*")):
+    if any(name.startswith("dledger-") for name in folders(root, disk)):
         raise PathError(
             f"{root} is the store of a broker in DLedger mode: its log is not the plain commit log"
         )
-    make_directory(root)
+    make_directory(root, disk)

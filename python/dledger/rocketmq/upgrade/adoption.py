@@ -6,17 +6,20 @@ message ends, and dividedCommitlogOffset is where that file ends.
 
 from __future__ import annotations
 
-import os
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from dledger.rocketmq.format.message import encode_blank
-from dledger.rocketmq.store.files import make_directory, storing, sync_directory
+from dledger.rocketmq.store.files import HOST, make_directory, storing, sync_directory
+from dledger.storage.disk.disk import Disk
+from dledger.storage.disk.file_names import file_name
 
 STAGED: Final = "adopting-"
 """Begins the name of a node's directory that is not ready."""
-PIECE_BYTES: Final = 4 << 20
+PIECE_BYTES: Final = 64 << 10
+"""Copied at once, unless it is zeros."""
 LEFT_OUT: Final = ("lock", "abort")
 """Of a store that is copied: the files that say that it is in use."""
 
@@ -31,6 +34,7 @@ class Adoption:
     """Bytes of each file."""
     starts: list[int]
     """Where the files begin."""
+    disk: Disk = HOST
     end: int = 0
     """Behind the last message."""
     has_blank: bool = False
@@ -56,7 +60,7 @@ class Adoption:
 
     @property
     def last_file(self) -> Path:
-        return self.root / "commitlog" / f"{self.starts[-1]:020d}"
+        return self.root / "commitlog" / file_name(self.starts[-1])
 
 
 def close_last_file(old: Adoption) -> None:
@@ -67,46 +71,45 @@ def close_last_file(old: Adoption) -> None:
     """
     path, start = old.last_file, old.starts[-1]
     with storing("close", path):
-        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            if not old.has_blank:
-                os.pwrite(handle, encode_blank(old.divided_offset - old.end), old.end - start)
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        file = old.disk.open(path)
+        if not old.has_blank:
+            file.pwritev([encode_blank(old.divided_offset - old.end)], old.end - start)
+        file.fdatasync()
 
 
-def copy_store(root: Path, target: Path) -> None:
+def copy_store(root: Path, target: Path, disk: Disk = HOST) -> None:
     """Copy a store's files, holes as holes, with their times; durable on return, but for the
     target's own name.
 
     Raises:
         DiskFull, StorageError: it is not all there.
     """
-    for folder, folders, names in os.walk(root):
-        here = target / Path(folder).relative_to(root)
-        folders[:] = [name for name in folders if not name.startswith(STAGED)]
-        make_directory(here)
-        for name in names:
-            if Path(folder) != root or name not in LEFT_OUT:
-                with storing("copy to", here / name):
-                    _copy_file(Path(folder) / name, here / name)
-        sync_directory(here)
+    _copy_folder(root, target, disk, LEFT_OUT, set())
 
 
-def _copy_file(source: Path, target: Path) -> None:
-    with source.open("rb") as old, target.open("wb") as new:
-        status = os.fstat(old.fileno())
-        at = 0
-        while at < status.st_size:
-            try:
-                at = os.lseek(old.fileno(), at, os.SEEK_DATA)
-            except OSError:  # nothing but a hole is left
-                break
-            stop = os.lseek(old.fileno(), at, os.SEEK_HOLE)
-            while at < stop and (data := os.pread(old.fileno(), min(PIECE_BYTES, stop - at), at)):
-                os.pwrite(new.fileno(), data, at)
-                at += len(data)
-        os.ftruncate(new.fileno(), status.st_size)
-        os.fsync(new.fileno())
-    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+def _copy_folder(
+    source: Path, target: Path, disk: Disk, left_out: Collection[str], durable: set[Path]
+) -> None:
+    make_directory(target, disk, durable)
+    for name in disk.listdir(source):
+        path = source / name
+        if disk.is_dir(path):
+            if not name.startswith(STAGED):
+                _copy_folder(path, target / name, disk, (), durable)
+        elif name not in left_out:
+            with storing("copy to", target / name):
+                _copy_file(path, target / name, disk)
+    sync_directory(target, disk)
+
+
+def _copy_file(source: Path, target: Path, disk: Disk) -> None:
+    old, new = disk.open_read_only(source), disk.open(target, create=True)
+    new.truncate(0)
+    at = old.next_data(0)
+    while at is not None and (data := old.pread(PIECE_BYTES, at)):
+        if data.count(0) < len(data):
+            new.pwritev([data], at)
+        at = old.next_data(at + len(data))
+    new.truncate(old.size())
+    new.fdatasync()
+    disk.copy_times(source, target)

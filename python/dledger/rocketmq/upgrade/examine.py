@@ -3,7 +3,6 @@ changed."""
 
 from __future__ import annotations
 
-import mmap
 import struct
 from pathlib import Path
 from typing import Final
@@ -17,22 +16,21 @@ from dledger.errors import CorruptStore, FormatError, PathError
 from dledger.rocketmq.columns.commit_log import column_batches
 from dledger.rocketmq.format.consume_queue_unit import FILLER, UNIT_SIZE
 from dledger.rocketmq.format.index_file import HEADER as INDEX_HEADER
+from dledger.rocketmq.format.index_file import is_index_name
 from dledger.rocketmq.format.message import BLANK_SIZE, TransactionType
 from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
-from dledger.rocketmq.store.consume_queues import folders
-from dledger.rocketmq.store.files import storing
-from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue, log_names
-from dledger.rocketmq.store.store_lock import CheckpointFile
+from dledger.rocketmq.store.files import HOST, FileHandles, folders, log_names, mapped, storing
+from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
+from dledger.rocketmq.store.store_lock import AbortFile, CheckpointFile
 from dledger.rocketmq.upgrade.adoption import Adoption
+from dledger.storage.disk.disk import Disk
+from dledger.storage.disk.file_names import file_name
 
 COLUMNS: Final = ("topic", "queue_id", "queue_offset", "sys_flag", "store_timestamp", "entry_index")
 CQ_UNIT: Final = np.dtype([("place", ">i8"), ("size", ">i4"), ("tags", ">i8")])
-STRETCH: Final = 16 << 20
-INDEX_DIGITS: Final = 17
-"""Of an index file's name."""
 
 
-def examine(root: Path) -> Adoption:
+def examine(root: Path, disk: Disk = HOST) -> Adoption:
     """Read the log in a broker's store through, and find out where it ends and how far its queues
     have come.
 
@@ -43,12 +41,12 @@ def examine(root: Path) -> Adoption:
         PathError: there is no plain commit log, or its broker runs, or was not stopped.
         CorruptStore: it is damaged, and must not be built on.
     """
-    sizes = log_names(root / "commitlog")
+    sizes = log_names(root / "commitlog", disk)
     if not sizes:
         raise PathError(
             f"{root / 'commitlog'} has no files of a commit log: name the root of a broker's store"
         )
-    if (root / "abort").exists():
+    if AbortFile(root, disk).exists:
         raise PathError(
             f"{root} has a file abort: its broker runs, or was not stopped well. Stop it; after a "
             "crash start it once more, so that it recovers its store, and stop it then"
@@ -56,31 +54,26 @@ def examine(root: Path) -> Adoption:
     file_size = max(sizes.values())
     if not file_size:
         raise CorruptStore(f"{root / 'commitlog'} has empty files only: put the whole files back")
-    files = MappedFileQueue(root / "commitlog", file_size)
-    found = Adoption(root, file_size, files.starts)
+    handles = FileHandles(disk=disk)
+    files = MappedFileQueue(root / "commitlog", file_size, handles=handles)
+    found = Adoption(root, file_size, files.starts, disk)
     for start in found.starts:
-        with storing("read", files.path(start)), files.path(start).open("rb") as file:
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        _walk(found, start, data)
+        _walk(found, start, mapped(files.path(start), disk))
     _add_queues(found)
     _check_end(found)
-    with found.last_file.open("rb") as file:
-        crc = crc32(struct.pack(">qqq", found.end, found.divided_offset, found.file_size))
-        rest = found.end - found.starts[-1]
-        while rest and (data_read := file.read(min(rest, STRETCH))):
-            crc = crc32(data_read, crc)
-            rest -= len(data_read)
-    found.fingerprint = crc
+    crc = crc32(struct.pack(">qqq", found.end, found.divided_offset, found.file_size))
+    head = mapped(found.last_file, disk)[: found.end - found.starts[-1]]
+    found.fingerprint = crc32(head, crc)
     return found
 
 
-def _walk(found: Adoption, start: int, data: mmap.mmap) -> None:
+def _walk(found: Adoption, start: int, data: memoryview) -> None:
     """Count the messages of a file, and see that it has no damage but behind the end of the log."""
     is_last, path = start == found.starts[-1], found.root / "commitlog" / f"{start:020d}"
     damage: list[ScannedPiece] = []
     goes_on = closed = False
     found.end = start
-    for batch in column_batches(memoryview(data), start, columns=COLUMNS):
+    for batch in column_batches(data, start, columns=COLUMNS):
         if batch.kind in (PieceKind.NOOP, PieceKind.DLEDGER_BLANK) or not _is_plain(batch.rows):
             raise PathError(
                 f"{path} has entries of DLedger mode in it: this is no plain commit log"
@@ -120,9 +113,10 @@ def _check_end(found: Adoption) -> None:
         CorruptStore: the log has lost its end.
     """
     mend = "put back the whole file, or those that are missing at its end"
-    for path in sorted((found.root / "index").glob("[0-9]" * INDEX_DIGITS)):
-        with storing("read", path), path.open("rb") as file:
-            head = file.read(INDEX_HEADER.size)
+    index = found.root / "index"
+    for path in (index / name for name in found.disk.listdir(index) if is_index_name(name)):
+        with storing("read", path):
+            head = found.disk.open_read_only(path).pread(INDEX_HEADER.size, 0)
         if len(head) == INDEX_HEADER.size:
             *_, end, _, count = INDEX_HEADER.unpack(head)
             if count > 1 and end >= found.end:
@@ -131,7 +125,7 @@ def _check_end(found: Adoption) -> None:
                     f"{mend}. If the log is whole, move this file out of the folder"
                 )
     try:
-        says = CheckpointFile(found.root).read().physic_msg_timestamp
+        says = CheckpointFile(found.root, found.disk).read().physic_msg_timestamp
     except FormatError as error:
         raise CorruptStore(
             f"{found.root / 'checkpoint'}: {error}. Start the broker once more, and stop it"
@@ -177,20 +171,21 @@ def _reaches(found: Adoption, topic: str, queue_id: int, end: int) -> None:
 def _add_queues(found: Adoption) -> None:
     """Queues of which the log has no message any more go on where their consume queue ends. Where
     one ends before the log's last message of it, a topic of this name was deleted."""
-    root = found.root / "consumequeue"
+    root, disk = found.root / "consumequeue", found.disk
     in_log = {
         (topic, queue_id): end
         for topic, ends in found.queues.items()
         for queue_id, end in ends.items()
     }
     known: dict[tuple[str, int], int] = {}
-    for topic in folders(root):
-        for name in folders(root / topic):
+    for topic in folders(root, disk):
+        for name in folders(root / topic, disk):
             if name.isascii() and name.isdigit() and str(int(name)) == name:
-                end = known[topic, int(name)] = _end_of_queue(root / topic / name, found.end)
+                end = _end_of_queue(root / topic / name, found)
+                known[topic, int(name)] = end
                 if end:
                     _reaches(found, topic, int(name), end)
-    if root.is_dir():
+    if disk.is_dir(root):
         found.reborn = sorted(
             f"{topic}/{number}"
             for (topic, number), end in in_log.items()
@@ -201,16 +196,16 @@ def _add_queues(found: Adoption) -> None:
     }
 
 
-def _end_of_queue(directory: Path, log_end: int) -> int:
+def _end_of_queue(directory: Path, found: Adoption) -> int:
     """Behind the queue's last message; 0 where there is none.
 
     Raises:
         CorruptStore: that one lies behind the log's end.
     """
-    for start in reversed(log_names(directory)):
-        path = directory / f"{start:020d}"
-        with storing("read", path):
-            data = path.read_bytes()
+    log_end = found.end
+    for start in reversed(log_names(directory, found.disk)):
+        path = directory / file_name(start)
+        data = mapped(path, found.disk)
         units = np.frombuffer(data, CQ_UNIT, len(data) // UNIT_SIZE)
         numbers = np.flatnonzero((units["size"] > 0) & (units["size"] != FILLER.size))
         if len(numbers):

@@ -15,9 +15,10 @@ from typing import Final, Self
 
 from dledger.errors import CorruptStore, FormatError, OffsetOutOfRange, PathError
 from dledger.rocketmq.format.message import MAGIC_V1, MAGIC_V2, MIN_MESSAGE, decode_message
-from dledger.rocketmq.store.files import storing, write_whole
+from dledger.rocketmq.store.files import HOST, FileHandles, read_whole, storing, write_whole
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 from dledger.rocketmq.store.store_lock import StoreLock
+from dledger.storage.disk.disk import Disk
 
 ADOPTED_FILE: Final = "adopted"
 COMMIT_LOG: Final = "commitlog"
@@ -37,26 +38,26 @@ class Adopted:
     gone: bool = False
     """Retention has removed, or is removing, the last old file."""
 
-    def save(self, directory: Path) -> None:
+    def save(self, directory: Path, disk: Disk = HOST) -> None:
         """Write it into a node's directory, durably.
 
         Raises:
             DiskFull, StorageError: it was not written, or perhaps not.
         """
-        write_whole(directory / ADOPTED_FILE, json.dumps(asdict(self), sort_keys=True).encode())
+        text = json.dumps(asdict(self), sort_keys=True)
+        write_whole(directory / ADOPTED_FILE, text.encode(), disk=disk)
 
     @classmethod
-    def load(cls, directory: Path) -> Self | None:
+    def load(cls, directory: Path, disk: Disk = HOST) -> Self | None:
         """The record in a node's directory; None where it has no old log.
 
         Raises:
             PathError: it cannot be read as `save` writes it.
         """
         path = directory / ADOPTED_FILE
-        with storing("read", path):
-            if not path.exists():
-                return None
-            text = path.read_bytes()
+        text = read_whole(path, disk)
+        if text is None:
+            return None
         try:
             found = cls(**json.loads(text))
             if [type(value) for value in asdict(found).values()] == [
@@ -76,7 +77,9 @@ class Adopted:
 class OldCommitLog:
     """The old log of one node. One thread at a time; closing it gives the store's lock back."""
 
-    def __init__(self, directory: Path, adopted: Adopted, *, lock: bool = True) -> None:
+    def __init__(
+        self, directory: Path, adopted: Adopted, *, lock: bool = True, disk: Disk = HOST
+    ) -> None:
         """Open it.
 
         Args:
@@ -86,11 +89,11 @@ class OldCommitLog:
         Raises:
             PathError: it is not as it was adopted, or another process has it open.
         """
-        self._directory = directory
+        self._directory, self._disk = directory, disk
         self._adopted = adopted
         self.root = directory.absolute().parent
         """Of the store that the old log is part of."""
-        self._lock = StoreLock(self.root) if lock else None
+        self._lock = StoreLock(self.root, disk) if lock else None
         try:
             self.files = self._open(self.root / COMMIT_LOG)
         except BaseException:
@@ -98,19 +101,20 @@ class OldCommitLog:
             raise
 
     @classmethod
-    def find(cls, directory: Path, *, lock: bool = True) -> Self | None:
+    def find(cls, directory: Path, *, lock: bool = True, disk: Disk = HOST) -> Self | None:
         """The one of a node's directory, if it has one.
 
         Raises:
             PathError: as for `OldCommitLog` and `Adopted.load`.
         """
-        adopted = Adopted.load(directory)
-        return None if adopted is None else cls(directory, adopted, lock=lock)
+        adopted = Adopted.load(directory, disk)
+        return None if adopted is None else cls(directory, adopted, lock=lock, disk=disk)
 
     def _open(self, path: Path) -> MappedFileQueue:
         adopted = self._adopted
         try:
-            files = MappedFileQueue(path, adopted.file_size)
+            handles = FileHandles(disk=self._disk)
+            files = MappedFileQueue(path, adopted.file_size, handles=handles)
         except CorruptStore as error:
             raise PathError(f"the old commit log in front of {self._directory}: {error}") from error
         if adopted.gone:
@@ -183,7 +187,7 @@ class OldCommitLog:
         found = {}
         for start in self.files.starts:
             with storing("look at", self.files.path(start)):
-                found[start] = self.files.path(start).stat().st_mtime_ns // 1_000_000
+                found[start] = self._disk.mtime_ms(self.files.path(start))
         return found
 
     def delete_before(self, offset: int) -> None:
@@ -194,7 +198,7 @@ class OldCommitLog:
         """
         if offset >= self.divided_offset and not self._adopted.gone:
             self._adopted = replace(self._adopted, gone=True)
-            self._adopted.save(self._directory)
+            self._adopted.save(self._directory, self._disk)
         self.files.delete_before(offset)
         if self._adopted.gone:
             self.files.destroy()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,7 +10,7 @@ import numpy as np
 
 from dledger.errors import FormatError
 from dledger.rocketmq.format.index_file import HEADER, SLOT, UNIT, IndexReader, is_index_name
-from dledger.rocketmq.store.files import storing
+from dledger.rocketmq.store.files import mapped
 from dledger.rocketmq.verify.queues import PUT_BACK, Problem
 
 INDEX_UNIT: Final = np.dtype(
@@ -64,8 +63,7 @@ class IndexAudit:
         self._matched = 0
 
     def _open(self, path: Path, size: int) -> None:
-        with storing("read", path), path.open("rb") as file:
-            view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
+        view = mapped(path)
         try:
             reader = IndexReader(
                 lambda place, length: view[place : place + length], size, slots=self._slots

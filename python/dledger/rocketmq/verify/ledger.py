@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import mmap
 import struct
 from pathlib import Path
 from typing import Final
 
 from dledger.protocol.messages.entry import HEADER, HEADER_SIZE
-from dledger.rocketmq.store.files import storing
-from dledger.rocketmq.store.mapped_file_queue import log_names
+from dledger.rocketmq.store.files import log_names, mapped, read_whole
 from dledger.rocketmq.verify.queues import PUT_BACK, Problem
+from dledger.storage.disk.file_names import file_name
 
 UNIT: Final = struct.Struct(">iqiqq")
 """Magic, pos, size, index, term."""
@@ -28,13 +27,8 @@ class LedgerAudit:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._files: list[tuple[int, mmap.mmap | bytes]] = []
-        for start, size in log_names(directory / "index").items():
-            path = directory / "index" / f"{start:020d}"
-            with storing("read", path), path.open("rb") as file:
-                self._files.append(
-                    (start, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
-                )
+        folder = directory / "index"
+        self._files = [(start, mapped(folder / file_name(start))) for start in log_names(folder)]
         self._wrong: list[int] = []
         self._last = -1
         """Index of the last entry."""
@@ -85,10 +79,10 @@ class LedgerAudit:
 
     def _by_checkpoint(self, name: str, last: int, log: Path) -> list[Problem]:
         path = self._directory / name
-        if not path.exists():
+        data = read_whole(path)
+        if data is None:
             return []
-        with storing("read", path):
-            text = path.read_bytes().decode("ascii", "replace")
+        text = data.decode("ascii", "replace")
         says = dict(line.partition("=")[::2] for line in text.splitlines())
         number = says.get("committedIndex", "").strip()
         if not number.removeprefix("-").isdecimal():

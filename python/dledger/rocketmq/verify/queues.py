@@ -11,9 +11,8 @@ import numpy as np
 
 from dledger.rocketmq.dispatch.build_consume_queue import SCHEDULE_TOPIC
 from dledger.rocketmq.format.consume_queue_unit import FILLER, UNIT_SIZE
-from dledger.rocketmq.store.consume_queues import folders
-from dledger.rocketmq.store.files import storing
-from dledger.rocketmq.store.mapped_file_queue import log_names
+from dledger.rocketmq.store.files import folders, log_names, mapped
+from dledger.storage.disk.file_names import file_name
 
 CQ_UNIT: Final = np.dtype([("place", ">i8"), ("size", ">i4"), ("tags", ">i8")])
 PUT_BACK: Final = "put back the whole file, or those that are missing"
@@ -121,7 +120,7 @@ class QueueAudit:
         parts: list[np.ndarray] = []
         expected: int | None = None
         for start, size in sizes.items():
-            path = directory / f"{start:020d}"
+            path = directory / file_name(start)
             if size != self._file_size:
                 reason = (
                     f"the file has {size:,} bytes, and other files of queues {self._file_size:,}"
@@ -136,11 +135,7 @@ class QueueAudit:
                     Problem(directory, reason, count=(start - expected) // UNIT_SIZE)
                 )
             expected = start + self._file_size
-            with storing("read", path):
-                count = size // UNIT_SIZE
-                parts.append(
-                    np.memmap(path, CQ_UNIT, "r", shape=(count,)) if count else np.zeros(0, CQ_UNIT)
-                )
+            parts.append(np.frombuffer(mapped(path), CQ_UNIT, size // UNIT_SIZE))
         return Queue(directory, np.array(list(sizes), np.int64) // UNIT_SIZE, parts)
 
     def compare(self, key: Key, messages: list[tuple[int, int, int, int]]) -> None:

@@ -3,7 +3,6 @@ consume queues, index, checkpoints and the sequence of files. Read, and not chan
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +15,7 @@ from dledger.rocketmq.files.storage import Storage
 from dledger.rocketmq.format.index_file import KeyHashes
 from dledger.rocketmq.format.scan import scan
 from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
+from dledger.rocketmq.store.files import mapped
 from dledger.rocketmq.store.store_lock import CheckpointFile
 from dledger.rocketmq.store.topic_configs import TopicConfigs
 from dledger.rocketmq.verify.index import IndexAudit
@@ -275,10 +275,8 @@ class Audit:
 
 def pieces_of(path: Path) -> Iterator[tuple[ScannedPiece, memoryview]]:
     """All pieces of a file and their bytes; the file is mapped and not read at once."""
-    if not path.stat().st_size:
+    view, start = mapped(path), int(path.name)
+    if not view:
         return
-    with path.open("rb") as file:
-        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    view, start = memoryview(data), int(path.name)
     for piece in scan(view, start):
         yield piece, view[piece.start - start : piece.end - start]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import mmap
 import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ from dledger.errors import DiskFull, StorageError
 from dledger.forks import check_lock, let_go, open_for_lock
 from dledger.storage.disk.allocation_steps import FIRST_STEP
 from dledger.storage.disk.direct_io import DIRECT_BYTES, PIECE_BYTES, DirectWriter, is_refusal
+from dledger.storage.disk.first_byte_lock import FirstByteLock
 from dledger.types import Buffer, slots_dataclass
 
 IOV_MAX: Final = 1024
@@ -124,6 +126,11 @@ class DiskFile(Protocol):
         """A place at or behind ``offset`` in front of which there are only zeros; None: zeros to
         the end."""
 
+    def map(self, size: int, *, write: bool = False) -> memoryview:
+        """The first ``size`` bytes of the file, which it has, in memory; with ``write``, what is
+        changed there is written as `pwritev` does, where there are blocks for it. The file keeps
+        its size meanwhile."""
+
 
 class Lock(Protocol):
     """A held lock."""
@@ -159,14 +166,22 @@ class Disk(Protocol):
         """Sorted names; empty when there is no such directory."""
 
     def exists(self, path: Path) -> bool: ...
+    def is_dir(self, path: Path) -> bool: ...
     def rename(self, source: Path, target: Path) -> None: ...
     def unlink(self, path: Path) -> None: ...
     def fsync_dir(self, path: Path) -> None: ...
+    def size(self, path: Path) -> int: ...
     def mtime_ms(self, path: Path) -> int: ...
+    def copy_times(self, source: Path, target: Path) -> None:
+        """Give a file the times of another one."""
+
     def statvfs(self, path: Path) -> DiskSpace: ...
     def lock(self, path: Path) -> Lock:
         """Take the lock file for this process. Raises BlockingIOError when another opener holds it,
         and PathError when the file system's locks keep no other process out."""
+
+    def lock_first_byte(self, path: Path, word: bytes) -> Lock:
+        """As `lock`, in the way in which Java's programs lock a file; it begins with ``word``."""
 
     def boot_id(self) -> bytes:
         """16 bytes that differ after each start of the operating system; empty when it cannot be
@@ -258,6 +273,12 @@ class RealFile:
                 return None
             return offset
 
+    def map(self, size: int, *, write: bool = False) -> memoryview:
+        if not size:
+            return memoryview(b"")
+        access = mmap.ACCESS_WRITE if write else mmap.ACCESS_READ
+        return memoryview(mmap.mmap(self._fd, size, access=access))
+
 
 class RealLock:
     """A flock: the kernel lets go of it when the process ends, however it ends."""
@@ -305,6 +326,9 @@ class RealDisk:
     def exists(self, path: Path) -> bool:
         return path.exists()
 
+    def is_dir(self, path: Path) -> bool:
+        return path.is_dir()
+
     def rename(self, source: Path, target: Path) -> None:
         source.replace(target)
 
@@ -318,8 +342,15 @@ class RealDisk:
         finally:
             os.close(fd)
 
+    def size(self, path: Path) -> int:
+        return path.stat().st_size
+
     def mtime_ms(self, path: Path) -> int:
         return path.stat().st_mtime_ns // 1_000_000
+
+    def copy_times(self, source: Path, target: Path) -> None:
+        status = source.stat()
+        os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
     def statvfs(self, path: Path) -> DiskSpace:
         stat = os.statvfs(path)
@@ -327,6 +358,9 @@ class RealDisk:
 
     def lock(self, path: Path) -> Lock:
         return RealLock(path)
+
+    def lock_first_byte(self, path: Path, word: bytes) -> Lock:
+        return FirstByteLock(path, word)
 
     def boot_id(self) -> bytes:
         try:

@@ -21,7 +21,7 @@ from dledger.errors import ConfigError, CorruptStore
 from dledger.storage.disk.allocated_blocks import Blocks, make_room
 from dledger.storage.disk.allocation_steps import Step, step_of
 from dledger.storage.disk.disk import Disk, DiskFile
-from dledger.storage.disk.file_names import NEW_SUFFIX, file_name
+from dledger.storage.disk.file_names import NEW_SUFFIX, file_name, is_file_name
 from dledger.storage.disk.lock_checks import is_held
 from dledger.storage.log.zeros import first_nonzero
 from dledger.types import Buffer
@@ -69,7 +69,7 @@ class SegmentFiles:
             if name.endswith(NEW_SUFFIX):
                 if not read_only:
                     disk.unlink(directory / name)
-            elif len(name) == 20 and name.isascii() and name.isdecimal():
+            elif is_file_name(name):
                 self.starts.append(int(name))
 
     def path(self, offset: int) -> Path:

@@ -16,7 +16,8 @@ from typing import Final
 
 from dledger.checksum import crc32
 from dledger.storage.disk.disk import Disk, RealDisk, fatal, fatal_unless_full
-from dledger.storage.disk.file_names import NEW_SUFFIX, file_name
+from dledger.storage.disk.file_names import file_name, is_file_name
+from dledger.storage.disk.small_files import replace_whole
 from dledger.types import Index
 
 _HEADER: Final = struct.Struct(">4sHHqQI")
@@ -72,13 +73,7 @@ class SnapshotFiles:
 
     def _save(self, index: Index, data: bytes) -> None:
         path = self._directory / file_name(index)
-        fresh = path.with_name(path.name + NEW_SUFFIX)
-        new = self._disk.open(fresh, create=True)
-        new.truncate(0)
-        new.pwritev([pack_snapshot(index, data)], 0)
-        new.fdatasync()
-        self._disk.rename(fresh, path)
-        self._disk.fsync_dir(self._directory)
+        replace_whole(self._disk, path, pack_snapshot(index, data))
         for old in self._indexes()[:-KEPT]:
             self._disk.unlink(self._directory / file_name(old))
 
@@ -127,4 +122,4 @@ class SnapshotFiles:
 
     def _indexes(self) -> list[int]:
         names = self._disk.listdir(self._directory)
-        return sorted(int(name) for name in names if len(name) == 20 and name.isdecimal())
+        return sorted(map(int, filter(is_file_name, names)))

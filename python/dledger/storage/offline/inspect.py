@@ -10,6 +10,7 @@ from typing import Any
 from dledger.errors import PathError
 from dledger.protocol.messages.entry import LogEnd
 from dledger.storage.disk.disk import Disk, RealDisk
+from dledger.storage.disk.file_names import is_file_name
 from dledger.storage.log.index import UNIT_SIZE, LogIndex
 from dledger.storage.log.index_rebuild import first_index
 from dledger.storage.log.segments import SegmentFiles
@@ -162,8 +163,8 @@ def _slots(disk: Disk, path: Path, magic: bytes, problems: list[Problem]) -> byt
 
 def _file_size(disk: Disk, directory: Path, least: int, problems: list[Problem]) -> int:
     """The size of the directory's files, which is the largest one's; others are problems."""
-    names = [name for name in disk.listdir(directory) if len(name) == 20 and name.isdecimal()]
-    sizes = {name: disk.open_read_only(directory / name).size() for name in names}
+    names = filter(is_file_name, disk.listdir(directory))
+    sizes = {name: disk.size(directory / name) for name in names}
     size = max([*sizes.values(), least])
     for name, own in sizes.items():
         if own != size or int(name) % size:

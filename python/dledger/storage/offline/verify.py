@@ -15,7 +15,7 @@ from dledger.protocol.messages.entry import (
     parse,
 )
 from dledger.storage.disk.disk import Disk, DiskFile
-from dledger.storage.disk.file_names import NEW_SUFFIX
+from dledger.storage.disk.file_names import NEW_SUFFIX, is_file_name
 from dledger.storage.log.index import UNIT_SIZE, unit_of
 from dledger.storage.log.walker import Bad, Finish, Good, Padding, Walker
 from dledger.storage.log.zeros import CHUNK, first_nonzero
@@ -170,11 +170,10 @@ def _verify_tables(look: Inspection) -> None:
 
 def _verify_snapshots(look: Inspection) -> None:
     directory = look.directory / SNAPSHOTS
-    for name in look.disk.listdir(directory):
-        if len(name) == 20 and name.isdecimal():
-            reason = _wrong_in_snapshot(look.disk.open_read_only(directory / name), int(name))
-            if reason:
-                look.problem(-1, -1, directory / name, reason)
+    for name in filter(is_file_name, look.disk.listdir(directory)):
+        reason = _wrong_in_snapshot(look.disk.open_read_only(directory / name), int(name))
+        if reason:
+            look.problem(-1, -1, directory / name, reason)
 
 
 def _wrong_in_snapshot(file: DiskFile, index: int) -> str:

@@ -3,7 +3,6 @@ on."""
 
 from __future__ import annotations
 
-import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from dledger.protocol.messages.entry import HardState
 from dledger.storage.api import Identity
 from dledger.storage.disk.disk import Disk, Lock
 from dledger.storage.disk.file_names import NEW_SUFFIX
+from dledger.storage.disk.small_files import read_all, sync_names_above
 from dledger.storage.log.index import LogIndex
 from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.meta.hard_state import (
@@ -145,7 +145,7 @@ def _open_locked(
     settings: StoreSettings, disk: Disk, lock: Lock, environment: Environment
 ) -> Parts:
     root, notes = settings.directory, list[str]()
-    _sync_names_above(disk, root)
+    sync_names_above(disk, root, {root.parent} if disk.exists(root / STATE_FILE) else None)
     for name in (STATE_FILE, MARK_FILE, MEMBERS_FILE, INSTALL_FILE):
         if disk.exists(root / (name + NEW_SUFFIX)):
             disk.unlink(root / (name + NEW_SUFFIX))
@@ -198,21 +198,6 @@ def _open_locked(
         imported,
         installed,
     )
-
-
-def _sync_names_above(disk: Disk, root: Path) -> None:
-    """Make the directory's own name durable; of a new store all names above it too, because any of
-    them may have been made for it, by this process or by one that was killed before it came to
-    syncing them."""
-    disk.fsync_dir(root.parent)
-    if disk.exists(root / STATE_FILE):
-        return
-    for above in root.parent.parents:
-        try:
-            disk.fsync_dir(above)
-        except OSError as error:  # none was made in one that may not be changed
-            if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL}:
-                raise
 
 
 def _check_identity(settings: StoreSettings, record: StateRecord) -> None:
@@ -282,8 +267,7 @@ def _check_sizes(disk: Disk, directory: Path, setting: str, size: int) -> None:
 def _import(disk: Disk, root: Path) -> HardState:
     texts = []
     for name in ("currterm", "checkpoint"):
-        there = disk.exists(root / name)
-        texts.append(disk.open_read_only(root / name).pread(1 << 16, 0) if there else b"")
+        texts.append(read_all(disk, root / name) or b"")
     try:
         return imported_hard_state(texts[0], texts[1])
     except (ValueError, KeyError) as error:

@@ -21,7 +21,7 @@ from dledger.errors import CorruptStore, DiskFull
 from dledger.protocol.messages.entry import Entry, LogEnd
 from dledger.storage.disk.allocated_blocks import make_room
 from dledger.storage.disk.disk import Disk, is_full, storage_error
-from dledger.storage.disk.file_names import file_name
+from dledger.storage.disk.file_names import file_name, is_file_name
 from dledger.storage.log.index import UNIT_SIZE
 from dledger.storage.meta.hard_state import MARK_FILE, MARK_MAGIC, RecoveryPoint
 from dledger.storage.meta.slots import SlotFile, create_slots
@@ -278,10 +278,10 @@ def _clear(disk: Disk, root: Path, record: InstallRecord, index_file_bytes: int)
     begin, whole = record.begin, record.end is not None
     units = (begin.position.index + 1) * UNIT_SIZE
     for name in disk.listdir(root / DATA):
-        if _is_number(name) and (whole or int(name) < begin.end_pos):
+        if is_file_name(name) and (whole or int(name) < begin.end_pos):
             disk.unlink(root / DATA / name)
     for name in disk.listdir(root / INDEX):
-        if _is_number(name) and (whole or int(name) + index_file_bytes <= units):
+        if is_file_name(name) and (whole or int(name) + index_file_bytes <= units):
             disk.unlink(root / INDEX / name)
     if record.catalog:
         for directory in (root / TABLES, root / SNAPSHOTS):
@@ -291,10 +291,6 @@ def _clear(disk: Disk, root: Path, record: InstallRecord, index_file_bytes: int)
     for name in (DATA, INDEX, TABLES, SNAPSHOTS):
         if disk.exists(root / name):
             disk.fsync_dir(root / name)
-
-
-def _is_number(name: str) -> bool:
-    return len(name) == 20 and name.isascii() and name.isdecimal()
 
 
 def _set_mark(disk: Disk, root: Path, record: InstallRecord) -> None:

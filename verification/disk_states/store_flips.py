@@ -1,0 +1,288 @@
+"""Every byte of every file of a RocketMQ store changed, one at a time.
+
+What must follow. No message is served with another body, in another queue, or for a key that it
+has not. What is missing in an answer was said at the start, or is named by ``verify``. Where the
+format has no checksum (`FREE`, and what still is JSON in ``config``), a changed field is served as
+it is: that is the format's limit, and docs/rocketmq.md says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from dledger.errors import DLedgerError, FormatError
+from dledger.rocketmq.format.config_json import decode_config
+from dledger.rocketmq.format.message import Message, encode_message, lay_out
+from dledger.rocketmq.format.properties import KEYS, format_properties, parse_properties
+from dledger.rocketmq.store.message_store import MessageStore
+from dledger.rocketmq.store.topic_configs import TopicConfig
+from dledger.rocketmq.verify.store import Audit
+from verification.disk.memory_disk import MemoryDisk
+from verification.disk.memory_inode import Inode
+from verification.disk_states.message_stores import QUEUES, ROOT, SIZES
+from verification.disk_states.promise import require
+
+LEFT_OUT: Final = ("lock", "abort")
+"""Files whose bytes nobody reads."""
+CONFIG: Final = ROOT / "config" / "topics.json"
+COUNTS: Final = ("flips", "found_at_start", "found_by_read", "found_by_verify", "harmless")
+FREE: Final = "message: a field that no checksum covers"
+
+
+@dataclass(slots=True)
+class StoreFlipTally:
+    """What became of the changed bytes, by what they belong to."""
+
+    flips: dict[str, int] = field(default_factory=dict)
+    found_at_start: dict[str, int] = field(default_factory=dict)
+    """Refused, or told of in the log."""
+    found_by_read: dict[str, int] = field(default_factory=dict)
+    found_by_verify: dict[str, int] = field(default_factory=dict)
+    harmless: dict[str, int] = field(default_factory=dict)
+    """Every answer is as it was."""
+    free: int = 0
+    """Fields that were served as they are now, without a checksum that could tell."""
+    findings: list[str] = field(default_factory=list)
+
+    def add(self, other: StoreFlipTally) -> None:
+        """And what another one has."""
+        for name in COUNTS:
+            counts = getattr(self, name)
+            for kind, count in getattr(other, name).items():
+                counts[kind] = counts.get(kind, 0) + count
+        self.free += other.free
+        self.findings += other.findings
+
+    def __str__(self) -> str:
+        sums = [f"{sum(getattr(self, name).values())} {name.replace('_', ' ')}" for name in COUNTS]
+        return f"{', '.join(sums)}, {self.free} free; {len(self.findings)} broke a rule"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreImage:
+    """A sound store's files, and its messages by place."""
+
+    files: dict[Path, bytes]
+    directories: frozenset[Path]
+    messages: dict[int, Message]
+    settings: dict[str, Any]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(map(len, self.files.values()))
+
+    def disk(self) -> MemoryDisk:
+        """A disk with these files."""
+        disk = MemoryDisk()
+        disk.directories = set(self.directories)
+        disk.names = {
+            path: Inode(bytearray(data), bytearray(data)) for path, data in self.files.items()
+        }
+        disk.durable_names = dict(disk.names)
+        return disk
+
+    def kind(self, path: Path, offset: int) -> str:
+        """What a byte belongs to."""
+        if path.parent.name != "commitlog":
+            return path.parent.name if path.parent.parent != ROOT.parent else path.name
+        place = int(path.name) + offset
+        for at, message in self.messages.items():
+            data = encode_message(message)
+            if at <= place < at + len(data):
+                parts = lay_out(data, 0, len(data))
+                inside = place - at
+                if parts.body <= inside < parts.body + len(message.body):
+                    return "message: body"
+                return FREE
+        return "log: blank and free space"
+
+
+def _image(*, stop: bool) -> StoreImage:
+    """Of a store that was stopped, or whose process died."""
+    disk, times = MemoryDisk(), iter(range(1_700_000_000_000, 1_800_000_000_000))
+    settings: dict[str, Any] = {**SIZES, "clock": lambda: next(times), "disk": disk}
+    store = MessageStore(ROOT, **settings)
+    for topic, queue_id in QUEUES:
+        store.topics.put(TopicConfig(topic, queue_id + 2))
+    places: list[int] = []
+    for number in range(20):
+        topic, queue_id = QUEUES[number % len(QUEUES)]
+        body = b"%d:" % number + bytes(97 + number for _ in range(40 + 37 * (number % 7)))
+        keys = format_properties({KEYS: f"k{number % 4}"})
+        places.append(store.put_message(Message(topic, body, keys, queue_id)).physical_offset)
+        if number % 6 == 5:
+            store.flush()
+    messages = {at: store.message_at(at) for at in places}
+    if stop:
+        store.close()
+    else:
+        store.abandon()
+    files = {path: bytes(inode.written) for path, inode in disk.names.items()}
+    return StoreImage(files, frozenset(disk.directories), messages, settings)
+
+
+@cache
+def store_images() -> tuple[StoreImage, StoreImage]:
+    """Of a store that was stopped, and of one whose process died. Made once in each process."""
+    return _image(stop=True), _image(stop=False)
+
+
+class Ear(logging.Handler):
+    """Hears whether a store warns of something while it starts."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+
+
+def flip(image: StoreImage, path: Path, offset: int, tally: StoreFlipTally) -> None:
+    """Change one byte, and see what becomes of it."""
+    kind = image.kind(path, offset)
+    tally.flips[kind] = tally.flips.get(kind, 0) + 1
+    disk = image.disk()
+    disk.flip(path, offset, 1 << (offset % 8) if offset % 3 else 0xFF)
+    ear, logger = Ear(), logging.getLogger("dledger.rocketmq")
+    logger.addHandler(ear)
+    before = {path: bytes(inode.written) for path, inode in disk.names.items()}
+    try:
+        _meet(image, kind, disk, before, ear, tally)
+    except Exception as error:
+        tally.findings.append(
+            f"{kind}, byte {offset} of {path.relative_to(ROOT)}: {type(error).__name__}: {error}"
+        )
+    finally:
+        logger.removeHandler(ear)
+
+
+def _meet(
+    image: StoreImage,
+    kind: str,
+    disk: MemoryDisk,
+    before: dict[Path, bytes],
+    ear: Ear,
+    tally: StoreFlipTally,
+) -> None:
+    def count(counts: dict[str, int]) -> None:
+        counts[kind] = counts.get(kind, 0) + 1
+
+    try:
+        store = MessageStore(ROOT, **{**image.settings, "disk": disk})
+    except DLedgerError:
+        count(tally.found_at_start)
+        return
+    answers = Answers(image, store)
+    if answers.refused:
+        count(tally.found_by_read)
+    elif ear.said:
+        count(tally.found_at_start)
+    elif not answers.missing and not answers.changed:
+        count(tally.harmless)
+    elif is_told_by_verify(before):
+        count(tally.found_by_verify)
+    else:
+        is_free = kind == FREE or (kind == "config" and _is_json(before[CONFIG]))
+        require(is_free, f"nobody tells: {answers.missing[:3]} {answers.changed[:3]}")
+        tally.free += 1
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        decode_config(data)
+    except FormatError:
+        return False
+    return True
+
+
+class Answers:
+    """What a store answers to everything that can be asked of it.
+
+    Raises:
+        BrokenPromise: a message has another body, or is in an answer that it does not belong to.
+    """
+
+    def __init__(self, image: StoreImage, store: MessageStore) -> None:
+        self.missing: list[str] = []
+        self.changed: list[str] = []
+        """Messages of which another field than the body is another one."""
+        self.refused: list[str] = []
+        by_queue: dict[tuple[str, int], list[int]] = {queue: [] for queue in QUEUES}
+        by_key: dict[tuple[str, str], list[int]] = {}
+        for at, message in image.messages.items():
+            by_queue[message.topic, message.queue_id].append(at)
+            key = parse_properties(message.properties)[KEYS]
+            by_key.setdefault((message.topic, key), []).append(at)
+            self._ask(image, f"message {at}", [at], lambda at=at: [store.message_at(at)])  # type: ignore[misc]
+        for (topic, queue_id), places in by_queue.items():
+            name = f"queue {queue_id} of {topic}"
+            self._ask(image, name, places, lambda: store.messages(topic, queue_id, 0, 99))  # noqa: B023
+        for (topic, key), places in by_key.items():
+            name = f"key {key} of {topic}"
+            self._ask(image, name, places, lambda: store.messages_with_key(topic, key))  # noqa: B023
+        for topic, queue_id in QUEUES:
+            if store.topics.queues(topic) < queue_id + 2:
+                self.missing.append(f"queues of {topic}")
+
+    def _ask(
+        self,
+        image: StoreImage,
+        name: str,
+        places: list[int],
+        question: Callable[[], list[Message]],
+    ) -> None:
+        try:
+            found = question()
+        except DLedgerError as error:
+            self.refused.append(str(error))
+            return
+        for message in found:
+            right = image.messages.get(message.physical_offset)
+            require(
+                right is not None and message.physical_offset in places,
+                f"{name} has the message at {message.physical_offset}",
+            )
+            assert right is not None
+            require(message.body == right.body, f"another body in {name}")
+            if message != right:
+                self.changed.append(f"{name}: {message.physical_offset}")
+        if len(found) != len(places):
+            self.missing.append(name)
+
+
+def is_told_by_verify(files: dict[Path, bytes]) -> bool:
+    """Whether ``dledger rocketmq verify`` has something to say of a store with these files."""
+    shm = Path("/dev/shm")
+    root = Path(tempfile.mkdtemp(prefix="dledger-flips-", dir=shm if shm.is_dir() else None))
+    try:
+        for path, data in files.items():
+            target = root / path.relative_to(ROOT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+        logs = sorted((root / "commitlog").iterdir())
+        return not Audit(root, logs, index_slots=SIZES["index_slots"]).run()["ok"]
+    finally:
+        shutil.rmtree(root)
+
+
+def flip_store(image: StoreImage, every: int = 1, begin: int = 0) -> StoreFlipTally:
+    """Change each so many-th byte of all files, one at a time."""
+    tally = StoreFlipTally()
+    places = [
+        (path, offset)
+        for path, data in sorted(image.files.items())
+        if path.name not in LEFT_OUT
+        for offset in range(len(data))
+    ]
+    for path, offset in places[begin::every]:
+        flip(image, path, offset, tally)
+    return tally
