@@ -7,13 +7,10 @@ import asyncio.events
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from verification.invariants.broken import Broken
 from verification.sim.rng import MILLION
-
-if TYPE_CHECKING:
-    pass
 
 US: Final = 1_000
 

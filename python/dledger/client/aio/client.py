@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -26,9 +26,6 @@ from dledger.environment import REAL, Environment
 from dledger.errors import DLedgerError
 from dledger.protocol.messages.client import FetchedBatch, TopicInfo
 from dledger.records.body.build import Headers, Times, Values, make_records
-
-if TYPE_CHECKING:
-    pass
 
 
 class _Holder:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from dledger import forks
 from dledger.client.aio.pipeline import Pipeline
@@ -13,9 +12,6 @@ from dledger.client.protocol.batching import OutgoingBatch
 from dledger.client.protocol.client_state import ClientState
 from dledger.client.protocol.in_flight_window import Done
 from dledger.errors import DLedgerError
-
-if TYPE_CHECKING:
-    pass
 
 
 class AsyncFlow:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import pyarrow as pa
 
@@ -19,9 +19,6 @@ from dledger.client.protocol.transaction_requests import init_producer
 from dledger.errors import ConfigError
 from dledger.protocol.messages.client import TopicInfo
 from dledger.records.body.build import Headers, Times, Values, make_records
-
-if TYPE_CHECKING:
-    pass
 
 
 class AsyncProducer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -37,9 +37,6 @@ from dledger.errors import DLedgerError
 from dledger.interrupts import is_interrupt
 from dledger.protocol.messages.client import FetchedBatch, TopicInfo
 from dledger.records.body.build import Headers, Times, Values, make_records
-
-if TYPE_CHECKING:
-    pass
 
 
 @checked
