@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dledger.errors import DLedgerError
 from dledger.protocol.messages.entry import (
     HEADER_SIZE,
     MAGIC_NORMAL,
@@ -29,6 +30,9 @@ from dledger.rocketmq.format.message import (
 )
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
+from verification.disk.memory_disk import MemoryDisk
+from verification.disk_states.failures import FailingDisk
+from verification.disk_states.store_failures import POWER, faults_of
 from dledger.types import Index, Term
 from verification.disk.memory_store import MemoryStore
 from verification.invariants.broken import Broken
@@ -109,6 +113,55 @@ def test_queues_and_index_that_a_mark_speaks_of_outlive_a_power_cut(
         assert files.next_index == 30, seed
         assert [len(files.index.lookup("orders", str(number))) for number in range(30)] == [1] * 30
         files.let_go()
+
+
+def dispatch(log: Log, store: Any, disk: MemoryDisk) -> None:
+    """A node's life with its queues and index: it puts messages, saves, drops old ones, stops."""
+    files = SmallDispatched(Path("/n0"), lambda: 1000, lambda opened: None, disk)
+    files.open(store)
+    files.put(log.entries[:12])
+    files.save(Index(11))
+    files.put(log.entries[12:24])
+    files.delete_before(log.entries[3].pos)
+    files.put(log.entries[24:])
+    files.close(Index(29), clean=True)
+
+
+def look(log: Log, store: Any, disk: MemoryDisk) -> None:
+    """The next process brings its queues and index to what the log has, durably."""
+    files = SmallDispatched(Path("/n0"), lambda: 1000, lambda opened: None, disk)
+    files.open(store)
+    if files.next_index < 30:
+        files.put(log.entries[files.next_index :])
+    files.save(Index(29))
+    assert [len(files.index.lookup("orders", str(number))) for number in range(30)] == [1] * 30
+    queue = files.queues.get("orders", 0)
+    assert queue is not None
+    places = [entry.pos + HEADER_SIZE for entry in log.entries]
+    assert [unit.physical_offset for unit in queue.units(0, 99)] == places
+
+
+def test_no_failing_operation_leaves_queues_and_index_of_a_node_other_than_its_log(
+    log: Log,
+) -> None:
+    for number in range(30):
+        log.put(str(number), number)
+    store: Any = MemoryStore(segment_bytes=SEGMENT)
+    store.save_hard_state(HardState(Term(1)))
+    store.append(log.entries)
+    faults = faults_of(lambda disk: dispatch(log, store, disk))
+    assert len(faults) > 150
+    for number, fault in enumerate(faults):
+        disk = FailingDisk()
+        disk.fault, disk.loses_directories = fault, True
+        with pytest.raises(DLedgerError):
+            dispatch(log, store, disk)
+        disk.heal()
+        power, keep = POWER[number % len(POWER)]
+        disk.reboot(power, (lambda count: count - 1) if keep else None)
+        look(log, store, disk)
+        disk.reboot(power=True)
+        look(log, store, disk)
 
 
 def test_a_message_that_is_committed_twice_or_was_refused_is_seen(log: Log) -> None:

@@ -151,6 +151,24 @@ def test_a_topic_whose_write_failed_and_was_shown_all_the_same_stays() -> None:
     assert opened(disk).topics.queues("orders") == shown == 5
 
 
+def test_a_store_is_opened_in_a_folder_that_may_not_be_read() -> None:
+    disk = MemoryDisk()
+    opened(disk).close()
+    sync = disk.fsync_dir
+
+    def refused(path: Path) -> None:
+        if path == ROOT.parent:
+            raise PermissionError(errno.EACCES, "permission denied", str(path))
+        sync(path)
+
+    disk.fsync_dir = refused  # type: ignore[method-assign]
+    store = opened(disk)
+    store.put_message(Message("orders", b"one"))
+    store.close()
+    with pytest.raises(StorageError, match="permission denied"):
+        MessageStore(ROOT.parent / "new", disk=disk)
+
+
 def test_every_changed_byte_of_a_store_is_told_of_or_changes_no_answer() -> None:
     for image in store_images():
         tally = flip_store(image, every=37)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -146,23 +147,39 @@ class Ear(logging.Handler):
         self.said.append(record.getMessage())
 
 
+@contextmanager
+def listening() -> Iterator[Ear]:
+    """Hears what stores say, also where nobody else is to; and nobody else does."""
+    ear, logger, disabled = (
+        Ear(),
+        logging.getLogger("dledger.rocketmq"),
+        logging.root.manager.disable,
+    )
+    logging.disable(logging.NOTSET)
+    logger.addHandler(ear)
+    logger.propagate = False
+    try:
+        yield ear
+    finally:
+        logger.propagate = True
+        logger.removeHandler(ear)
+        logging.disable(disabled)
+
+
 def flip(image: StoreImage, path: Path, offset: int, tally: StoreFlipTally) -> None:
     """Change one byte, and see what becomes of it."""
     kind = image.kind(path, offset)
     tally.flips[kind] = tally.flips.get(kind, 0) + 1
     disk = image.disk()
     disk.flip(path, offset, 1 << (offset % 8) if offset % 3 else 0xFF)
-    ear, logger = Ear(), logging.getLogger("dledger.rocketmq")
-    logger.addHandler(ear)
     before = {path: bytes(inode.written) for path, inode in disk.names.items()}
     try:
-        _meet(image, kind, disk, before, ear, tally)
+        with listening() as ear:
+            _meet(image, kind, disk, before, ear, tally)
     except Exception as error:
         tally.findings.append(
             f"{kind}, byte {offset} of {path.relative_to(ROOT)}: {type(error).__name__}: {error}"
         )
-    finally:
-        logger.removeHandler(ear)
 
 
 def _meet(

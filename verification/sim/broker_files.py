@@ -20,7 +20,7 @@ from dledger.node.rocketmq.dledger_commit_log import DLedgerCommitLog
 from dledger.protocol.messages.entry import Entry
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
-from dledger.storage.disk.disk import DiskFile, RealDisk, RealFile
+from dledger.storage.disk.disk import Disk, DiskFile, RealDisk, RealFile
 from dledger.types import Buffer
 from verification.disk.memory_disk import ProcessKilled
 from verification.invariants.queued import Queued
@@ -42,7 +42,7 @@ class SmallDispatched(Dispatched):
         directory: Path,
         wall_ms: Callable[[], int],
         on_open: Callable[[Dispatched], None],
-        disk: HostDisk,
+        disk: Disk,
     ) -> None:
         super().__init__(directory, wall_ms, disk=disk)
         self._on_open = on_open

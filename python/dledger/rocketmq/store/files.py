@@ -96,6 +96,7 @@ def make_directory(path: Path, disk: Disk = HOST, durable: set[Path] | None = No
     """
     if durable and path.absolute() in durable and disk.is_dir(path):
         return
+    was_there = disk.is_dir(path)
     try:
         disk.mkdir(path)
     except OSError as error:
@@ -103,7 +104,11 @@ def make_directory(path: Path, disk: Disk = HOST, durable: set[Path] | None = No
             f"{path} cannot be made: {error.strerror}; name one that this user may write"
         ) from error
     with storing("sync", path.parent):
-        sync_names_above(disk, path.absolute(), durable)
+        try:
+            sync_names_above(disk, path.absolute(), durable)
+        except PermissionError:  # of a folder that somebody else has made
+            if not was_there:
+                raise
 
 
 def sync_directory(path: Path, disk: Disk = HOST) -> None:

@@ -67,7 +67,6 @@ class AbortFile:
         Raises:
             DiskFull, StorageError: it cannot be made.
         """
-        make_directory(self._path.parent, self._disk)
         with storing("make", self._path):
             self._disk.open(self._path, create=True)
         sync_directory(self._path.parent, self._disk)

@@ -19,7 +19,15 @@ from dledger.rocketmq.format.index_file import HEADER as INDEX_HEADER
 from dledger.rocketmq.format.index_file import is_index_name
 from dledger.rocketmq.format.message import BLANK_SIZE, TransactionType
 from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
-from dledger.rocketmq.store.files import HOST, FileHandles, folders, log_names, mapped, storing
+from dledger.rocketmq.store.files import (
+    HOST,
+    FileHandles,
+    folders,
+    log_names,
+    mapped,
+    read_whole,
+    storing,
+)
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 from dledger.rocketmq.store.store_lock import AbortFile, CheckpointFile
 from dledger.rocketmq.upgrade.adoption import Adoption
@@ -205,7 +213,7 @@ def _end_of_queue(directory: Path, found: Adoption) -> int:
     log_end = found.end
     for start in reversed(log_names(directory, found.disk)):
         path = directory / file_name(start)
-        data = mapped(path, found.disk)
+        data = read_whole(path, found.disk) or b""
         units = np.frombuffer(data, CQ_UNIT, len(data) // UNIT_SIZE)
         numbers = np.flatnonzero((units["size"] > 0) & (units["size"] != FILLER.size))
         if len(numbers):
