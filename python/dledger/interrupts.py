@@ -11,18 +11,22 @@ from typing import Final
 _LIBRARIES: Final = {"pyarrow", "msgpack", "numpy", "isal", "uvloop"}
 """The libraries that this package calls where it catches errors. Their extension modules leave
 frames of theirs in a traceback."""
+STAND_IN: Final = "__stands_in_for_the_system__"
+"""A top-level package has this name where its code is called in place of the system, as a
+simulator's disk is: an error that it raises counts as the system's."""
 _OURS: Final = sys.stdlib_module_names | {__name__.partition(".")[0]} | _LIBRARIES
 
 
 def is_interrupt(error: BaseException) -> bool:
     """Whether an error that was caught around calls of the system came out of a signal handler in
     between: it has gone through code that is neither this package's nor its libraries' nor Python's
-    own, nor that of the sockets in use."""
+    own, nor that of the sockets in use or of a `STAND_IN`."""
     sockets = socket.socket.__module__.partition(".")[0]  # others put their own in its place
     trace = error.__traceback__
     while trace is not None:
         package = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
-        if package not in _OURS and package != sockets:
+        is_known = package in _OURS or package == sockets
+        if not is_known and not hasattr(sys.modules.get(package), STAND_IN):
             return True
         trace = trace.tb_next
     return False

@@ -15,7 +15,7 @@ from _thread import interrupt_main
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import pytest
@@ -139,6 +139,23 @@ def test_what_the_system_says_is_still_told_as_a_node_that_is_not_there() -> Non
         connect(port, 10, "localhost")
     with pytest.raises(Unavailable, match=r"no-such-host\.invalid:1: "):
         connect(1, 10, "no-such-host.invalid")
+
+
+def test_what_stands_in_for_the_system_says_what_the_system_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As the disks of a simulator do; a program's own code does not."""
+    names: dict[str, Any] = {"__name__": "simulator.disk"}
+    exec("def read():\n    raise FileNotFoundError('no such file')\n", names)
+    with pytest.raises(FileNotFoundError) as caught:
+        names["read"]()
+    assert caught.value.__traceback__ is not None
+    error = caught.value.with_traceback(caught.value.__traceback__.tb_next)  # without this test
+    simulator = ModuleType("simulator")
+    monkeypatch.setitem(sys.modules, "simulator", simulator)
+    assert interrupts.is_interrupt(error)
+    monkeypatch.setattr(simulator, interrupts.STAND_IN, True, raising=False)
+    assert not interrupts.is_interrupt(error)
 
 
 class At:

@@ -30,11 +30,11 @@ from dledger.rocketmq.format.message import (
 )
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
+from dledger.types import Index, Term
 from verification.disk.memory_disk import MemoryDisk
+from verification.disk.memory_store import MemoryStore
 from verification.disk_states.failures import FailingDisk
 from verification.disk_states.store_failures import POWER, faults_of
-from dledger.types import Index, Term
-from verification.disk.memory_store import MemoryStore
 from verification.invariants.broken import Broken
 from verification.invariants.queued import Queued
 from verification.sim.broker_files import (
