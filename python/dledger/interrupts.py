@@ -11,7 +11,7 @@ from typing import Final
 _LIBRARIES: Final = {"pyarrow", "msgpack", "numpy", "isal", "uvloop"}
 """The libraries that this package calls where it catches errors. Their extension modules leave
 frames of theirs in a traceback."""
-STAND_IN: Final = "__stands_in_for_the_system__"
+STAND_IN: Final = "STANDS_IN_FOR_THE_SYSTEM"
 """A top-level package has this name where its code is called in place of the system, as a
 simulator's disk is: an error that it raises counts as the system's."""
 _OURS: Final = sys.stdlib_module_names | {__name__.partition(".")[0]} | _LIBRARIES
