@@ -28,8 +28,9 @@ def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fcntl, "flock", lambda descriptor, operation: None)
 
 
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
+def open_files(directory: Path) -> int:
+    """The descriptors of files in ``directory``: those of other tests may go at any time."""
+    return sum(name.resolve().is_relative_to(directory) for name in Path("/proc/self/fd").iterdir())
 
 
 def hold(home: Path) -> None:
@@ -90,10 +91,10 @@ def test_check_leaves_the_lock_as_it_is(tmp_path):
     check_lock(path)
     with pytest.raises(BlockingIOError):
         RealLock(path)
-    before = open_files()
+    before = open_files(tmp_path)
     for _ in range(3):
         check_lock(path)
-    assert open_files() == before
+    assert open_files(tmp_path) == before
     lock.release()
     RealLock(path).release()
 
@@ -101,19 +102,19 @@ def test_check_leaves_the_lock_as_it_is(tmp_path):
 def test_check_tells_a_lock_that_nobody_holds(tmp_path):
     path = tmp_path / "lock"
     descriptor = open_for_lock(path, os.O_RDWR | os.O_CREAT)
-    before = open_files()
+    before = open_files(tmp_path)
     with pytest.raises(PathError, match="lock: two can hold"):
         check_lock(path)
-    assert open_files() == before
+    assert open_files(tmp_path) == before
     let_go(descriptor)
 
 
 def test_failed_check_gives_the_lock_back(tmp_path, monkeypatch):
     flock = fcntl.flock
     monkeypatch.setattr(fcntl, "flock", lambda descriptor, operation: None)
-    before = open_files()
+    before = open_files(tmp_path)
     with pytest.raises(PathError):
         RealLock(tmp_path / "lock")
-    assert open_files() == before
+    assert open_files(tmp_path) == before
     monkeypatch.setattr(fcntl, "flock", flock)
     RealLock(tmp_path / "lock").release()

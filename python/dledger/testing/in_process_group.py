@@ -253,9 +253,11 @@ class InProcessGroup:
                 for server in self._servers.values()
                 if server.raft.role is Role.LEADER and server.parts.proposals.caught_up
             ]
-            if led:
+            # A leader without a majority leads until it notices, and commits nothing more.
+            has_majority = 2 * len(self._servers) > len(self._addresses)
+            if led and has_majority:
                 return max(led, key=lambda server: server.raft.term).node.node_id
-            if 2 * len(self._servers) <= len(self._addresses) or self._loop.time() > end:
+            if not has_majority or self._loop.time() > end:
                 down = [node for node in self._addresses if node not in self._servers]
                 raise Unavailable(
                     f"{self!r} has no leader; nodes that do not run: {', '.join(down) or 'none'}; "
