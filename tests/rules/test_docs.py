@@ -214,7 +214,7 @@ def test_readme_uses_names_that_exist() -> None:
 def test_changelog_has_the_form_that_it_names() -> None:
     text = (TOP / "CHANGELOG.md").read_text()
     assert "keepachangelog.com" in text
-    assert text.index("## [Unreleased]") < text.index("### Added")
+    assert text.index("## [Unreleased]") < text.index("### Added") < text.index("## [0.1.0] - ")
 
 
 def test_every_option_of_the_kafka_connector_is_the_same_or_is_refused_with_its_name_here() -> None:
