@@ -79,9 +79,10 @@ def test_lag_below_what_is_kept_counts_the_bytes_that_are_there(log: Any) -> Non
     assert (row["offset"], row["begin_offset"], row["bytes"]) == (0, 20, 200)
 
 
-def test_a_group_holds_the_oldest_entry_that_it_needs_in_any_partition_whichever_it_committed_first(
+def test_group_holds_oldest_entry_needed_in_any_partition(
     log: Any,
 ) -> None:
+    """The order of the commits does not matter."""
     for partition in (0, 1, 0, 1):
         log.data(10, partition=partition)  # entries 1 to 4
     hold(log)
@@ -93,7 +94,7 @@ def test_a_group_holds_the_oldest_entry_that_it_needs_in_any_partition_whichever
     assert held(log) == [(1, "g", 0, 0)]
 
 
-def test_a_group_holds_from_its_first_unread_record_on_and_the_slowest_group_counts(
+def test_group_holds_from_first_unread_record_and_slowest_group_counts(
     log: Any,
 ) -> None:
     for _ in range(5):
@@ -124,7 +125,7 @@ def test_a_hold_covers_records_that_lie_in_the_log_before_their_commit(log: Any)
     assert held(log)[0][0] <= staged_at
 
 
-def test_a_hold_covers_unread_records_that_lie_in_the_log_before_the_first_unread_one(
+def test_hold_covers_unread_records_that_lie_earlier_in_the_log(
     log: Any,
 ) -> None:
     """Offsets follow the order of commits: what was staged first may come last."""
@@ -160,7 +161,7 @@ def test_a_hold_ends_with_its_topic(log: Any) -> None:
     assert held(log) == []
 
 
-def test_a_deleted_group_holds_nothing_and_has_no_offsets_when_it_is_made_again(log: Any) -> None:
+def test_deleted_group_holds_nothing_and_has_no_offsets_when_recreated(log: Any) -> None:
     log.data(5)
     commit(log, t={0: 3})
     hold(log)
@@ -185,7 +186,7 @@ def test_groups_come_back_from_a_snapshot_with_their_holds_and_times(log: Any) -
     assert log.catalog.consumer_groups.by_name["g"].committed_ms == 77
 
 
-def test_a_group_that_holds_before_it_has_processed_anything_holds_after_a_restart_too(
+def test_group_that_holds_before_processing_holds_after_restart_too(
     log: Any,
 ) -> None:
     hold(log)
@@ -198,9 +199,7 @@ def test_a_group_that_holds_before_it_has_processed_anything_holds_after_a_resta
 
 
 @pytest.mark.parametrize("times", [0, 5])
-def test_a_log_from_before_times_were_noted_gives_the_snapshot_that_it_gave_then(
-    log: Any, times: int
-) -> None:
+def test_log_without_commit_times_gives_same_snapshot_as_before(log: Any, times: int) -> None:
     """A member that restored an old snapshot and one that replays the log must agree."""
     log.data(5)
     log.run(CommitOffsets(consumer_group="g", offsets={"t": {0: 3}}, time_ms=times))

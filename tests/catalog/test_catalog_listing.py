@@ -37,7 +37,7 @@ def committed(log: Any, partition: int = 0) -> int:
     return len(log.entries) - 1
 
 
-def test_commits_are_listed_with_the_offsets_they_gave_and_plain_appends_are_not(log: Any) -> None:
+def test_commits_are_listed_with_their_offsets_and_plain_appends_are_not(log: Any) -> None:
     log.data(3)
     first, second = committed(log), committed(log, partition=1)
     found, following = list_commits(log.catalog, 0, 10)

@@ -427,7 +427,7 @@ class Run:
 
 @settings(max_examples=300, deadline=None)
 @given(steps=STEPS, data=st.data())
-def test_any_history_is_as_the_model_says_on_all_nodes_and_through_a_restart(
+def test_any_history_matches_model_on_all_nodes_and_after_restart(
     new_log: Any, steps: list[tuple[Any, ...]], data: st.DataObject
 ) -> None:
     run = Run(new_log())

@@ -32,7 +32,7 @@ def test_batches_without_a_session_are_appended_as_often_as_they_come(log: Any) 
     assert log.catalog.end_offset(1, 0) == 10
 
 
-def test_batch_ahead_of_its_turn_is_refused_and_taken_when_the_missing_one_came(log: Any) -> None:
+def test_batch_ahead_of_turn_is_refused_and_taken_after_missing_one(log: Any) -> None:
     p = log.producer()
     assert log.data(producer=p, sequence=1).code is Code.OUT_OF_ORDER_SEQUENCE
     assert log.data(producer=p, sequence=0).base_offset == 0
@@ -66,7 +66,7 @@ def test_epoch_that_nobody_was_given_is_refused(log: Any) -> None:
     assert log.data(producer=(producer_id + 1, 0)).code is Code.UNKNOWN_PRODUCER
 
 
-def test_retry_inside_of_the_window_has_its_result_and_outside_of_it_an_error(log: Any) -> None:
+def test_retry_inside_window_gets_its_result_and_outside_an_error(log: Any) -> None:
     """Never a silent second append (B24)."""
     p = log.producer()
     for sequence in range(WINDOW + 10):
@@ -129,9 +129,7 @@ def test_more_results_than_the_limit_forget_the_longest_unused_sessions() -> Non
     assert set(producers.by_name) == {"p1"}
 
 
-def test_session_with_more_results_than_the_limit_is_not_forgotten_while_it_is_the_only_one() -> (
-    None
-):
+def test_session_above_result_limit_is_kept_while_it_is_the_only_one() -> None:
     producers = Producers(max_results=10)
     only = producers.init(0, "p", 0).producer_id
     for sequence in range(20):

@@ -72,7 +72,7 @@ def test_versions_count_up_and_each_one_stays(typed: Any) -> None:
     assert typed.catalog.schemas.by_topic == {2: [A.text, AB.text, WIDE.text]}
 
 
-def test_of_two_writers_that_evolve_at_once_the_first_is_taken_and_the_second_is_told(
+def test_first_of_two_concurrent_schema_changes_wins_and_second_is_told(
     typed: Any,
 ) -> None:
     evolve(typed, 0, A)
@@ -172,9 +172,10 @@ def test_a_snapshot_keeps_schemas_and_what_they_refuse(typed: Any) -> None:
     assert other.digest() == typed.catalog.digest()
 
 
-def test_a_snapshot_from_before_there_were_schemas_is_read_and_one_without_any_is_as_it_was(
+def test_old_snapshot_is_read_and_one_without_schemas_is_unchanged(
     log: Any,
 ) -> None:
+    """The old snapshot comes from a release without schemas."""
     data = log.catalog.snapshot()
     size = struct.unpack_from("<I", data, 8)[0]
     meta = json.loads(data[20 : 20 + size])

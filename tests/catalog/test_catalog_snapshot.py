@@ -97,7 +97,7 @@ def test_catalog_that_starts_empty_removes_the_rows_of_a_life_before(log: Any) -
     assert log.spans() == [(0, 5, 1), (5, 6, 2), (11, 7, 3)]
 
 
-def test_topic_deleted_after_the_snapshot_is_there_again_until_the_replay_deletes_it(
+def test_topic_deleted_after_snapshot_exists_until_replay_deletes_it(
     log: Any,
 ) -> None:
     log.data(5)

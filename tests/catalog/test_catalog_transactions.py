@@ -38,7 +38,7 @@ def test_staged_batches_have_no_offsets_until_the_commit_gives_them_all(log: Any
     assert log.spans(partition=1) == [(0, 6, 7)]
 
 
-def test_commit_repeated_succeeds_with_the_first_answer_and_changes_nothing(log: Any) -> None:
+def test_repeated_commit_gets_first_answer_and_changes_nothing(log: Any) -> None:
     stage = log.stage()
     log.data(5, stage=stage)
     first = log.commit((stage, 1, 5))

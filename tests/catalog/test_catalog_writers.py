@@ -24,7 +24,7 @@ def written(log: Any, sequence: int = 0, **more: Any) -> Any:
     return log.commit_write((stage, 1, 5), rows=5, sequence=sequence, **more)
 
 
-def test_a_repeat_with_the_same_rows_is_answered_with_when_and_what_was_committed(log: Any) -> None:
+def test_repeat_with_same_rows_is_told_when_and_what_was_committed(log: Any) -> None:
     first = written(log, time_ms=7000)
     assert first.result == {"repeated": False, "offsets": {"t": {0: [0, 5]}}, "records": 5}
     again = log.commit_write(rows=5, time_ms=9000)
@@ -63,7 +63,7 @@ def test_the_first_repeat_of_a_commit_without_a_digest_leaves_its_own(log: Any) 
     assert log.commit_write(rows=5, digest=2).code is Code.REPLAY_MISMATCH
 
 
-def test_a_commit_by_the_former_name_counts_for_the_topics_that_it_wrote_to(log: Any) -> None:
+def test_commit_by_former_writer_name_counts_for_topics_it_wrote_to(log: Any) -> None:
     log.topic("other")
     stage = log.stage("q", 3)
     log.data(5, stage=stage)

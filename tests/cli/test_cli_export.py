@@ -82,9 +82,10 @@ def test_a_topic_is_exported_with_its_partitions_keys_headers_and_times(
 
 
 @pytest.mark.cluster
-def test_a_topic_whose_name_rocketmq_does_not_take_is_refused_and_nothing_is_made(
+def test_topic_with_name_invalid_in_rocketmq_is_refused(
     orders: EmbeddedGroup, tmp_path: Path
 ) -> None:
+    """The command makes no files."""
     words = ("--format", "rocketmq", "-b", orders.bootstrap_servers, "--topic", "my.orders")
     done = run(str(tmp_path / "store"), *words)
     assert done.exit_code == 2
@@ -92,9 +93,10 @@ def test_a_topic_whose_name_rocketmq_does_not_take_is_refused_and_nothing_is_mad
     assert not any(tmp_path.iterdir())
 
 
-def test_a_stopped_node_s_log_is_exported_entry_by_entry_and_again_gives_the_same(
+def test_log_of_stopped_node_is_exported_entry_by_entry_and_repeatably(
     stopped_node: Path, tmp_path: Path
 ) -> None:
+    """A second export gives the same result."""
     target = tmp_path / "ledger"
     done = run(
         str(target), "--format", "dledger", "--node", str(stopped_node), "--file-size", "1048576"

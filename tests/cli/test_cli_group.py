@@ -185,7 +185,7 @@ def test_tail_of_what_is_not_there_says_what_is(group: EmbeddedGroup) -> None:
     ],
     ids=lambda command: " ".join(command[:2]),
 )
-def test_topic_that_is_not_there_is_an_error_with_the_one_that_may_be_meant(
+def test_unknown_topic_is_an_error_that_suggests_the_nearest_name(
     group: EmbeddedGroup, command
 ) -> None:
     servers = group.bootstrap_servers
@@ -258,7 +258,7 @@ def test_leadership_is_handed_to_the_node_that_is_named(group: EmbeddedGroup) ->
     assert "n9" in result.stderr
 
 
-def test_admit_lets_a_node_of_an_embedded_group_back_in_whose_directory_was_lost(
+def test_admit_readmits_embedded_node_whose_directory_was_lost(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "log"

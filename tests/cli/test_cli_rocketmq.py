@@ -37,7 +37,7 @@ def test_verify_of_an_upgraded_store_counts_the_messages_of_both_logs(store: Pat
     assert done.exit_code == 0
 
 
-def test_verify_of_a_damaged_store_names_file_and_bytes_and_changes_nothing(store: Path) -> None:
+def test_verify_names_file_and_bytes_of_damage_and_changes_nothing(store: Path) -> None:
     path = store / "commitlog" / ("0" * 20)
     data = bytearray(path.read_bytes())
     data[201 + 100] ^= 1

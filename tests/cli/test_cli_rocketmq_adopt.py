@@ -77,7 +77,7 @@ def test_nothing_is_done_unless_somebody_says_yes(store: Path) -> None:
     assert files_of(store) == before
 
 
-def test_an_adopted_store_is_told_how_it_is_started_and_is_not_adopted_twice(store: Path) -> None:
+def test_adopted_store_names_its_start_command_and_is_not_adopted_twice(store: Path) -> None:
     done = run(store, "--yes")
     assert done.exception is None, done.exception
     assert (

@@ -135,9 +135,8 @@ def test_search_finds_every_message_of_a_key_over_a_hole_in_the_index(
     assert search(root, "twice")[:2] == (0, places["twice"])
 
 
-def test_search_finds_the_key_of_a_message_whose_other_keys_were_in_a_file_that_is_gone(
-    whole: Path, tmp_path: Path
-) -> None:
+def test_search_finds_key_of_message_whose_other_keys_are_lost(whole: Path, tmp_path: Path) -> None:
+    """The other keys were in an index file that is gone."""
     with MessageStore(
         tmp_path, index_slots=SLOTS, index_units=4, file_size=8192, units_in_file=100
     ) as store:

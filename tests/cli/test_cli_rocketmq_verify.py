@@ -217,7 +217,7 @@ def test_a_topic_that_was_deleted_or_made_again_is_no_damage(plain: Path, tmp_pa
     assert any("which was deleted" in note for note in report["notes"])
 
 
-def test_messages_that_a_broker_that_was_not_stopped_had_not_dispatched_are_no_damage(
+def test_undispatched_messages_after_unclean_stop_are_no_damage(
     plain: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(plain, tmp_path, dirs_exist_ok=True)
@@ -242,7 +242,7 @@ def test_an_index_file_that_was_cut_is_told_with_its_size(plain: Path, tmp_path:
 
 
 @pytest.mark.parametrize("folder", ["consumequeue/orders/0", "index"])
-def test_what_lies_between_dispatched_messages_is_damage_also_where_a_broker_was_not_stopped(
+def test_gap_between_dispatched_messages_is_damage_after_unclean_stop(
     plain: Path, tmp_path: Path, folder: str
 ) -> None:
     shutil.copytree(plain, tmp_path, dirs_exist_ok=True)

@@ -69,9 +69,10 @@ def test_append_to_a_follower_first_finds_the_leader(group: Any, client: Client)
 @pytest.mark.parametrize(
     "fault", ["lose", "drop", ("done", Code.WAIT_QUORUM_ACK_TIMEOUT), Code.TERM_CHANGED]
 )
-def test_append_whose_answer_is_lost_is_repeated_with_the_same_sequence_and_stored_once(
+def test_append_with_lost_answer_is_repeated_and_stored_once(
     group: Any, client: Client, fault: Any
 ) -> None:
+    """The repeat has the same sequence number."""
     client.append("t", b"a")
     group.fault(AppendRequest, fault)
     assert client.append("t", b"b") == Appended("t", 0, 1, 2)
@@ -100,9 +101,7 @@ def test_append_when_the_leader_dies_goes_on_at_the_next_one(group: Any, client:
     assert client.append("t", b"b").start == 1
 
 
-def test_append_never_answered_is_outcome_unknown_and_the_next_one_is_not_wedged(
-    group: Any, fast: Any
-) -> None:
+def test_unanswered_append_is_outcome_unknown_and_next_append_works(group: Any, fast: Any) -> None:
     with Client(group.bootstrap, **{**fast, "request_timeout_ms": 300}) as client:
         client.create_topic("t")
         client.append("t", b"a")
@@ -343,9 +342,10 @@ def test_split_cuts_at_batches(client: Client) -> None:
     assert [p.start for p in pieces[1:]] == [p.end for p in pieces[:-1]]
 
 
-def test_many_ranges_are_cut_by_one_question_and_the_rest_of_full_answers_by_more(
+def test_many_ranges_are_split_in_one_request_and_full_answers_in_more(
     client: Client, group: Any
 ) -> None:
+    """Only the rest of a full answer is asked for again."""
     client.create_topic("u", 3)
     for _ in range(4):
         client.append("t", b"x" * 1000)
@@ -425,7 +425,7 @@ def test_client_of_another_group_is_refused(group: Any, fast: Any) -> None:
         client.topics()
 
 
-def test_client_of_a_group_that_was_made_anew_at_its_addresses_is_told_so_at_once(
+def test_client_is_told_at_once_that_group_at_its_addresses_is_new(
     group: Any, client: Client
 ) -> None:
     client.append("t", b"a")
@@ -502,7 +502,7 @@ def test_client_that_reaches_nobody_says_whom_it_asked(fast: Any) -> None:
     assert "127.0.0.1:1" in str(caught.value)
 
 
-def test_idle_connection_that_the_node_closed_is_not_used_for_what_cannot_be_repeated(
+def test_closed_idle_connection_is_not_used_for_an_unrepeatable_call(
     group: Any, client: Client
 ) -> None:
     for node in group.nodes.values():

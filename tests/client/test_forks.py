@@ -134,9 +134,10 @@ def forked_while_held(
     return said
 
 
-def test_first_producer_of_a_child_does_not_wait_for_one_that_its_parent_was_making(
+def test_first_producer_of_child_does_not_wait_for_one_in_parent(
     group: Any, fast: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The parent was making its producer at the fork."""
     monkeypatch.setattr(background, "_background", None)
     client = Client(group.bootstrap, **fast)
     client.create_topic("t")
@@ -160,7 +161,7 @@ def test_first_producer_of_a_child_does_not_wait_for_one_that_its_parent_was_mak
     client.close()
 
 
-def test_child_does_not_wait_for_what_another_thread_was_learning_of_the_ends() -> None:
+def test_child_does_not_wait_for_end_offsets_update_of_another_thread() -> None:
     ends = SeenEndOffsets()
 
     class Slow(dict[int, int]):
@@ -180,7 +181,7 @@ def test_child_does_not_wait_for_what_another_thread_was_learning_of_the_ends() 
     assert forked_while_held(hold, work) == "{'t': {'log': {0: 7, 1: 8}}}"
 
 
-def test_child_does_not_wait_for_a_shared_client_that_another_thread_was_making(
+def test_child_does_not_wait_for_shared_client_made_by_another_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def hold(no_fork: Callable[[], None]) -> None:
@@ -203,7 +204,7 @@ def with_open_locks(open_files: list[int]) -> None:
     open_files.extend(map(os.dup, forks._locked))
 
 
-def test_a_lock_that_is_given_back_is_free_though_another_process_has_the_open_file(
+def test_released_lock_is_free_though_other_process_has_the_open_file(
     tmp_path: Path,
 ) -> None:
     inherited: list[int] = []
@@ -314,7 +315,7 @@ def batch(*values: bytes) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"value": pa.array(values, pa.binary())})
 
 
-def test_producer_from_before_a_fork_is_refused_in_the_child_and_goes_on_in_the_parent(
+def test_producer_from_before_fork_works_in_parent_and_not_in_child(
     group: Any, client: Client
 ) -> None:
     producer = client.producer("t")
@@ -346,7 +347,7 @@ def test_appends_of_parent_and_child_by_one_client_are_all_stored(
     assert group.values("t") == [b"a", b"b", b"c"]
 
 
-def test_child_whose_first_call_is_interrupted_never_comes_to_use_its_parents_connections(
+def test_child_interrupted_in_first_call_never_uses_parent_connections(
     group: Any, client: Client
 ) -> None:
     """At each line of what a client does about a fork."""
@@ -404,7 +405,7 @@ def test_client_and_reader_from_before_a_fork_go_on_in_both_processes(
     assert group.values("t")[6:] == [b"from one of them"] * 2
 
 
-def test_connections_that_a_reader_had_at_the_fork_are_not_used_by_later_calls_of_the_child(
+def test_child_calls_do_not_use_connections_of_reader_from_before_fork(
     group: Any, client: Client
 ) -> None:
     """Its session's numbers are the parent's, whose own record would be taken for a repeat of the

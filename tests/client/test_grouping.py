@@ -40,13 +40,11 @@ def answer(*results: int | DLedgerError) -> list[Any]:
     return future.given
 
 
-def test_append_in_parts_that_are_all_written_reaches_from_the_first_to_the_last() -> None:
+def test_append_written_in_parts_spans_from_first_part_to_last() -> None:
     assert answer(5, 9) == [Appended("t", 0, 5, 11)]
 
 
-def test_append_whose_parts_are_answered_in_another_order_reaches_from_the_first_to_the_last() -> (
-    None
-):
+def test_append_with_parts_answered_out_of_order_spans_first_to_last() -> None:
     """After a change of connection, a repeat is known at once while an earlier part still waits for
     its quorum."""
     assert answer(9, 5) == [Appended("t", 0, 5, 11)]

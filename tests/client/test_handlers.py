@@ -233,9 +233,10 @@ def test_a_handler_s_exception_comes_out_of_every_line_of_a_call(group: Any, fas
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-def test_a_handler_s_exception_comes_out_of_every_line_that_finds_the_group_of_a_path(
+def test_handler_exception_comes_out_of_every_line_of_group_lookup(
     tmp_path: Path,
 ) -> None:
+    """The lookup finds the group of a path."""
     number, places = 1, set[str]()
     with EmbeddedGroup(
         tmp_path / "log", replicas=1, segment_bytes=16 << 20, index_file_bytes=1 << 20

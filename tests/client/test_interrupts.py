@@ -103,7 +103,7 @@ def fails_at(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, call: int)
     monkeypatch.setattr(module, name, interrupted)
 
 
-def test_interrupt_while_an_append_waits_for_room_loses_nothing_that_was_taken(
+def test_interrupt_while_append_waits_for_room_loses_no_taken_record(
     group: Any, fast: dict[str, Any], alarm: Callable[[], bool], gate: threading.Event
 ) -> None:
     """A busy producer is nearly always in that wait, with the records of earlier appends in its
@@ -151,9 +151,10 @@ def test_interrupt_while_a_batch_is_made_leaves_it_to_the_next_call(
         assert group.values("t") == [b"a", b"b", b"c"]
 
 
-def test_interrupt_between_closing_a_group_and_handing_it_over_sends_it_once(
+def test_record_group_interrupted_at_hand_over_is_sent_once(
     group: Any, fast: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The interrupt comes between closing the group and handing it over."""
     from dledger.client.protocol.record_accumulator import RecordAccumulator
 
     # items stay alive here: no two have the same id
@@ -291,7 +292,7 @@ def test_signal_handler_that_comes_into_an_append_may_not_append(
 
 
 @pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
-def test_interrupts_of_an_append_and_of_its_cleaning_up_use_no_number_twice(
+def test_interrupts_of_append_and_cleanup_use_no_number_twice(
     group: Any, monkeypatch: pytest.MonkeyPatch, client: Client
 ) -> None:
     """A number that was used and is used again is taken for a repeat: acknowledged, and never
@@ -431,7 +432,7 @@ async def test_asyncio_second_close_waits_as_long_as_the_first(
 
 
 @pytest.mark.usefixtures("new_loop")
-async def test_asyncio_append_that_waits_for_room_is_told_when_its_producer_is_closed(
+async def test_asyncio_append_waiting_for_room_is_told_that_producer_closed(
     group: Any, fast: dict[str, Any], gate: threading.Event
 ) -> None:
     async with opened(group, **{**fast, "max_in_flight": 2}) as client:

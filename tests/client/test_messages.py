@@ -44,7 +44,7 @@ def test_each_message_that_is_put_gets_its_own_places() -> None:
 @pytest.mark.parametrize(
     ("physical", "queue"), [((1,), (1, 2)), ((1, 2), (1,)), ((1, 2, 3), (1, 2)), ((), ())]
 )
-def test_an_answer_with_other_than_one_place_for_each_message_is_not_believed(
+def test_answer_without_exactly_one_place_per_message_is_rejected(
     physical: tuple[int, ...], queue: tuple[int, ...]
 ) -> None:
     with pytest.raises(ProtocolError, match="places"):

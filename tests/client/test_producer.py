@@ -165,9 +165,7 @@ def test_producer_sends_a_lone_record_after_linger(client: Client) -> None:
         assert producer.append(b"a").result() == Appended("t", 0, 0, 1)
 
 
-def test_producer_that_somebody_uses_when_linger_is_over_is_looked_at_again(
-    group: Any, client: Client
-) -> None:
+def test_producer_in_use_when_linger_is_over_is_checked_again(group: Any, client: Client) -> None:
     """Two must not close a group at a time, and the thread of all answers does not wait for one who
     is at it."""
     with client.producer("t") as producer:

@@ -69,7 +69,7 @@ def client(client: Client) -> Client:
 
 @turns
 @pytest.mark.parametrize("fate", ["lose", "drop"])
-def test_an_append_that_was_sent_stays_open_and_the_next_one_is_not_taken_for_it(
+def test_sent_append_stays_open_and_next_append_is_not_taken_for_it(
     group: Any, client: Client, turn: Turn, refusal: type[DLedgerError], fate: str
 ) -> None:
     """Were it called definite, its number would go to the next record, and a node that has it would
@@ -136,9 +136,10 @@ def test_what_a_producer_has_under_way_stays_open(
 @pytest.mark.parametrize(
     "change", [lambda c: c.create_topic("u"), lambda c: c.add_partitions("t", 2)]
 )
-def test_a_topic_that_was_made_or_changed_and_is_not_described_is_not_called_undone(
+def test_topic_change_is_not_called_undone_when_description_fails(
     group: Any, client: Client, change: Callable[[Client], Any]
 ) -> None:
+    """The topic was created or changed before its description failed."""
     group.fault(MetadataRequest, Code.MALFORMED)
     with pytest.raises(OutcomeUnknown, match="it was done, and then"):
         change(client)

@@ -33,7 +33,7 @@ def order(addresses: str, host: str, preferred: str = "", draw: int = 0) -> list
     return found
 
 
-def test_a_replica_on_the_readers_own_machine_is_asked_first_and_the_others_all_after_it() -> None:
+def test_replica_on_readers_machine_is_asked_first_and_all_others_after() -> None:
     addresses = "box-a:1,box-b.example:2,box-c:3"
     for draw in range(6):
         found = order(addresses, "box-b", draw=draw)

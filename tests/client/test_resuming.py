@@ -53,7 +53,7 @@ async def test_asyncio_reader_goes_on_behind_a_wait_that_timed_out(
 
 
 @pytest.mark.usefixtures("new_loop")
-async def test_asyncio_reader_that_is_cancelled_at_any_await_gives_each_record_once(
+async def test_asyncio_reader_cancelled_at_any_await_gives_each_record_once(
     group: Any, fast: dict[str, Any], topic: str
 ) -> None:
     for turns in range(6):

@@ -143,7 +143,7 @@ def test_call_that_must_not_be_repeated_stops_at_the_first_unclear_answer(code: 
         call(routes(), ONCE).lost("a:1", "closed")
 
 
-def test_call_that_must_not_be_repeated_is_asked_again_when_nothing_was_sent() -> None:
+def test_unrepeatable_call_is_asked_again_when_nothing_was_sent() -> None:
     one = call(routes(), ONCE)
     one.unreachable("a:1", "refused")
     assert not one.answered("b:1", Code.NOT_LEADER, "", "n2", 0)
@@ -172,7 +172,7 @@ def test_refusal_after_an_unclear_attempt(sequenced: bool, expected: type[DLedge
 
 
 @pytest.mark.parametrize("code", [Code.LIMIT_REACHED, Code.ILLEGAL_MEMBER_STATE])
-def test_refusal_by_what_the_leader_sees_now_says_nothing_of_an_unclear_attempt(code: Code) -> None:
+def test_refusal_by_current_leader_state_does_not_settle_unclear_attempt(code: Code) -> None:
     """The first attempt may have taken the last place that the group had, and be committed yet."""
     one = call(routes())
     one.lost("a:1", "closed")

@@ -60,7 +60,7 @@ def test_a_change_whose_answer_is_lost_is_made_once(client: Client, group: Any) 
     assert len(client.schemas(info)) == 1
 
 
-def test_a_batch_of_a_version_is_appended_and_what_is_of_another_kind_is_refused(
+def test_batch_of_schema_version_is_appended_and_other_kind_is_refused(
     client: Client,
 ) -> None:
     info = client.topic("rows")

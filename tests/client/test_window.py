@@ -99,7 +99,7 @@ def test_lost_batches_go_out_again_in_order_with_their_numbers() -> None:
     assert flight.window.empty
 
 
-def test_after_a_refusal_what_is_behind_is_numbered_anew_in_the_next_session() -> None:
+def test_batches_behind_a_refused_one_are_renumbered_in_next_session() -> None:
     flight = Flight()
     flight.push("a", "b", "c")
     flight.send()
@@ -116,7 +116,7 @@ def test_after_a_refusal_what_is_behind_is_numbered_anew_in_the_next_session() -
     assert list(flight.results) == ["a"]
 
 
-def test_what_is_numbered_is_settled_in_the_old_session_before_a_new_one_begins() -> None:
+def test_numbered_batches_settle_in_old_session_before_new_one_begins() -> None:
     """The lost batch may be stored: under its old number that is recognised, under a new one it
     would be doubled."""
     flight = Flight()

@@ -64,7 +64,7 @@ def make_case(
 @pytest.mark.cluster
 @pytest.mark.spark
 @pytest.mark.parametrize("fault", [fault for fault in CASES if "txnId" not in fault])
-def test_what_people_do_to_checkpoints_loses_and_doubles_nothing_without_an_error(
+def test_checkpoint_fault_loses_and_doubles_nothing_without_an_error(
     fault: str, make_case: Callable[..., Case]
 ) -> None:
     case = make_case("classic")
@@ -89,7 +89,7 @@ def run_twice(case: Case, *, named: bool, thread: bool) -> tuple[list[bytes], st
 @pytest.mark.cluster
 @pytest.mark.spark
 @WAYS
-def test_a_write_that_spark_does_not_show_to_be_of_a_batch_is_made_again_with_a_warning_and_a_mark(
+def test_write_without_visible_batch_is_repeated_with_warning_and_mark(
     kind: str, thread: bool, make_case: Callable[..., Case]
 ) -> None:
     """In foreachBatch, by a plain thread or over Spark Connect, without a txnId."""
@@ -164,7 +164,7 @@ def test_the_check_of_a_case_tells_what_is_lost_doubled_or_invented(
     assert found is None or found in case.problems[0]
 
 
-def test_the_check_of_a_case_tells_a_query_that_should_have_failed_and_one_that_should_not(
+def test_check_of_case_detects_missing_and_unexpected_query_failures(
     tmp_path: Path,
 ) -> None:
     silent, failed = (
@@ -180,7 +180,7 @@ def test_the_check_of_a_case_tells_a_query_that_should_have_failed_and_one_that_
     assert failed.problems == []
 
 
-def test_the_check_of_a_case_sees_the_warning_for_its_own_topics_and_the_mark_of_the_writer(
+def test_check_of_case_finds_warning_of_its_topics_and_writer_mark(
     tmp_path: Path,
 ) -> None:
     assert recorded(tmp_path, [], log=f"a write to topic 'case-copy' {WARNING}").warned()

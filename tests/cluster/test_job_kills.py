@@ -540,7 +540,7 @@ def note_of(batch: int, *places: tuple[int, int], run: str = "first") -> Note:
     )
 
 
-def test_the_check_of_the_output_tells_what_is_lost_doubled_wrong_or_out_of_order() -> None:
+def test_check_of_output_detects_lost_doubled_wrong_and_unordered_rows() -> None:
     expected = should_be(EVENTS, PLANNED)
     assert wrong_output(expected["counts"], COUNTS) == wrong_output(expected["sums"], SUMS) == []
     assert wrong_output(expected["sums"], SUMS[:-1]) == ["lost: (1, b'b', 10)"]
@@ -551,7 +551,7 @@ def test_the_check_of_the_output_tells_what_is_lost_doubled_wrong_or_out_of_orde
     assert wrong_output(expected["sums"], SUMS[::-1]) == ["micro-batches are out of order"]
 
 
-def test_the_check_of_a_run_wants_every_event_processed_and_a_replay_to_judge_by() -> None:
+def test_check_of_run_requires_all_events_processed_and_a_replay() -> None:
     events, known = (
         EVENTS,
         {(p, at): value for p, pairs in EVENTS.items() for at, (_, value) in enumerate(pairs)},
@@ -572,7 +572,7 @@ def test_the_check_of_a_run_wants_every_event_processed_and_a_replay_to_judge_by
     ]
 
 
-def test_the_check_of_the_reads_tells_other_bytes_other_ranges_and_what_was_never_read() -> None:
+def test_check_of_reads_detects_other_bytes_other_ranges_and_unread_rows() -> None:
     whole = [note_of(0, (0, 0), (0, 1)), note_of(1, (0, 2)), note_of(1, (1, 0))]
     assert judge_reads(EVENTS, PLANNED, whole) == ([], 0, 0)
     assert judge_reads(EVENTS, PLANNED, [*whole, note_of(1, (0, 2))]) == ([], 0, 1)

@@ -89,7 +89,7 @@ def test_many_partitions_with_little_to_read_share_tasks_and_arrow_batches(
     assert [row["value"] for row in rows[21:]] == [b"a", b"b", b"c", b"d"]
 
 
-def test_an_empty_read_has_no_tasks_and_the_bare_partition_spark_makes_then_no_rows(
+def test_empty_read_has_no_tasks_and_bare_spark_partition_has_no_rows(
     log: Any,
 ) -> None:
     log.create_topic("empty")
@@ -141,7 +141,7 @@ def test_offsets_that_are_no_longer_kept_are_an_error_or_skipped(log: Any) -> No
     assert read(log, startingOffsets=start, failOnDataLoss="false") == [b"e"]
 
 
-def test_importing_the_package_that_spark_looks_up_loads_nothing_of_the_log() -> None:
+def test_package_that_spark_discovers_loads_nothing_of_log_on_import() -> None:
     """One such package that fails to import disables the discovery of all Python sources."""
     code = (
         "import sys, pyspark_dledger; print(sorted(m for m in sys.modules if m[:5] in "

@@ -74,7 +74,7 @@ def test_a_write_of_the_very_batch_before_is_refused() -> None:
         check_claim(SECOND)
 
 
-def test_writes_whose_column_names_their_topics_are_not_said_to_be_of_a_topic_star() -> None:
+def test_error_for_writes_by_topic_column_does_not_name_topic_star() -> None:
     claim(replace(FIRST, topic="*"))
     with pytest.raises(ConfigError, match="batch 5 writes to the topics of column 'topic' twice"):
         check_claim(replace(SECOND, topic="*"))

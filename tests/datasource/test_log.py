@@ -76,7 +76,7 @@ def test_a_group_whose_nodes_all_came_back_elsewhere_is_found_again(
     assert len(local) == 2
 
 
-def test_a_group_that_took_the_place_of_the_one_that_this_process_met_is_asked(
+def test_group_that_replaced_the_one_this_process_met_is_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Such as in a notebook, after the path was deleted; which one it is, is for the query to

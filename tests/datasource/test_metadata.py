@@ -186,7 +186,8 @@ def test_a_table_of_sql_is_one_of_these_too(running: EmbeddedGroup, client: Clie
     )
 
 
-def test_each_table_has_columns_and_a_name_that_is_not_one_is_refused_with_the_nearest() -> None:
+def test_metadata_tables_have_columns_and_unknown_name_is_refused() -> None:
+    """The error names the nearest table."""
     assert tuple(SCHEMAS) == TABLES
     for table in TABLES:
         assert table_schema({"metadata": table}) == metadata_schema(table)

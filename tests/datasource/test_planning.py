@@ -107,7 +107,7 @@ def test_a_plan_reads_every_record_once_and_in_order(
     st.one_of(st.none(), st.integers(1, 60)),
     st.one_of(st.none(), st.integers(1, MIB)),
 )
-def test_slices_that_are_put_together_stay_in_order_and_within_the_limits_of_a_task(
+def test_joined_slices_stay_in_order_and_within_task_limits(
     sizes: list[tuple[int, int]], least: int, most_rows: int | None, most_bytes: int | None
 ) -> None:
     slices = [Slice("a", number, 0, rows, size) for number, (rows, size) in enumerate(sizes)]
@@ -121,7 +121,8 @@ def test_slices_that_are_put_together_stay_in_order_and_within_the_limits_of_a_t
         assert len(task) == 1 or sum(one.rows for one in task) <= (most_rows or 1 << 30)
 
 
-def test_a_thousand_partitions_with_little_to_read_are_few_tasks_and_with_much_a_thousand() -> None:
+def test_small_partitions_share_few_tasks_and_large_ones_do_not() -> None:
+    """A thousand partitions are few tasks with little to read, and a thousand with much."""
     little, much = (
         [Slice("a", number, 0, 1, size) for number in range(1000)] for size in (100, MIB)
     )

@@ -64,13 +64,15 @@ def test_a_bound_becomes_an_offset_of_every_partition(
     assert found(log, **given) == offsets
 
 
-def test_time_back_counts_from_now_and_reads_nothing_where_nothing_is_that_new(log: Any) -> None:
+def test_relative_start_counts_from_now_and_may_match_no_record(log: Any) -> None:
+    """Where no record is that new, nothing is read."""
     assert found(log, now=0.065, startingOffsets="-5ms") == {0: 6, 1: 3}
 
 
-def test_committed_is_where_the_group_is_and_the_first_record_where_it_has_not_begun(
+def test_committed_start_is_group_position_or_else_the_first_record(
     log: Any,
 ) -> None:
+    """The first record counts where the group has not begun."""
     log.commit_offsets("g", {"t": {0: 8}})
     assert found(log, startingOffsets="committed", groupId="g") == {0: 8, 1: 0}
     assert found(log, startingOffsets="committed", groupId="nobody") == {0: 5, 1: 0}

@@ -42,7 +42,7 @@ def test_an_unknown_option_is_found_when_the_schema_is_asked_for() -> None:
         table_schema({"startingOffset": "earliest"})
 
 
-def test_properties_of_a_sql_table_are_no_options_and_what_stands_in_options_is_checked() -> None:
+def test_sql_table_properties_are_no_options_and_options_are_checked() -> None:
     given = {"provider": "dledger", "owner": "me", "my.property": "1", "includeHeaders": "false",
              "option.includeHeaders": "true", "option.includeMetadata": "true"}  # fmt: skip
     made = table_schema(given)

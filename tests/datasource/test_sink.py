@@ -144,7 +144,7 @@ def test_a_micro_batch_that_is_run_again_is_written_once(spark: Spark, kind: str
     assert spark.group.values("t") == [b"a", b"b", b"c"]
 
 
-def test_a_copied_checkpoint_that_goes_on_to_another_topic_writes_all_there(spark: Spark) -> None:
+def test_copied_checkpoint_with_another_topic_writes_everything_there(spark: Spark) -> None:
     spark.stream([["a"]], IN_QUERY)
     spark.stream([["b"]], replace(IN_QUERY, run_id=RUN_2), topic="fork")
     assert spark.group.values("fork") == [b"b"]
@@ -152,7 +152,7 @@ def test_a_copied_checkpoint_that_goes_on_to_another_topic_writes_all_there(spar
 
 @pytest.mark.parametrize("kind", ["stream", "save"])
 @pytest.mark.parametrize("batch_id", [4, 5])
-def test_a_restored_checkpoint_whose_batch_has_other_rows_is_an_error_with_the_ways_on(
+def test_restored_checkpoint_with_other_rows_is_an_error_with_remedies(
     spark: Spark, kind: str, batch_id: int
 ) -> None:
     write: Callable[..., None] = getattr(spark, kind)
@@ -209,7 +209,7 @@ def test_a_txn_id_names_one_write_to_each_topic(
 
 
 @pytest.mark.parametrize("kind", ["stream", "save"])
-def test_a_batch_that_an_earlier_release_committed_is_taken_for_the_same_once(
+def test_batch_committed_by_earlier_release_is_recognised_once(
     spark: Spark, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """That release named a stream, and a batch write with a txnId, without the topic, and kept no
@@ -310,7 +310,7 @@ def test_two_topics_of_one_foreach_batch_are_both_written(spark: Spark) -> None:
     assert (spark.group.values("t"), spark.group.values("u")) == ([b"a"], [b"b"])
 
 
-def test_two_writes_of_one_batch_to_one_topic_are_refused_and_lose_nothing_once_named(
+def test_second_write_of_batch_to_topic_is_refused_until_it_has_a_txn_id(
     spark: Spark,
 ) -> None:
     """Without the refusal the second write would find its transaction committed and drop its
@@ -324,9 +324,10 @@ def test_two_writes_of_one_batch_to_one_topic_are_refused_and_lose_nothing_once_
     assert spark.group.values("t") == [b"a", b"b"]
 
 
-def test_a_second_write_is_refused_also_when_the_first_was_committed_before_a_crash(
+def test_second_write_is_refused_also_when_first_preceded_a_crash(
     spark: Spark,
 ) -> None:
+    """The first write was committed before the crash."""
     spark.save([["a"]], IN_QUERY)
     again = replace(IN_QUERY, run_id=RUN_2)
     spark.save([["a"]], again)
@@ -334,7 +335,7 @@ def test_a_second_write_is_refused_also_when_the_first_was_committed_before_a_cr
         spark.save([["b"]], again)
 
 
-def test_a_write_that_a_batch_left_running_is_refused_once_its_query_has_moved_on(
+def test_write_left_running_by_batch_is_refused_after_query_moved_on(
     spark: Spark,
 ) -> None:
     """A thread inherits the batch it was started in; its write would pass for a repeat of that
@@ -394,7 +395,7 @@ def test_a_stream_with_a_topic_column_commits_all_topics_at_once(spark: Spark) -
     assert (spark.group.values("a"), spark.group.values("b")) == ([b"1", b"3"], [b"2"])
 
 
-def test_a_missing_topic_is_an_error_on_the_driver_when_it_is_not_to_be_created(
+def test_missing_topic_is_driver_error_when_creation_is_off(
     spark: Spark,
 ) -> None:
     spark.group.create_topic("orders")

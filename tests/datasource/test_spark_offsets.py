@@ -56,7 +56,8 @@ def test_a_foreign_offset_in_the_checkpoint_is_refused(data: dict[str, Any]) -> 
         StreamOffset.from_json(data)
 
 
-def test_the_first_batch_starts_where_its_end_says_and_not_where_the_start_says_now() -> None:
+def test_first_batch_starts_at_its_planned_begin() -> None:
+    """The end offset of the batch names the begin; what the start would be now does not count."""
     planned = StreamOffset({"t": {0: 10}}, {"t": "x"}, begin={"t": {0: 5}})
     asked_again_after_a_crash = StreamOffset({"t": {0: 99}}, {"t": "x"}, init=True)
     assert batch_start(asked_again_after_a_crash, planned) == {"t": {0: 5}}

@@ -89,7 +89,7 @@ def test_a_frame_without_a_table_has_its_own_options_alone() -> None:
     assert KEY not in table_schema({"topic": "t"})[0].metadata
 
 
-def test_the_statement_that_makes_a_table_anew_has_its_options_as_they_were() -> None:
+def test_statement_that_recreates_table_keeps_its_options() -> None:
     schema = table_schema(
         {"provider": "dledger", "option.path": "/it's \\ here", "option.topic": "t"}
     )
@@ -100,7 +100,7 @@ def test_the_statement_that_makes_a_table_anew_has_its_options_as_they_were() ->
     assert remade(table_schema({"topic": "t"})) == ""
 
 
-def test_a_table_whose_columns_are_not_the_logs_is_told_the_statement_that_makes_it_anew() -> None:
+def test_table_with_foreign_columns_names_statement_that_recreates_it() -> None:
     altered = StructType([*stored(LOCATED).fields, StructField("extra", LongType())])
     with pytest.raises(
         ConfigError, match=r"extra:bigint.*CREATE OR REPLACE TABLE .*'path' 'file:/data/log'"
@@ -110,7 +110,7 @@ def test_a_table_whose_columns_are_not_the_logs_is_told_the_statement_that_makes
         check_read_schema(StructType([StructField("extra", LongType())]), include_headers=False)
 
 
-def test_columns_that_a_table_does_not_show_are_those_that_are_new_or_wider() -> None:
+def test_unseen_columns_of_table_are_those_that_are_new_or_wider() -> None:
     topic = columns_of(frame(id=LongType(), name=StringType(), score=DoubleType()))
     assert unseen(topic, columns_of(frame(ID=IntegerType(), name=StringType()))) == [
         "id bigint",

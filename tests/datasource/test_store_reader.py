@@ -167,9 +167,10 @@ def test_all_damage_is_a_table(tmp_path: Path, stores: Any, tasks: str) -> None:
         read(tmp_path)
 
 
-def test_a_body_that_does_not_unpack_is_damage_and_its_message_is_shown_without_it(
+def test_message_with_body_that_does_not_unpack_is_shown_without_it(
     tmp_path: Path, stores: Any
 ) -> None:
+    """Such a body is damage."""
     log = stores.Log(tmp_path / "commitlog", 4096)
     messages = stores.some(3)
     object.__setattr__(messages[1], "sys_flag", 1)

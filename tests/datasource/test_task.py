@@ -32,7 +32,7 @@ def current(monkeypatch: pytest.MonkeyPatch, context: Context | None) -> Task:
     return Task.current()
 
 
-def test_a_task_of_a_query_is_known_by_the_query_and_the_batch_whatever_run_it_is(
+def test_task_is_identified_by_query_and_batch_in_any_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The id of the query stays when it is started again; that of the run does not."""

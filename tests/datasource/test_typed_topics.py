@@ -94,7 +94,7 @@ def topic(group: Any, monkeypatch: pytest.MonkeyPatch) -> Topic:
     return Topic(group, monkeypatch)
 
 
-def test_a_frame_of_any_columns_makes_a_typed_topic_and_comes_back_with_its_schema(
+def test_frame_of_any_columns_makes_typed_topic_and_keeps_its_schema(
     topic: Topic,
 ) -> None:
     rows = [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
@@ -104,7 +104,7 @@ def test_a_frame_of_any_columns_makes_a_typed_topic_and_comes_back_with_its_sche
     assert topic.read() == rows
 
 
-def test_a_frame_of_keys_and_values_makes_a_raw_topic_unless_it_is_to_be_typed(
+def test_key_value_frame_makes_raw_topic_unless_typed_is_requested(
     topic: Topic,
 ) -> None:
     topic.write("key string, value string", [{"key": "k", "value": "v"}])
@@ -134,15 +134,16 @@ def test_a_raw_topic_stays_one(
         topic.write(columns, [], **options)
 
 
-def test_a_new_frame_of_keys_and_values_with_wrong_types_is_no_typed_topic_by_mistake(
+def test_key_value_frame_of_wrong_types_makes_no_typed_topic_by_mistake(
     topic: Topic,
 ) -> None:
+    """The topic of the frame is a new one."""
     with pytest.raises(ConfigError, match="'value' is int; it must be a string or binary"):
         topic.write("key string, value int", [])
     assert topic.group.topics() == []
 
 
-def test_columns_without_a_topic_or_a_topic_that_may_not_be_made_are_refused(topic: Topic) -> None:
+def test_columns_without_topic_or_permission_to_create_it_are_refused(topic: Topic) -> None:
     options = topic.options()
     del options["topic"]
     with pytest.raises(ConfigError, match="which topic"):
@@ -153,9 +154,10 @@ def test_columns_without_a_topic_or_a_topic_that_may_not_be_made_are_refused(top
         topic.write("id bigint", [], partitioner="explicit")
 
 
-def test_columns_that_a_frame_lacks_are_null_and_narrower_numbers_fit_without_a_change(
+def test_missing_frame_columns_are_null_and_narrower_numbers_fit(
     topic: Topic,
 ) -> None:
+    """The schema of the topic does not change."""
     topic.write("id bigint, name string", [{"id": 1, "name": "a"}])
     topic.write("ID int", [{"ID": 2}])
     topic.write("name string, id bigint", [{"name": "c", "id": 3}])
@@ -183,9 +185,10 @@ def test_new_columns_and_wider_numbers_need_leave_to_change_the_topic(topic: Top
     assert topic.read()[-1] == {"id": 5, "name": None, "note": None}
 
 
-def test_anything_else_is_an_error_with_both_schemas_side_by_side_and_changes_nothing(
+def test_other_schema_difference_is_error_that_shows_both_schemas(
     topic: Topic,
 ) -> None:
+    """The schemas stand side by side and the topic is not changed."""
     topic.write("id bigint not null, at timestamp, n double", [])
     with pytest.raises(SchemaMismatch) as error:
         topic.write("at string, n double", [], schemaEvolution="add")
@@ -204,7 +207,7 @@ def test_a_null_where_the_topic_allows_none_fails_the_write(topic: Topic) -> Non
     assert [row["id"] for row in topic.read()] == [1, 2]
 
 
-def test_of_two_writers_that_evolve_at_once_the_second_adds_to_the_first_ones_columns(
+def test_second_of_two_evolving_writers_adds_to_columns_of_first(
     topic: Topic,
 ) -> None:
     topic.write("id int", [])
@@ -291,7 +294,7 @@ def test_a_query_goes_on_under_the_columns_that_it_began_with(topic: Topic) -> N
     ] == [1 << 40]
 
 
-def test_rows_of_one_key_stay_in_one_partition_and_are_those_of_a_raw_topic(topic: Topic) -> None:
+def test_rows_of_one_key_stay_in_one_partition_as_in_a_raw_topic(topic: Topic) -> None:
     rows = [{"id": i % 7, "n": i} for i in range(100)]
     topic.write("id int, n int", rows, keyColumn="id", **{"createTopic.partitions": "4"})
     raw = {"key string, value string": [{"key": str(i), "value": str(i)} for i in range(7)]}
@@ -311,7 +314,7 @@ def test_rows_of_one_key_stay_in_one_partition_and_are_those_of_a_raw_topic(topi
 
 
 @pytest.mark.parametrize("options", [{}, {"includeMetadata": "true"}, {"valueFormat": "json"}])
-def test_partitions_that_share_a_task_are_read_under_the_columns_of_the_read(
+def test_partitions_sharing_a_task_are_read_under_columns_of_the_read(
     topic: Topic, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
 ) -> None:
     parts = {"keyColumn": "id", "createTopic.partitions": "4"}
@@ -379,7 +382,7 @@ def test_at_least_once_writes_typed_rows_too(topic: Topic) -> None:
     assert topic.read() == [{"id": 1}]
 
 
-def test_a_stream_writes_a_batch_once_also_when_it_is_run_again_after_a_change(
+def test_stream_writes_batch_once_also_when_rerun_after_schema_change(
     topic: Topic,
 ) -> None:
     topic.task = Task(0, 0, "q", "r", 5)

@@ -35,7 +35,7 @@ def sleeping(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]]
     return instead
 
 
-def test_a_process_that_has_ended_and_not_let_go_of_its_lock_yet_is_waited_for(
+def test_process_that_ended_but_still_has_its_lock_is_waited_for(
     tmp_path: Path, sleeping: Callable[[Callable[[], object]], None]
 ) -> None:
     """Else the program that comes then has a group without that node, or without any where all have
@@ -50,7 +50,7 @@ def test_a_process_that_has_ended_and_not_let_go_of_its_lock_yet_is_waited_for(
     assert not home.node(N0).running
 
 
-def test_a_process_that_has_just_taken_its_lock_is_waited_for_until_it_says_its_name(
+def test_process_with_fresh_lock_is_waited_for_until_it_gives_its_name(
     tmp_path: Path, sleeping: Callable[[Callable[[], object]], None]
 ) -> None:
     home = Home(tmp_path)
@@ -80,7 +80,7 @@ def test_a_process_that_was_killed_and_has_its_lock_yet_is_waited_for(
     assert not home.node(N0).running
 
 
-def test_a_lock_that_another_process_of_the_node_has_says_nothing_of_the_one_before(
+def test_lock_of_another_process_of_node_says_nothing_of_former_one(
     tmp_path: Path,
 ) -> None:
     home = Home(tmp_path)

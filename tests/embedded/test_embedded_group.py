@@ -156,7 +156,7 @@ def test_missing_node_is_started_by_whoever_comes_next(log_path: Path) -> None:
         assert group.nodes["n1"].pid is not None  # type: ignore[index]
 
 
-def test_node_that_was_just_killed_when_the_group_was_joined_is_started_too(
+def test_node_killed_just_as_group_is_joined_is_started_too(
     log_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGKILL of all nodes, and the next start before the kernel has ended the last of them."""
@@ -174,7 +174,7 @@ def test_node_that_was_just_killed_when_the_group_was_joined_is_started_too(
         assert running(log_path) == ["n0", "n1", "n2"]
 
 
-def test_path_whose_node_was_killed_and_has_its_lock_yet_gets_that_node_again(
+def test_path_of_killed_node_that_still_has_its_lock_gets_node_again(
     log_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
@@ -222,7 +222,7 @@ def test_node_that_is_killed_while_it_starts_is_started_again(
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_end_of_a_node_that_is_killed_while_it_starts_is_heard_though_a_forked_child_lives_on(
+def test_node_killed_during_start_is_noticed_despite_a_forked_child(
     log_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the end of the pipe that the node has, it would be waited for as long as a node may need
@@ -366,7 +366,7 @@ def test_deleted_directory_ends_its_nodes(log_path: Path, until: Until) -> None:
     group.stop()
 
 
-def test_group_of_a_directory_that_was_made_anew_is_ended_by_its_own_holder_alone(
+def test_group_in_recreated_directory_is_ended_only_by_its_own_holder(
     log_path: Path, until: Until
 ) -> None:
     first = EmbeddedGroup(log_path, replicas=1, **SMALL)
@@ -385,7 +385,7 @@ def test_group_of_a_directory_that_was_made_anew_is_ended_by_its_own_holder_alon
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_group_is_ended_by_the_process_that_holds_it_and_by_no_forked_child(log_path: Path) -> None:
+def test_group_is_ended_by_its_holding_process_and_by_no_forked_child(log_path: Path) -> None:
     with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
         pid = os.fork()
         if not pid:
@@ -532,7 +532,7 @@ def left_by(host: str, path: Path) -> str:
     return json.dumps(process | {"home": str(path), "ending": False})
 
 
-def test_other_host_whose_lock_is_not_seen_is_refused_for_its_signs_of_life(log_path: Path) -> None:
+def test_host_with_unseen_lock_is_refused_for_its_signs_of_life(log_path: Path) -> None:
     """A network file system without locks between hosts: node.pid is touched all the time."""
     with EmbeddedGroup(log_path, replicas=1, **SMALL):
         pass
@@ -677,7 +677,7 @@ STRANGER = """
 """
 
 
-def test_a_program_without_the_groups_secret_neither_reads_nor_appends_nor_deletes(
+def test_program_without_group_secret_cannot_read_append_or_delete(
     log_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """It knows the ports, as every user of the machine may."""
@@ -715,7 +715,7 @@ def test_what_a_group_keeps_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert {"secret", "group.json", ".lock", "n0", "node.log", "node.pid"} <= set(modes)
 
 
-def test_a_group_of_the_release_before_gets_its_secret_and_modes_at_its_next_start(
+def test_group_of_previous_release_gets_secret_and_modes_at_next_start(
     log_path: Path,
 ) -> None:
     with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:

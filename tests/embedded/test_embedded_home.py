@@ -198,9 +198,8 @@ def test_place_is_the_directory_whatever_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("age_s", "lately"), [(0, True), (FAILED_S + 5, False), (-FAILED_S - 5, False)]
 )
-def test_a_failed_start_counts_for_a_while_and_not_for_as_long_as_a_clock_was_ahead(
-    tmp_path: Path, age_s: float, lately: bool
-) -> None:
+def test_failed_start_counts_for_a_limited_time(tmp_path: Path, age_s: float, lately: bool) -> None:
+    """A clock that was ahead at the failure does not make it count longer."""
     home = Home(tmp_path)
     home.node_directory(N0).mkdir(parents=True)
     home.note_start(N0, failed=True)
@@ -222,7 +221,7 @@ def test_a_node_is_gone_when_its_lock_is_and_not_before(tmp_path: Path) -> None:
     assert not home.wait_gone(N0, process, 0.02)
 
 
-def test_a_group_file_is_on_the_disk_before_it_takes_the_place_of_the_old_one(
+def test_group_file_is_on_disk_before_it_replaces_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []

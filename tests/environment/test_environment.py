@@ -65,7 +65,7 @@ def test_dice_stay_in_their_range() -> None:
 @pytest.mark.parametrize(
     "host", ["box", "BOX", "Box.lan", "localhost", "127.0.0.1", "127.3.2.1", "::1"]
 )
-def test_a_machine_knows_its_name_with_and_without_domain_and_its_own_addresses(host: str) -> None:
+def test_machine_knows_its_short_and_full_name_and_own_addresses(host: str) -> None:
     assert host_is_here(host, "box")
     assert host_is_here(host, "box.lan")
 

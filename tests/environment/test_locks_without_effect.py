@@ -78,7 +78,8 @@ def test_group_of_a_path_does_not_start_without_locks(tmp_path):
 
 
 @pytest.mark.usefixtures("no_locks")
-def test_store_is_not_looked_at_where_nobody_knows_whether_a_node_runs_on_it(tmp_path):
+def test_store_is_not_inspected_when_node_activity_is_unknown(tmp_path):
+    """Without a working flock, a node may be running on the store."""
     (tmp_path / "data").mkdir()
     (tmp_path / "lock").touch()
     with pytest.raises(PathError, match="no working flock"):

@@ -50,7 +50,7 @@ def test_a_key_in_another_partition_is_told(reconcile: Any) -> None:
     ).holds
 
 
-def test_micro_batches_are_read_from_a_checkpoint_and_held_against_the_commits(
+def test_micro_batches_of_checkpoint_are_compared_with_the_commits(
     reconcile: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "offsets").mkdir()

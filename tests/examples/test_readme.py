@@ -95,7 +95,7 @@ def test_every_snippet_is_run_here() -> None:
     assert sorted(SNIPPETS.index(snippet(word)) for word in SHOWS) == list(range(len(SNIPPETS)))
 
 
-def test_page_says_how_to_install_and_what_to_do_without_java_before_the_first_session() -> None:
+def test_page_explains_install_and_missing_java_before_first_session() -> None:
     install, java = README.index("$ pip install .\n"), README.index("$ pip install '.[java]'")
     assert install < java < README.index("SparkSession.builder")
     assert "java = [" in (TOP / "pyproject.toml").read_text()

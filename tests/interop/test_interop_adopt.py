@@ -181,7 +181,7 @@ def test_an_adopted_store_goes_over_the_border_and_back_to_a_broker(
         assert ours == list(range(ends["orders", queue_id] + 20))
 
 
-def test_an_old_log_is_closed_as_the_real_broker_closes_it_and_is_refused_while_that_runs(
+def test_old_log_is_closed_as_by_real_broker_and_refused_while_it_runs(
     plain: tuple[Path, int, dict[Any, dict[str, Any]]],
     programs: Any,
     real: Any,

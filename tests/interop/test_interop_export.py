@@ -118,7 +118,7 @@ def assert_found(client: Any, exported: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("mode", ["rocketmq", "dledger"])
-def test_a_broker_opens_an_exported_topic_and_its_consumer_pulls_every_record(
+def test_broker_opens_exported_topic_and_consumer_pulls_every_record(
     group: tuple[str, Path], programs: Any, real: Any, traffic: Any, tmp_path: Path, mode: str
 ) -> None:
     port, store = real.free_port(), tmp_path / "store"
@@ -176,7 +176,7 @@ def test_a_broker_opens_an_export_whose_queues_begin_above_zero(
 
 
 @pytest.mark.parametrize("what", ["topic", "node"])
-def test_a_ledger_server_reads_every_exported_entry_and_appends_behind_them(
+def test_ledger_server_reads_all_exported_entries_and_appends_behind(
     group: tuple[str, Path],
     stopped: Path,
     programs: Any,

@@ -139,9 +139,10 @@ def test_a_real_slave_follows_a_store_served_here_and_has_the_same_log(
 
 
 @pytest.mark.spark
-def test_a_sync_master_counts_a_follower_and_spark_shows_each_message_of_it_within_two_seconds(
+def test_sync_master_counts_follower_and_spark_shows_its_messages_soon(
     programs: Any, real: Any, traffic: Any, start: Callable[..., Any], tmp_path: Path, spark: Any
 ) -> None:
+    """Spark shows each message of the follower within two seconds."""
     master, store = tmp_path / "master", tmp_path / "follower"
     with (
         broker_over(real, programs, master, brokerRole="SYNC_MASTER") as broker,

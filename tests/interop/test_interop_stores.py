@@ -109,15 +109,16 @@ def test_an_upgraded_store_is_read_as_its_consumer_pulls_it(
     assert_read_alike(traffic, upgraded, upgraded.path, ["commitlog", "dledger"])
 
 
-def test_a_stream_shows_each_message_once_while_brokers_write_and_over_an_upgrade(
+def test_stream_shows_each_message_once_during_writes_and_upgrade(
     ledger: Written, upgraded: Written, traffic: Any
 ) -> None:
+    """Brokers write meanwhile and are upgraded."""
     for written in (ledger, upgraded):
         traffic.assert_same(traffic.by_place(written.shown.rows), written.served)
         assert written.shown.looks > 1
 
 
-def test_a_store_whose_broker_was_killed_is_read_as_the_broker_serves_it_when_it_is_back(
+def test_store_of_killed_broker_is_read_as_restarted_broker_serves_it(
     programs: Any, real: Any, traffic: Any, tmp_path: Path
 ) -> None:
     store, port = tmp_path / "store", real.free_port()

@@ -214,9 +214,10 @@ def gatekeeper(last_word: HelloResponse, said: list[Any]) -> Script:
     return script
 
 
-def test_a_request_follows_the_proof_at_once_where_a_refusal_has_somewhere_to_go(
+def test_request_follows_proof_at_once_when_a_refusal_can_be_reported(
     serve: Callable[[Script], str],
 ) -> None:
+    """The caller has given a callback for a refusal."""
     said: list[Any] = []
     greeting = Greeting(Introduction(), secret=lambda answer: SECRET)
     refused: list[bool] = []
@@ -236,7 +237,7 @@ def test_a_request_follows_the_proof_at_once_where_a_refusal_has_somewhere_to_go
     connection.close()
 
 
-def test_a_refused_proof_loses_the_request_behind_it_which_nobody_has_taken(
+def test_refused_proof_loses_the_untaken_request_behind_it(
     serve: Callable[[Script], str],
 ) -> None:
     refusal = HelloResponse(code=Code.ACCESS_DENIED, message="another secret", group="g")

@@ -325,7 +325,7 @@ def unfinished(size: int) -> bytes:
     return HELLO + b"".join(encode(AppendRequest(), 1, [bytes(size)]))[:-1]
 
 
-async def test_unfinished_requests_take_no_more_memory_than_the_budget_and_hold_up_no_small_one(
+async def test_unfinished_requests_stay_in_budget_and_delay_no_small_one(
     node: Node,
 ) -> None:
     """Neither a client with small requests nor a member waits for those who begin large frames and
@@ -357,7 +357,7 @@ async def test_unfinished_requests_take_no_more_memory_than_the_budget_and_hold_
     assert (inflow.used, inflow.waiting) == (0, 0)
 
 
-async def test_a_connection_that_has_ended_holds_no_memory_although_somebody_keeps_it(
+async def test_ended_connection_holds_no_memory_while_still_referenced(
     node: Node,
 ) -> None:
     address = await node.open()
@@ -374,7 +374,7 @@ async def test_a_connection_that_has_ended_holds_no_memory_although_somebody_kee
     assert reader.held == 0
 
 
-async def test_a_flood_of_requests_on_one_connection_leaves_every_turn_room_for_others(
+async def test_request_flood_on_one_connection_leaves_turns_room_for_others(
     node: Node,
 ) -> None:
     address = await node.open()
@@ -400,7 +400,7 @@ def send_what_fits(sock: socket.socket, frame: bytes, most: int) -> int:
     return sent
 
 
-async def test_megabytes_that_have_come_on_one_connection_are_not_taken_in_one_turn(
+async def test_received_megabytes_of_one_connection_take_more_than_one_turn(
     node: Node,
 ) -> None:
     address = await node.open()
@@ -466,7 +466,7 @@ async def test_large_requests_that_had_to_wait_are_taken_when_others_have_ended(
     assert node.listener.inflow.used == 0
 
 
-async def test_a_client_that_is_idle_too_long_is_closed_and_one_that_waits_for_an_answer_is_not(
+async def test_client_idle_too_long_is_closed_and_one_awaiting_answer_is_not(
     node: Node,
 ) -> None:
     address = await node.open(idle_s=0.05, sweep_s=0.01)
@@ -633,7 +633,7 @@ async def test_requests_that_wait_are_held_as_bytes_and_lost_by_nobody(node: Nod
         await node.until(lambda: len(node.frames) == count + 1)
 
 
-async def test_requests_that_were_parsed_and_are_not_wanted_count_against_the_budget(
+async def test_parsed_but_unwanted_requests_count_against_the_budget(
     node: Node,
 ) -> None:
     address = await node.open()
@@ -662,7 +662,7 @@ async def test_requests_that_were_parsed_and_are_not_wanted_count_against_the_bu
         await node.until(lambda: len(node.frames) == 9)
 
 
-async def test_a_large_request_that_waits_for_room_keeps_its_place_whoever_has_the_turn(
+async def test_large_request_waiting_for_room_keeps_its_place_in_any_turn(
     node: Node,
 ) -> None:
     address = await node.open(max_bytes=6 << 20)

@@ -124,7 +124,7 @@ def test_the_time_for_a_hello_begins_before_the_handshake(port: OpenPort, issue:
     assert opened_at[1] <= opened_at[0]
 
 
-def test_a_handshake_that_fails_is_logged_with_address_and_reason_and_seldom(
+def test_failed_handshake_is_logged_rarely_with_address_and_reason(
     port: OpenPort, issue: Issue, new_loop: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     trusted = issue()
@@ -173,9 +173,10 @@ def test_who_shows_no_certificate_is_told_so(
     assert any("TLS handshake failed: it shows no certificate" in line for line in caplog.messages)
 
 
-def test_who_does_not_know_the_nodes_authority_says_so_and_the_node_logs_it(
+def test_peer_without_node_authority_says_so_and_node_logs_it(
     port: OpenPort, issue: Issue, new_loop: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The peer's tls_ca does not have the authority of the node's certificate."""
     trusted, foreign = issue(), issue()
     node = port(tls_of(trusted))
     tls = tls_of({**trusted, "tls_ca": foreign["tls_ca"]})

@@ -111,9 +111,10 @@ def test_two_that_have_much_hand_out_more_in_a_while_than_each_of_many(loop: Loo
     assert total(two) == before + MOST // 2
 
 
-def test_a_connection_alone_has_whole_turns_without_a_while_and_nothing_goes_on_without_frames(
+def test_lone_connection_gets_full_turns_and_no_call_without_frames(
     loop: Loop,
 ) -> None:
+    """Its turns follow each other without a delay."""
     turns = FrameTurns()
     (alone,) = come(turns, 1, 3 * MOST)
     for turn in range(2, 4):

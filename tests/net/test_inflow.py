@@ -171,7 +171,7 @@ class Loop:
         return object()
 
 
-async def test_those_who_wait_get_their_buffers_one_after_the_other_and_not_all_in_one_turn(
+async def test_waiting_senders_get_buffers_one_by_one_and_not_in_one_turn(
     bench: Bench,
 ) -> None:
     loop = bench.inflow._loop = Loop()  # type: ignore[assignment]

@@ -110,7 +110,8 @@ def full(node: Node, *hosts: str) -> list[Taker]:
     return takers
 
 
-def test_answers_are_made_at_once_while_there_is_room_and_what_was_sent_leaves_room() -> None:
+def test_answers_are_made_at_once_while_there_is_room() -> None:
+    """Answers that were sent make room again."""
     node, taker = Node(), Taker()
     for _ in range(10):
         node.ask(taker, "", LIMIT // 2)
@@ -161,7 +162,8 @@ def test_room_that_an_answer_leaves_is_used_in_the_same_turn() -> None:
     assert node.answered == ["waits"]
 
 
-def test_who_takes_nothing_while_others_wait_is_closed_and_who_takes_something_is_not() -> None:
+def test_client_that_takes_no_answers_while_others_wait_is_closed() -> None:
+    """A client that takes some answers is kept."""
     node, waits = Node(), Taker("c")
     deaf, busy = Taker("a"), Taker("b")
     node.ask(deaf, "first", LIMIT // 2)

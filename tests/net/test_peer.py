@@ -113,7 +113,7 @@ async def peer() -> AsyncIterator[Peer]:
         await peer.close()
 
 
-async def test_link_sends_in_order_after_hello_also_what_was_sent_before_it_was_open(
+async def test_link_sends_messages_from_before_open_in_order_after_hello(
     peer: Peer,
 ) -> None:
     link = peer.link()

@@ -183,7 +183,8 @@ def test_where_a_secret_is_required_a_node_that_wants_none_is_not_taken() -> Non
     assert greeting.welcome is None
 
 
-def test_a_client_without_the_secret_is_told_where_it_is_and_a_node_says_that_it_has_none() -> None:
+def test_client_without_secret_is_told_its_place_and_node_proves_none() -> None:
+    """The client is told the setting; a node answers that it has no secret."""
     client, node = Greeting(Introduction()), Greeting(Introduction(node_id="n1"))
     with pytest.raises(AccessDenied, match="secret_file"):
         client.answered(challenge(client))

@@ -275,7 +275,7 @@ def expired(authority: trustme.CA, files: dict[str, str]) -> dict[str, str]:
     return {**files, "tls_certificate": str(certificate), "tls_key": str(key)}
 
 
-def test_who_comes_with_an_expired_certificate_is_told_its_dates_by_both_ends(
+def test_peer_with_expired_certificate_is_told_its_dates_by_both_ends(
     port: Callable[..., Port], issue: Issue, new_loop: Any
 ) -> None:
     authority = trustme.CA()
@@ -294,7 +294,7 @@ def test_who_comes_with_an_expired_certificate_is_told_its_dates_by_both_ends(
         assert f"tls_ca {files['tls_ca']!r}, valid from" in text
 
 
-def test_a_certificate_is_read_whoever_has_signed_it_and_whenever_it_is_valid(issue: Issue) -> None:
+def test_certificate_is_read_with_any_signer_and_any_validity_dates(issue: Issue) -> None:
     authority = trustme.CA()
     files = expired(authority, {**issue(authority=authority), "tls_ca": issue()["tls_ca"]})
     assert own_certificate(tls_of(files))["notAfter"] == "Jan  1 00:00:00 2020 GMT"

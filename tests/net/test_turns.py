@@ -82,7 +82,7 @@ class Counter:
         return self.done[before:]
 
 
-def test_so_much_is_carried_out_in_a_while_and_whoever_waits_is_read_no_further() -> None:
+def test_requests_per_period_are_limited_and_waiting_client_is_not_read() -> None:
     counter = Counter()
     asked = [counter.ask("a", f"a{n}") for n in range(5)]
     assert counter.done == ["a0", "a1"], "the first ones at once"
@@ -116,7 +116,7 @@ def test_a_new_one_does_not_pass_those_that_wait() -> None:
     assert counter.next_while() == ["a4", "new"]
 
 
-def test_an_address_with_many_connections_has_no_more_turns_than_one_with_few() -> None:
+def test_address_with_many_connections_gets_no_more_turns_than_others() -> None:
     counter = Counter()
     for n in range(102):
         counter.ask("flood", f"f{n}")

@@ -47,7 +47,7 @@ async def two_followers(group: Any) -> tuple[str, str]:
 
 
 @pytest.mark.group(**QUICK)
-async def test_B27_an_emptied_directory_is_noticed_filled_and_let_back_in_by_admit(
+async def test_B27_emptied_directory_is_noticed_filled_and_readmitted_by_admit(
     group: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "dledger")
@@ -120,7 +120,7 @@ async def test_B30_an_older_copy_of_a_directory_is_no_voter_and_no_crash_loop(
 
 
 @pytest.mark.group(start=False)
-async def test_a_first_start_waits_for_all_members_and_a_later_one_for_a_majority(
+async def test_first_start_waits_for_all_members_and_later_one_for_a_majority(
     group: Any,
 ) -> None:
     await group.start("n0", "n1")
@@ -204,7 +204,7 @@ async def test_of_two_admissions_that_cross_none_undoes_the_other(group: Any) ->
     assert all(admission(node)["admitted"] for node in group.nodes.values())
 
 
-def test_the_core_is_told_of_admissions_alone_and_by_the_bytes_of_the_entry() -> None:
+def test_core_is_told_only_of_admissions_by_the_bytes_of_the_entry() -> None:
     command = Admit(node_id="n1", members={"n0": 4, "n1": 900}, after=7)
     header = encode_header(BodyHeader(BodyKind.COMMAND))
     bodies = [
@@ -222,7 +222,7 @@ def test_the_core_is_told_of_admissions_alone_and_by_the_bytes_of_the_entry() ->
     assert [change_of(entry) for entry in entries] == [change] + [None] * (len(bodies) - 1)
 
 
-async def test_a_kill_of_all_between_an_admission_and_its_commit_leaves_one_answer(
+async def test_kill_of_all_nodes_before_admission_commit_leaves_one_answer(
     group: Any,
 ) -> None:
     """Whether it was committed is decided by what the disks have; then all members say the same."""

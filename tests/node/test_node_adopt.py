@@ -204,7 +204,7 @@ async def test_nodes_that_were_killed_or_lost_their_queues_show_both_logs_again(
 
 
 @pytest.mark.group(1, start=False, commit_log="rocketmq", checkpoint_bytes=8 * KIB, **SIZES)
-async def test_a_node_that_is_killed_while_it_puts_the_old_messages_goes_on_with_them(
+async def test_node_killed_while_putting_old_messages_goes_on_with_them(
     group: Any, old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reput, "READ_BYTES", 8 * KIB)
@@ -222,7 +222,7 @@ async def test_a_node_that_is_killed_while_it_puts_the_old_messages_goes_on_with
     await check(client, 0)
 
 
-async def test_a_member_without_the_old_log_takes_nothing_until_it_has_adopted_it(
+async def test_member_without_old_log_takes_nothing_until_it_has_adopted_it(
     group: Any, old: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await start(group, old)
@@ -343,9 +343,10 @@ async def test_retention_takes_the_old_files_first_then_those_of_the_group(
     checkpoint_bytes=64 * KIB,
     **SIZES,
 )
-async def test_a_member_that_joins_when_the_old_log_is_gone_gets_the_queue_offsets_with_the_state(
+async def test_member_joining_after_old_log_is_gone_gets_queue_offsets(
     group: Any, old: Path
 ) -> None:
+    """The queue offsets come with the state."""
     await start(group, old)
     client = await group.client()
     for start_at in range(1000, 1700, 50):
@@ -368,7 +369,7 @@ async def test_a_member_that_joins_when_the_old_log_is_gone_gets_the_queue_offse
 
 
 @pytest.mark.group(1, start=False, commit_log="rocketmq", **SIZES)
-async def test_a_node_whose_log_begins_further_on_than_the_old_one_ends_shows_no_old_messages(
+async def test_node_whose_log_begins_past_the_old_end_shows_no_old_messages(
     group: Any, old: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As after taking over another node's state, which has let go of the first entries."""
@@ -488,7 +489,7 @@ def staying(row: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.group(1, start=False, commit_log="rocketmq", **SIZES)
 @pytest.mark.parametrize("with_old", [True, False])
-async def test_messages_of_a_stopped_node_are_exported_for_a_broker_in_ledger_mode(
+async def test_messages_of_stopped_node_are_exported_for_ledger_mode_broker(
     group: Any, old: Path, tmp_path: Path, with_old: bool
 ) -> None:
     def export(node: Path, *words: str) -> dict[str, Any]:

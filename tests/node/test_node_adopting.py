@@ -110,7 +110,7 @@ def test_a_plan_changes_nothing_and_says_what_an_adoption_changes(root: Path, ol
     assert "close" not in "\n".join(plan_of(root).steps())
 
 
-def test_the_first_entry_lies_where_the_old_log_ends_and_is_the_same_on_every_member(
+def test_first_entry_lies_at_old_log_end_and_is_equal_on_all_members(
     old: Path, tmp_path: Path
 ) -> None:
     bodies = []
@@ -142,7 +142,7 @@ def test_old_logs_that_differ_in_one_body_make_different_first_entries(tmp_path:
     assert len(bodies[0]) == len(bodies[1])
 
 
-def test_a_store_of_another_group_or_node_or_of_ledger_mode_is_not_adopted_again(
+def test_store_of_other_group_node_or_ledger_mode_is_not_adopted_again(
     root: Path, tmp_path: Path
 ) -> None:
     adopt(plan_of(root))
@@ -192,7 +192,7 @@ def dying_at(number: int, work: Callable[[], None]) -> bool:
     return code == KILLED
 
 
-def test_an_adoption_that_is_killed_at_any_operation_is_done_by_the_next_one(
+def test_adoption_killed_at_any_operation_is_completed_by_the_next_one(
     old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("fsync", "fdatasync"):  # what a process has written is there when it is killed
@@ -221,9 +221,7 @@ def test_an_adoption_that_is_killed_at_any_operation_is_done_by_the_next_one(
     assert number > 60
 
 
-def test_a_copy_of_a_member_that_has_lost_its_oldest_files_is_adopted_alike(
-    root: Path, tmp_path: Path
-) -> None:
+def test_member_copy_without_oldest_files_is_adopted_alike(root: Path, tmp_path: Path) -> None:
     plan = plan_of(root)
     adopt(plan)
     (root / "commitlog" / ("0" * 20)).unlink()
@@ -292,7 +290,7 @@ def test_everything_is_on_the_disk_before_the_directory_has_its_name(
     assert {path for path in unsynced if root in path.parents or path == root} <= {root / "lock"}
 
 
-def test_an_adoption_without_room_leaves_the_store_as_it_was_and_nothing_in_the_way(
+def test_adoption_without_room_leaves_store_unchanged_and_can_be_redone(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, plan = files_of(root), plan_of(root)
@@ -310,7 +308,7 @@ def test_an_adoption_without_room_leaves_the_store_as_it_was_and_nothing_in_the_
     assert plan_of(root).is_done
 
 
-def test_an_index_of_which_a_part_is_made_again_is_whole_only_when_that_is_done(root: Path) -> None:
+def test_index_with_a_rebuilt_part_is_whole_only_after_the_rebuild(root: Path) -> None:
     adopt(plan_of(root))
     node = root / "dledger-n0"
     abort = node / ROOT / "abort"

@@ -32,7 +32,7 @@ def unsent(node: Any) -> int:
 
 
 @pytest.mark.group(1, max_client_bytes=LIMIT)
-async def test_clients_that_take_no_answers_hold_no_more_than_the_budget_and_the_others_go_on(
+async def test_clients_that_take_no_answers_stay_in_budget_and_others_go_on(
     group: Any,
 ) -> None:
     client, topic_id = await filled(group, 20)

@@ -245,7 +245,7 @@ async def test_staged_batches_get_their_offsets_with_the_commit(group: Any) -> N
     assert (await client.fetch(topic, 1))[1] == staged
 
 
-async def test_an_append_without_a_quorum_is_never_acknowledged_and_says_that_it_may_be_kept(
+async def test_append_without_quorum_is_never_acknowledged_but_may_be_kept(
     group: Any,
 ) -> None:
     """Two nodes are dead: WAIT_QUORUM_ACK_TIMEOUT or TERM_CHANGED, both indefinite."""
@@ -259,7 +259,7 @@ async def test_an_append_without_a_quorum_is_never_acknowledged_and_says_that_it
 
 
 @pytest.mark.group(1, ack_timeout_ms=600_000)
-async def test_an_append_is_given_up_at_its_own_time_though_one_before_it_waits_longer(
+async def test_append_expires_at_its_own_time_behind_one_that_waits_longer(
     group: Any,
 ) -> None:
     client, topic = await group.topic()
@@ -285,7 +285,7 @@ async def test_an_append_is_given_up_at_its_own_time_though_one_before_it_waits_
 
 
 @pytest.mark.group(1, ack_timeout_ms=600_000)
-async def test_d9_an_append_is_not_answered_with_the_entry_of_another_leader_in_its_place(
+async def test_d9_append_is_not_answered_with_entry_of_another_leader(
     group: Any,
 ) -> None:
     """Raft gives the cut range up before that: here it did not."""

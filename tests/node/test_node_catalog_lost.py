@@ -53,7 +53,7 @@ async def damage_row(node: Any, topic: int) -> None:
 
 
 @pytest.mark.group(**SMALL, **QUICK)
-async def test_a_member_whose_snapshots_are_damaged_takes_over_a_catalog_and_keeps_its_log(
+async def test_member_with_damaged_snapshots_takes_catalog_and_keeps_its_log(
     group: Any,
 ) -> None:
     topic = await write(group, 0, 60)
@@ -84,7 +84,7 @@ async def test_a_member_whose_snapshots_are_damaged_takes_over_a_catalog_and_kee
 
 
 @pytest.mark.group(start=False, **SMALL)
-async def test_a_catalog_from_a_leader_with_a_longer_log_takes_nothing_from_it_and_adds_nothing(
+async def test_catalog_of_leader_with_longer_log_leaves_members_log_unchanged(
     group: Any,
 ) -> None:
     for name in group.config.members:
@@ -116,7 +116,7 @@ async def test_a_catalog_from_a_leader_with_a_longer_log_takes_nothing_from_it_a
 
 
 @pytest.mark.group(**SMALL, **QUICK)
-async def test_a_member_without_a_catalog_votes_and_counts_but_neither_leads_nor_answers_clients(
+async def test_member_without_catalog_votes_but_neither_leads_nor_serves(
     group: Any,
 ) -> None:
     """One that would lead could give nobody what it does not know; one that would not vote would
@@ -156,7 +156,7 @@ async def test_a_member_without_a_catalog_votes_and_counts_but_neither_leads_nor
 
 
 @pytest.mark.group(1, **SMALL)
-async def test_a_group_of_one_without_a_catalog_does_not_start_and_asks_for_a_backup(
+async def test_group_of_one_without_catalog_does_not_start_and_asks_for_backup(
     group: Any,
 ) -> None:
     await write(group, 0, 60)
@@ -168,7 +168,7 @@ async def test_a_group_of_one_without_a_catalog_does_not_start_and_asks_for_a_ba
 
 
 @pytest.mark.parametrize("settings", [SMALL, ENDLESS], ids=["from the leader", "from its own log"])
-async def test_a_damaged_row_of_the_topic_index_is_never_followed_and_the_index_made_again(
+async def test_damaged_topic_index_row_is_never_followed_and_index_is_rebuilt(
     play: Callable[..., Any], settings: dict[str, Any]
 ) -> None:
     async with play(**settings) as group:
@@ -190,7 +190,7 @@ async def test_a_damaged_row_of_the_topic_index_is_never_followed_and_the_index_
 
 
 @pytest.mark.group(**SMALL)
-async def test_a_leader_that_meets_a_damaged_row_while_it_gives_its_state_makes_its_own_again(
+async def test_leader_rebuilds_state_if_it_meets_damaged_row_while_giving_it(
     group: Any,
 ) -> None:
     """Else the member that asks would begin anew for ever. The leader's vote and log are still
@@ -211,7 +211,7 @@ async def test_a_leader_that_meets_a_damaged_row_while_it_gives_its_state_makes_
 
 
 @pytest.mark.group(**SMALL)
-async def test_a_damaged_row_that_is_met_while_a_node_stops_does_not_start_it_again(
+async def test_damaged_row_found_while_node_stops_does_not_restart_it(
     group: Any,
 ) -> None:
     node = await group.follower()
@@ -223,7 +223,7 @@ async def test_a_damaged_row_that_is_met_while_a_node_stops_does_not_start_it_ag
 
 
 @pytest.mark.group(1, **ENDLESS)
-async def test_a_damaged_row_of_a_group_of_one_that_has_its_whole_log_is_made_again(
+async def test_damaged_row_of_single_node_group_with_whole_log_is_rebuilt(
     group: Any,
 ) -> None:
     topic = await write(group, 0, 60)

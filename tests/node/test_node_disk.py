@@ -120,7 +120,7 @@ async def test_appends_that_come_during_a_sync_share_the_next_one(group: Any) ->
 
 
 @pytest.mark.group(cache_bytes=400_000)
-async def test_a_follower_whose_disk_lags_serves_what_it_has_applied_from_disk_and_memory(
+async def test_follower_with_slow_disk_serves_applied_from_disk_and_memory(
     group: Any,
 ) -> None:
     """The others have made it durable and committed it; that its own disk has no such file yet is
@@ -166,7 +166,7 @@ async def test_a_leader_whose_disk_lags_lists_what_the_others_have_committed(gro
 
 
 @pytest.mark.group(commit_log="rocketmq")
-async def test_a_message_that_a_lagging_disk_does_not_have_yet_is_not_passed_over(
+async def test_message_not_yet_on_a_lagging_disk_is_not_passed_over(
     group: Any,
 ) -> None:
     """A consumer that is told to go on behind it would never see it."""
@@ -300,7 +300,8 @@ class ByHand(Environment):
         return SimpleNamespace(put=self.jobs.append, start=lambda: None, join=lambda: None)
 
 
-def test_d2_a_node_that_failed_elsewhere_writes_and_syncs_nothing_that_still_waits() -> None:
+def test_d2_failed_node_writes_and_syncs_nothing_that_still_waits() -> None:
+    """The failure was elsewhere and not in the log writer."""
     machine = ByHand()
     turns, jobs = machine.turns, machine.jobs
 
@@ -322,7 +323,7 @@ def test_d2_a_node_that_failed_elsewhere_writes_and_syncs_nothing_that_still_wai
     assert (done, told) == ([], [])
 
 
-def test_B20_a_sync_from_before_a_cut_says_nothing_of_what_is_written_there_again() -> None:
+def test_B20_sync_from_before_cut_says_nothing_of_rewritten_entries() -> None:
     """The thread's word of it may reach the loop after the cut was asked for."""
     machine, told, on_the_way, names = ByHand(), list[str](), list[Any](), iter(("before", "after"))
     store: Any = SimpleNamespace(
@@ -418,7 +419,7 @@ async def test_d5_a_vote_that_cannot_be_saved_is_never_sent(group: Any) -> None:
 
 
 @pytest.mark.group(1, disks=MemoryDisk)
-async def test_d12_a_full_disk_refuses_writes_deletes_nothing_and_works_again_later(
+async def test_d12_full_disk_refuses_writes_deletes_nothing_and_works_later(
     group: Any,
 ) -> None:
     client, topic = await group.topic()
@@ -494,9 +495,7 @@ class OneDamaged:
         self.done.append("append")
 
 
-def test_D4_a_cut_behind_a_damaged_entry_waits_for_its_repair_and_what_follows_waits_with_it() -> (
-    None
-):
+def test_D4_cut_behind_damaged_entry_waits_for_repair_with_what_follows() -> None:
     machine = ByHand()
     turns, jobs = machine.turns, machine.jobs
     store = OneDamaged()
@@ -521,7 +520,7 @@ def test_D4_a_cut_behind_a_damaged_entry_waits_for_its_repair_and_what_follows_w
     assert (len(cuts), len(durable), failures) == (1, 1, [])
 
 
-def test_D4_a_cut_farther_in_front_takes_the_place_of_one_that_waits_for_a_repair() -> None:
+def test_D4_cut_farther_in_front_replaces_one_waiting_for_a_repair() -> None:
     """The group has cut the damaged entry meanwhile: a copy of it will never come."""
     machine = ByHand()
     store = OneDamaged()

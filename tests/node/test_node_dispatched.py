@@ -193,9 +193,10 @@ def dispatched(directory: Path, entries: list[Entry], dice: Rng) -> dict[str, by
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_entries_of_all_kinds_come_to_the_queues_and_the_index_of_one_message_after_the_other(
+def test_entries_of_all_kinds_dispatch_like_one_message_after_another(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Queues and index come out the same."""
     monkeypatch.setattr("dledger.node.rocketmq.dispatched.IndexService", small_index)
     entries = some_entries(seed, 400)
     one_by_one = expected(tmp_path / "a", entries)
@@ -250,7 +251,7 @@ def made_good(path: Path, log: list[Entry], entries: list[Entry]) -> tuple[int, 
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
 @pytest.mark.parametrize("kept", [400, 250], ids=["whole log", "shorter log"])
 @pytest.mark.parametrize("lose", LOSSES, ids=lambda lose: lose.__name__)
-def test_what_is_lost_of_queues_or_index_is_missed_whether_the_log_is_shorter_or_not(
+def test_lost_queues_or_index_are_noticed_for_shorter_and_full_log(
     tmp_path: Path,
     lose: Callable[[Path], None],
     kept: int,

@@ -69,7 +69,7 @@ def places(node: Any, first: int) -> list[int]:
 
 
 @pytest.mark.group(commit_log="rocketmq", **SLOW_VOTES, **QUICK)
-async def test_a_message_that_was_replaced_is_not_shown_while_its_cut_waits_for_the_disk(
+async def test_replaced_message_is_not_shown_while_its_cut_waits_for_disk(
     group: Any,
 ) -> None:
     """The deposed leader follows again and knows what is committed now; a sync that takes long is
@@ -141,7 +141,7 @@ async def test_a_consumer_of_an_empty_queue_is_not_led_past_its_first_message(gr
 
 
 @pytest.mark.group(commit_log="rocketmq", **SLOW_VOTES)
-async def test_a_node_whose_queues_lag_says_so_and_leads_nobody_past_what_is_kept(
+async def test_node_with_lagging_queues_says_so_and_skips_no_kept_messages(
     group: Any,
 ) -> None:
     client = await group.client()
@@ -169,7 +169,7 @@ async def test_a_node_whose_queues_lag_says_so_and_leads_nobody_past_what_is_kep
 
 
 @pytest.mark.group(commit_log="rocketmq", **SLOW_VOTES)
-async def test_a_message_of_a_queue_that_is_not_applied_yet_is_not_taken_for_one_that_is_gone(
+async def test_unapplied_queue_message_is_not_taken_for_one_that_is_gone(
     group: Any,
 ) -> None:
     """After a restart queues and index may be ahead of what the node knows to be committed."""
@@ -198,7 +198,7 @@ async def test_a_message_of_a_queue_that_is_not_applied_yet_is_not_taken_for_one
 
 
 @pytest.mark.group(commit_log="rocketmq", **SMALL, **QUICK)
-async def test_a_node_whose_catalog_is_ahead_of_its_log_shows_nothing_of_what_the_log_still_has(
+async def test_node_with_catalog_ahead_of_log_shows_none_of_its_old_entries(
     group: Any,
 ) -> None:
     """It lost its catalog and has the leader's, whose entries are not here yet; in their places are

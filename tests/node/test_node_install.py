@@ -41,9 +41,10 @@ async def wiped(group: Any, count: int = 60) -> tuple[str, int]:
 
 
 @pytest.mark.group(**SMALL)
-async def test_a_wiped_member_behind_retention_takes_over_the_state_and_counts_again_when_admitted(
+async def test_wiped_member_takes_over_state_and_counts_when_admitted_again(
     group: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Retention has removed the first entries that the member would need."""
     caplog.set_level(logging.WARNING, "dledger")
     name, topic = await wiped(group)
     await group.start(name)
@@ -83,7 +84,7 @@ def damage(directory: Path, number: int) -> None:
 
 @pytest.mark.group(**SMALL)
 @pytest.mark.parametrize("applied", [True, False], ids=["applied", "not applied"])
-async def test_damage_that_no_member_has_a_copy_of_goes_and_the_rest_of_the_log_stays(
+async def test_damage_without_any_copy_is_removed_and_rest_of_log_stays(
     group: Any, caplog: pytest.LogCaptureFixture, applied: bool
 ) -> None:
     """A damaged entry that is applied needs no catalog; one that is not needs the state that comes
@@ -128,7 +129,7 @@ async def test_damage_that_no_member_has_a_copy_of_goes_and_the_rest_of_the_log_
 
 
 @pytest.mark.group(**SMALL)
-async def test_a_node_whose_catalog_is_ahead_of_its_log_serves_nothing_and_survives_a_kill(
+async def test_node_with_catalog_ahead_of_log_serves_nothing_and_survives_kill(
     group: Any,
 ) -> None:
     """Its admission stands in the catalog that it takes over; the records that this tells of are
@@ -246,7 +247,7 @@ def asked_by(node: Any, index: int = -1, offset: int = 0, max_bytes: int = 100) 
     )
 
 
-async def test_a_piece_of_a_state_is_never_larger_than_a_frame_may_be_whoever_asks(
+async def test_piece_of_state_is_never_larger_than_a_frame_for_any_request(
     group: Any,
 ) -> None:
     await write(group, 0, 3)
@@ -286,7 +287,7 @@ async def test_a_state_is_kept_as_long_as_its_pieces_are_asked_for_and_no_longer
     assert said.pop().code is Code.INDEX_LESS_THAN_LOCAL_BEGIN
 
 
-async def test_a_state_whose_first_entry_goes_while_it_is_begun_is_begun_anew_when_asked_for_again(
+async def test_state_begins_anew_on_request_when_its_first_entry_is_gone(
     group: Any,
 ) -> None:
     """Retention goes on meanwhile: that is no failure of the disk."""

@@ -124,7 +124,7 @@ def small(node: Node, monkeypatch: pytest.MonkeyPatch) -> Node:
     return node
 
 
-def test_who_waits_is_served_when_its_record_is_there_and_given_up_when_the_time_is_over(
+def test_long_poll_is_served_by_its_record_or_given_up_at_its_time(
     node: Node,
 ) -> None:
     node.hold("a", (KEY, 0))
@@ -141,9 +141,10 @@ def test_who_waits_is_served_when_its_record_is_there_and_given_up_when_the_time
     assert (node.served, node.given_up) == (["a"], ["b", "c"])
 
 
-def test_who_waits_for_several_partitions_is_served_once_by_the_first_that_grows_or_goes(
+def test_long_poll_of_many_partitions_is_served_once_by_first_change(
     node: Node,
 ) -> None:
+    """The first partition that grows or goes away serves it."""
     node.hold("two", (KEY, 3), (KEY + 1, 0))
     node.hold("gone", (KEY, 9))
     node.hold("other", (KEY + (1 << 32), 0))
@@ -166,7 +167,7 @@ def test_who_waits_for_anything_is_served_by_anything(node: Node) -> None:
     assert (node.served, len(node.polls)) == (["any"], 0)
 
 
-def test_one_client_may_hold_as_much_as_there_is_room_for_and_loses_its_oldest_to_others(
+def test_client_may_hold_all_free_polls_and_loses_its_oldest_to_others(
     small: Node,
 ) -> None:
     for _ in range(64):

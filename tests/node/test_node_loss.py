@@ -28,9 +28,10 @@ def copy(source: Path, target: Path) -> None:
 
 
 @pytest.mark.group(**SIZES)
-async def test_a_member_that_lost_the_end_of_its_log_is_no_voter_and_says_so_until_it_is_admitted(
+async def test_member_that_lost_end_of_its_log_is_no_voter_until_admitted(
     group: Any, tmp_path: Path, caplog: Any
 ) -> None:
+    """Until then the member reports the loss."""
     client, topic = await group.topic()
     await group.agree()
     await group.stop("n2")

@@ -125,7 +125,7 @@ async def test_a_full_disk_deletes_nothing_that_is_not_expired(group: Any) -> No
 
 @pytest.mark.parametrize("due", [{"checkpoint_entries": 20}, {"checkpoint_bytes": 1000}], ids=str)
 @pytest.mark.parametrize("part", ["tables", "snapshot"])
-async def test_d12_a_checkpoint_for_which_there_is_no_room_is_made_later_and_the_node_goes_on(
+async def test_d12_checkpoint_without_room_is_made_later_and_node_goes_on(
     play: Callable[..., Any], part: str, due: dict[str, int]
 ) -> None:
     """The log's files are allocated ahead, so there may be room for entries, and none for what is

@@ -41,7 +41,7 @@ def names(count: int) -> tuple[NodeId, ...]:
 
 
 @pytest.mark.group(5)
-async def test_nodes_that_are_told_another_list_than_their_files_have_do_not_start(
+async def test_nodes_told_a_list_that_differs_from_their_files_do_not_start(
     group: Any,
 ) -> None:
     """Two of five with a list of three elected each other and acknowledged what the other three
@@ -63,7 +63,7 @@ async def test_nodes_that_are_told_another_list_than_their_files_have_do_not_sta
 
 
 @pytest.mark.group(start=False)
-async def test_a_first_start_with_a_wrong_list_leaves_nothing_that_refuses_the_right_one(
+async def test_first_start_with_wrong_list_leaves_nothing_against_right_one(
     group: Any,
 ) -> None:
     right = group.config
@@ -90,7 +90,7 @@ async def test_a_list_that_grew_is_refused_too(group: Any) -> None:
         await group.start("n1")
 
 
-async def test_a_peer_of_another_list_or_group_is_refused_by_name_and_stands_in_the_status(
+async def test_peer_of_other_list_or_group_is_refused_by_name_and_in_status(
     group: Any,
 ) -> None:
     node = await group.leader()
@@ -154,7 +154,7 @@ def unpacked(folder: Path, name: str, into: Path) -> None:
 
 
 @pytest.mark.group(start=False, **OLD_SIZES)
-async def test_stores_from_before_ids_are_read_and_their_group_gets_one_when_all_are_there(
+async def test_stores_from_before_ids_are_read_and_get_id_when_all_are_there(
     group: Any, tmp_path: Path
 ) -> None:
     unpacked(tmp_path, "three", group.folder)
@@ -221,7 +221,7 @@ def with_admission(group: Any) -> Change:
 
 
 @pytest.mark.group(start=False, **OLD_SIZES)
-async def test_an_uncommitted_admission_in_the_log_of_an_old_release_is_in_force_after_the_upgrade(
+async def test_uncommitted_admission_of_old_release_is_in_force_after_upgrade(
     group: Any, tmp_path: Path
 ) -> None:
     """Without a record of it, the former n0 would count, and elect n2 beside a leader of n1 and the
@@ -237,9 +237,10 @@ async def test_an_uncommitted_admission_in_the_log_of_an_old_release_is_in_force
 
 
 @pytest.mark.group(start=False, **OLD_SIZES)
-async def test_a_damaged_entry_that_may_be_an_old_admission_is_repaired_before_its_node_leads(
+async def test_damaged_possible_admission_is_repaired_before_its_node_leads(
     group: Any, tmp_path: Path
 ) -> None:
+    """The damaged entry may be an admission of an old release."""
     unpacked(tmp_path, "three", group.folder)
     change = with_admission(group)
     path = group.folder / "n2" / "data" / f"{0:020d}"

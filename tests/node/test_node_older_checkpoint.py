@@ -41,7 +41,7 @@ def first_row(node: Any, topic: int) -> int:
 
 
 @pytest.mark.parametrize("lost", ["damaged", "not saved"])
-async def test_start_from_the_older_checkpoint_goes_on_where_rows_were_dropped_unknown_to_it(
+async def test_start_from_older_checkpoint_goes_on_after_rows_were_dropped(
     play: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     """Retention goes by the older checkpoint; but a transaction's rows, which come with its COMMIT,

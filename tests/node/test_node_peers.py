@@ -30,7 +30,7 @@ async def test_a_killed_leader_is_replaced_without_waiting_for_an_election_time(
 @pytest.mark.group(
     heartbeat_ms=FOR_EVER_MS // 3, election_ms=FOR_EVER_MS, push_timeout_ms=FOR_EVER_MS
 )
-async def test_a_node_that_comes_back_hears_its_leader_without_waiting_for_a_heartbeat(
+async def test_returning_node_hears_its_leader_without_awaiting_heartbeat(
     group: Any,
 ) -> None:
     follower = await group.follower()

@@ -407,7 +407,7 @@ def test_the_status_of_a_put_is_that_of_the_original(code: Code, status: PutMess
         ("[fd00::1]:99", "0.0.0.0:99"),
     ],
 )
-def test_the_store_host_is_the_nodes_address_where_a_message_has_room_for_it(
+def test_store_host_is_node_address_where_a_message_has_room_for_it(
     address: str, host: str
 ) -> None:
     assert str(store_host(address)) == host

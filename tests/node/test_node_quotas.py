@@ -67,7 +67,7 @@ WRONG: list[tuple[Command, Code, str]] = [
 
 
 @pytest.mark.group(1)
-async def test_commands_that_will_be_refused_are_not_written_and_have_the_answer_of_applying(
+async def test_refused_commands_are_not_written_and_answered_as_if_applied(
     group: Any,
 ) -> None:
     leader = await group.leader()
@@ -114,7 +114,7 @@ async def test_a_refusal_by_state_waits_for_what_is_under_way_to_change_it(group
         ("max_catalog_bytes", 20_000, [topic(f"t{number}", 10) for number in range(8)]),
     ],
 )
-async def test_what_is_over_a_limit_is_refused_with_its_setting_even_when_all_comes_at_once(
+async def test_requests_over_limit_are_refused_with_setting_even_in_a_flood(
     play: Callable[..., Any], setting: str, limit: int, commands: list[Command]
 ) -> None:
     """What is proposed and not applied yet counts: no flood slips through between two applied

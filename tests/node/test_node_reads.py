@@ -96,7 +96,7 @@ async def test_a_long_poll_is_answered_when_a_record_comes(group: Any) -> None:
 
 @pytest.mark.group(1)
 @pytest.mark.parametrize("what", ["fetch", "offsets"])
-async def test_a_long_poll_is_answered_when_a_transaction_is_committed_or_its_topic_goes(
+async def test_long_poll_is_answered_when_transaction_commits_or_topic_goes(
     group: Any, what: str
 ) -> None:
     client, reader, node = await group.client(), await group.client(), await group.leader()

@@ -75,7 +75,7 @@ def expected(topic: int, numbers: Iterable[int]) -> list[bytes]:
 
 
 @pytest.mark.group(**QUICK)
-async def test_a_damaged_node_starts_repairs_itself_and_has_its_log_in_full_length(
+async def test_damaged_node_starts_repairs_itself_and_has_its_full_log(
     group: Any,
 ) -> None:
     """Damage that opening the store finds: no checkpoint was written, so all is scanned and applied
@@ -140,7 +140,7 @@ async def test_a_leader_that_finds_damage_hands_over(group: Any) -> None:
     assert old.raft.role is not Role.LEADER
 
 
-async def test_a_damaged_node_alone_with_an_empty_one_votes_for_nobody_shorter_and_does_not_lead(
+async def test_damaged_node_elects_no_shorter_log_and_does_not_lead(
     group: Any,
 ) -> None:
     """B8, CTRL: the only living node with all that was acknowledged is damaged. Nobody may lead
@@ -194,7 +194,7 @@ def with_a_tail_of_its_own(group: Any, name: str, count: int) -> None:
 
 @pytest.mark.group(scrub_bytes_per_s=0)
 @pytest.mark.parametrize("also_the_tail", [False, True])
-async def test_D4_a_node_that_has_to_cut_behind_a_damaged_entry_has_it_repaired_first(
+async def test_D4_node_that_must_cut_behind_damaged_entry_repairs_it_first(
     group: Any, also_the_tail: bool
 ) -> None:
     """The entry may have been acknowledged, so it may not go. The tail behind it is nobody
@@ -256,7 +256,7 @@ def spoil(directory: Path, body: bytes) -> None:
 
 
 @pytest.mark.group(scrub_bytes_per_s=0, cache_bytes=1000)
-async def test_the_catalog_waits_in_front_of_a_damaged_entry_and_goes_on_when_it_is_sound(
+async def test_catalog_waits_before_damaged_entry_and_goes_on_after_repair(
     group: Any,
 ) -> None:
     topic = await fill(group, 20)
@@ -279,7 +279,7 @@ async def test_the_catalog_waits_in_front_of_a_damaged_entry_and_goes_on_when_it
     assert await read_all(group, server, topic, 21) == expected(topic, range(21))
 
 
-async def test_an_entry_that_could_not_be_read_once_is_read_again_when_nobody_has_a_copy(
+async def test_entry_unreadable_once_is_read_again_if_no_peer_has_a_copy(
     group: Any,
 ) -> None:
     """B11. It may be one that only this node has, and that it has to lead with."""

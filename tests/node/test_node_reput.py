@@ -568,7 +568,7 @@ async def test_the_directory_of_a_node_is_a_rocketmq_store_to_read(group: Any) -
 
 
 @pytest.mark.group(commit_log="rocketmq", **SMALL)
-async def test_a_member_that_takes_over_a_state_has_queues_from_where_its_log_begins(
+async def test_member_taking_over_state_has_queues_from_start_of_its_log(
     group: Any,
 ) -> None:
     """Its disk is new and the oldest messages are gone everywhere: the queue offsets come with the

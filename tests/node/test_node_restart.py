@@ -47,7 +47,7 @@ async def test_a_restarted_group_has_its_offsets_producers_and_groups(
     assert (await client.append(body(topic))).base_offset == 20
 
 
-async def test_a_kill_of_all_nodes_in_mid_write_loses_nothing_that_was_acknowledged(
+async def test_kill_of_all_nodes_in_mid_write_loses_nothing_acknowledged(
     group: Any,
 ) -> None:
     client, topic = await group.topic()

@@ -218,9 +218,11 @@ async def own_command(group: Any) -> None:
     await group.until(lambda: leader.catalog.secret_enforced)
 
 
-async def test_the_leader_does_not_shut_out_a_member_that_has_not_proved_the_secret_or_is_not_there(
+async def test_leader_does_not_shut_out_an_absent_or_unproved_member(
     group: Any, secret: str
 ) -> None:
+    """An unproved member has not proved the secret of the group."""
+
     async def refusal(group: Any) -> str:
         answer = await (await group.client()).execute(EnforceSecret())
         assert answer.code is Code.ILLEGAL_MEMBER_STATE
@@ -255,7 +257,7 @@ async def test_the_leader_does_not_shut_out_a_member_that_has_not_proved_the_sec
     )
 
 
-async def test_each_sign_that_a_member_proves_no_secret_speaks_against_enforcing_it(
+async def test_each_sign_of_member_without_proof_opposes_enforcing_secret(
     play: Callable[..., Any], secret: str
 ) -> None:
     """It proves nothing where this node has called it, or has come itself and was taken without a
@@ -273,7 +275,7 @@ async def test_each_sign_that_a_member_proves_no_secret_speaks_against_enforcing
         )
 
 
-async def test_a_node_asks_for_proofs_by_its_catalog_too_where_the_entry_is_applied_no_more(
+async def test_node_asks_for_proofs_by_catalog_when_entry_is_not_reapplied(
     play: Callable[..., Any], secret: str
 ) -> None:
     """The record of the directory is gone, and the checkpoint is behind the entry."""
@@ -290,7 +292,7 @@ async def test_a_node_asks_for_proofs_by_its_catalog_too_where_the_entry_is_appl
 
 
 @pytest.mark.group(**SMALL)
-async def test_a_member_that_takes_over_the_leaders_state_asks_for_proofs_from_then_on(
+async def test_member_that_takes_over_leader_state_asks_for_proofs_afterwards(
     group: Any, secret: str
 ) -> None:
     await write(group, 0, 3)

@@ -57,7 +57,7 @@ async def test_commands_with_time_outs_are_counted_while_they_wait_and_no_longer
 
 
 @pytest.mark.group(1)
-async def test_a_command_with_a_time_out_counts_until_it_is_applied_whoever_waits_for_it(
+async def test_command_with_timeout_counts_until_applied_even_if_client_left(
     group: Any,
 ) -> None:
     """Its client may give up before a quorum has it. Catalog time that stepped forward then would
@@ -132,7 +132,7 @@ async def test_one_client_alone_waits_for_no_turn_and_one_with_company_does(grou
 
 
 @pytest.mark.group(1)
-async def test_a_client_that_waits_for_its_turn_is_read_no_further_and_others_are(
+async def test_client_that_waits_for_its_turn_is_not_read_and_others_are(
     group: Any,
 ) -> None:
     """Not even when the budget of bytes lets everybody go on."""

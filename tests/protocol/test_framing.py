@@ -87,7 +87,7 @@ def test_frames_are_received_whole_however_they_are_cut(
 
 
 @pytest.mark.parametrize("cut", range(1, PREFIX_SIZE + 3))
-def test_what_follows_a_large_frame_whose_head_came_in_two_parts_is_no_garbage(cut: int) -> None:
+def test_data_after_large_frame_with_split_head_is_no_garbage(cut: int) -> None:
     """The first part of the head is not put in front of the next frame again."""
     data, payloads = frames(LARGE, 10, 10)
     found = receive(data, [0, cut, 5000, len(data)])

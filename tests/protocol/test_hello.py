@@ -31,7 +31,7 @@ def test_a_hello_of_protocol_1_is_read() -> None:
     assert decode(1, OLD_HELLO) == HelloRequest(group="g", node_id="n1", version=1)
 
 
-def test_an_answer_without_what_protocol_1_does_not_know_has_its_four_fields() -> None:
+def test_answer_without_fields_unknown_to_protocol_1_has_four_fields() -> None:
     answer = HelloResponse(code=Code.UNSUPPORTED, message="m", group="g", node_id=NodeId("n0"))
     assert header(answer) == b"\x94\xcd\x01\x2f\xa1m\xa1g\xa2n0"
 

@@ -83,7 +83,8 @@ def admitted_where_late_does_not_know(
     return leader, late, other, before, index
 
 
-def test_a_replaced_machine_that_comes_back_elects_nobody_who_has_the_admission_in_the_log():
+def test_replaced_machine_that_returns_elects_no_node_with_admission():
+    """Such a node has the admission in its log."""
     world = group()
     leader, late, other, before, index = admitted_where_late_does_not_know(world)
     assert world.propose(leader, b"acknowledged")
@@ -100,7 +101,8 @@ def test_a_replaced_machine_that_comes_back_elects_nobody_who_has_the_admission_
     assert not world.node(other).is_admitted
 
 
-def test_who_has_the_admission_in_the_log_learns_from_the_admitted_that_it_is_committed():
+def test_node_learns_from_admitted_member_that_admission_is_committed():
+    """The node has the admission in its log."""
     world = group()
     leader, late, other, _, index = admitted_where_late_does_not_know(world)
     world.crash(leader)
@@ -250,7 +252,7 @@ def test_a_cut_that_a_crash_undid_leaves_the_change_in_force():
     assert again.change == CHANGE
 
 
-def test_a_change_whose_entry_is_damaged_is_in_force_until_the_entry_is_known():
+def test_change_with_damaged_entry_is_in_force_until_entry_is_known():
     other = entries_with(b"a", b"b", term=1) + entries_with(
         b"c", term=3, after=entries_with(b"a", b"b")
     )
@@ -261,7 +263,7 @@ def test_a_change_whose_entry_is_damaged_is_in_force_until_the_entry_is_known():
     assert node.change is None
 
 
-def test_a_change_that_is_not_on_record_is_when_its_damaged_entry_is_repaired():
+def test_unrecorded_change_is_recorded_when_damaged_entry_is_repaired():
     """An older release kept no record, so nobody could tell before that it is one."""
     entries = entries_with(b"a", ADMIT, b"c")
     node = follower(entries, faulty=((Index(1), Index(1)),))
@@ -284,7 +286,7 @@ def test_a_commit_binds_the_change_and_forgets_the_record():
     assert node.change is None
 
 
-def test_a_later_change_in_the_log_shows_that_the_one_before_it_is_committed():
+def test_later_change_in_log_shows_that_previous_one_is_committed():
     node = follower(entries_with(b"a", ADMIT), changes=(CHANGE,))
     follow(node, 1)
     second = entries_with(admit_body(N1, 901, 1), after=entries_with(b"a", ADMIT))
@@ -326,7 +328,8 @@ def test_a_node_that_the_change_replaces_is_not_admitted_any_more():
     assert not node.is_admitted
 
 
-def test_a_candidate_asks_whether_its_change_is_committed_and_takes_the_term_of_who_says_so():
+def test_candidate_asks_about_its_change_and_takes_term_of_confirmer():
+    """The question is whether the change is committed."""
     node = follower(entries_with(b"a", ADMIT), changes=(CHANGE,))
     request = only(node.tick(0), MemberRequest, N2)
     assert request.change == CHANGE.position

@@ -107,7 +107,7 @@ def test_d2_a_disk_that_never_reports_success_is_never_counted():
     assert world.leader is not None
 
 
-def test_d2_after_a_storage_error_of_the_protocol_the_node_does_nothing_more():
+def test_d2_node_does_nothing_after_a_storage_error_of_the_protocol():
     assert issubclass(SafetyViolation, StorageError)
     node = following(0, 1, committed=1)
     with pytest.raises(SafetyViolation):
@@ -193,7 +193,7 @@ def test_d5_a_vote_is_not_given_again_after_a_restart():
 
 
 @pytest.mark.parametrize("kind", list(PushType))
-def test_d6_a_push_of_an_earlier_term_is_answered_expired_term_and_does_nothing(kind):
+def test_d6_push_of_earlier_term_is_answered_expired_and_does_nothing(kind):
     node = following(0, 1, term=5)
     ready = node.step(push(kind, 4, (1, 1), log_of(0, 1, 4)[2:], commit=1, of=N2), 0)
     assert only(ready, PushEntryResponse).code is Code.EXPIRED_TERM
@@ -323,7 +323,7 @@ def test_d11_a_node_that_comes_back_from_a_partition_disturbs_nobody():
     assert world.node(lost).leader_id == leader
 
 
-def test_d11_a_follower_that_lost_only_its_own_link_to_the_leader_does_not_unseat_it():
+def test_d11_follower_that_lost_its_leader_link_does_not_unseat_leader():
     """Stickiness: the third node hears the leader, so it helps nobody else."""
     world = World(3, seed=6)
     leader = world.elect()
@@ -386,21 +386,21 @@ def test_d13_an_idle_group_commits_what_the_last_leader_left():
     assert len(world.committed) == 2, "the NOOPs of both leaders; nobody else ever had that entry"
 
 
-def test_d14_an_append_of_an_earlier_term_takes_no_place_from_the_right_one():
+def test_d14_append_of_earlier_term_takes_no_place_from_the_right_one():
     node = following(0, term=5)
     node.step(push(APPEND, 4, (0, 0), log_of(0, 4)[1:], of=N2), 0)
     ready = node.step(push(APPEND, 5, (0, 0), log_of(0, 5)[1:]), 0)
     assert [entry.term for entry in ready.append] == [5]
 
 
-def test_d15_what_a_node_starts_with_counts_from_the_start_because_recovery_made_it_durable():
+def test_d15_entries_at_start_count_as_durable_because_of_recovery():
     node = following(0, 5)
     responses = sent(node.step(push(COMPARE, 5, (5, 1)), 0), PushEntryResponse)
     assert responses[-1].index == 1
     assert node.durable_index == 1
 
 
-def test_d15_a_sync_from_before_a_cut_says_nothing_about_what_was_written_again():
+def test_d15_sync_from_before_cut_says_nothing_of_rewritten_entries():
     """The same entry, cut and come again while one slow sync was under way: that sync may not have
     had it."""
     node = following(0, 1, term=5)

@@ -126,7 +126,7 @@ def test_the_number_of_pushes_in_flight_is_bounded_so_that_entries_gather():
     assert [len(entries) for *_, entries in pushes(ready)] == [10]
 
 
-def test_an_unanswered_push_is_asked_about_and_sent_again_when_it_is_missing():
+def test_unanswered_push_is_asked_about_and_resent_if_missing():
     node, now_ms = matched(0)
     node.propose([b"a"], now_ms)
     assert APPEND not in [kind for kind, *_ in pushes(alive(node, now_ms + 900))]
@@ -175,7 +175,7 @@ def test_answers_to_other_questions_are_ignored():
     assert pushes(node.step(pushed(node, N1, COMPARE, 2), now_ms)) == [(APPEND, 2, [3])]
 
 
-def test_entries_that_left_the_cache_are_loaded_one_batch_at_a_time_in_order():
+def test_uncached_entries_are_loaded_in_order_one_batch_at_a_time():
     group = config(push_batch_bytes=200)
     node, now_ms = leading(*[0] * 20, group=group)
     node.step(pushed(node, N1, COMPARE, 19, Code.INCONSISTENT_STATE, end=9), now_ms)
@@ -221,7 +221,7 @@ def test_the_entry_for_a_truncate_is_loaded_when_it_is_not_cached():
     assert pushes(node.loaded(N1, log_of(0, 0, 1)[2:], now_ms)) == [(TRUNCATE, 1, [2])]
 
 
-def test_a_commit_is_told_soon_to_an_idle_follower_and_with_the_next_append_to_a_busy_one():
+def test_commit_is_told_soon_to_idle_follower_and_with_append_to_busy():
     node, now_ms = matched(0)
     ready = node.step(pushed(node, N1, APPEND, 1), now_ms)
     assert ready.committed == 1
@@ -243,7 +243,7 @@ def test_a_commit_is_told_soon_to_an_idle_follower_and_with_the_next_append_to_a
     assert only(third, PushEntryRequest, N1).commit_index == 2
 
 
-def test_a_commit_that_was_not_answered_is_told_again_with_the_next_heartbeat():
+def test_unanswered_commit_notice_is_repeated_with_next_heartbeat():
     node, now_ms = matched(0)
     node.step(pushed(node, N1, APPEND, 1), now_ms)
     assert pushes(alive(node, now_ms + COMMIT_DELAY_MS)) == [(COMMIT, 1, [])]
@@ -283,7 +283,7 @@ def behind(end=0):
 
 
 @pytest.mark.parametrize("end", [-1, 0])
-def test_a_follower_that_needs_what_retention_took_is_offered_the_state_now_and_then(end):
+def test_follower_behind_retention_is_offered_the_state_now_and_then(end):
     node, now_ms, ready = behind(end)
     assert [fact.event for fact in ready.facts] == ["follower_too_far_behind"]
     assert pushes(ready) == [(INSTALL, 2, [])]
@@ -300,7 +300,7 @@ def test_a_follower_that_ends_right_before_the_kept_entries_needs_no_state():
     assert pushes(ready) == [(COMPARE, 1, [])]
 
 
-def test_a_follower_that_has_taken_over_the_state_goes_on_behind_its_first_entry():
+def test_follower_with_taken_over_state_goes_on_behind_first_entry():
     """Saying so counts for no commit: that is what the APPEND answers are for, and they speak of
     what is durable."""
     node, now_ms, _ = behind()
@@ -340,7 +340,7 @@ def test_a_follower_that_is_found_again_is_offered_the_state_at_once():
     assert (INSTALL, 2, []) in pushes(node.peer_found(N1, now_ms + 10))
 
 
-def test_a_follower_that_lost_what_it_acknowledged_is_reported_and_filled_again():
+def test_follower_that_lost_acknowledged_data_is_reported_and_refilled():
     node, now_ms = matched(0, 0)
     node.step(pushed(node, N1, APPEND, 2), now_ms)
     node.propose([b"a"], now_ms)

@@ -208,7 +208,7 @@ def test_a_round_is_open_while_answers_can_still_matter():
     assert tally(ACCEPT, SILENT).is_decided(2, 3)
 
 
-def test_a_candidate_asks_without_effect_first_and_raises_its_term_only_then():
+def test_candidate_asks_for_pre_votes_before_it_raises_its_term():
     node = node_with(0, term=4)
     ready, requests, now_ms = asked(node)
     assert [(r.term, r.pre_vote) for r in requests] == [(5, True), (5, True)]
@@ -282,7 +282,7 @@ def test_a_known_leader_makes_a_candidate_wait_longer():
     assert node.deadline_ms() - now_ms >= config().election_ms
 
 
-def test_a_quorum_without_a_leader_is_not_held_up_by_a_voter_that_still_has_one():
+def test_quorum_without_leader_is_not_delayed_by_voter_that_has_one():
     """The pre-vote has passed: the real round goes on to its end, in one term."""
     node = node_with(0, term=4, group=config(5))
     _, requests, now_ms = asked(node)
@@ -338,7 +338,7 @@ def test_a_term_that_a_node_led_or_was_restarted_in_is_never_its_own_again():
     assert asked(restarted)[1][0].term == 6
 
 
-def test_files_with_a_later_term_than_the_hard_state_are_adopted_without_a_vote():
+def test_files_with_later_term_than_hard_state_are_adopted_without_vote():
     node = node_with(0, 3, term=-1)
     assert node.term == 3
     assert result_of(node, vote(3, (3, 9))) is VoteResult.REJECT_ALREADY_VOTED
@@ -367,7 +367,7 @@ def test_a_candidate_with_a_full_disk_lets_others_go_first():
     assert node.deadline_ms() >= other.deadline_ms() + config().election_ms
 
 
-def test_a_node_that_does_not_know_where_its_log_ends_in_the_file_asks_for_no_votes():
+def test_node_that_does_not_know_its_log_end_in_file_asks_for_no_votes():
     """It cut behind an entry that it does not hold in memory; as a leader it could not place the
     next one."""
     node = node_with(0, 1, 1, term=5)

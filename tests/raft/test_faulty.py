@@ -87,7 +87,7 @@ def test_B8_a_damaged_follower_refuses_to_take_over():
     assert node.role is Role.FOLLOWER
 
 
-def test_B8_a_leader_that_finds_damage_hands_over_as_soon_as_somebody_is_near():
+def test_B8_leader_that_finds_damage_hands_over_when_a_peer_is_near():
     node = node_with(0, 0, group=config(3, max_transfer_lag=1))
     ready, now_ms = lead(node)
     node.persisted(ready.append[-1].position, now_ms)
@@ -146,7 +146,7 @@ def test_a_node_alone_leads_with_damage_because_nobody_else_could():
         node.tick(node.deadline_ms())
 
 
-def test_a_damaged_entry_of_an_unknown_term_is_what_the_leader_says_if_it_is_committed():
+def test_committed_damaged_entry_of_unknown_term_is_as_leader_says():
     """Its header may be gone, so its term here is a guess: no reason to halt."""
     node = node_with(0, 0, 5, committed=2, term=5)
     follow(node, 5)

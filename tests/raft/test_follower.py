@@ -141,7 +141,7 @@ def test_a_leader_that_contradicts_a_committed_entry_halts_the_node(kind):
         node.tick(10_000)
 
 
-def test_a_commit_index_is_followed_only_as_far_as_the_log_is_known_to_match():
+def test_commit_index_is_followed_only_as_far_as_log_is_known_to_match():
     """The tail behind may be another leader's, that this one is about to have cut."""
     node = following(0, 1, 1)
     assert node.step(push(COMMIT, 5, commit=2), 0).committed is None
@@ -158,7 +158,7 @@ def test_a_commit_index_never_goes_back():
     assert node.committed_index == 1
 
 
-def test_a_follower_that_was_restarted_learns_the_commit_index_from_an_idle_leader():
+def test_restarted_follower_learns_commit_index_from_idle_leader():
     node = following(0, 5, 5)
     assert node.step(push(COMMIT, 5, (5, 2), commit=2), 0).committed == 2
 

@@ -184,7 +184,7 @@ def old_disks(count: int = 3) -> list[SimDisk]:
     return disks
 
 
-def test_a_group_from_before_ids_goes_on_without_one_until_all_of_its_members_have_been_there():
+def test_group_from_before_ids_has_none_until_all_members_have_come():
     world = World(3, disks=old_disks())
     world.crash(N2)
     settled = world.elect()
@@ -298,7 +298,8 @@ def answer_to(
     )
 
 
-def test_a_first_start_with_a_wrong_list_records_nothing_and_the_right_one_is_taken_after_it():
+def test_first_start_with_wrong_list_records_nothing_against_right_one():
+    """The right list is taken afterwards."""
     empty = Membership(555)
     wrong = RaftNode(
         config(2),

@@ -67,7 +67,7 @@ def settled_with(world: World, leader: NodeId, *bodies: bytes) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
-def test_a_new_group_founds_itself_and_everybody_remembers_who_belongs_to_it(count):
+def test_new_group_founds_itself_and_each_node_remembers_all_members(count):
     world = group(count)
     settled_with(world, world.elect(), b"a")
     for member in world.config.members:
@@ -123,7 +123,7 @@ def test_B27_a_voter_that_lost_its_disk_elects_nobody():
     assert world.elect() == leader, "the only one that has everything"
 
 
-def test_B27_a_wiped_node_catches_up_and_is_not_counted_before_it_is_admitted():
+def test_B27_wiped_node_catches_up_and_does_not_count_before_admission():
     world = group()
     leader = world.elect()
     wiped, other = [m for m in world.config.members if m != leader]
@@ -165,7 +165,7 @@ def test_B27_an_admitted_node_votes_and_counts():
     world.elect()
 
 
-def test_B26_a_former_incarnation_that_comes_back_after_another_was_admitted_is_refused():
+def test_B26_former_incarnation_is_refused_after_another_was_admitted():
     world = group()
     leader = world.elect()
     wiped, other = [m for m in world.config.members if m != leader]
@@ -199,7 +199,7 @@ def test_B27_two_wiped_nodes_are_admitted_one_after_the_other():
     settled_with(world, leader, b"b")
 
 
-def test_B30_an_older_copy_of_a_directory_is_found_out_and_becomes_another_incarnation():
+def test_B30_older_directory_copy_is_found_and_becomes_new_incarnation():
     world = group()
     leader = world.elect()
     old, other = [m for m in world.config.members if m != leader]
@@ -249,7 +249,7 @@ def test_B30_a_late_answer_to_an_earlier_beat_is_no_loss():
     assert world.node(follower).is_admitted
 
 
-def test_B30_an_answer_to_the_beat_just_before_the_one_that_checks_is_no_loss():
+def test_B30_answer_to_beat_before_the_checking_one_is_no_loss():
     """It left the follower before all that the leader had noted was acknowledged, and overtook
     nothing but time."""
     world = group()
@@ -328,7 +328,7 @@ def test_a_member_that_is_reached_anew_is_asked_at_once():
     assert not sent(node.peer_found(N2, 2), MemberRequest), "founded: nothing is left to ask"
 
 
-def test_a_node_that_the_founding_does_not_know_is_not_admitted_and_does_not_found():
+def test_node_unknown_to_founding_is_not_admitted_and_does_not_found():
     node = lone(N0, 555)
     ready = node.step(told(node, N2, FOUNDING, 102), 0)
     assert ready.membership == Membership(555, group_id="A", members=(N0, N1, N2)), (
@@ -349,7 +349,8 @@ def test_an_answer_to_a_question_of_an_earlier_life_counts_for_nothing(late):
     assert not founder.membership.founded
 
 
-def test_the_founding_of_a_lost_founder_is_not_taken_by_who_told_its_successor_that_it_knows_none():
+def test_founding_of_lost_founder_is_not_taken_after_reply_to_successor():
+    """The reply to the successor said that the node knows no founding."""
     node = lone()
     who = {"group": "default", "local_id": N0, "remote_id": N1, "term": Term(-1)}
     request = MemberRequest(**who, incarnation=200, nonce=3)
@@ -366,7 +367,7 @@ def test_a_node_that_is_not_admitted_asks_for_no_votes(bound):
     assert (node.role, node.term) == (Role.CANDIDATE, -1)
 
 
-def test_only_the_first_member_founds_and_only_when_all_have_answered_that_they_know_nothing():
+def test_first_member_alone_founds_after_all_answered_to_know_nothing():
     other, founder = lone(N1, 101), lone(N0, 100)
     for node in (other, founder):
         for peer, incarnation in ((N0, 100), (N1, 101), (N2, 102)):
@@ -377,7 +378,7 @@ def test_only_the_first_member_founds_and_only_when_all_have_answered_that_they_
     assert dict(founder.membership.bound) == {N0: 100, N1: 101, N2: 102}
 
 
-def test_a_group_from_before_foundings_does_not_count_a_member_that_has_nothing():
+def test_group_from_before_foundings_does_not_count_empty_member():
     """Most have a log, so the one that has none has lost it."""
     founder = lone(N0, 100, 0, 0)
     founder.step(told(founder, N1, {}, 101, is_empty=False), 0)

@@ -56,7 +56,7 @@ def test_figure_7_every_followers_log_becomes_the_leaders(terms, cache_bytes):
     assert [term for term, _ in logs[0][:10]] == list(LEADER_OF_FIGURE_7)
 
 
-def test_the_election_restriction_keeps_a_node_without_committed_entries_from_leading():
+def test_election_restriction_bars_node_without_committed_entries():
     """5.4.1: the voter denies its vote if its own log is more up to date."""
     world = World(3, seed=2, disks=[disk(1, 1, 1), disk(1, 1, 1), disk(1)])
     world.isolate(NodeId("n0"))
@@ -66,7 +66,7 @@ def test_the_election_restriction_keeps_a_node_without_committed_entries_from_le
     assert set(world.leaders.values()) == {"n1"}
 
 
-def test_figure_8_an_old_entry_on_a_majority_is_overwritten_and_was_never_committed():
+def test_figure_8_old_entry_on_majority_is_overwritten_and_uncommitted():
     """S1 of term 2 left an entry on three of five; S5 of term 3 has another in its place, and may
     still win."""
     n0, n1, n2, n3, n4 = (NodeId(f"n{i}") for i in range(5))
@@ -129,7 +129,7 @@ def test_an_acknowledged_entry_survives_every_minority_of_crashes():
             assert b"precious" in [bytes(e.body) for e in member.disk.entries], f"seed {seed}"
 
 
-def test_all_nodes_lose_power_at_once_and_come_back_with_all_that_was_acknowledged():
+def test_acknowledged_entries_survive_a_power_loss_of_all_nodes():
     for seed in range(30):
         world = World(3, seed, chaos=Chaos(sync_ms=20))
         leader = world.elect()

@@ -30,7 +30,8 @@ def test_watermarks_never_go_back():
     assert checker.watermarks[MEMBERS[1]] == 5
 
 
-def test_appends_are_answered_in_order_as_one_range_even_when_only_part_of_one_commits():
+def test_finished_appends_are_answered_in_order_as_one_range():
+    """An append of which only a part is committed is answered up to its committed entry."""
     checker = QuorumAckChecker(MEMBERS)
     checker.wait(Index(1), Index(4), 40, 100)
     checker.wait(Index(5), Index(9), 50, 100)
@@ -41,7 +42,7 @@ def test_appends_are_answered_in_order_as_one_range_even_when_only_part_of_one_c
     assert checker.pending_bytes == 0
 
 
-def test_an_append_without_quorum_is_answered_once_and_still_counts_as_pending():
+def test_append_without_quorum_is_answered_once_and_stays_pending():
     checker = QuorumAckChecker(MEMBERS)
     checker.wait(Index(1), Index(1), 10, 100)
     checker.wait(Index(2), Index(2), 10, 200)

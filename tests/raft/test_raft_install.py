@@ -26,7 +26,7 @@ def first(term, index):
     return Position(Term(term), Index(index))
 
 
-def test_a_follower_that_does_not_reach_the_leaders_first_entry_asks_for_its_state():
+def test_follower_below_the_leaders_first_entry_asks_for_its_state():
     node = following(0, 0)
     ready = node.step(push(INSTALL, 5, (4, 7), commit=9), 0)
     assert (ready.install.leader_id, ready.install.first) == (N1, first(4, 7))

@@ -22,7 +22,7 @@ def filled(*terms, committed=-1, cache_bytes=1 << 20):
     return log
 
 
-def test_terms_are_known_for_every_entry_and_for_the_place_before_the_first():
+def test_terms_are_known_for_all_entries_and_before_the_first_one():
     log = filled(0, 0, 2, 2, 5)
     assert [log.term_at(Index(i)) for i in range(-1, 6)] == [-1, 0, 0, 2, 2, 5, None]
     assert log.first_index_of_term_at(Index(3)) == 2
@@ -59,7 +59,7 @@ def test_a_cut_takes_terms_and_cached_entries_with_it():
     assert log.durable_index == 2
 
 
-def test_what_is_pushed_after_a_cut_is_what_took_the_place_of_the_cut_entries():
+def test_slice_after_a_cut_holds_the_replacing_entries():
     """A leader that was deposed, cut, and leads again with a log of the same length."""
     log = filled(0, 0, 2, 2)
     assert [entry.term for entry in log.slice(Index(1), 1 << 20)] == [0, 2, 2]
@@ -154,7 +154,8 @@ def test_an_entry_larger_than_the_cache_is_cached_while_it_is_the_newest():
     assert log.cached(Index(1), Index(2)) == (entries[1],)
 
 
-def test_a_slice_has_at_least_one_entry_and_otherwise_no_more_than_its_bytes():
+def test_slice_has_one_entry_or_all_that_fit_into_its_bytes():
+    """The first entry is in it even where it is larger than the limit."""
     log = filled(*[0] * 10)
     size = log_of(0)[0].size
     assert len(log.slice(Index(0), 3 * size)) == 3

@@ -78,7 +78,7 @@ def test_the_leader_learns_that_the_transferee_leads():
     assert ready.transfer == TransferDone(N1, Code.SUCCESS)
 
 
-def test_a_transfer_that_does_not_happen_ends_within_an_election_time_and_writes_resume():
+def test_failed_transfer_ends_within_an_election_time_and_writes_resume():
     node, now_ms = leading()
     node.transfer(N1, now_ms)
     results = []
@@ -106,7 +106,7 @@ def test_another_winner_ends_the_transfer_too():
     )
 
 
-def test_the_old_leader_that_wins_again_says_that_the_transfer_came_to_nothing():
+def test_old_leader_reports_a_failed_transfer_when_it_wins_again():
     """The transferee is in the new term and is not elected there; nobody else would ever answer who
     asked for it."""
     node, now_ms = leading()
@@ -195,7 +195,8 @@ def beaten(node, now_ms, count=30):
     return [request.remote_id for request in requests]
 
 
-def test_leadership_moves_to_a_preferred_node_that_is_up_to_date_and_stays_with_one():
+def test_leadership_moves_to_a_preferred_node_that_is_up_to_date():
+    """A leader that is itself a preferred node keeps the leadership."""
     node, now_ms = leading(group=config(preferred_leaders=(N1,)))
     assert N1 in beaten(node, now_ms)
     node, now_ms = leading(group=config(preferred_leaders=(N0, N1)))
@@ -204,7 +205,7 @@ def test_leadership_moves_to_a_preferred_node_that_is_up_to_date_and_stays_with_
     assert beaten(node, now_ms) == [], "it is behind"
 
 
-def test_a_preferred_node_that_does_not_take_over_is_not_asked_all_the_time():
+def test_preferred_node_that_does_not_take_over_is_not_asked_constantly():
     """Appends are refused while it is asked."""
     node, now_ms = leading(group=config(preferred_leaders=(N1,)))
     beaten(node, now_ms, 25)
@@ -233,7 +234,7 @@ def test_a_leader_whose_disk_stalls_hands_over():
     assert beaten(node, now_ms)
 
 
-def test_a_leader_whose_disk_is_behind_its_followers_but_gets_on_keeps_leading():
+def test_leader_with_a_slow_but_advancing_disk_keeps_leading():
     """Under load the quorum is always a little ahead of the leader's own sync: that is no stall."""
     node, now_ms = leading()
     requests = []

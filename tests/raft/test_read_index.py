@@ -25,7 +25,7 @@ def rounds(ready):
     return {m.round for m in sent(ready, HeartBeatRequest)}
 
 
-def test_a_read_begins_a_round_at_once_and_is_done_when_a_quorum_answered_it():
+def test_read_begins_a_round_at_once_and_ends_with_a_quorum_of_answers():
     node, now_ms = opened()
     ready = node.read_index(7, now_ms)
     [round_] = rounds(ready)

@@ -135,7 +135,7 @@ def test_a_follower_without_its_leader_names_nobody():
     assert node.leader_id == N2
 
 
-def test_whoever_lost_the_leader_and_was_refused_asks_once_more_soon_and_then_waits():
+def test_refused_node_without_a_leader_asks_once_more_soon_then_waits():
     """The voter may be about to see the same; if not, the leader lives and this node only lost its
     connection."""
     node = orphan()
@@ -215,7 +215,8 @@ def test_a_candidate_asks_a_voter_that_comes_up_during_the_round():
     assert not node.peer_found(N1, now_ms + 20), "it has answered"
 
 
-def test_a_candidate_between_two_rounds_and_a_follower_say_nothing_to_a_peer_that_comes_up():
+def test_candidate_between_rounds_and_follower_do_not_greet_a_peer():
+    """The peer has just come up; neither node sends it a message."""
     assert not node_with(0, term=4).peer_found(N1, 0)
     node = node_with(0, term=4)
     follow(node, 4, N1)
@@ -281,7 +282,7 @@ def test_a_leader_that_a_minority_loses_again_and_again_is_not_disturbed(count):
         assert world.counts["resets"] > 50
 
 
-def test_a_leader_whose_connections_all_break_once_and_are_back_at_once_goes_on():
+def test_leader_leads_on_after_all_its_connections_broke_for_a_moment():
     """The half step before the first turn is for that, and the greeting with which the leader comes
     back."""
     stayed = 0

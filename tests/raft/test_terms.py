@@ -67,7 +67,8 @@ def absurd_messages(term: int):
 
 
 @pytest.mark.parametrize("term", [5 + TERM_JUMP + 1, MAX_TERM, MAX_TERM + 1, WIRE_MAX])
-def test_a_message_whose_term_is_absurdly_far_ahead_changes_nothing_and_is_named(term):
+def test_message_of_an_absurd_term_changes_nothing_and_is_reported(term):
+    """The report names the node from which the message came."""
     for message in absurd_messages(term):
         node = node_with(5, term=5)
         follow(node, 5, leader=N2)
@@ -81,7 +82,7 @@ def test_a_message_whose_term_is_absurdly_far_ahead_changes_nothing_and_is_named
         assert node.refused_terms[N1].term == term
 
 
-def test_a_leader_and_a_candidate_keep_their_roles_whatever_term_they_are_told():
+def test_leader_and_candidate_keep_their_roles_at_an_absurd_term():
     leader = node_with(5, term=5)
     _, now_ms = lead(leader)
     for message in absurd_messages(WIRE_MAX):
@@ -100,7 +101,7 @@ def test_a_node_that_was_away_for_years_follows_the_term_that_it_finds():
     assert (node.role, node.term) == (Role.FOLLOWER, 5 + TERM_JUMP)
 
 
-def test_a_push_whose_entries_are_of_a_later_term_than_its_leader_is_not_taken():
+def test_push_with_entries_of_a_later_term_than_its_leaders_is_not_taken():
     node = node_with(5, term=5)
     follow(node, 5)
     ready = node.step(push(PushType.APPEND, 5, previous=(5, 0), entries=log_of(5, WIRE_MAX)[1:]), 0)
@@ -108,7 +109,8 @@ def test_a_push_whose_entries_are_of_a_later_term_than_its_leader_is_not_taken()
     assert node.end.position == Position(Term(5), node.end_index)
 
 
-def test_a_state_whose_log_begins_in_a_later_term_than_ones_own_is_not_taken_over():
+def test_state_that_begins_in_a_later_term_is_not_taken_over():
+    """The term of the node itself is what the first entry of the state is compared with."""
     node = node_with(5, term=5)
     follow(node, 5)
     ready = node.step(push(PushType.INSTALL_SNAPSHOT, 5, previous=(6, 50), commit=50), 0)
@@ -137,7 +139,7 @@ def test_a_node_whose_term_is_spent_asks_for_no_votes_and_says_so(term):
     assert node.term_is_spent
 
 
-def test_a_leader_of_the_last_term_leads_on_but_nobody_is_made_to_take_over():
+def test_leader_of_the_last_term_leads_on_and_no_node_takes_over():
     node = node_with(5, term=MAX_TERM - 1)
     lead(node)
     assert node.term == MAX_TERM

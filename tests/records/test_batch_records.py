@@ -187,7 +187,7 @@ def test_decoded_values_lie_in_the_body_itself() -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
-def test_compression_makes_bodies_smaller_and_is_left_out_where_it_does_not(codec: Codec) -> None:
+def test_compression_is_used_only_where_it_makes_bodies_smaller(codec: Codec) -> None:
     repeated = make_records([b"the same again"] * 1000)
     assert len(encoded(repeated, codec=codec)) < len(encoded(repeated)) / 2
     small = encoded(make_records(b"x"), codec=codec)
@@ -195,7 +195,7 @@ def test_compression_makes_bodies_smaller_and_is_left_out_where_it_does_not(code
     assert len(small) == len(encoded(make_records(b"x")))
 
 
-def test_compressed_bytes_that_declare_too_much_are_refused_before_they_are_unpacked() -> None:
+def test_excessive_declared_size_is_refused_before_decompression() -> None:
     """A few bytes can declare any size: the node that unpacks them would be gone."""
     body = bytearray(encoded(make_records([b"abc" * 100] * 1000), codec=Codec.ZSTD))
     at = body.index((300_000).to_bytes(8, "little"))

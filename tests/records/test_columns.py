@@ -18,7 +18,8 @@ def array(element: Any, nulls: bool = True) -> dict[str, Any]:
     return {"type": "array", "elementType": element, "containsNull": nulls}
 
 
-def test_columns_come_back_from_their_text_which_is_the_same_for_the_same_columns() -> None:
+def test_columns_round_trip_through_a_canonical_text() -> None:
+    """Equal columns have equal text."""
     inner = {"type": "struct", "fields": [field("x", "decimal(38,10)", False, comment="é")]}
     pairs = {
         "type": "map",

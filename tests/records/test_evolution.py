@@ -138,7 +138,7 @@ def test_a_merge_holds_the_topic_and_the_frame_and_changes_nothing_twice(
 
 @given(data=st.data())
 @settings(max_examples=150)
-def test_rows_of_every_version_read_under_every_later_one_and_back_as_they_were(
+def test_rows_of_each_version_convert_to_later_ones_and_back_unchanged(
     data: st.DataObject,
 ) -> None:
     versions = [data.draw(SCHEMAS)]
@@ -159,9 +159,10 @@ def test_rows_of_every_version_read_under_every_later_one_and_back_as_they_were(
 
 @given(data=st.data())
 @settings(max_examples=100)
-def test_two_writers_that_evolve_at_once_both_fit_in_the_end_or_the_second_is_told(
+def test_concurrent_schema_changes_both_fit_or_the_second_is_refused(
     data: st.DataObject,
 ) -> None:
+    """In the end the columns hold what both writers need, or the second one gets an error."""
     topic = data.draw(SCHEMAS)
     one, two = data.draw(changed(topic)), data.draw(changed(topic))
     first = merge(topic, one).columns
@@ -228,7 +229,7 @@ def columns(*given: tuple[str, str], nullable: bool = True, **named: str) -> Col
         columns(("A", "integer"), ("b", "string")),
     ],
 )
-def test_columns_are_never_taken_away_renamed_moved_narrowed_or_made_strict(after: Columns) -> None:
+def test_column_is_never_dropped_renamed_moved_narrowed_or_made_strict(after: Columns) -> None:
     assert not is_evolution(columns(("a", "integer"), ("b", "string")), after)
 
 
@@ -267,7 +268,7 @@ def test_what_does_not_fit_is_shown_side_by_side_with_the_reason() -> None:
 @pytest.mark.parametrize(
     ("wanted", "value"), [("byte", 128), ("float", 0.1), ("decimal(5,2)", 1000)]
 )
-def test_a_value_that_its_column_cannot_hold_is_an_error_and_never_another_value(
+def test_value_outside_its_column_type_is_an_error_and_is_not_altered(
     wanted: str, value: float
 ) -> None:
     """For a query that began under narrower columns."""

@@ -67,7 +67,8 @@ def test_rows_of_a_slice_keep_their_own_arrays_and_maps_in_wider_columns() -> No
     assert convert(whole.slice(4, 3), narrow, wide).to_pylist() == rows[4:7]
 
 
-def test_times_are_those_of_the_event_time_column_and_of_the_write_where_it_is_null() -> None:
+def test_record_times_come_from_the_event_time_column_or_the_write() -> None:
+    """The time of the write stands in where the event time is null."""
     header, columns, back = decode_typed(
         body(batch(TIMED, 1, at=[5, None, 9])), {1: TIMED}.__getitem__
     )

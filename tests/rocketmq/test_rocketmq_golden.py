@@ -85,7 +85,7 @@ def test_columns_of_a_broker_have_what_its_messages_have(
     assert len(rows) == count
 
 
-def test_blank_at_the_end_of_an_upgraded_commit_log_is_the_one_the_broker_wrote(
+def test_blank_at_the_end_of_an_upgraded_log_equals_the_brokers(
     golden: Golden,
 ) -> None:
     data = golden("old_commitlog.bin")

@@ -214,7 +214,7 @@ def test_master_sends_batches_without_gap_that_keep_to_files(
     assert at == asked + min(more, room)
 
 
-def test_master_sends_a_heartbeat_when_it_has_sent_nothing_for_the_interval() -> None:
+def test_master_sends_a_heartbeat_after_an_interval_without_data() -> None:
     side = connection(5_000).write_side
     assert side.deadline() == 5_000
     assert side.transfer(0, 5_000, 100, 4_999) == []
@@ -223,7 +223,7 @@ def test_master_sends_a_heartbeat_when_it_has_sent_nothing_for_the_interval() ->
     assert side.deadline() == 11_000
 
 
-def test_master_sends_heartbeats_only_to_a_slave_that_asks_for_what_is_deleted() -> None:
+def test_slave_that_asks_for_deleted_bytes_gets_only_heartbeats() -> None:
     side = connection(10).write_side
     assert side.transfer(1_024, 5_000, 100, 4_000) == []
     assert side.transfer(1_024, 5_000, 100, 5_000) == [TransferFrame(10, 0)]
@@ -268,7 +268,7 @@ def test_first_report_acknowledges_nothing() -> None:
     assert made.read_side.receive(report(5_050), 5_100, 0) == 5_050
 
 
-def test_report_below_where_an_empty_slave_was_started_acknowledges_nothing() -> None:
+def test_report_below_the_start_of_an_empty_slave_acknowledges_nothing() -> None:
     made = connection(0)
     made.write_side.transfer(0, 5_000, 1_000, 0)
     assert made.read_side.receive(report(3_000), 5_000, 0) == -1
@@ -352,7 +352,8 @@ def test_put_without_a_slave_that_keeps_up_ends_at_once() -> None:
     assert service.put_request(1_000, [500, 3], 0).status is HAStatus.SLAVE_NOT_AVAILABLE
 
 
-def test_put_waits_for_no_slave_on_an_async_master_or_where_the_message_says_so() -> None:
+def test_put_waits_for_no_slave_on_an_async_master_or_on_request() -> None:
+    """The message itself may say that its put waits for no slave."""
     assert (
         GroupTransferService(BrokerRole.ASYNC_MASTER).put_request(100, [], 0).status
         is HAStatus.PUT_OK
@@ -399,7 +400,7 @@ def test_settings_that_cannot_be_are_refused() -> None:
         HASettings(ha_transfer_batch_size=MOST_FRAME + 1)
 
 
-def test_what_was_reported_durable_is_not_taken_back_by_a_flush_that_ends_late() -> None:
+def test_late_flush_does_not_lower_the_reported_durable_offset() -> None:
     slave = HAClient(0, 0, settings=SMALL)
     slave.receive(frame(0, bytes(100)), 0)
     slave.flushed(100)

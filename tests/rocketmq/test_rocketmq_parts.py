@@ -56,7 +56,7 @@ def test_bits_of_a_system_flag_that_nobody_knows_stay(flag: int, host: Host) -> 
     assert back.sys_flag == (flag | 0x30 if host.is_v6 else flag & ~0x30)
 
 
-def test_message_with_nothing_in_it_has_91_bytes_and_12_more_for_each_ipv6_host() -> None:
+def test_empty_message_has_91_bytes_and_12_more_per_ipv6_host() -> None:
     assert message_size(Message("")) == 91
     assert (
         message_size(
@@ -118,7 +118,8 @@ def test_key_hash_is_the_one_in_a_brokers_index_file() -> None:
     assert key_hash("", LOWEST) == 0
 
 
-def test_properties_without_name_or_value_do_not_count_and_the_later_of_two_does() -> None:
+def test_incomplete_properties_are_skipped_and_a_later_duplicate_counts() -> None:
+    """A property without a name or without a value is incomplete."""
     text = "a\x011\x02b\x01\x02\x01x\x02c\x02a\x012\x02d\x01x\x01y"
     assert parse_properties(text) == {"a": "2", "d": "x\x01y"}
 

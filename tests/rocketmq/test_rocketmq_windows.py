@@ -114,7 +114,7 @@ def test_ranges_give_every_message_and_all_damage_once(
     assert (rows, damage) == expected(bytes(data))
 
 
-def test_a_range_that_begins_inside_of_a_body_does_not_take_what_was_forged_there_for_a_message(
+def test_range_that_begins_in_a_body_returns_no_forged_message(
     log: Log,
 ) -> None:
     """A producer knows where its message will lie, and can put one into its body that lies where it
@@ -185,9 +185,10 @@ def entry_log(bodies: list[bytes], size: int) -> bytes:
     cuts=st.lists(st.integers(START, START + SIZE), max_size=3),
     window=st.sampled_from(WINDOWS),
 )
-def test_entries_with_any_bodies_are_the_same_through_any_window_and_in_any_ranges(
+def test_entries_are_the_same_through_any_window_and_in_any_ranges(
     bodies: list[bytes], changes: list[tuple[int, int]], cuts: list[int], window: int
 ) -> None:
+    """The bodies hold any bytes, and bytes of the file may be changed."""
     data = bytearray(entry_log(bodies, SIZE))
     for at, value in changes:
         data[at] = value
@@ -227,7 +228,7 @@ def test_entry_columns_are_the_header_and_the_body(log: Log) -> None:
     assert (rest.rows, rest.damage, rest.end) == (None, [], START + 200)
 
 
-def test_an_entry_whose_body_does_not_match_its_crc_is_damage_and_the_next_one_stands() -> None:
+def test_entry_with_a_wrong_body_crc_is_damage_and_the_next_one_is_read() -> None:
     data = bytearray(entry_log([b"one", b"two"], 300))
     struct.pack_into(">I", data, 40, 12345)
     batches = list(entry_batches(data, START))
@@ -247,7 +248,7 @@ def test_entries_are_found_from_any_byte() -> None:
         assert piece.start == next(s for s in starts if s >= offset)
 
 
-def test_a_file_that_no_blank_closes_is_damaged_at_its_end_when_the_log_goes_on_in_another(
+def test_file_without_a_blank_is_damaged_at_its_end_if_a_file_follows(
     log: Log, some: list[Message]
 ) -> None:
     whole = log(some, START, SIZE)

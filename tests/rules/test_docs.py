@@ -217,7 +217,7 @@ def test_changelog_has_the_form_that_it_names() -> None:
     assert text.index("## [Unreleased]") < text.index("### Added") < text.index("## [0.1.0] - ")
 
 
-def test_every_option_of_the_kafka_connector_is_the_same_or_is_refused_with_its_name_here() -> None:
+def test_kafka_option_is_supported_or_refused_with_its_counterpart() -> None:
     """docs/from-kafka.md: those of version 4.2, and those of Kafka's clients that have a
     counterpart."""
     rows = table(

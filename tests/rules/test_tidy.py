@@ -75,6 +75,13 @@ def test_module_fits_in_the_head(path: Path) -> None:
     assert not too_long
 
 
+@pytest.mark.parametrize("path", TESTS, ids=relative)
+def test_names_of_tests_are_short(path: Path) -> None:
+    """At most 70 characters say what is shown; the docstring has the details."""
+    names = [f.name for f in functions(ast.parse(path.read_text()))]
+    assert [name for name in names if name.startswith("test_") and len(name) > 70] == []
+
+
 def hand_written_inits(path: Path) -> dict[str, ast.arguments]:
     """Each class of a module with the arguments of its own ``__init__``, without ``self``."""
     found = {

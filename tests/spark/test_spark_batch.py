@@ -89,9 +89,10 @@ def test_many_rows_are_all_there_once_in_whatever_number_of_tasks(
     assert tuple(total) == (100_000, 100_000, 99_999, sum(range(100_000)))
 
 
-def test_a_task_leaves_what_its_worker_has_loaded_out_of_garbage_collections(
+def test_task_excludes_loaded_objects_from_garbage_collections(
     spark: SparkSession, table: Any, topic: str, client: Client
 ) -> None:
+    """The objects are those that the worker had loaded before the task."""
     table.write(spark.range(10).selectExpr("CAST(id AS STRING) AS value"), topic)
 
     class Reader(DataSourceReader):
@@ -188,7 +189,7 @@ def test_a_read_between_times_has_exactly_the_records_between_them(
     ]
 
 
-def test_keys_land_where_kafkas_clients_put_them_and_round_robin_spreads_rows(
+def test_keys_go_to_kafkas_partitions_and_round_robin_spreads_rows(
     spark: SparkSession, table: Any, topic: str
 ) -> None:
     """Partitions of the keys: murmur2 of UtilsTest in Kafka's Java client, without its sign, modulo
@@ -231,7 +232,7 @@ def test_keys_land_where_kafkas_clients_put_them_and_round_robin_spreads_rows(
         ),
     ],
 )
-def test_a_save_mode_that_a_log_does_not_have_is_refused_before_anything_is_written(
+def test_save_mode_that_a_log_does_not_have_is_refused_before_a_write(
     spark: SparkSession, table: Any, topic: str, client: Client, write: Any, message: str
 ) -> None:
     """These are Spark's own words: it asks the source nothing before. docs/options.md says what to

@@ -64,7 +64,7 @@ def dies_once(mark: Path) -> Callable[[int], int]:
     return check
 
 
-def test_writes_are_once_though_an_executor_is_killed_in_the_middle_of_each(
+def test_writes_happen_once_when_an_executor_is_killed_during_each(
     executors: SparkSession, table: Any, topic: str, client: Client, tmp_path: Path
 ) -> None:
     """A batch write, then foreachBatch, both in one session, for starting it takes long."""

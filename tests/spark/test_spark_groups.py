@@ -14,7 +14,7 @@ from dledger.datasource.options.option_table import TABLES
 pytestmark = pytest.mark.spark
 
 
-def test_a_group_is_exactly_where_the_query_is_and_a_new_query_goes_on_from_there(
+def test_group_equals_the_query_position_and_a_new_query_continues_there(
     table: Any, topic: str, client: Client, checkpoint: str
 ) -> None:
     """The last batch of a run counts too, of which Spark never tells the source that it is
@@ -53,7 +53,7 @@ def test_a_group_is_exactly_where_the_query_is_and_a_new_query_goes_on_from_ther
     assert [one.rows for one in client.lag(f"of-{topic}")] == [0, 0]
 
 
-def test_the_commits_of_a_stream_reconcile_with_its_progress_and_with_what_is_in_the_topic(
+def test_stream_commits_match_its_progress_and_the_topics_records(
     spark: SparkSession, table: Any, topic: str, client: Client, checkpoint: str
 ) -> None:
     client.create_topic(topic)

@@ -53,7 +53,7 @@ def test_the_line_for_a_look_up_that_failed_mends_the_session(
     assert done.stdout.split() == ["not", "found", "rows", "3"], done.stdout
 
 
-def test_the_page_is_linked_from_the_readme_and_its_own_links_lead_somewhere() -> None:
+def test_page_is_linked_from_the_readme_and_its_own_links_resolve() -> None:
     assert "(docs/data-source-not-found.md)" in (TOP / "README.md").read_text()
     text = PAGE.read_text()
     places = {

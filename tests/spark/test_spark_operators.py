@@ -72,7 +72,7 @@ def test_two_topics_are_joined_and_each_pair_is_written_once(
     assert sorted(table.values(f"{topic}-pairs")) == sorted(expected)
 
 
-def test_a_chain_of_copies_in_one_group_is_record_for_record_and_tells_how_far_each_has_come(
+def test_chain_of_copies_in_one_group_is_exact_and_reports_its_progress(
     table: Any, topic: str, client: Client, tmp_path: Path
 ) -> None:
     """Each micro-batch is read and written in the same log: its rows and its commit are one entry
@@ -104,9 +104,10 @@ def test_a_chain_of_copies_in_one_group_is_record_for_record_and_tells_how_far_e
         assert client.group(f"{topic}-{target}").offsets == {source: dict.fromkeys(range(3), 50)}
 
 
-def test_arrow_batches_without_a_limit_are_refused_by_spark_and_named_in_the_documentation(
+def test_arrow_batches_without_a_limit_are_refused_as_documented(
     spark: SparkSession, table: Any, topic: str, client: Client
 ) -> None:
+    """Spark itself refuses them."""
     client.create_topic(topic)
     before = spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "0")

@@ -96,9 +96,10 @@ def test_a_table_that_does_not_say_its_log_is_told_two_ways(
     )
 
 
-def test_a_table_learns_its_topics_new_and_wider_columns_by_the_statement_of_the_error(
+def test_statement_in_the_error_gives_a_table_new_and_wider_columns(
     spark: SparkSession, table: Any, topic: str, orders: str
 ) -> None:
+    """The topic of the table has gained these columns."""
     table.write(spark.sql("SELECT 1 AS id"), topic)
     create(spark, table, topic)
     table.write(spark.sql("SELECT 1L << 40 AS id, 0.5D AS score"), topic, schemaEvolution="add")
@@ -124,9 +125,10 @@ def test_a_column_that_the_topic_has_may_be_added_to_the_table(
 
 
 @pytest.mark.parametrize("typed", [False, True])
-def test_a_table_with_a_column_that_its_topic_does_not_have_is_mended_by_the_statement_of_the_error(
+def test_statement_in_the_error_mends_a_table_with_an_extra_column(
     spark: SparkSession, table: Any, topic: str, orders: str, typed: bool
 ) -> None:
+    """The topic of the table does not have that column."""
     table.write(spark.sql("SELECT 1 AS id" if typed else "SELECT 'a' AS value"), topic)
     create(spark, table, topic)
     spark.sql("ALTER TABLE orders ADD COLUMNS (extra DOUBLE)")

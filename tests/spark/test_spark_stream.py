@@ -89,7 +89,7 @@ def copied(table: Any, topic: str, copy: str, checkpoint: str, **options: str) -
     return run(writer.option("topic", copy).options(**options), checkpoint)
 
 
-def test_a_checkpoint_that_was_restored_from_an_older_copy_is_an_error_and_loses_nothing_in_silence(
+def test_restored_older_checkpoint_is_an_error_without_silent_loss(
     table: Any, topic: str, client: Client, checkpoint: str
 ) -> None:
     client.create_topic(topic)
@@ -113,7 +113,7 @@ def test_a_checkpoint_that_was_restored_from_an_older_copy_is_an_error_and_loses
     assert table.values(copy) == [*numbers(20), *(str(i) for i in range(30, 40))]
 
 
-def test_a_checkpoint_that_was_restored_before_there_was_more_to_read_goes_on(
+def test_checkpoint_restored_before_new_records_arrive_goes_on(
     table: Any, topic: str, client: Client, checkpoint: str
 ) -> None:
     """The batch of that number has the same rows: it is the replay that it looks like."""
@@ -128,7 +128,7 @@ def test_a_checkpoint_that_was_restored_before_there_was_more_to_read_goes_on(
     assert table.values(copy) == numbers(20)
 
 
-def test_a_copied_checkpoint_that_goes_on_to_another_topic_writes_all_rows_there(
+def test_copied_checkpoint_with_another_target_topic_writes_all_rows(
     table: Any, topic: str, client: Client, checkpoint: str
 ) -> None:
     client.create_topic(topic)

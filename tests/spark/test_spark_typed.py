@@ -107,7 +107,7 @@ def spark(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 @pytest.mark.parametrize("kind", ["INTERVAL '1' YEAR", "parse_json('1')"])
-def test_a_type_that_cannot_be_carried_is_refused_before_anything_is_written(
+def test_unsupported_type_is_refused_before_a_write(
     spark: SparkSession, table: Any, topic: str, client: Client, kind: str
 ) -> None:
     with pytest.raises(
@@ -150,7 +150,7 @@ STEPS = [
 it."""
 
 
-def test_columns_change_five_times_under_a_running_query_which_sees_them_after_its_restart(
+def test_running_query_sees_five_column_changes_after_its_restart(
     spark: SparkSession, table: Any, topic: str, checkpoint: str
 ) -> None:
     seen: list[Any] = []

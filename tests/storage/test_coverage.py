@@ -38,7 +38,8 @@ def test_a_write_that_has_not_ended_is_covered_by_no_sync():
     assert not file
 
 
-def test_what_a_sync_failed_to_write_is_covered_by_no_later_one_and_what_was_cut_off_needs_none():
+def test_bytes_of_a_failed_sync_are_covered_by_no_later_sync():
+    """Bytes that were cut off need no sync."""
     file = Coverage()
     for low in range(0, 50, 10):
         file.wrote(file.writing(low, low + 10))
@@ -73,9 +74,7 @@ def test_a_store_that_calls_index_units_synced_without_a_sync_is_found_out(kit, 
     coverage.FOUND.clear()
 
 
-def test_a_tail_that_a_failed_sync_left_unwritten_is_covered_when_the_store_is_open_again(
-    kit, disk, monkeypatch
-):
+def test_tail_of_a_failed_sync_is_covered_when_the_store_is_reopened(kit, disk, monkeypatch):
     store = kit.open(disk, BackgroundState.MANUAL)
     kit.reach(store, 1)
     store.append(kit.make(store.end, [60]))

@@ -77,7 +77,7 @@ def test_large_write_goes_to_the_device_and_a_small_one_does_not(tmp_path, monke
 
 
 @pytest.mark.parametrize("refused_at", ["open", "pwrite"])
-def test_file_system_that_refuses_direct_writes_gets_them_through_the_cache(
+def test_file_system_that_refuses_direct_writes_gets_cached_writes(
     tmp_path, monkeypatch, refused_at
 ):
     file, data, asked = open_file(tmp_path / "file"), os.urandom(DIRECT_BYTES), []

@@ -10,7 +10,8 @@ from verification.disk.memory_disk import MemoryDisk, ProcessKilled
 BOUND = ((NodeId("n0"), 5), (NodeId("n1"), (1 << 63) - 1))
 
 
-def test_membership_of_a_new_directory_is_its_own_incarnation_and_nobody_counts(kit, disk):
+def test_membership_of_a_new_directory_is_only_its_own_incarnation(kit, disk):
+    """No member counts yet."""
     store = kit.open(disk)
     drawn = store.identity.incarnation
     assert store.membership == Membership(drawn)
@@ -66,7 +67,8 @@ def test_crash_at_any_operation_leaves_the_old_membership_or_the_new_one(kit):
     assert at >= 4
 
 
-def test_one_damaged_copy_is_healed_and_without_both_the_node_is_another_incarnation(kit, disk):
+def test_damaged_copy_is_healed_and_two_change_the_incarnation(kit, disk):
+    """The copies are those of the membership record of the node."""
     store = kit.open(disk)
     saved = Membership(store.identity.incarnation, Index(3), BOUND)
     store.save_membership(saved)

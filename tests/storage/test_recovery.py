@@ -167,7 +167,7 @@ def test_a_damaged_header_at_the_begin_of_a_file_is_no_padding(kit, disk):
         store.read(Index(2), 10_000)
 
 
-def test_B8_damage_in_what_was_synced_is_kept_and_reported_and_never_served(kit):
+def test_B8_damage_in_synced_entries_is_kept_reported_and_never_served(kit):
     """At each byte of an entry in the middle, at the end of a file, and of the last one: the node's
     log stays as long as it was, so it does not vote as if it were shorter."""
     for victim in (0, 2, 4, 7):
@@ -207,7 +207,7 @@ def test_B8_damage_in_what_was_synced_is_kept_and_reported_and_never_served(kit)
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
-def test_the_last_term_is_known_when_data_and_index_of_the_last_entries_are_lost(kit, disk, lost):
+def test_last_term_is_known_without_data_and_index_of_the_last_entries(kit, disk, lost):
     """The mark tells it; of an older one the node could not even make out its log. Others take the
     term before."""
     store = kit.open(disk)
@@ -227,7 +227,7 @@ def test_the_last_term_is_known_when_data_and_index_of_the_last_entries_are_lost
     assert store.terms == ((1, 0), (2, 3))
 
 
-def test_D4_damage_with_entries_behind_it_is_reported_when_no_crash_explains_it(kit, disk):
+def test_D4_damage_before_entries_is_reported_if_no_crash_explains_it(kit, disk):
     """Behind the mark, in the same run of the system: no page that was written can be missing."""
     store = kit.open(disk, BackgroundState.MANUAL)
     synced = kit.fill(store, [50, 50])
@@ -255,7 +255,7 @@ def test_D4_without_a_mark_damage_with_entries_behind_it_is_reported(kit, disk):
     assert any("mark" in note for note in store.recovery.notes)
 
 
-def test_D4_without_a_mark_the_last_entry_alone_shows_that_the_one_before_it_is_damaged(kit, disk):
+def test_D4_without_a_mark_the_last_entry_alone_shows_earlier_damage(kit, disk):
     """Nothing follows it that could bear it out: it counts all the same, and nothing is cut."""
     store = kit.open(disk)
     entries = kit.fill(store, [100] * 4)
@@ -268,7 +268,7 @@ def test_D4_without_a_mark_the_last_entry_alone_shows_that_the_one_before_it_is_
     assert store.recovery.cut == ()
 
 
-def test_D4_without_a_mark_damage_at_or_below_the_commit_hint_at_the_end_is_not_cut(kit, disk):
+def test_D4_without_a_mark_committed_damage_at_the_end_is_not_cut(kit, disk):
     """The last entry is damaged, and the hard state says that it was committed: refused, naming it,
     nothing changed."""
     store = kit.open(disk)
@@ -326,7 +326,7 @@ def test_commit_hint_only_speaks_of_what_is_durable_here(kit, disk):
     assert store.recovery.faulty == ()
 
 
-def test_D15_tail_behind_the_mark_is_written_to_a_new_file_before_it_counts(kit, disk):
+def test_D15_tail_after_the_mark_goes_to_a_new_file_before_it_counts(kit, disk):
     """A sync failed, which marks pages clean; the process ends; the next one syncs without error.
     Only what was written anew survives the power cut that follows (B10)."""
     store = kit.open(disk)
@@ -449,9 +449,8 @@ def test_B21_lost_index_is_whole_again_once_the_store_was_open(kit, disk):
     assert verify_store(kit.root, disk)["problems"] == []
 
 
-def test_B21_entries_are_found_though_the_index_keeps_none_of_the_writes_that_mend_it(
-    kit, disk, monkeypatch
-):
+def test_B21_entries_are_found_when_no_repair_of_the_index_is_kept(kit, disk, monkeypatch):
+    """The index loses each write that puts a unit back."""
     store = kit.open(disk)
     entries = kit.fill(store, [40] * 6)
     monkeypatch.setattr(store._index.files, "pwritev", lambda offset, buffers: None)
@@ -566,9 +565,7 @@ def test_path_that_cannot_be_written_is_refused(kit, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("indexed", [True, False])
 @pytest.mark.parametrize("offset", range(4, 40))
-def test_damaged_first_header_of_a_file_is_not_believed_when_the_index_is_rebuilt(
-    kit, offset, indexed
-):
+def test_damaged_first_header_of_a_file_is_not_used_in_an_index_rebuild(kit, offset, indexed):
     """Its checksum depends on the entry before: where that is in another file, the header is no
     place to begin at."""
     disk = MemoryDisk()

@@ -27,7 +27,7 @@ def wipe(disk, kit, first: int, stop: int) -> None:
             flip(disk, kit, pos)
 
 
-def test_entries_damaged_side_by_side_are_repaired_together_over_the_end_of_a_file(kit, disk):
+def test_adjacent_damaged_entries_are_repaired_together_across_files(kit, disk):
     store = kit.open(disk)
     entries = kit.fill(store, [200] * 10)
     assert entries[3].pos // kit.segment < entries[5].pos // kit.segment
@@ -41,7 +41,7 @@ def test_entries_damaged_side_by_side_are_repaired_together_over_the_end_of_a_fi
     assert verify_store(kit.root, disk)["problems"] == []
 
 
-def test_a_cut_behind_a_damaged_entry_is_refused_and_made_when_it_is_repaired(kit, disk):
+def test_cut_after_a_damaged_entry_is_refused_until_its_repair(kit, disk):
     store = kit.open(disk)
     entries = kit.fill(store, [100] * 8)
     flip(disk, kit, entries[4].pos + 60)
@@ -58,9 +58,7 @@ def test_a_cut_behind_a_damaged_entry_is_refused_and_made_when_it_is_repaired(ki
     store.close()
 
 
-def test_entries_behind_which_the_log_is_cut_are_repaired_although_what_goes_cannot_vouch(
-    kit, disk
-):
+def test_entries_before_a_cut_are_repaired_though_the_next_is_damaged(kit, disk):
     """Nobody may have what is cut, and it is damaged together with what stays."""
     store = kit.open(disk)
     entries = kit.fill(store, [100] * 8)
@@ -121,7 +119,7 @@ def test_every_single_entry_is_repaired_whatever_byte_of_it_is_damaged(kit):
     store.close()
 
 
-def test_crash_at_any_operation_of_a_repair_leaves_the_log_as_it_was_or_repaired(kit):
+def test_crash_in_a_repair_leaves_the_old_log_or_the_repaired_one(kit):
     """Power and all: what was sound before is sound afterwards, whatever of the new file reached
     the disk."""
     at = 0
@@ -155,9 +153,7 @@ def test_crash_at_any_operation_of_a_repair_leaves_the_log_as_it_was_or_repaired
     assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries)
 
 
-def test_repair_in_the_file_that_is_being_written_keeps_what_is_appended_and_synced_later(
-    kit, disk
-):
+def test_repair_of_the_current_file_keeps_later_appends_and_syncs(kit, disk):
     store = kit.open(disk, BackgroundState.MANUAL)
     entries = kit.fill(store, [60] * 3)
     unsynced = kit.make(store.end, [60] * 2)
@@ -172,9 +168,7 @@ def test_repair_in_the_file_that_is_being_written_keeps_what_is_appended_and_syn
     store.close()
 
 
-def test_what_is_appended_and_synced_while_the_file_is_copied_is_in_the_copy_and_durable(
-    kit, disk, monkeypatch
-):
+def test_entry_synced_while_its_file_is_copied_is_durable_in_the_copy(kit, disk, monkeypatch):
     store = kit.open(disk, BackgroundState.MANUAL)
     entries = kit.fill(store, [60] * 3)
     begin, meanwhile = FileCopy.begin, []
@@ -216,7 +210,7 @@ def test_repair_whose_write_fails_ends_the_store(kit, disk):
         store.read(Index(5), 1)
 
 
-def test_log_keeps_its_terms_whatever_header_is_damaged_and_though_its_index_is_gone(kit):
+def test_log_terms_survive_any_damaged_header_and_a_lost_index(kit):
     """What this node says of its log in a vote, and what it compares with a leader's, does not
     change."""
     for lose_index in (False, True):

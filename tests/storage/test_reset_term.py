@@ -103,7 +103,8 @@ def test_a_given_term_is_neither_below_a_log_nor_below_a_sound_nodes_own(kit, di
         reset_terms(ROOTS[:1], MAX_TERM, disk=disk)
 
 
-def test_a_log_whose_own_entries_are_of_the_last_terms_cannot_be_helped_and_that_is_said(kit, disk):
+def test_log_with_own_entries_of_the_last_terms_is_refused(kit, disk):
+    """The error says that their term cannot be taken back."""
     make(kit, disk, ROOTS[0], WIRE_MAX, log_term=MAX_TERM)
     with pytest.raises(ConfigError, match="cannot be taken back"):
         reset_terms(ROOTS[:1], disk=disk)

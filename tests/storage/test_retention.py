@@ -141,7 +141,8 @@ def test_retained_store_reopens_and_goes_on(kit, disk):
 
 
 @pytest.mark.parametrize("outcome", ["process", "lost", "seed"])
-def test_crash_at_every_operation_of_retention_leaves_a_log_that_starts_at_a_file(kit, outcome):
+def test_crash_in_retention_leaves_a_log_that_starts_at_a_file(kit, outcome):
+    """The crash comes at every operation of the retention."""
     probe = MemoryDisk()
     store, start = aged_store(kit, probe, retention_ms=1)
     before = probe.operations

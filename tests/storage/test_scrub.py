@@ -33,7 +33,7 @@ def flip(disk, kit, pos: int) -> None:
     disk.flip(kit.root / "data" / f"{start:020d}", pos - start)
 
 
-def test_scrub_of_a_sound_log_passes_over_all_of_it_in_small_steps_again_and_again(kit, disk):
+def test_scrub_of_a_sound_log_covers_it_repeatedly_in_small_steps(kit, disk):
     store = kit.open(disk)
     entries = kit.fill(store, [200] * 8)
     for _ in range(2):

@@ -42,7 +42,7 @@ def test_any_damaged_byte_falls_back_to_the_one_before(disk):
     assert files.skipped == []
 
 
-def test_a_snapshot_that_is_cut_short_anywhere_falls_back_to_the_one_before(disk):
+def test_snapshot_cut_short_anywhere_falls_back_to_the_previous_one(disk):
     files = SnapshotFiles(ROOT, disk)
     files.save(Index(5), b"five")
     files.save(Index(9), b"nine")

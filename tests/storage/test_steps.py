@@ -87,9 +87,7 @@ def test_steps_double_up_to_a_limit_and_end_with_the_file():
     )
 
 
-def test_a_store_with_one_record_takes_little_of_the_disk_and_its_files_have_their_full_length(
-    kit, tmp_path
-):
+def test_store_with_one_record_uses_little_disk_with_full_length_files(kit, tmp_path):
     sizes = {"segment_bytes": 64 * MIB, "index_file_bytes": 4 * MIB}
     for direct in (False, True):
         root = tmp_path / str(direct)

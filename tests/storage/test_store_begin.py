@@ -15,7 +15,8 @@ from verification.disk.memory_disk import MemoryDisk, ProcessKilled
 BEGIN = 5 * 1024
 
 
-def test_a_new_log_has_its_first_entry_where_it_is_told_to_and_keeps_it_there(kit, disk):
+def test_new_log_has_its_first_entry_at_the_given_position(kit, disk):
+    """The position stays the same when the store is opened again."""
     store = kit.open(disk, begin_pos=BEGIN)
     assert store.end == LogEnd(NOWHERE, BEGIN, 0)
     entries = kit.fill(store, [300, 500, 400])

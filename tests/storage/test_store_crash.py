@@ -116,7 +116,7 @@ def operations(kit, keeping: BackgroundState) -> int:
 
 @pytest.mark.parametrize("keeping", [BackgroundState.INLINE, BackgroundState.MANUAL])
 @pytest.mark.parametrize("outcome", ["process", LOST, SURVIVED, "seed 1", "seed 2", "seed 3"])
-def test_B4_B5_B13_crash_at_every_operation_loses_nothing_that_was_promised(kit, keeping, outcome):
+def test_B4_B5_B13_crash_at_every_operation_keeps_every_promise(kit, keeping, outcome):
     """Covers creation, append, sync, rolls, both records, truncation over files, and close."""
     total = operations(kit, keeping)
     assert total > 100
@@ -194,9 +194,7 @@ def test_crash_while_recovering_from_a_crash_recovers_all_the_same(kit, outcome)
 
 @pytest.mark.parametrize("outcome", ["process", LOST, SURVIVED, "seed 5", "seed 6"])
 @pytest.mark.parametrize("after", [-1, 0, 3, 5, 6])
-def test_B20_crash_at_every_operation_of_a_truncation_over_files_leaves_a_prefix(
-    kit, outcome, after
-):
+def test_B20_crash_in_a_truncation_across_files_leaves_a_prefix(kit, outcome, after):
     """Whole files go from the end, so a crash leaves the old log, the new one, or one cut at a file
     between them."""
 

@@ -33,9 +33,7 @@ def every_call(kit, store):
 
 
 @pytest.mark.parametrize("operation", ["fdatasync", "pwritev"])
-def test_D2_after_a_failed_write_or_sync_every_later_call_raises_and_touches_nothing(
-    kit, disk, operation
-):
+def test_D2_calls_after_a_failed_write_or_sync_raise_and_touch_nothing(kit, disk, operation):
     """The second sync would succeed, and would say of pages that were never written that they are
     durable."""
     store = kit.open(disk)
@@ -99,7 +97,7 @@ def test_D2_memory_store_behaves_alike(kit):
     store.close()
 
 
-def test_D2_no_ack_comes_out_of_a_failed_sync_and_a_restart_keeps_what_was_acked(kit):
+def test_D2_failed_sync_gives_no_ack_and_a_restart_keeps_acked_entries(kit):
     for skip in range(6):
         disk = MemoryDisk()
         store = kit.open(disk, BackgroundState.MANUAL)
@@ -130,7 +128,7 @@ def test_error_of_the_housekeeping_ends_the_store_too(kit, disk):
 
 @pytest.mark.parametrize("operation", ["pwritev", "fdatasync"])
 @pytest.mark.parametrize("skip", [0, 1])
-def test_B12_B13_failed_save_of_the_hard_state_leaves_the_old_or_the_new_one(kit, operation, skip):
+def test_B12_B13_failed_save_of_the_hard_state_leaves_the_old_or_new_one(kit, operation, skip):
     for code in (errno.EIO, errno.ENOSPC):
         for short in (None, 0, 30, 600) if operation == "pwritev" else (None,):
             disk = MemoryDisk()
@@ -148,7 +146,7 @@ def test_B12_B13_failed_save_of_the_hard_state_leaves_the_old_or_the_new_one(kit
             assert kit.open(disk).hard_state in (old, new)
 
 
-def test_B11_unreadable_old_entry_is_an_error_that_names_it_and_the_store_goes_on(kit, disk):
+def test_B11_read_error_names_the_old_entry_and_the_store_goes_on(kit, disk):
     store = kit.open(disk)
     entries = kit.fill(store, [300] * 6)
     disk.fail("pread", f"data/{0:020d}", times=2)
@@ -187,7 +185,7 @@ def test_D2_unreadable_tail_of_its_own_ends_the_store(kit, disk):
         store.sync()
 
 
-def test_B12_write_that_stops_half_way_for_want_of_room_is_no_entry_afterwards(kit):
+def test_B12_write_cut_short_by_a_full_disk_is_no_entry_afterwards(kit):
     """On file systems that write to new places even an allocated file can meet a full disk."""
     for short in range(0, 260, 3):
         disk = MemoryDisk()
@@ -205,7 +203,7 @@ def test_B12_write_that_stops_half_way_for_want_of_room_is_no_entry_afterwards(k
         kit.fill(store, [700], term=2)
 
 
-def test_D12_no_room_for_the_next_file_refuses_the_append_and_loses_nothing(kit, disk):
+def test_D12_append_without_room_for_the_next_file_fails_without_loss(kit, disk):
     store = kit.open(disk)
     entries = kit.fill(store, [300])
     disk.free = 0

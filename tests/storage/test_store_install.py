@@ -136,7 +136,7 @@ def case(request: pytest.FixtureRequest, kit: Any, disk: MemoryDisk) -> Case:
     return Case(kit, disk, request.param)
 
 
-def test_a_state_takes_the_place_of_log_and_catalog_when_the_store_is_opened_again(
+def test_state_replaces_log_and_catalog_when_the_store_is_reopened(
     case: Case,
 ) -> None:
     case.take_over()
@@ -254,9 +254,10 @@ def test_a_crash_at_any_operation_leaves_one_state_or_the_other(
     assert new > 10
 
 
-def test_a_crash_of_the_start_that_carries_it_out_at_any_operation_ends_with_the_new_state(
+def test_crash_of_the_start_that_installs_a_state_keeps_the_new_state(
     kit: Any,
 ) -> None:
+    """The crash comes at every operation of that start."""
     operation = 0
     while True:
         disk = MemoryDisk()
@@ -325,7 +326,7 @@ def power_fails_in_start(case: Case, operation: int) -> bool:
 
 @pytest.mark.parametrize("reach", [5, 25], ids=["replaced", "kept"])
 @pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
-def test_a_start_makes_the_record_that_a_killed_process_left_durable_before_it_carries_it_out(
+def test_start_syncs_the_record_of_a_killed_process_before_acting_on_it(
     kit: Any, reach: int, again: bool
 ) -> None:
     """What it read, and the name of its file, may never have been synced (D15): a power cut takes
@@ -347,7 +348,7 @@ def test_a_start_makes_the_record_that_a_killed_process_left_durable_before_it_c
     assert tried > 20
 
 
-def test_a_start_makes_durable_that_a_state_was_carried_out_before_the_log_goes_on(
+def test_start_syncs_the_end_of_an_installation_before_the_log_goes_on(
     case: Case,
 ) -> None:
     """Else a later power cut brings back that it is to be carried out, and with it the mark of that
@@ -401,9 +402,10 @@ def test_a_disk_that_fails_while_a_state_is_written_is_not_called_full(
     assert not isinstance(raised.value, DiskFull)
 
 
-def test_a_record_that_cannot_be_read_before_the_next_one_is_an_error_of_the_store(
+def test_unreadable_previous_record_is_an_error_of_the_store(
     case: Case,
 ) -> None:
+    """It cannot be read when the next record is about to be written."""
     create_slots(
         case.disk, case.kit.root / INSTALL_FILE, INSTALL_MAGIC, InstallRecord(DONE, NO_INDEX).pack()
     )
@@ -419,7 +421,7 @@ def test_a_fetch_begins_without_the_files_of_the_one_before(case: Case) -> None:
     assert not [path for path in case.disk.names if path.suffix == ".install"]
 
 
-def test_a_new_log_takes_all_the_room_that_its_first_file_needs_before_it_counts(
+def test_new_log_allocates_its_whole_first_file_before_it_counts(
     kit: Any, disk: MemoryDisk
 ) -> None:
     """A disk on which there is no room for it has to say so while the old log is still there."""
@@ -439,7 +441,7 @@ def test_a_commit_mark_behind_the_first_entry_that_stays_is_kept(
     assert case.open().hard_state.commit_hint == 20
 
 
-def test_as_of_which_entry_the_catalog_is_stays_known_when_only_a_front_goes_later(
+def test_entry_of_the_catalog_stays_known_when_only_a_front_goes_later(
     kit: Any, disk: MemoryDisk
 ) -> None:
     """The catalog may be ahead of the log still, and would be passed over at the next start."""
@@ -479,7 +481,7 @@ def test_one_damaged_copy_of_the_record_does_no_harm(case: Case, slot: int) -> N
 
 
 @pytest.mark.parametrize("slot", [0, 1])
-def test_a_damaged_copy_of_the_record_of_a_state_that_was_taken_over_is_written_again(
+def test_damaged_copy_of_the_record_of_an_installed_state_is_rewritten(
     case: Case, slot: int
 ) -> None:
     """The other one may rot as well, and with both goes as of which entry the catalog is."""

@@ -73,7 +73,8 @@ def test_a_damaged_checkpoint_beyond_the_log_tells_of_no_loss(kit):
 
 
 @WAYS
-def test_a_member_that_lost_committed_entries_says_so_and_is_another_incarnation(kit, caplog, way):
+def test_member_that_lost_committed_entries_gets_a_new_incarnation(kit, caplog, way):
+    """The member also reports the loss."""
     disk = disk_that_lost_entries(kit, way)
     store = kit.open(disk)
     assert store.recovery.lost.startswith(WHY)
@@ -91,9 +92,7 @@ def test_a_member_that_lost_committed_entries_says_so_and_is_another_incarnation
 
 @WAYS
 @pytest.mark.parametrize("power", [False, True])
-def test_a_crash_on_the_way_never_forgets_the_loss_before_the_new_incarnation_is_there(
-    kit, power, way
-):
+def test_crash_keeps_the_loss_known_until_the_new_incarnation_exists(kit, power, way):
     whole, kills = disk_that_lost_entries(kit, way), 0
     while True:
         disk = copy.deepcopy(whole)
@@ -110,9 +109,8 @@ def test_a_crash_on_the_way_never_forgets_the_loss_before_the_new_incarnation_is
 
 
 @WAYS
-def test_a_group_of_one_that_lost_committed_entries_starts_only_with_the_index_that_is_left(
-    kit, way
-):
+def test_lone_node_that_lost_committed_entries_needs_the_exact_index(kit, way):
+    """It starts only when the accepted index is the last one that is left."""
     disk = disk_that_lost_entries(kit, way)
     with pytest.raises(
         CorruptStore, match=f"{WHY}, and the group has no other node.*--accept-loss 2'"
@@ -139,7 +137,8 @@ def test_a_group_of_one_that_lost_committed_entries_starts_only_with_the_index_t
         )
 
 
-def test_a_loss_that_there_is_not_or_that_others_can_make_good_is_not_accepted(kit, disk):
+def test_nonexistent_or_recoverable_loss_is_not_accepted(kit, disk):
+    """A loss is recoverable where other members have the entries."""
     store = kit.open(disk)
     kit.fill(store, [60] * 3)
     store.close()

@@ -58,7 +58,8 @@ def test_term_table_follows_cuts_at_both_ends():
     assert table.pairs == ((4, 5),)
 
 
-def test_entries_that_are_stamped_at_once_are_those_stamped_one_by_one_and_a_store_takes_them():
+def test_entries_stamped_at_once_equal_those_stamped_one_by_one():
+    """A store accepts the entries that are stamped at once."""
     before = stamp(LogEnd(), Term(1), 1, b"first", 512)
     bodies = [b"x" * size for size in (0, 1, 100, 200, 120, 7, 456, 3)]
     entries, end = [], LogEnd.after(before)

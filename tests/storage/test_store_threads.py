@@ -48,7 +48,7 @@ def on_another_thread(action: Callable[[], object]) -> Callable[[], None]:
     return run
 
 
-def test_a_write_under_way_when_a_sync_begins_is_durable_only_after_the_next_sync(kit, disk):
+def test_write_under_way_at_a_sync_is_durable_only_after_the_next_sync(kit, disk):
     store = kit.open(disk, BackgroundState.MANUAL)
     kit.fill(store, [60])
     entries = kit.make(store.end, [60])
@@ -64,9 +64,7 @@ def test_a_write_under_way_when_a_sync_begins_is_durable_only_after_the_next_syn
     assert kit.bytes_of(kit.all(store))[1:] == kit.bytes_of(entries)
 
 
-def test_an_index_unit_under_way_when_the_index_is_synced_is_synced_the_next_time(
-    kit, disk, monkeypatch
-):
+def test_index_unit_under_way_at_an_index_sync_is_synced_the_next_time(kit, disk, monkeypatch):
     monkeypatch.setattr(file_store, "INDEXED_EVERY", 0)
     store = kit.open(disk, BackgroundState.MANUAL)
     first = kit.fill(store, [60])
@@ -123,9 +121,8 @@ def files_with_a_hole(kit, disk, written: bytes = b"") -> list[bytes]:
     return kit.bytes_of(entries)
 
 
-def test_an_empty_file_behind_a_missing_one_goes_when_the_store_is_opened_and_a_note_says_so(
-    kit, disk
-):
+def test_empty_file_after_a_missing_one_is_removed_with_a_note(kit, disk):
+    """The store removes it when it is opened."""
     expected = files_with_a_hole(kit, disk)
     store = kit.open(disk)
     assert kit.bytes_of(kit.all(store)) == expected
@@ -142,7 +139,8 @@ def test_something_behind_a_missing_file_is_never_removed(kit, disk):
     assert disk.listdir(kit.root / "data") == [file_name(0), file_name(2048)]
 
 
-def test_an_empty_file_behind_a_missing_one_that_held_durable_entries_is_no_spare(kit, disk):
+def test_empty_file_after_a_missing_durable_file_is_no_spare(kit, disk):
+    """The missing file held durable entries."""
     store = kit.open(disk, BackgroundState.MANUAL)
     kit.fill(store, [252] * 5)
     store.keep()
@@ -168,7 +166,7 @@ def retain_at(disk, store, operation: str, part: str) -> None:
     )
 
 
-def test_a_sound_entry_is_not_called_damaged_because_retention_takes_the_one_before_it(kit, disk):
+def test_sound_entry_stays_sound_when_retention_takes_the_previous_one(kit, disk):
     """Its header is checked with the chain of the entry before, which lies in the file that
     goes."""
     store, entries = three_files(kit, disk)
@@ -177,7 +175,7 @@ def test_a_sound_entry_is_not_called_damaged_because_retention_takes_the_one_bef
     assert store.begin_index == 3
 
 
-def test_retention_beside_a_repair_makes_it_begin_anew_and_does_not_end_the_store(kit, disk):
+def test_retention_beside_a_repair_restarts_it_and_the_store_goes_on(kit, disk):
     store, entries = three_files(kit, disk)
     disk.flip(kit.root / "data" / file_name(1024), 700)
     retain_at(disk, store, "pread", "index/")
@@ -189,9 +187,8 @@ def test_retention_beside_a_repair_makes_it_begin_anew_and_does_not_end_the_stor
 
 
 @pytest.mark.parametrize("place", ["index/", file_name(0)])
-def test_retention_beside_a_look_at_damage_calls_nothing_damaged_and_does_not_end_the_store(
-    kit, disk, place: str
-):
+def test_retention_beside_an_examination_reports_no_false_damage(kit, disk, place: str):
+    """The store goes on."""
     store, _ = three_files(kit, disk)
     disk.flip(kit.root / "data" / file_name(1024), 700)
     retain_at(disk, store, "pread", place)
@@ -200,7 +197,7 @@ def test_retention_beside_a_look_at_damage_calls_nothing_damaged_and_does_not_en
     assert [(fault.first, fault.last) for fault in store.examine(Index(5), Index(5))] == [(5, 5)]
 
 
-def test_an_entry_written_while_a_sync_is_under_way_waits_for_the_next_sync(kit, disk):
+def test_entry_written_during_a_sync_waits_for_the_next_sync(kit, disk):
     """The sync says no more than what was written when it began, and leaves the rest to the next
     one."""
     store = kit.open(disk, BackgroundState.MANUAL)
@@ -237,7 +234,8 @@ def test_a_mark_is_settled_for_the_log_that_its_index_was_synced_for(kit, disk, 
     assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*old[:3], *new])
 
 
-def test_a_repair_writes_no_old_entries_over_those_that_took_their_place_meanwhile(kit, disk):
+def test_repair_does_not_overwrite_entries_that_replaced_the_old_ones(kit, disk):
+    """The log is cut and written anew while the repair is under way."""
     store = kit.open(disk, BackgroundState.MANUAL)
     old = kit.fill(store, [60] * 6)
     new: list[Entry] = []
@@ -311,9 +309,7 @@ class Asked:
         self.lock.release()
 
 
-def test_an_entry_whose_sound_copy_is_just_taking_its_place_is_not_called_damaged(
-    kit, disk, monkeypatch
-):
+def test_entry_is_not_called_damaged_while_its_file_is_exchanged(kit, disk, monkeypatch):
     """The file has its name, and those who have the old one open have not heard of it."""
     store = kit.open(disk, BackgroundState.MANUAL)
     entry = kit.fill(store, [60] * 4)[0]
@@ -342,7 +338,7 @@ def test_an_entry_whose_sound_copy_is_just_taking_its_place_is_not_called_damage
     assert kit.bytes_of(found) == kit.bytes_of([entry])
 
 
-def test_a_look_for_damage_that_meets_a_cut_under_way_calls_nothing_damaged(kit, disk, monkeypatch):
+def test_examination_beside_a_cut_under_way_calls_nothing_damaged(kit, disk, monkeypatch):
     store = kit.open(disk, BackgroundState.MANUAL)
     kit.fill(store, [60] * 6)
     cut, is_cut, looked = SegmentFiles.cut, threading.Event(), threading.Event()

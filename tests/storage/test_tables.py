@@ -197,7 +197,7 @@ def test_a_crash_in_a_start_that_truncates_all_rows_leaves_no_old_row(
 
 
 @pytest.mark.parametrize("operation", ["fsync_dir", "unlink"])
-def test_d12_rows_that_cannot_go_behind_the_name_of_their_new_file_stop_the_node(disk, operation):
+def test_d12_rows_that_cannot_follow_their_renamed_file_stop_the_node(disk, operation):
     """Going on with the old file would leave the new one behind; a later start would take it for
     the older of two."""
     files = TableFiles(ROOT, disk)
@@ -211,7 +211,7 @@ def test_d12_rows_that_cannot_go_behind_the_name_of_their_new_file_stop_the_node
     assert TableFiles(ROOT, disk).open("t", 12).end == 3 * CHUNK_ROWS
 
 
-def test_a_table_gets_its_file_with_its_first_sync_and_what_is_clean_is_not_synced_again(disk):
+def test_table_file_is_made_by_the_first_sync_and_synced_only_if_changed(disk):
     """Whoever appends on another thread waits for no file to be made, be there thousands of
     tables."""
     files = TableFiles(ROOT, disk)
@@ -295,7 +295,7 @@ def test_D2_failing_disk_is_a_storage_error(disk, operation):
         files.sync()
 
 
-def test_D12_rows_for_which_there_is_no_room_wait_in_memory_and_are_written_later(disk):
+def test_D12_rows_without_room_wait_in_memory_and_are_written_later(disk):
     files = TableFiles(ROOT, disk)
     table, other = files.open("t", 12), files.open("u", 12)
     other.append(row(0))
@@ -319,7 +319,7 @@ def test_D12_rows_for_which_there_is_no_room_wait_in_memory_and_are_written_late
     assert TableFiles(ROOT, disk).open("u", 12).end == 2
 
 
-def test_D12_rows_that_were_not_synced_for_want_of_room_elsewhere_are_synced_later(disk):
+def test_D12_rows_not_synced_due_to_another_full_table_are_synced_later(disk):
     files = TableFiles(ROOT, disk)
     tables = [files.open(name, 12) for name in "abc"]
     for number in range(2):
@@ -346,7 +346,7 @@ class Telling(bytearray):
         super().clear()
 
 
-def test_rows_have_the_same_numbers_while_a_checkpoint_hands_those_that_wait_to_the_file(disk):
+def test_row_numbers_do_not_change_while_a_checkpoint_writes_the_rows(disk):
     """Between the two steps of that the loop may append: a wrong number would be in the new row's
     checksum."""
     tables, seen = TableFiles(ROOT, disk), []

@@ -58,7 +58,7 @@ class Log:
 @given(
     layouts, st.one_of(st.none(), st.integers(1, 60)), st.one_of(st.none(), st.integers(1, 4000))
 )
-def test_both_limits_hold_in_every_batch_and_the_backlog_is_read_to_its_end(
+def test_both_limits_hold_in_every_batch_until_the_backlog_is_read(
     layout: list[list[tuple[int, int]]], max_rows: int | None, max_bytes: int | None
 ) -> None:
     log = Log(layout)

@@ -98,7 +98,7 @@ def bodies(messages: Any) -> list[bytes]:
 
 
 @pytest.mark.parametrize("entries", [False, True])
-def test_what_a_broker_writes_is_shown_once_and_in_order_over_the_borders_of_files(
+def test_messages_of_a_broker_are_shown_once_in_order_across_files(
     tmp_path: Path, stores: Any, entries: bool
 ) -> None:
     log = stores.Log(
@@ -133,7 +133,7 @@ steps = st.lists(
     tasks=st.sampled_from(["1", "3"]),
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
-def test_every_message_is_shown_once_whatever_crashes_and_when_the_broker_is_upgraded(
+def test_message_is_shown_once_despite_crashes_and_a_broker_upgrade(
     tmp_path_factory: pytest.TempPathFactory,
     stores: Any,
     steps: list[tuple[str, int]],
@@ -242,7 +242,7 @@ def test_before_the_first_checkpoint_of_a_broker_nothing_is_shown(
     assert query.drain() == bodies(messages[:10])
 
 
-def test_what_was_shown_before_a_node_had_a_checkpoint_is_not_missed_in_its_first_one(
+def test_first_checkpoint_of_a_node_below_the_shown_entries_is_no_error(
     tmp_path: Path, stores: Any
 ) -> None:
     """Of a node by itself nobody knows whether it is one of DLedger 0.4.0, which never writes a
@@ -272,7 +272,7 @@ def test_what_was_shown_before_a_node_had_a_checkpoint_is_not_missed_in_its_firs
 
 
 @pytest.mark.parametrize("back", [60, 1 << 16])
-def test_without_a_checkpoint_what_a_follower_gave_up_is_not_shown_behind_what_it_wrote_since(
+def test_entries_given_up_by_a_follower_without_checkpoint_stay_hidden(
     tmp_path: Path, stores: Any, monkeypatch: pytest.MonkeyPatch, back: int
 ) -> None:
     """DLedger 0.4.0 writes none."""
@@ -320,7 +320,7 @@ def test_available_now_reads_up_to_where_the_store_ended_and_no_further(
 
 
 @pytest.mark.parametrize("entries", [False, True])
-def test_a_batch_has_as_many_bytes_as_it_may_and_the_message_that_reaches_it(
+def test_batch_ends_with_the_message_that_reaches_its_byte_limit(
     tmp_path: Path, stores: Any, entries: bool
 ) -> None:
     log = stores.Log(
@@ -340,7 +340,7 @@ def test_a_batch_has_as_many_bytes_as_it_may_and_the_message_that_reaches_it(
         query.start().latestOffset(json.loads(query.begin()), ReadMaxRows(5))
 
 
-def test_files_that_were_deleted_before_they_were_read_are_an_error_or_left_out(
+def test_files_deleted_before_they_were_read_are_an_error_or_left_out(
     tmp_path: Path, stores: Any
 ) -> None:
     log = stores.Log(tmp_path / "commitlog", 4096)

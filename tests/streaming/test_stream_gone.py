@@ -64,7 +64,7 @@ ALONE = [(delete, {"failOnDataLoss": "false"}), (recreate, {"onTopicRecreate": "
 
 
 @pytest.mark.parametrize(("happens", "options"), ALONE)
-def test_a_topic_that_goes_between_the_end_of_a_batch_and_its_tasks_is_left_out(
+def test_topic_gone_between_the_batch_end_and_the_tasks_is_left_out(
     two: Any, caplog: pytest.LogCaptureFixture, happens: Any, options: dict[str, str]
 ) -> None:
     reader = reader_of(two, **PATTERN, **options)
@@ -120,7 +120,7 @@ def test_the_task_of_a_topic_that_went_after_it_was_planned_reads_nothing(
         ),
     ],
 )
-def test_without_the_users_word_a_topic_that_goes_is_an_error_that_names_the_records(
+def test_topic_gone_without_opt_in_is_an_error_that_names_the_records(
     two: Any, happens: Any, options: dict[str, str], error: type[Exception], way: str, where: str
 ) -> None:
     reader = reader_of(two, **PATTERN, **options)
@@ -138,7 +138,7 @@ def test_without_the_users_word_a_topic_that_goes_is_an_error_that_names_the_rec
     ("happens", "rows"), [(delete, numbers(0, 1, 2)), (recreate, numbers(0, 1, 2, 20))]
 )
 @pytest.mark.parametrize("now", [False, True])
-def test_a_topic_that_goes_while_the_end_of_a_batch_is_looked_for_is_left_out(
+def test_topic_gone_while_the_batch_end_is_determined_is_left_out(
     two: Any,
     monkeypatch: pytest.MonkeyPatch,
     happens: Any,
@@ -156,7 +156,7 @@ def test_a_topic_that_goes_while_the_end_of_a_batch_is_looked_for_is_left_out(
 
 
 @pytest.mark.parametrize("happens", [delete, recreate])
-def test_a_topic_that_goes_while_the_first_offset_is_looked_for_is_not_of_the_query(
+def test_topic_gone_while_the_first_offset_is_determined_is_not_read(
     two: Any, monkeypatch: pytest.MonkeyPatch, happens: Any
 ) -> None:
     query = Query(two, **PATTERN)
@@ -189,9 +189,10 @@ def test_the_task_of_a_batch_read_whose_topic_is_deleted(two: Any, fail: str, er
         rows_of(reader, slices)
 
 
-def test_a_named_topic_that_was_made_again_while_tasks_were_planned_is_left_for_the_next_batch(
+def test_topic_recreated_during_planning_is_left_for_the_next_batch(
     two: Any,
 ) -> None:
+    """The query subscribes to the topic by its name."""
     reader = reader_of(two, subscribe="t,u", startingOffsets="earliest", onTopicRecreate="restart")
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())

@@ -42,7 +42,7 @@ def test_a_checkpoint_of_another_group_stops_the_query_and_names_both(
     assert log.told == []
 
 
-def test_a_new_query_whose_group_is_another_one_before_its_first_batch_stops(log: Any) -> None:
+def test_new_query_stops_if_its_group_changes_before_the_first_batch(log: Any) -> None:
     query = Query(log)
     query.start().initialOffset()
     log.make_anew("B", "t")
@@ -80,9 +80,10 @@ def test_offsets_that_were_seen_in_another_group_make_no_batch(
         query.trigger()
 
 
-def test_a_copy_of_the_checkpoints_group_goes_on_for_it_and_not_the_other_way_round(
+def test_checkpoint_goes_on_with_a_copy_of_its_group_and_not_back(
     log: Any,
 ) -> None:
+    """A checkpoint of the copy is refused by the original group."""
     query = Query(log, startingOffsets="earliest")
     query.trigger()
     query.crash()
@@ -96,7 +97,7 @@ def test_a_copy_of_the_checkpoints_group_goes_on_for_it_and_not_the_other_way_ro
         query.trigger()
 
 
-def test_a_checkpoint_without_a_group_is_accepted_and_gets_it_with_the_next_batch(log: Any) -> None:
+def test_checkpoint_without_a_group_is_accepted_and_gets_it_next_batch(log: Any) -> None:
     """One of the commit before, or of a group that got its id later."""
     log.is_group = Lineage()
     query = Query(log, startingOffsets="earliest")

@@ -43,7 +43,7 @@ def test_a_plan_asks_as_much_for_many_partitions_as_for_three(
     assert len(many) <= 6
 
 
-def test_a_large_backlog_is_cut_into_tasks_by_one_question_for_all_partitions(
+def test_backlog_is_cut_into_tasks_by_one_request_for_all_partitions(
     make_group: Any,
 ) -> None:
     few, many = (
@@ -62,7 +62,7 @@ def test_a_new_query_describes_all_its_topics_by_one_question(group: Any) -> Non
     assert group.asked == ["described", "offsets"]
 
 
-def test_the_offsets_of_a_thousand_partitions_stay_below_64_kib_in_the_checkpoint() -> None:
+def test_offsets_of_1000_partitions_stay_below_64_kib_in_a_checkpoint() -> None:
     """Also the first one, which has every start too, with offsets as a partition reaches them that
     takes ten thousand records a second for three years."""
     names = [f"some-department.orders-{number:02}" for number in range(50)]

@@ -44,9 +44,10 @@ def end_of(query: Query, batches: int) -> dict[str, dict[int, int]]:
 
 @given(steps=steps)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-def test_a_group_is_never_ahead_of_the_committed_batches_and_level_when_the_query_is_idle(
+def test_group_is_never_ahead_of_commits_and_is_level_when_idle(
     make_group: Callable[[], Any], steps: list[tuple[str, Any]]
 ) -> None:
+    """The commits are those of the batches of the query."""
     group = make_group()
     group.create_topic("t", 2)
     group.append("t", 1, numbers(0))
@@ -73,7 +74,7 @@ def test_a_group_is_never_ahead_of_the_committed_batches_and_level_when_the_quer
     assert group.consumers["g"] == end_of(query, query.commits)
 
 
-def test_a_group_is_told_of_the_last_batch_of_available_now_and_of_nothing_twice(log: Any) -> None:
+def test_group_is_told_of_the_last_available_now_batch_and_nothing_twice(log: Any) -> None:
     query = Query(log, groupId="g", startingOffsets="earliest", maxOffsetsPerTrigger="2")
     query.start(available_now=True)
     query.drain()
@@ -86,7 +87,7 @@ def test_a_group_is_told_of_the_last_batch_of_available_now_and_of_nothing_twice
     assert log.told == ["g"] * 4, "a crash may have come before the group was told"
 
 
-def test_a_group_knows_where_a_new_query_starts_before_its_first_batch_is_through(log: Any) -> None:
+def test_group_knows_the_start_of_a_query_before_its_first_batch_ends(log: Any) -> None:
     """What is in that batch is to be held back too, and read by a query that starts anew."""
     query = Query(log, groupId="g", holdRetention="true")
     query.start().initialOffset()

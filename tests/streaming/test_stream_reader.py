@@ -210,7 +210,7 @@ def test_removed_records_are_skipped_when_that_is_wanted(
     assert "t/0 offsets 3 to 4" in caplog.text
 
 
-def test_records_removed_between_plan_and_read_are_never_skipped_in_silence(log: Any) -> None:
+def test_records_removed_after_planning_are_never_skipped_silently(log: Any) -> None:
     reader = Query(log, startingOffsets="earliest").start()
     log.append("t", 0, numbers(3))
     start = reader.initialOffset()

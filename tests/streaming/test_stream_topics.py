@@ -13,9 +13,10 @@ from dledger.datasource.options.offsets import StreamOffset
 from dledger.errors import OffsetOutOfRange, TopicNotFound, TopicRecreated
 
 
-def test_a_pattern_finds_new_topics_while_it_runs_and_reads_them_from_their_first_record(
+def test_pattern_finds_new_topics_and_reads_them_from_the_first_record(
     log: Any,
 ) -> None:
+    """The topics appear while the query runs."""
     query = Query(log, subscribePattern="[a-t]")
     query.trigger()
     log.create_topic("b")
@@ -28,7 +29,8 @@ def test_a_pattern_finds_new_topics_while_it_runs_and_reads_them_from_their_firs
     assert query.drain() == numbers(7, 8)
 
 
-def test_a_pattern_that_fits_nothing_waits_without_asking_and_reads_what_comes(group: Any) -> None:
+def test_pattern_without_a_topic_waits_without_requests(group: Any) -> None:
+    """A topic that is created later and fits the pattern is read."""
     query = Query(group, subscribePattern="t.*", startingOffsets="latest")
     query.trigger()
     assert not query.trigger()
@@ -122,7 +124,7 @@ def test_a_planned_batch_of_a_former_topic_is_given_up_when_that_is_wanted(
     assert "records 0 to 2 of partition 0 of its former life" in caplog.text
 
 
-def test_a_topic_with_a_longer_former_life_is_not_taken_for_a_log_that_lost_records(
+def test_recreated_shorter_topic_is_not_taken_for_a_log_with_losses(
     log: Any,
 ) -> None:
     """The new one ends before the old one did: without the log id that would look like lost
@@ -174,9 +176,10 @@ def test_a_topic_that_the_options_name_no_more_is_told_of(
     assert "'t' is no longer read: it was read up to offset 3 of partition 0" in caplog.text
 
 
-def test_partitions_that_the_options_leave_out_for_a_while_go_on_where_they_were_left(
+def test_partitions_left_out_for_a_while_go_on_where_they_stopped(
     group: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The options of the query leave them out."""
     group.create_topic("t", 2)
     query = Query(group, assign='{"t": [0, 1]}', startingOffsets="earliest")
     for partition in (0, 1):
@@ -197,7 +200,8 @@ def test_partitions_that_the_options_leave_out_for_a_while_go_on_where_they_were
     )
 
 
-def test_topics_that_the_options_leave_out_for_a_while_go_on_where_they_were_left(log: Any) -> None:
+def test_topics_left_out_for_a_while_go_on_where_they_stopped(log: Any) -> None:
+    """The options of the query leave them out."""
     log.create_topic("u")
     log.append("u", 0, numbers(10))
     query = Query(log, subscribe="t,u", startingOffsets="earliest")
@@ -226,7 +230,7 @@ def without_u(log: Any, **options: str) -> Query:
     return query
 
 
-def test_a_crash_in_the_batch_that_reads_a_topic_again_repeats_that_very_batch(log: Any) -> None:
+def test_crash_in_the_batch_that_resumes_a_topic_repeats_that_batch(log: Any) -> None:
     query = without_u(log)
     log.append("u", 0, numbers(11))
     with pytest.raises(Crash):
@@ -267,7 +271,7 @@ def test_a_deleted_topic_that_is_made_anew_later_is_a_new_one(log: Any) -> None:
     assert query.drain()[-2:] == numbers(3, 20)
 
 
-def test_a_partition_that_was_left_out_is_read_from_its_first_record_once_its_topic_was_made_anew(
+def test_left_out_partition_of_a_recreated_topic_is_read_from_the_start(
     group: Any,
 ) -> None:
     group.create_topic("t", 2)

@@ -24,7 +24,7 @@ def recorder(out: io.StringIO | None = None) -> Recorder:
     return Recorder(count(100).__next__, out)
 
 
-def test_recorder_calls_that_end_and_one_that_does_not_are_all_in_the_history() -> None:
+def test_recorder_history_has_finished_and_open_calls() -> None:
     notes = recorder()
     first = notes.begin(OperationKind.APPEND, "w", "t", 0, values=(1, 2), producer="p", sequence=0)
     notes.begin(OperationKind.APPEND, "w", "t", 0, values=(3,))

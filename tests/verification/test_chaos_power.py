@@ -186,7 +186,7 @@ def test_names_come_back_until_their_directory_was_synced(machine: Machine) -> N
     }
 
 
-def test_a_file_that_took_the_place_of_another_one_has_not_its_doubtful_bytes(
+def test_renamed_file_has_no_doubtful_bytes_of_the_one_it_replaced(
     machine: Machine,
 ) -> None:
     machine.make("f", b"a" * 512).pwritev([b"b" * 512], 0)
@@ -220,7 +220,7 @@ def test_a_killed_process_leaves_its_writes_in_doubt_to_the_next_one(machine: Ma
     assert machine.disk.boot_id() != boot
 
 
-def test_a_change_that_was_cut_short_by_the_kill_is_covered_by_the_next_sync(
+def test_change_cut_short_by_a_kill_is_covered_by_the_next_sync(
     machine: Machine,
 ) -> None:
     machine.make("f", b"a" * 100)
@@ -305,7 +305,7 @@ def test_entries_that_were_reported_durable_and_are_gone_are_told(machine: Machi
     assert what_is_missing(node.directory, -1) == ""
 
 
-def test_a_torn_write_behind_the_last_durable_entry_is_no_entry_that_is_missing(
+def test_torn_write_after_the_last_durable_entry_is_no_missing_entry(
     machine: Machine,
 ) -> None:
     """Of an entry that nobody called durable a later block can be there, and the first one not."""
@@ -343,7 +343,7 @@ def test_a_campaign_with_power_cuts_is_green(tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
-def test_a_campaign_of_nodes_that_do_not_wait_for_their_disks_loses_records(tmp_path: Path) -> None:
+def test_campaign_with_nodes_that_do_not_wait_for_disks_loses_records(tmp_path: Path) -> None:
     """Else a green one would say nothing. A cut takes what it likes of each disk, and an entry is
     lost only when all three lose it: so there are several."""
     said: list[str] = []

@@ -58,9 +58,10 @@ def test_what_is_synced_before_it_is_called_durable_is_a_move_and_no_more(tmp_pa
     assert counts["syncs"] >= 5
 
 
-def test_entries_that_are_called_durable_before_their_sync_are_counted_over_the_border_of_a_file(
+def test_uncovered_entries_are_counted_across_the_end_of_a_file(
     tmp_path: Path,
 ) -> None:
+    """Entries that are called durable before their sync are uncovered."""
     disk = CountingDisk()
     store = opened(tmp_path, disk)
     append(store, [60, 60])
@@ -94,7 +95,7 @@ def test_a_write_that_ends_behind_the_begin_of_a_sync_is_not_covered_by_it(
     assert (disk.counts["uncovered moves"], disk.counts["uncovered entries"]) == (1, 1)
 
 
-def test_a_write_under_way_during_a_sync_is_covered_before_it_is_called_durable(
+def test_write_during_a_sync_is_covered_before_it_is_called_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What `make counted-bench` finds now and then where a file is marked only before it is
@@ -121,7 +122,7 @@ def test_a_write_under_way_during_a_sync_is_covered_before_it_is_called_durable(
 COUNTED = dict(zip(COUNTS, (100, 90, 0, 0), strict=True))
 
 
-def test_an_uncovered_move_is_red_and_so_is_a_load_under_which_nothing_moves() -> None:
+def test_uncovered_move_is_red_and_so_is_a_load_without_moves() -> None:
     rows = [
         {"bytes": 100, "in_flight": 1, "appends_per_s": 10.0},
         {"bytes": 100, "in_flight": 8, "appends_per_s": 20.0},

@@ -31,7 +31,7 @@ EVERY = 3
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 
 
-def test_B4_B5_B9_B13_every_state_after_a_crash_starts_by_itself_and_loses_nothing(capsys):
+def test_B4_B5_B9_B13_every_crash_state_starts_by_itself_without_loss(capsys):
     out = io.StringIO()
     result = crash_campaign(STATES, 1, out, EVERY)
     with capsys.disabled():

@@ -67,7 +67,7 @@ def test_red_result_is_red_in_both_places_and_names_its_problems():
     assert "- seed 7: I1" in text
 
 
-def test_runs_of_the_simulator_with_other_seeds_are_added_up_and_named_one_by_one():
+def test_simulator_runs_with_other_seeds_are_added_up_and_named_singly():
     first = {**made(), "commit": "aaaaaaa", "command": "sim --first 1"}
     second = {
         **made(ok=False, problems=["seed 3001: I3"]),

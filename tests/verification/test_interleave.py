@@ -40,7 +40,7 @@ COUNT = 60 * len(ALL)
 A, B = Path("/a"), Path("/b")
 
 
-def test_threads_that_share_a_store_keep_what_was_promised_however_they_interleave():
+def test_threads_sharing_a_store_keep_promises_in_any_interleaving():
     out = io.StringIO()
     found = campaign(COUNT, 1, out)
     assert found["ok"], out.getvalue()
@@ -97,7 +97,8 @@ def marked_only_before(monkeypatch) -> None:
 
 
 @pytest.mark.usefixtures("marked_only_before")
-def test_every_schedule_with_two_preemptions_has_the_race_of_a_write_and_two_syncs():
+def test_schedules_with_two_preemptions_show_the_race_of_write_and_syncs():
+    """All such schedules are tried; the race is between one write and two syncs."""
     with bench() as runner:
         red = [found for found in every_schedule(runner, TINY[0], 2) if found.problem]
     assert {found.kind for found in red} == {"Uncovered"}

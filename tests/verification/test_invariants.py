@@ -149,7 +149,7 @@ def test_i4_a_commit_of_an_old_leader_that_a_newer_one_lacks_is_found(group: Gro
     breaks("I4", group.commit, "n0", 1)
 
 
-def test_i4_a_late_leader_of_an_old_term_owes_nothing_that_a_newer_one_committed(
+def test_i4_late_leader_of_an_old_term_may_lack_newer_commits(
     group: Group,
 ) -> None:
     """Its votes were under way when the newer one was elected; nobody follows it."""
@@ -161,9 +161,10 @@ def test_i4_a_late_leader_of_an_old_term_owes_nothing_that_a_newer_one_committed
     group.lead("n2", 2)
 
 
-def test_d11_a_candidate_that_asks_for_votes_before_a_quorum_would_give_them_is_found(
+def test_d11_vote_request_without_a_quorum_of_pre_votes_is_found(
     group: Group,
 ) -> None:
+    """A candidate has asked for votes too early."""
     save(group, "n0", 3, "n0")
     save(group, "n1", 3)
     send(group, vote("n1", "n0", 3, VoteResult.REJECT_ALREADY_HAS_LEADER, pre_vote=True))
@@ -387,7 +388,7 @@ def test_i7_a_commit_counts_what_a_node_that_is_down_has_on_its_disk(group: Grou
     group.commit("n0", 1)
 
 
-def test_i7_a_commit_counts_what_a_disk_had_that_was_lost_after_its_node_had_said_so(
+def test_i7_commit_counts_a_disk_lost_after_its_node_acknowledged(
     group: Group,
 ) -> None:
     group.on_disks("n0", "n1")
@@ -404,9 +405,10 @@ def test_i7_a_commit_that_a_lost_disk_never_had_is_found(group: Group) -> None:
     assert "['n0']" in breaks("I7", group.commit, "n0", 1)
 
 
-def test_i7_a_commit_that_counts_a_lost_disk_in_whose_place_another_was_admitted_is_found(
+def test_i7_commit_that_counts_a_lost_and_replaced_disk_is_found(
     group: Group,
 ) -> None:
+    """Another disk was admitted in place of the lost one."""
     group.on_disks("n0", "n1")
     group.watch.ended("n1")
     group.watch.lost_disk("n1")
@@ -416,7 +418,7 @@ def test_i7_a_commit_that_counts_a_lost_disk_in_whose_place_another_was_admitted
     assert "['n0']" in breaks("I7", group.commit, "n0", 1)
 
 
-def test_i7_a_commit_that_counts_a_machine_in_whose_place_another_was_admitted_is_found(
+def test_i7_commit_that_counts_a_replaced_machine_is_found(
     group: Group,
 ) -> None:
     """The former machine is there, and has the entry."""
@@ -501,7 +503,7 @@ def bind(group: Group, name: str, index: int, **changed: int) -> None:
     group.look(name)
 
 
-def test_i17_members_that_are_admitted_one_after_the_other_by_all_alike_break_nothing(
+def test_i17_members_admitted_in_turn_by_all_nodes_alike_are_right(
     group: Group,
 ) -> None:
     group.replicate(1, 3)

@@ -118,7 +118,7 @@ def test_i20_the_first_entry_with_another_header_may_be_called_damaged(
     alone.watch.called_damaged(alone.view, CorruptEntry("", 0))
 
 
-def test_i20_the_first_entry_that_retention_left_is_known_by_the_one_before(alone: Alone) -> None:
+def test_i20_first_entry_after_retention_is_known_by_the_previous_one(alone: Alone) -> None:
     object.__setattr__(alone.store._view, "begin_index", Index(3))
     alone.view.terms.firsts[0] = 3
     breaks("I20", alone.watch.called_damaged, alone.view, CorruptEntry("", 3))
@@ -126,7 +126,7 @@ def test_i20_the_first_entry_that_retention_left_is_known_by_the_one_before(alon
     alone.watch.called_damaged(alone.view, CorruptEntry("", 3))
 
 
-def test_i20_an_entry_with_another_sound_one_in_its_place_may_be_called_damaged(
+def test_i20_entry_replaced_by_another_sound_one_may_be_called_damaged(
     alone: Alone,
 ) -> None:
     (before, entry) = alone.store.read(Index(2), 9000)[:2]
@@ -168,7 +168,7 @@ def test_i20_a_store_that_does_not_serve_a_sound_entry_is_found(alone: Alone) ->
     breaks("I20", alone.store.read, Index(3), 1)
 
 
-def test_i20_an_index_that_names_another_entry_is_found_at_the_end_where_a_disk_lied(
+def test_i20_index_that_names_another_entry_is_found_after_disk_rot(
     alone: Alone,
 ) -> None:
     """The others are read from one end to the other, for which the index is asked for the first

@@ -96,7 +96,7 @@ def test_i27_what_a_client_was_told_is_there(told: Told) -> None:
     breaks("I27", told.watch.deletion_acknowledged, "t")
 
 
-def test_i28_a_stage_that_ends_in_time_or_by_its_writer_is_none_to_speak_of(told: Told) -> None:
+def test_i28_stage_ended_in_time_or_by_its_writer_is_forgotten(told: Told) -> None:
     assert len(told.watch.commands.stages) == 1
     told.scene.wait(7000)
     assert not told.watch.commands.stages

@@ -88,9 +88,10 @@ def queries(monkeypatch: pytest.MonkeyPatch) -> Iterator[Queries]:
         yield Queries(scene)
 
 
-def test_w1_a_query_that_gave_way_to_others_repeats_its_batch_and_is_held_to_its_rows(
+def test_w1_displaced_query_must_repeat_the_rows_of_its_batch(
     queries: Queries,
 ) -> None:
+    """Many other queries have displaced it; other rows than those of the batch are refused."""
     for number in range(2 * MOST):
         queries.write(number, b"a", b"b")
         queries.job(f"{number}")
@@ -112,9 +113,10 @@ def test_w1_a_query_that_gave_way_to_others_repeats_its_batch_and_is_held_to_its
     assert queries.rows() == before
 
 
-def test_w1_an_older_batch_is_refused_and_the_next_one_is_new_also_behind_a_restart(
+def test_w1_older_batch_is_refused_and_the_next_one_is_new(
     queries: Queries,
 ) -> None:
+    """This also holds after a restart."""
     queries.write(0, b"a", batch=0)
     queries.write(0, b"b", batch=1)
     queries.restart()
@@ -124,7 +126,7 @@ def test_w1_an_older_batch_is_refused_and_the_next_one_is_new_also_behind_a_rest
     assert queries.rows() == 3
 
 
-def test_w1_a_writer_that_so_many_others_have_followed_may_be_forgotten_whatever_it_repeated(
+def test_w1_writer_followed_by_many_may_be_forgotten_despite_repeats(
     queries: Queries,
 ) -> None:
     """A repeat does not make a writer the newest one while it is known by its name."""
@@ -137,7 +139,7 @@ def test_w1_a_writer_that_so_many_others_have_followed_may_be_forgotten_whatever
     queries.check()
 
 
-def test_w1_a_writer_that_comes_back_with_a_repeat_may_drive_another_one_out(
+def test_w1_returning_writer_with_a_repeat_may_displace_another_one(
     queries: Queries,
 ) -> None:
     """One that is known by the hash of its name alone is kept by its name again."""
@@ -170,7 +172,7 @@ def test_w1_two_drivers_with_other_rows_at_once_are_one_write(queries: Queries) 
     assert queries.rows() == 1
 
 
-def test_w1_a_batch_that_was_committed_without_a_digest_is_a_repeat_though_it_was_staged_again(
+def test_w1_batch_committed_without_a_digest_is_a_repeat_when_restaged(
     queries: Queries,
 ) -> None:
     """A driver of an earlier release was still at work when that of this one was started."""

@@ -51,7 +51,7 @@ def test_every_kind_of_call_has_its_form() -> None:
     ]
 
 
-def test_what_never_came_back_may_happen_at_any_time_and_what_failed_is_left_out() -> None:
+def test_open_call_may_happen_at_any_time_and_a_failed_one_is_left_out() -> None:
     assert export("""
         w 0-  append a -> ?
         w 1-5 append b -> ?
@@ -61,9 +61,8 @@ def test_what_never_came_back_may_happen_at_any_time_and_what_failed_is_left_out
     """) == [("write", 0, None, None, (0, -1, [1])), ("write", 1, None, None, (0, -1, [2]))]
 
 
-def test_an_append_of_a_producer_is_cut_as_it_may_take_effect_and_a_transaction_is_one_write() -> (
-    None
-):
+def test_producer_append_is_split_and_a_transaction_is_one_write() -> None:
+    """An append is cut into the parts that may take effect by themselves."""
     assert export("""
         w/p 0-3 append a b           -> 4
         w   1-5 txn q/1#2 c @t/0     -> 7

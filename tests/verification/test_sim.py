@@ -155,9 +155,8 @@ def test_the_command_needs_no_option() -> None:
     assert "1 seeds" in done.output
 
 
-def test_a_timer_that_is_set_again_for_the_same_moment_is_a_find_and_does_not_hang_the_seed() -> (
-    None
-):
+def test_timer_reset_for_the_same_moment_is_reported_and_does_not_hang() -> None:
+    """The simulator stops the seed with an error."""
     scheduler = Scheduler()
 
     def again(argument: object) -> None:

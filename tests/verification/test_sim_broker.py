@@ -141,9 +141,10 @@ def look(log: Log, store: Any, disk: MemoryDisk) -> None:
     assert [unit.physical_offset for unit in queue.units(0, 99)] == places
 
 
-def test_no_failing_operation_leaves_queues_and_index_of_a_node_other_than_its_log(
+def test_failing_operation_never_leaves_queues_or_index_unlike_the_log(
     log: Log,
 ) -> None:
+    """These are the queues and the index of a node."""
     for number in range(30):
         log.put(str(number), number)
     store: Any = MemoryStore(segment_bytes=SEGMENT)
@@ -198,7 +199,7 @@ def test_an_acknowledgement_of_what_lies_elsewhere_is_seen(log: Log) -> None:
             log.queued.acknowledged(*told)
 
 
-def test_a_message_that_is_not_committed_or_is_another_one_is_not_to_be_shown(log: Log) -> None:
+def test_uncommitted_or_different_message_is_not_to_be_shown(log: Log) -> None:
     first = log.put("0", 0)
     log.queued.shown([first])
     for wrong in (
@@ -352,7 +353,7 @@ def test_files_of_a_run_are_gone_when_it_is_over() -> None:
     assert isinstance(scene.world.broker, BrokerFiles)
 
 
-def test_a_node_that_loses_power_again_and_again_has_its_queues_from_the_log() -> None:
+def test_node_after_repeated_power_losses_has_its_queues_from_the_log() -> None:
     with Scene(1, group={"commit_log": "rocketmq"}) as scene:
         for number in range(12):
             client, loop = scene.client(f"c{number}")

@@ -61,7 +61,7 @@ def stages(scene: Scene) -> dict[int, object]:
 
 
 @pytest.mark.parametrize("off_ms", [YEAR_MS, -YEAR_MS])
-def test_d10_a_jump_of_the_leaders_wall_clock_makes_no_time_out_longer_or_shorter(
+def test_d10_wall_clock_jump_of_the_leader_leaves_timeouts_unchanged(
     off_ms: int,
 ) -> None:
     with Scene() as scene:
@@ -79,7 +79,7 @@ def test_d10_a_jump_of_the_leaders_wall_clock_makes_no_time_out_longer_or_shorte
         assert not stages(scene)
 
 
-def test_a_leader_with_another_wall_clock_ends_the_stages_of_the_one_before_in_time() -> None:
+def test_leader_with_another_wall_clock_ends_inherited_stages_in_time() -> None:
     with Scene() as scene:
         old = scene.leader()
         for number, node in enumerate(scene.group.nodes):
@@ -110,7 +110,7 @@ class Fake:
 
 
 @pytest.mark.parametrize("led_before", [None, 3])
-def test_what_a_leader_whose_clock_is_behind_has_stamped_counts_from_when_the_next_one_hears_of_it(
+def test_lagging_leaders_stamp_counts_from_its_arrival_at_the_next_one(
     led_before: int | None,
 ) -> None:
     """Its stage would end too soon by the clock of the next leader, which hears of it together with
@@ -128,7 +128,7 @@ def test_what_a_leader_whose_clock_is_behind_has_stamped_counts_from_when_the_ne
     assert node.clocks.now_ms() == 93_201
 
 
-def test_the_first_stamp_of_a_leader_moves_catalog_time_so_that_the_next_one_hears_of_it() -> None:
+def test_first_stamp_of_a_leader_moves_catalog_time_for_its_successor() -> None:
     """It hears of all that was stamped only with its own NOOP; the next leader had heard of it 10 s
     before."""
     late, early = Fake(), Fake()
@@ -161,7 +161,7 @@ def open_stage(server: NodeServer, writer: str) -> Company:
     return client
 
 
-def test_a_leader_stamps_nothing_before_it_knows_what_the_one_before_has_stamped() -> None:
+def test_leader_stamps_nothing_before_it_knows_earlier_leaders_stamps() -> None:
     """Else what a leader with a lagging clock has opened just before is over as soon as it is
     applied."""
     with Scene() as scene:
@@ -232,7 +232,7 @@ def wall(server: NodeServer) -> int:
     return server.parts.ready_loop.environment.wall_ms()
 
 
-def test_time_that_a_group_slept_is_made_up_for_and_ends_no_stage_before_its_time() -> None:
+def test_time_a_group_slept_is_made_up_and_ends_no_stage_too_early() -> None:
     """Its monotonic clocks do not count it."""
     with Scene(1) as scene:
         node = scene.leader()

@@ -79,7 +79,7 @@ def test_machine_that_comes_back_has_what_it_had_also_what_was_not_synced() -> N
     assert disk.used == 3
 
 
-def test_disk_that_is_to_be_full_late_is_so_when_a_file_grows_and_not_before() -> None:
+def test_late_full_disk_is_full_only_when_a_file_grows() -> None:
     _, disk = plugged()
     file = disk.open(ROOT / "f", create=True)
     struck: list[int] = []
@@ -98,7 +98,7 @@ def test_disk_that_is_to_be_full_late_is_so_when_a_file_grows_and_not_before() -
     assert struck == [1]
 
 
-def test_kill_that_is_meant_for_one_file_counts_nothing_that_is_done_to_others() -> None:
+def test_kill_for_one_file_does_not_count_operations_on_other_files() -> None:
     _, disk = plugged()
     killed: list[bool] = []
     disk.on_kill = lambda: killed.append(True)
@@ -129,7 +129,7 @@ def test_files_bear_the_time_of_their_host_when_they_are_written() -> None:
 
 
 @pytest.mark.parametrize("part", ["data", "index"])
-def test_writes_that_are_to_go_astray_do_so_one_after_the_other_where_the_file_goes_as_far(
+def test_misdirected_writes_occur_in_turn_where_the_file_is_long_enough(
     part: str,
 ) -> None:
     _, disk = plugged()
@@ -153,7 +153,7 @@ def test_writes_that_are_to_go_astray_do_so_one_after_the_other_where_the_file_g
 
 
 @pytest.mark.parametrize("synced", [True, False])
-def test_a_write_that_went_astray_before_the_mark_speaks_of_it_is_put_right_when_the_process_ends(
+def test_misdirected_write_not_yet_in_the_mark_is_undone_at_process_end(
     synced: bool,
 ) -> None:
     """Nobody could tell such a loss from a write that never was; one that the mark speaks of

@@ -133,7 +133,8 @@ def test_a_node_that_starts_with_a_wrong_list_of_members_is_found(
             scene.wait(5000)
 
 
-def test_a_node_that_does_not_start_for_another_reason_than_a_wrong_list_is_found() -> None:
+def test_failed_start_for_a_reason_other_than_a_wrong_list_is_found() -> None:
+    """The list is that of the members."""
     with Scene() as scene:
         scene.leader()
         node = scene.node("n0")
@@ -169,9 +170,10 @@ def invaded() -> Iterator[tuple[Scene, Stay]]:
         yield scene, Stay(scene.world, scene.group, Damage(scene.world, scene.group), node, away)
 
 
-def test_a_machine_of_another_group_of_this_name_is_kept_apart_and_taken_for_none_of_this_one(
+def test_machine_of_a_namesake_group_is_isolated_and_not_counted(
     invaded,
 ) -> None:
+    """The other group has the same name; its machine is not taken for one of this group."""
     scene, stay = invaded
     node = scene.node("n1")
     scene.until(lambda: node.is_up, 1000)
@@ -217,7 +219,8 @@ def test_a_node_that_hears_another_group_of_its_name_is_found(
         scene.wait(20_000)
 
 
-def test_another_group_comes_only_where_this_one_is_founded_and_goes_with_the_faults() -> None:
+def test_namesake_group_comes_only_after_founding_and_goes_with_faults() -> None:
+    """The namesake is another group of the same name."""
     with Scene() as scene:
         group = scene.group
         others = Namesakes(scene.world, group, Damage(scene.world, group))

@@ -55,8 +55,9 @@ def red(seed: int) -> SeedOutcome | None:
     return outcome if outcome.violation is not None else None
 
 
-def test_a_former_machine_that_counts_until_the_admission_is_known_to_be_committed_is_found(
+def test_former_machine_counted_until_the_admission_commits_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """It counts until the admission is known to be committed."""
     monkeypatch.setattr(Admission, "of", lambda admission, node: admission.membership.of(node))
     assert any(red(seed) for seed in SEEDS), "no seed in which a committed entry is lost"

@@ -38,7 +38,7 @@ def room(server: NodeServer) -> int:
     return SEGMENT - server.raft.end.end_pos % SEGMENT - MIN_BLANK_SIZE
 
 
-def test_retention_keeps_the_file_that_ends_with_the_first_batch_of_an_open_stage() -> None:
+def test_retention_keeps_the_file_ending_with_an_open_stages_first_batch() -> None:
     """That batch is the last entry of the file: one entry more, and the file would go before the
     commit."""
     with Scene(1, node=SMALL) as scene:
@@ -150,7 +150,8 @@ def test_a_member_that_was_away_for_a_while_gets_the_rest_of_the_log() -> None:
         assert "state or catalog replaced" not in scene.world.counts.bites
 
 
-def test_files_go_without_a_member_after_its_time_and_at_once_on_a_disk_that_gets_full() -> None:
+def test_files_go_without_a_member_after_a_time_or_on_a_full_disk() -> None:
+    """Files are held for the member until its time ends, or until the disk gets full."""
     settings = FOR_MEMBERS | {"member_retention_ms": 60_000, "member_retention_bytes": 64 * SEGMENT}
     with Scene(node=settings) as scene:
         client, loop = scene.client()

@@ -53,7 +53,7 @@ def test_a_simulated_node_says_nothing_of_the_real_process() -> None:
         assert [status["pid"] for status in statuses.values()] == [1, 1, 1] != [os.getpid()] * 3
 
 
-def test_a_node_that_cannot_read_its_topic_index_stops_and_another_life_answers() -> None:
+def test_node_with_an_unreadable_topic_index_restarts_and_answers() -> None:
     """The question came from a client: its connection alone must not be what the error ends."""
     with Scene(1, node={"checkpoint_bytes": 1}) as scene:
         node = scene.leader()
@@ -109,7 +109,7 @@ SLOW = {"election_ms": 3000, "heartbeat_ms": 300}
 HASTY = {"request_timeout_ms": 250, "connect_timeout_ms": 100}
 
 
-def test_a_leader_that_was_replaced_unawares_answers_nobody_who_is_alone_with_it() -> None:
+def test_replaced_leader_gives_no_answer_to_a_client_isolated_with_it() -> None:
     """Without the quorum round of a read the old end would be told."""
     with Scene(group=SLOW) as scene:
         old = scene.leader()
@@ -125,7 +125,7 @@ def test_a_leader_that_was_replaced_unawares_answers_nobody_who_is_alone_with_it
             scene.run(lonely_loop, lambda: lonely.end_offsets("t"))
 
 
-def test_a_client_that_goes_back_to_a_leader_that_was_replaced_sees_no_smaller_end() -> None:
+def test_client_returning_to_a_replaced_leader_sees_no_smaller_end() -> None:
     with Scene(group=SLOW) as scene:
         old = scene.leader()
         client, loop = scene.client("c0", **HASTY)

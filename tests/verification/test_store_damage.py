@@ -35,7 +35,7 @@ def test_no_failing_operation_of_a_store_costs_what_was_acknowledged(seed: int) 
     assert tally.raised > 50
 
 
-def test_an_upgrade_on_a_failing_disk_ends_with_an_error_and_can_be_done_again() -> None:
+def test_upgrade_on_a_failing_disk_ends_with_an_error_and_can_be_redone() -> None:
     tally = sweep_upgrade(every=13)
     assert not tally.findings
     assert {key.split()[1] for key in tally.faults} >= {"pwritev", "fdatasync", "pread", "create"}
@@ -68,7 +68,7 @@ def export_ledger(disk: MemoryDisk) -> None:
 
 
 @pytest.mark.parametrize("export", [export_plain, export_ledger])
-def test_an_export_that_has_ended_outlives_a_power_cut_and_one_that_fails_says_so(
+def test_finished_export_survives_a_power_cut_and_a_failure_is_reported(
     export: Callable[[MemoryDisk], None],
 ) -> None:
     disk = MemoryDisk()
@@ -96,7 +96,7 @@ def bodies(store: MessageStore) -> list[bytes]:
     return [one.body for one in store.messages("orders", 0, 0, 99)]
 
 
-def test_an_index_whose_sync_failed_is_never_called_durable_by_the_next_one() -> None:
+def test_index_with_a_failed_sync_is_not_called_durable_by_the_next_one() -> None:
     """The kernel calls the pages clean that it could not write: a second sync writes nothing."""
     disk = MemoryDisk()
     store = opened(disk)
@@ -125,7 +125,7 @@ def test_what_a_failed_sync_left_out_is_written_again_by_the_next_process() -> N
 
 
 @pytest.mark.parametrize("short", [0, 1, 30])
-def test_a_first_checkpoint_for_which_there_is_no_room_does_not_keep_a_store_from_starting(
+def test_store_starts_after_its_first_checkpoint_found_no_room(
     short: int,
 ) -> None:
     disk = MemoryDisk()

@@ -17,9 +17,10 @@ from verification.strangers.intruder import command, main
 pytestmark = pytest.mark.cluster
 
 
-def test_slow_deaf_polling_and_flooding_strangers_stop_no_node_move_no_term_and_take_bounded_memory(
+def test_hostile_strangers_stop_no_node_and_take_bounded_memory(
     tmp_path: Path,
 ) -> None:
+    """Slow, deaf, polling and flooding strangers do not move the term either."""
     said: list[str] = []
     only = ("slow", "deaf", "polls", "idle", "flood")
     found = Campaign(tmp_path, SMALL, said.append, only, timed=False).run()
@@ -29,7 +30,7 @@ def test_slow_deaf_polling_and_flooding_strangers_stop_no_node_move_no_term_and_
     assert json.loads(json.dumps(found))["figures"]["MiB at most in a node"] < 300
 
 
-def test_a_liar_without_the_secret_or_with_anothers_certificate_is_no_member(
+def test_liar_without_secret_or_with_a_foreign_certificate_is_no_member(
     tmp_path: Path,
 ) -> None:
     said: list[str] = []
@@ -52,7 +53,7 @@ def test_where_no_other_users_can_be_had_the_campaign_fails_and_says_why(
     assert "/etc/subuid" in said
 
 
-def test_the_nodes_and_the_strangers_are_two_users_and_neither_is_the_caller(
+def test_nodes_and_strangers_are_two_users_other_than_the_caller(
     tmp_path: Path,
 ) -> None:
     try:
@@ -75,7 +76,8 @@ def test_an_intruder_that_is_the_same_user_is_found_out(tmp_path: Path) -> None:
         users.check_stranger(tmp_path / "mine", users.same_user)
 
 
-def test_a_client_that_waits_longer_than_three_times_or_asked_too_little_is_a_problem() -> None:
+def test_client_wait_above_three_times_or_few_requests_is_a_problem() -> None:
+    """The wait under attack is compared with the quiet one."""
     part = Part("flood", {}, [1.0] * 1000, [1.0] * 980 + [2.9] * 20)
     part.judge()
     assert part.problems == []

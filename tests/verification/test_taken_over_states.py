@@ -23,7 +23,7 @@ ALL = 1 << 30
 
 
 @pytest.mark.parametrize("scenario", TAKE_OVERS, ids=lambda scenario: scenario.name)
-def test_B22_every_state_that_a_crash_may_leave_of_a_take_over_holds_the_old_state_or_the_new_one(
+def test_B22_every_crash_state_of_a_take_over_has_the_old_or_new_state(
     scenario: Scenario,
 ):
     """Also of the starts behind a kill between a write to its record and the sync of it."""

@@ -71,7 +71,7 @@ def test_an_upgraded_store_is_read_over_the_border_of_its_two_logs(
     assert ledger.end > plain.end
 
 
-def test_stores_that_rocketmq_and_dledger_wrote_are_read_in_all_three_forms(
+def test_stores_of_rocketmq_and_dledger_are_read_in_all_three_forms(
     tmp_path: Path, stores: Any
 ) -> None:
     golden = stores.GOLDEN
@@ -193,7 +193,7 @@ def test_two_logs_of_which_none_follows_the_other_are_refused(tmp_path: Path, st
     assert len(read(opened(tmp_path / "commitlog"))[0]) == 50
 
 
-def test_files_that_were_made_ahead_of_use_are_no_end_of_the_one_that_is_written(
+def test_preallocated_files_do_not_end_the_file_that_is_written(
     tmp_path: Path, stores: Any
 ) -> None:
     log = stores.Log(tmp_path / "commitlog", 4096)
@@ -205,7 +205,7 @@ def test_files_that_were_made_ahead_of_use_are_no_end_of_the_one_that_is_written
     assert read(store, 500) == ([m.body for m in stores.some(10)], [])
 
 
-def test_a_file_that_a_plain_broker_made_ahead_does_not_stand_against_its_upgrade(
+def test_preallocated_file_of_a_plain_broker_does_not_block_its_upgrade(
     tmp_path: Path, stores: Any
 ) -> None:
     plain, _ = stores.upgraded(tmp_path)
@@ -331,7 +331,7 @@ def test_times_leave_out_whole_files_and_messages_exactly(tmp_path: Path, stores
 
 
 @pytest.mark.parametrize("ahead", [3_599_000, -3_599_000])
-def test_a_broker_s_clock_that_is_set_by_less_than_an_hour_leaves_out_no_file(
+def test_clock_that_is_off_by_less_than_an_hour_leaves_out_no_file(
     tmp_path: Path, stores: Any, ahead: int
 ) -> None:
     """The messages on both sides of a file's border were stored by a clock that was wrong."""
@@ -353,7 +353,7 @@ def test_a_broker_s_clock_that_is_set_by_less_than_an_hour_leaves_out_no_file(
     ]
 
 
-def test_what_is_not_committed_is_not_shown_before_the_committed_entry_is_there(
+def test_uncommitted_tail_is_hidden_until_the_committed_entry_arrives(
     tmp_path: Path, stores: Any
 ) -> None:
     """A follower may hear of a commit before it has the entry; until then its own tail may still be

@@ -64,9 +64,10 @@ def test_the_golden_old_log_is_closed_where_the_real_broker_closed_it(
     assert path.read_bytes() == real
 
 
-def test_queues_go_on_behind_their_last_message_and_where_the_log_has_none_behind_their_last_unit(
+def test_queues_continue_after_their_last_message_or_last_unit(
     tmp_path: Path,
 ) -> None:
+    """The last unit counts where the log has no message of the queue any more."""
     root = make_store(tmp_path)
     with MessageStore(root, file_size=SIZE) as store:
         store.put_messages([Message("gone", b"x")] * 3)
@@ -98,7 +99,7 @@ def test_queues_of_topics_that_were_deleted_are_told(tmp_path: Path) -> None:
     assert examine(root).reborn == []
 
 
-def test_queues_that_reach_further_than_the_log_say_that_it_has_lost_its_end(
+def test_queues_that_reach_beyond_the_log_report_that_its_end_is_lost(
     tmp_path: Path,
 ) -> None:
     root = make_store(tmp_path, 8)
@@ -196,9 +197,10 @@ def test_two_logs_have_one_fingerprint_only_when_they_end_alike(tmp_path: Path) 
     assert examine(tmp_path / "copy").fingerprint == prints[0]
 
 
-def test_a_copy_has_the_same_files_times_and_holes_and_nothing_that_says_in_use(
+def test_copy_has_the_same_files_times_and_holes_but_no_marks_of_use(
     tmp_path: Path,
 ) -> None:
+    """The lock file and directories of unfinished adoptions are left out."""
     root = make_store(tmp_path / "store")
     (root / "adopting-n0").mkdir()
     (root / "adopting-n0" / "half").touch()
@@ -250,7 +252,7 @@ def test_an_old_log_gives_its_messages_and_loses_its_oldest_files_first(tmp_path
     again.close()
 
 
-def test_a_last_old_file_whose_removal_was_interrupted_is_removed_by_the_next_start(
+def test_interrupted_removal_of_the_last_old_file_ends_at_the_next_start(
     tmp_path: Path,
 ) -> None:
     root = make_store(tmp_path)

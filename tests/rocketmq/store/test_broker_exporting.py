@@ -55,9 +55,10 @@ def read_all(root: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("form", ["rocketmq", "dledger"])
-def test_an_exported_store_has_every_message_with_its_queue_offset_key_and_headers(
+def test_exported_store_has_all_messages_with_offset_key_and_headers(
     tmp_path: Path, form: str
 ) -> None:
+    """The offset is the queue offset."""
     begins = {0: 0, 1: 0}
     made = records(60, begins)
     store = (
@@ -82,7 +83,7 @@ def test_an_exported_store_has_every_message_with_its_queue_offset_key_and_heade
     assert b'"readQueueNums":2' in (tmp_path / "config" / "topics.json").read_bytes()
 
 
-def test_a_queue_that_begins_above_0_has_its_first_message_where_a_broker_looks_for_it(
+def test_queue_that_begins_above_0_shows_a_broker_its_first_message(
     tmp_path: Path,
 ) -> None:
     """A broker takes a queue's first unit at or behind the commit log's begin for its first
@@ -140,7 +141,7 @@ def test_entries_of_a_real_node_that_are_written_again_have_its_bytes(tmp_path: 
     assert (tmp_path / "dledger-n0" / "currterm").read_text() == "voteLeader=\ncurrTerm=0\n"
 
 
-def test_an_entry_that_would_leave_fewer_than_8_bytes_goes_into_the_next_file(
+def test_entry_that_leaves_fewer_than_8_bytes_goes_into_the_next_file(
     tmp_path: Path,
 ) -> None:
     """Exactly 8 bytes may stay; padding is magic -1, the bytes that are left, and zeros."""
@@ -158,7 +159,7 @@ def test_an_entry_that_would_leave_fewer_than_8_bytes_goes_into_the_next_file(
     assert not any(second[156:])
 
 
-def test_an_entry_that_no_file_has_room_for_is_refused_before_anything_is_written(
+def test_entry_too_large_for_any_file_is_refused_before_a_write(
     tmp_path: Path,
 ) -> None:
     """Java's DLedger burns whole files for it and leaves a log that a restart cuts short."""
@@ -180,7 +181,7 @@ def test_a_directory_with_a_log_is_not_written_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["", "a.b", "a/b", "..", "größe", "x" * 128, "TBW102", "rmq_sys_x"]
 )
-def test_a_topic_name_that_rocketmq_does_not_take_is_refused_with_the_way_out(name: str) -> None:
+def test_topic_name_that_rocketmq_rejects_is_refused_with_a_remedy(name: str) -> None:
     with pytest.raises(ConfigError, match="--as"):
         check_topic_name(name)
 
@@ -189,7 +190,8 @@ def test_a_retry_topic_s_name_is_a_topic_name() -> None:
     assert check_topic_name("%RETRY%group_1-a") == "%RETRY%group_1-a"
 
 
-def test_key_takes_the_place_of_a_header_of_that_name_and_empty_headers_are_left_out() -> None:
+def test_key_replaces_its_header_and_empty_headers_are_left_out() -> None:
+    """A record with a key loses its own header KEYS."""
     headers: list[tuple[str, bytes | None]] = [
         ("KEYS", b"h"),
         ("a", b"1"),

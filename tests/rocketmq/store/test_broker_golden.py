@@ -67,7 +67,7 @@ def test_dispatch_in_pieces_cut_anywhere_makes_the_same_files(
     assert index.files[0].read_bytes() == golden("indexfile.bin")
 
 
-def test_messages_of_a_broker_s_commit_log_that_are_put_again_have_its_bytes(
+def test_messages_of_a_broker_log_keep_their_bytes_when_put_again(
     golden: Golden, tmp_path: Path
 ) -> None:
     data = golden("old_commitlog.bin")

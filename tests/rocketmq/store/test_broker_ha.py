@@ -153,7 +153,7 @@ async def raw_slave(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyn
         await writer.wait_closed()
 
 
-async def test_slave_follows_from_the_masters_last_file_and_through_the_next_ones() -> None:
+async def test_slave_follows_from_the_masters_last_file_into_later_files() -> None:
     master, slave = FakeLog(log_bytes(0, 2 * FILE + 70_001)), FakeLog()
     async with serving(master) as service, following(slave, service.accept_socket_service.port):
         await until(lambda: slave.flushed == 70_001)
@@ -317,7 +317,7 @@ async def test_following_a_master_that_lies_ends_with_what_it_did(answer: bytes,
     assert slave.appends == 0
 
 
-async def test_slave_leaves_a_master_that_falls_silent_in_half_a_header_and_comes_back() -> None:
+async def test_slave_reconnects_after_a_master_stops_within_a_header() -> None:
     slave = FakeLog(log_bytes(0, 1_000))
     half, whole = struct.pack(">qi", 1_000, 3)[:7], struct.pack(">qi", 1_000, 3) + b"abc"
     async with lying_master(half, whole) as port, following(slave, port, QUICK):

@@ -99,9 +99,10 @@ async def follow(
 
 @pytest.mark.parametrize("piece", [7, 100, 32_768])
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_message_is_neither_stored_nor_acknowledged_and_the_slave_starts_again(
+def test_damaged_message_is_not_stored_or_acknowledged_by_the_slave(
     tmp_path: Path, opened: Opened, damage: str, piece: int
 ) -> None:
+    """The slave ends before it, and does so again after a restart."""
     master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
     begin = master.put_messages(messages(COUNT))[17].physical_offset  # in the first file
     path = tmp_path / "master" / "commitlog" / ("0" * 20)
@@ -133,9 +134,10 @@ def test_a_damaged_message_is_neither_stored_nor_acknowledged_and_the_slave_star
 
 
 @pytest.mark.parametrize("piece", [1, 7, 50, 333, 4096])
-def test_what_may_be_reported_ends_behind_a_whole_message_however_its_bytes_come(
+def test_reported_offset_is_the_end_of_a_whole_message(
     tmp_path: Path, opened: Opened, piece: int
 ) -> None:
+    """The bytes of the master may come in pieces of any size."""
     master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
     borders = {0}
     for placed in master.put_messages(messages(COUNT)):

@@ -82,7 +82,7 @@ def queue(tmp_path: Path) -> MappedFileQueue:
     return MappedFileQueue(tmp_path / "log", FILE)
 
 
-def test_a_write_that_is_under_way_when_a_flush_begins_is_synced_by_the_next_one(
+def test_write_under_way_at_a_flush_is_synced_by_the_next_flush(
     queue: MappedFileQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[RealFile] = []
@@ -104,7 +104,7 @@ def test_a_write_that_is_under_way_when_a_flush_begins_is_synced_by_the_next_one
     assert queue.flushed_offset == 20
 
 
-def test_no_file_gets_its_name_before_the_name_of_the_one_in_front_is_on_the_disk(
+def test_file_gets_its_name_after_the_previous_name_is_on_the_disk(
     queue: MappedFileQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A flush that is under way has taken note of that name, and has not synced it yet."""
@@ -176,7 +176,7 @@ def test_a_read_beside_a_cut_gives_no_byte_that_is_gone(
             queue.read(20, 200)
 
 
-def test_a_read_beside_a_deletion_gives_the_bytes_or_says_that_they_are_gone(
+def test_read_beside_a_deletion_gives_the_bytes_or_reports_them_gone(
     queue: MappedFileQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.append(b"a" * 100 + b"b" * 100 + b"c" * 50)
@@ -201,7 +201,7 @@ def end_by_closing(handles: FileHandles, path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", [end_by_forgetting, end_by_others, end_by_closing])
-def test_a_file_that_is_in_use_is_not_closed_and_its_number_given_to_another_one(
+def test_file_in_use_is_not_closed_and_its_descriptor_is_not_reused(
     tmp_path: Path, end: Callable[[FileHandles, Path], None]
 ) -> None:
     path, other = tmp_path / "one", tmp_path / "other"
@@ -244,7 +244,7 @@ def test_queues_and_index_of_a_store_belong_to_the_thread_that_dispatches(tmp_pa
     store.close()
 
 
-def test_consume_queues_of_a_node_belong_to_the_thread_that_has_opened_them(tmp_path: Path) -> None:
+def test_consume_queues_belong_to_the_thread_that_opened_them(tmp_path: Path) -> None:
     files = Dispatched(tmp_path, lambda: 0)
     thread = threading.Thread(target=files.open, args=(MemoryStore(),))
     thread.start()

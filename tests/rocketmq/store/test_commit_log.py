@@ -39,7 +39,7 @@ def pieces(log: CommitLog) -> list[tuple[PieceKind, int, int]]:
     ]
 
 
-def test_messages_lie_one_behind_the_other_and_a_blank_closes_a_file_without_room(
+def test_messages_are_adjacent_and_a_blank_closes_a_file_without_room(
     log: CommitLog, some: Some
 ) -> None:
     placed = log.put_messages(some(50))
@@ -194,7 +194,7 @@ def damage(log: CommitLog, place: int) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 5, 20, 48])
-def test_damage_with_messages_behind_it_is_refused_after_a_stop_unless_they_are_given_up(
+def test_damage_before_messages_is_refused_after_a_stop_unless_given_up(
     log: CommitLog, some: Some, number: int
 ) -> None:
     """The original cuts the log there without a word."""
@@ -209,7 +209,7 @@ def test_damage_with_messages_behind_it_is_refused_after_a_stop_unless_they_are_
 
 
 @pytest.mark.parametrize(("vouched", "refused"), [(2, False), (9, False), (30, True)])
-def test_damage_after_a_crash_is_refused_where_what_is_behind_was_on_the_disk(
+def test_damage_after_a_crash_is_refused_before_flushed_messages(
     log: CommitLog, some: Some, vouched: int, refused: bool
 ) -> None:
     """A power failure may leave holes among what was not flushed, and no others."""
@@ -228,7 +228,7 @@ def test_damage_after_a_crash_is_refused_where_what_is_behind_was_on_the_disk(
         ]
 
 
-def test_recovery_after_a_crash_begins_with_the_last_file_that_the_checkpoint_vouches_for(
+def test_crash_recovery_begins_at_the_last_file_the_checkpoint_covers(
     log: CommitLog, some: Some
 ) -> None:
     placed = [log.put_message(message) for message in some(60)]

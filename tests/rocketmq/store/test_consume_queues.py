@@ -41,7 +41,7 @@ def test_units_stand_at_their_queue_offset_over_files(queue: ConsumeQueue) -> No
             queue.get(offset)
 
 
-def test_a_unit_that_is_put_again_changes_nothing_and_is_nothing_to_tell_of(
+def test_unit_that_is_put_again_changes_nothing_and_is_not_logged(
     queue: ConsumeQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(queue, 0, 12)
@@ -60,7 +60,7 @@ def test_a_queue_that_begins_above_0_has_fillers_before_its_first_message(
     assert (queue.min_offset, queue.max_offset) == (23, 26)
 
 
-def test_fillers_keep_later_offsets_where_they_belong_when_some_are_missing(
+def test_fillers_keep_later_offsets_in_place_of_missing_messages(
     queue: ConsumeQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(queue, 0, 3)
@@ -91,9 +91,10 @@ def test_an_offset_that_no_queue_can_have_is_an_error_and_costs_no_disk(
     assert queue.max_offset == 3
 
 
-def test_recovery_ends_at_the_first_unit_without_a_size_and_clears_what_is_behind(
+def test_recovery_ends_at_a_unit_without_a_size_and_clears_the_rest(
     queue: ConsumeQueue,
 ) -> None:
+    """The first such unit is where the queue ends."""
     fill(queue, 0, 17)
     path = queue.directory / f"{200:020d}"
     data = bytearray(path.read_bytes())
@@ -135,7 +136,7 @@ def test_messages_behind_a_place_are_forgotten_and_can_be_put_again(
 @pytest.mark.parametrize(
     ("begin", "first"), [(0, 4), (450, 5), (2400, 24), (2450, 28), (3900, 39), (9999, 40)]
 )
-def test_a_queue_begins_with_its_first_message_that_the_commit_log_still_has(
+def test_queue_begins_with_its_first_message_in_the_commit_log(
     queue: ConsumeQueue, begin: int, first: int
 ) -> None:
     fill(queue, 4, 25)

@@ -47,7 +47,7 @@ def lookups(index: IndexService, count: int) -> Sequence[Sequence[int]]:
     return [index.lookup("t", f"k{n}") for n in range(count)]
 
 
-def test_every_message_is_found_by_each_of_its_keys_the_newest_first_over_files(
+def test_message_is_found_by_each_key_newest_first_across_files(
     tmp_path: Path,
 ) -> None:
     index = service(tmp_path / "index")
@@ -127,9 +127,10 @@ UNITS_AT = HEADER.size + SLOTS * SLOT.size
 
 @pytest.mark.parametrize("number", [1, 2, 7, 12])
 @pytest.mark.parametrize("data", [bytes(UNIT.size), b"\xff" * UNIT.size, bytes(12) + b"\0\0\0\x13"])
-def test_units_that_a_power_failure_tore_are_given_up_and_where_to_put_again_is_said(
+def test_torn_units_are_dropped_and_the_place_to_put_again_is_returned(
     tmp_path: Path, number: int, data: bytes
 ) -> None:
+    """A power failure tore the units."""
     index = service(tmp_path / "index")
     put(index, 0, 10, keys=2)
     index.close()

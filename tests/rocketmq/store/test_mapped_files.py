@@ -48,7 +48,7 @@ def test_bytes_that_are_not_there_are_refused_with_what_there_is(queue: MappedFi
     assert queue.read(30, 0) == b""
 
 
-def test_a_log_that_is_opened_again_seems_written_to_the_end_of_its_last_file(
+def test_reopened_log_counts_as_written_to_the_end_of_its_last_file(
     queue: MappedFileQueue,
 ) -> None:
     queue.append(b"a" * 130)
@@ -270,9 +270,10 @@ def test_what_is_cut_off_counts_as_durable_no_more(queue: MappedFileQueue) -> No
     assert queue.flushed_offset == 50
 
 
-def test_what_a_killed_process_may_have_left_unsynced_is_synced_from_that_file_on(
+def test_files_that_a_killed_process_left_in_doubt_are_synced_again(
     queue: MappedFileQueue, synced: list[str]
 ) -> None:
+    """The next flush syncs from the first file in doubt on."""
     size = queue.file_size
     queue.append(b"x" * (3 * size))
     queue.flush()

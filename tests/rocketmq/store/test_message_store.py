@@ -126,7 +126,7 @@ def after_power_failure(
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_store_after_a_power_failure_has_what_was_flushed_and_agrees_with_itself(
+def test_store_after_a_power_failure_is_consistent_and_has_flushed_data(
     tmp_path: Path, some: Some, opened: Opened, clock: Any, seed: int
 ) -> None:
     dice = Rng(seed)
@@ -171,7 +171,7 @@ def vouch_for_all(root: Path, store: MessageStore) -> int:
 
 
 @pytest.mark.parametrize("keyless", [0, 40])
-def test_an_index_that_a_broker_s_crash_tore_is_made_again_from_where_it_is_torn(
+def test_torn_index_of_a_crashed_broker_is_rebuilt_from_the_tear(
     tmp_path: Path, some: Some, opened: Opened, keyless: int
 ) -> None:
     """A broker puts its index on the disk when a file is full: what the checkpoint vouches for need
@@ -195,7 +195,7 @@ def test_an_index_that_a_broker_s_crash_tore_is_made_again_from_where_it_is_torn
         assert file_units(path) == 300
 
 
-def test_queues_that_are_gone_after_a_crash_are_made_again_from_the_log_s_begin(
+def test_queues_lost_in_a_crash_are_rebuilt_from_the_start_of_the_log(
     tmp_path: Path, some: Some, opened: Opened
 ) -> None:
     with opened(tmp_path) as store:

@@ -93,9 +93,10 @@ def test_messages_of_both_versions_and_both_kinds_of_hosts_are_read(queues: Cons
     ("flag", "in_queue", "in_index"),
     [(0, True, True), (0x4, False, True), (0x8, True, True), (0xC, False, False)],
 )
-def test_prepared_and_rolled_back_messages_are_in_no_queue_and_rolled_back_ones_in_no_index(
+def test_prepared_and_rolled_back_messages_are_in_no_queue(
     queues: ConsumeQueues, index: IndexService, flag: int, in_queue: bool, in_index: bool
 ) -> None:
+    """A rolled back message is in no index either."""
     message = Message("t", b"x", "KEYS\x01k", sys_flag=flag, store_timestamp=1)
     Reput(queues, index, offset=0).dispatch(log_of([message]), 0, 1 << 20)
     assert (queues.get("t", 0) is not None) == in_queue

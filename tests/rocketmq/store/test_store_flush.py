@@ -45,7 +45,7 @@ def test_a_flush_syncs_the_queues_before_the_checkpoint_says_so(
     assert queues <= synced
 
 
-def test_flushes_write_one_mark_for_each_file_of_the_log_and_a_clean_end_the_last_one(
+def test_flush_writes_one_mark_per_log_file_and_a_clean_end_the_last_one(
     tmp_path: Path, some: Some, store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marks: list[int] = []

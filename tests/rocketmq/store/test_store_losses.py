@@ -158,9 +158,10 @@ def test_a_start_makes_good_what_is_lost_of_queues_and_index(
         assert placed.queue_offset == whole[2]["orders", 1]
 
 
-def test_a_queue_whose_messages_are_all_gone_goes_on_where_it_ended_though_its_files_are_lost(
+def test_emptied_queue_continues_at_its_end_when_its_files_are_lost(
     tmp_path: Path, some: Some, opened: Opened
 ) -> None:
+    """All messages of the queue were deleted before."""
     with opened(tmp_path) as store:
         store.put_messages([Message("old", bytes(50))] * 3)
         store.put_messages(some(FEW))
@@ -192,7 +193,7 @@ def test_a_mark_from_before_the_recovery_s_begin_vouches_for_nothing(
         assert len(store.messages("new", 0, 0)) == 3
 
 
-def test_a_deletion_first_writes_down_where_the_queues_end_that_lose_all_messages(
+def test_deletion_first_records_the_ends_of_queues_that_it_empties(
     tmp_path: Path, some: Some, opened: Opened
 ) -> None:
     store = opened(tmp_path)
@@ -206,9 +207,10 @@ def test_a_deletion_first_writes_down_where_the_queues_end_that_lose_all_message
         assert store.put_message(Message("old", bytes(50))).queue_offset == 3
 
 
-def test_only_a_start_in_doubt_reads_all_of_the_log_and_says_when_it_cannot_make_good_a_loss(
+def test_start_reads_the_whole_log_only_in_doubt(
     tmp_path: Path, some: Some, opened: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The start reports damage of the log that keeps it from repairing a loss."""
     with opened(tmp_path) as store:
         place = store.put_messages(some(FEW, queues=2))[4].physical_offset
     with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
@@ -229,9 +231,10 @@ def test_only_a_start_in_doubt_reads_all_of_the_log_and_says_when_it_cannot_make
         opened(tmp_path)
 
 
-def test_a_queue_that_a_crash_s_recovery_began_within_its_first_file_has_its_first_messages_again(
+def test_queue_recovered_within_its_first_file_has_all_its_messages(
     tmp_path: Path, some: Some, opened: Opened
 ) -> None:
+    """The crash recovery alone would begin the queue behind its first messages."""
     root, twin = tmp_path / "store", tmp_path / "twin"
     store = opened(root, units_in_file=100)
     store.put_messages(some(FEW, queues=2))
