@@ -28,7 +28,7 @@ small ones."""
 
 @dataclass(slots=True)
 class Place:
-    """What all clients of a run share."""
+    """The state that all clients of a run share."""
 
     bootstrap_servers: str
     topics: dict[str, int]
@@ -39,7 +39,7 @@ class Place:
     errors: dict[str, int] = field(default_factory=dict)
     """Name of the error -> how often a client was told so."""
     wrong: list[str] = field(default_factory=list)
-    """What a client itself saw that cannot be."""
+    """Impossible answers that a client itself has noticed."""
     going: bool = True
     quiet: bool = False
     """Clients begin nothing new."""
@@ -89,11 +89,11 @@ class Worker:
 
     async def pause(self) -> None:
         await asyncio.sleep(self.dice.expovariate(1 / self._pause_s))
-        while self.place.quiet and self.place.going:  # noqa: ASYNC110 - a fault that is over tells nobody
+        while self.place.quiet and self.place.going:  # noqa: ASYNC110 - wakes no task
             await asyncio.sleep(0.02)
 
     def new_values(self, most: int) -> tuple[int, ...]:
-        """Numbers of records that nobody else writes."""
+        """Numbers of records that no other client writes."""
         count = self.dice.randint(1, most)
         self._next += count
         return tuple(value_id(self._number, at) for at in range(self._next - count, self._next))
@@ -125,8 +125,7 @@ class Worker:
 
 
 class Appender(Worker):
-    """One append after the other, each of which may be given up soon: so there are outcomes that
-    nobody knows."""
+    """One append after the other. Each may be given up soon, so that some outcomes stay unknown."""
 
     async def step(self) -> None:
         await self.pause()

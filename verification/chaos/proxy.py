@@ -1,7 +1,7 @@
 """A proxy in front of every node: all connections of peers and clients go through it, and it can
 hurt each link.
 
-Who is on a connection is learned from its first frame, the hello: a peer gives its node id, a
+The sender of a connection is known from its first frame, the hello: a peer gives its node id, a
 client gives none. So all nodes and clients may use the same addresses, as they do without a proxy.
 
 A link is one way: what one end sends to another. `Proxy.link` has its `Rules`, which may be changed
@@ -54,7 +54,7 @@ class Rules:
 
 @dataclass(slots=True)
 class ProxyCounts:
-    """What rules did to a link: bytes, and connections for the last two."""
+    """The effects of rules on a link: bytes, and connections for the last two."""
 
     held: int = 0
     lost: int = 0
@@ -72,7 +72,7 @@ class ProxyCounts:
 
 @dataclass(slots=True)
 class Link:
-    """What ``source`` sends to ``target``."""
+    """One way between two ends: from ``source`` to ``target``."""
 
     source: str
     target: str
@@ -197,7 +197,7 @@ class Proxy:
         return {name: f"{self._host}:{port}" for name, (_, port) in self._targets.items()}
 
     def link(self, source: str, target: str) -> Link:
-        """What ``source`` sends to ``target``: node ids, or CLIENT."""
+        """The link from ``source`` to ``target``: node ids, or CLIENT."""
         return self._links.setdefault((source, target), Link(source, target))
 
     def links(
@@ -277,7 +277,7 @@ class Proxy:
 
     @staticmethod
     async def _hello(reader: asyncio.StreamReader) -> tuple[str, bytes]:
-        """Who is there, and the bytes that said so.
+        """The sender of a connection, and the bytes of its hello.
 
         Raises:
             ProtocolError: it speaks otherwise.

@@ -41,7 +41,7 @@ Say = Callable[[str], None]
 
 @dataclass(slots=True)
 class Part:
-    """What came of one group's run.
+    """The result of one group's run.
 
     Attributes:
         runs, bites: by kind of fault.
@@ -131,7 +131,7 @@ async def run_part(
 
 
 def _keep_files(nodes: Nodes, small: SmallDisk, *, keep: bool) -> None:
-    """What is on the small disk would be gone with it."""
+    """The files on the small disk are copied first: they would be gone with it."""
     node = nodes["n0"]
     if small.mounted and keep and node.directory.exists():
         shutil.copytree(node.directory, node.home / "store")

@@ -136,7 +136,7 @@ class Writer(Worker):
                 else:
                     call.unknown()
             return False
-        if done.repeated and len(open_attempts) > 1:  # this attempt or another one, nobody can tell
+        if done.repeated and len(open_attempts) > 1:  # one attempt, unknown which
             for call in calls.values():
                 call.unknown()
             self._is_there(name, open_attempts)
@@ -172,8 +172,7 @@ class Writer(Worker):
         )
 
     def _never(self, name: str, number: int, parts: Parts) -> None:
-        """These values were staged and can never be committed: whoever sees one sees what was
-        aborted."""
+        """These values were staged and can never be committed: a read of one is an aborted read."""
         for place, values in parts.items():
             self._begin(name, number, place, values).failed()
 

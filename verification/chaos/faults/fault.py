@@ -1,4 +1,4 @@
-"""What a fault is."""
+"""The form of a fault."""
 
 from __future__ import annotations
 

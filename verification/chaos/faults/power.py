@@ -62,8 +62,8 @@ async def _reported(node: Node) -> int:
 
 
 def what_is_missing(directory: Path, index: int) -> str:
-    """What a stopped store lacks of the entries up to this one, in words; "" when it has them. A
-    torn write behind the last entry is of another one, which nobody has called durable."""
+    """The entries up to this one that a stopped store lacks, in words; "" when it has them. A torn
+    write behind the last entry is of another entry, which was never called durable."""
     if index < 0:
         return ""
     found = verify_store(directory)

@@ -90,8 +90,7 @@ def _tear(
 
 
 def as_pending(content: bytes, changes: Sequence[Record], grain: int) -> PendingFile:
-    """What a file was when the last sync covered it, and each change since; ``content``: what it
-    is."""
+    """A file as the last sync covered it, and each change since; ``content``: its bytes now."""
     written = bytearray(content)
     done: list[tuple[int, bytes | None]] = []
     for change in reversed(changes):
