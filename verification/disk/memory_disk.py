@@ -73,7 +73,7 @@ class MemoryDisk:
         """If that operation is a write: so many of its bytes are written first."""
         self.trace: list[str] = []
         self.meanwhile: list[tuple[str, str, Callable[[], None]]] = []
-        """What others do while an operation is under way: (operation, part of its path, action),
+        """Actions of others while an operation is under way: (operation, part of its path, action),
         each once."""
 
     def check(self, operation: str, path: Path) -> Failure | None:

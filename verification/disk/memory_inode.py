@@ -18,7 +18,7 @@ Choose = Callable[[int], int]
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """What a sync that is under way writes: the bytes as they were when it began."""
+    """The bytes that a sync under way writes: as they were when it began."""
 
     sync: int
     sectors: set[int]
@@ -45,8 +45,8 @@ class Inode:
     kept: int = 0
     """So many of them have them after a power cut, too."""
     seen: bytes | None = None
-    """What of a file that is mapped to be written was known at the last sync, or before a loss of
-    power."""
+    """For a file that is mapped to be written: its bytes at the last `look`, with which each sync
+    and each loss of power begins."""
 
     def __post_init__(self) -> None:
         if self.reserved < 0:
@@ -64,13 +64,13 @@ class Inode:
             self.dirty.update(range(offset // SECTOR, (end - 1) // SECTOR + 1))
 
     def map(self, write: bool) -> memoryview:
-        """The bytes themselves. They keep their number as long as anybody has them."""
+        """The bytes themselves. Their number cannot change while a view of them exists."""
         if write and self.seen is None:
             self.seen = bytes(self.written)
         return memoryview(self.written)
 
     def look(self) -> None:
-        """What was written to memory since the last look is dirty."""
+        """Bytes that were written to memory since the last look are dirty."""
         if self.seen is not None and self.seen != self.written:
             for low in range(0, len(self.written), SECTOR):
                 if self.seen[low : low + SECTOR] != self.written[low : low + SECTOR]:
