@@ -282,8 +282,8 @@ class StoreLife:
         self._store = self._checkpoints = self.catalog = None
 
     def rot(self, index: int, offset: int) -> None:
-        """A byte of an entry, counted from the start of its header, changes on the disk; nobody
-        notices yet."""
+        """A byte of an entry, counted from the start of its header, changes on the disk; no read
+        finds it yet."""
         assert isinstance(self.disk, RecordingDisk), "rot is the disk's"
         pos = self.log[index].pos + min(offset, self.log[index].size - 1)
         size = self.settings.segment_bytes

@@ -54,7 +54,7 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is on the disk after a crash."""
+    """The files of a disk after a crash."""
 
     files: dict[Path, bytes]
     directories: frozenset[Path]
@@ -102,7 +102,7 @@ class Model:
             self.files.append(file)
         self.durable_names = dict(self.names)
         self._reached: dict[tuple[int, ...], dict[Path, int]] = {}
-        """What `_named` has found since the last change of names."""
+        """Results of `_named` since the last change of names."""
 
     def apply(self, op: Op) -> None:
         """One more operation was carried out."""
