@@ -89,7 +89,7 @@ class Busy:
             with home.lock():
                 home.read()
             connect_path(self._folder)
-        self._stop.wait(0.001)  # else nobody else gets the lock
+        self._stop.wait(0.001)  # else no other thread gets the lock
 
     def _start(self) -> None:
         """A group of its own, whose lock is held for as long as its node needs to start."""

@@ -171,7 +171,7 @@ class Child:
             os._exit(0)
 
     def outcome(self, busy: Busy) -> tuple[str, Told]:
-        """What is wrong, and what the child was told."""
+        """The problem, if there is one, and the answers that the child got."""
         try:
             if not select.select([self._from_child], [], [], PATIENCE_S)[0]:
                 return f"hangs:\n{self._where()}", {}
