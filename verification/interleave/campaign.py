@@ -26,7 +26,7 @@ MODULE: Final = "python -m verification.interleave"
 
 @dataclass(slots=True)
 class Tally:
-    """What the schedules of one scenario came to."""
+    """The counts of one scenario's schedules."""
 
     schedules: int = 0
     steps: int = 0

@@ -95,7 +95,7 @@ class SwitchingDisk(MemoryDisk):
         return None
 
     def cut_power(self) -> None:
-        """What was not synced is lost, or not; a sync under way is neither here nor there."""
+        """Unsynced bytes are lost, or not, each by choice; so are those of a sync under way."""
         self.reboot(power=True, choose=self._choose)
 
     def holds(self, path: Path, low: int, high: int) -> bool:

@@ -43,10 +43,10 @@ class SharedLife(StoreLife):
         self._ended = 0
         self._damaged_once: frozenset[Index] = frozenset()
         self._damaged: frozenset[Index] = frozenset()
-        """What is damaged of the log as it will be when all cuts that were asked for are carried
+        """Damaged entries of the log as it will be when all cuts that were asked for are carried
         out."""
         self.was_damaged = False
-        """Something rotted on the disk."""
+        """An entry rotted on the disk."""
 
     def start(self, store: FileStore) -> None:
         """A process runs on the store."""
@@ -56,7 +56,8 @@ class SharedLife(StoreLife):
 
     @property
     def salt(self) -> int:
-        """What tells the bodies of entries apart that follow each other at the same place."""
+        """A number that each start and each truncation raises: it makes the bodies of entries that
+        follow each other at one place differ."""
         return self._salt
 
     @property

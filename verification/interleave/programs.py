@@ -92,7 +92,7 @@ class SwitchingOs:
         return self._behind(name, found) if name in POINTS else found
 
     def let_go(self, descriptor: int) -> None:
-        forks.let_go(descriptor)  # whatever happens to the process: its files are closed
+        forks.let_go(descriptor)  # even when the process is killed: its files are closed
         self._machine.point("close")
 
 

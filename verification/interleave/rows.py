@@ -89,8 +89,9 @@ class Rows:
         require(inode.durable[low:high] == due, f"rows {begin} to {end} are not on the disk")
 
     def check_start(self, disk: SwitchingDisk) -> None:
-        """What the next process finds when it goes by the last checkpoint, and what it makes of the
-        log from there when it has to go by the one before, whose rows may have gone at the front.
+        """The next process finds the rows of the last checkpoint. When it has to go by the
+        checkpoint before, whose rows may have gone at the front, it makes the later rows again from
+        the log.
 
         Raises:
             BrokenPromise: rows are missing, or are not what was written.

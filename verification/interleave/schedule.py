@@ -197,7 +197,8 @@ class Bench:
 
 
 def _choice(rng: Rng) -> Callable[[int], int] | None:
-    """What a power cut leaves: nothing, everything, or each thing with the same odds."""
+    """The choice of a power cut: it leaves nothing, everything, or each write with the same
+    odds."""
     odds = rng.pick((0, 0, 500_000, 500_000, 900_000, 1_000_000))
     if not odds:
         return None
