@@ -268,7 +268,7 @@ class Round:
             self._end(unit, "transaction.commit", commit)
 
     def _helper(self) -> threading.Thread:
-        """A thread that nobody interrupts, on a producer that others are interrupted in."""
+        """A thread without interrupts, on a producer whose other calls are interrupted."""
         producer, dice = self._producer(), Random(self._dice.random())
         batches = [self.book.values(dice.choice((1, 1, 20))) for _ in range(60)]
 
