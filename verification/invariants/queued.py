@@ -1,6 +1,6 @@
 """A RocketMQ commit log in a group, seen from outside: Q1 messages are where their puts say, Q2
-queue offsets have no gap, Q3 what is shown is committed and no consumer is led past a message, Q4
-queues and index are what the log says.
+queue offsets have no gap, Q3 shown messages are committed and no consumer is led past a message, Q4
+queues and index agree with the log.
 
 Puts are not idempotent, as in RocketMQ, so no two of them have the same body here: a body is in the
 log once at most, whether its put was answered or not, and not at all when the put was refused.
@@ -101,7 +101,7 @@ class Queued:
             queue.append(stored)
 
     def next_offset(self, queue: Queue) -> int:
-        """What the queue's next message gets."""
+        """The queue offset that the queue's next message gets."""
         return len(self.queues.get(queue, ()))
 
     # --- what clients are told --------------------------------------------------------------------

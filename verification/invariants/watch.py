@@ -330,7 +330,7 @@ class Watch:
             self._keep(error)
 
     def _keep(self, broken: Broken) -> None:
-        """The first one counts. What is called for nearly every event does so itself, the rest is
-        ``with self``."""
+        """The first one counts. A method that is called for nearly every event calls this itself;
+        all others run ``with self``."""
         if self.broken is None:
             self.broken = broken
