@@ -8,8 +8,8 @@ line.
 
 - ``history``: operations of one name are judged together; ``log`` numbers the partitions in it from
   0.
-- ``return``: null when nobody knows whether the call happened: it may, at any time after ``call``,
-  or never.
+- ``return``: null when the outcome of the call is unknown: it may have happened at any time after
+  ``call``, or never.
 - ``write``: puts ``values`` at the end of each part's log, all parts at one moment. ``start``: the
   offset told, or -1.
 - ``observe``: the log had ``values`` from ``start`` on, and was at least so long; with ``end``
