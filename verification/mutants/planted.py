@@ -1,8 +1,8 @@
-"""Planted bugs as text: what stands in a function, and what stands there instead.
+"""Planted bugs as text: the lines that stand in a function, and those that replace them.
 
 A file of `bugs/` holds some, the lines of each but the first one indented::
 
-    # What the bugs of this file have in common.
+    # The subject that the bugs of this file have in common.
     caught by: tests/verification/test_store_crashes.py
 
     store-abort-file-late (B9)
