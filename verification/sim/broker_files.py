@@ -100,7 +100,7 @@ class HostFiles:
             used.let_go()
 
     def synced(self, path: Path) -> None:
-        """What a file holds now, or which names a folder has, outlives a power cut."""
+        """The present content of a file, or the names of a folder, outlive a power cut."""
         if path.is_dir():
             names = {entry.name: self._number(entry) for entry in sorted(path.iterdir())}
             self._names[path] = names

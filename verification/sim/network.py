@@ -21,7 +21,7 @@ from verification.sim.scheduler import MS, SECOND, US, Scheduler
 from verification.sim.stream import RESET, Item, SimTransport
 
 UNANSWERED_NS: Final = 3 * SECOND
-"""A link between nodes gives up a connection that nobody answers, as TCP_USER_TIMEOUT makes it."""
+"""A link between nodes gives up a connection without answers, as TCP_USER_TIMEOUT makes it."""
 
 
 @dataclass(slots=True)
@@ -256,11 +256,11 @@ class Network:
         return (source, target) in self.cuts
 
     def cut(self, source: str, target: str) -> None:
-        """Nothing from there gets here."""
+        """Bytes of ``source`` do not reach ``target`` any more."""
         self.cuts[source, target] = True
 
     def heal(self, source: str, target: str) -> None:
-        """What has waited comes, a little later."""
+        """Bytes that have waited arrive, a little later."""
         if self.cuts.pop((source, target), None) is None:
             return
         for stream, item in self._stalled.pop((source, target), []):
@@ -287,4 +287,4 @@ class Network:
 
 
 def _ignore(source: SimLoop, target: SimLoop, data: bytes) -> None:
-    """Nobody wants to know."""
+    """Ignore the bytes."""

@@ -125,7 +125,7 @@ def _writers(most: int) -> Iterator[None]:
 
 @contextmanager
 def _scribe(world: World, level: int) -> Iterator[None]:
-    """What the product logs goes into the story, and nowhere else."""
+    """Log lines of the product go into the story, and nowhere else."""
     scribe = Scribe(world.story, world.scheduler, level)
     before = (log.level, log.propagate, log.handlers[:])
     log.handlers[:] = [scribe]
@@ -266,8 +266,8 @@ class _Run:
             raise Broken("I28", f"stages do not end within {STAGES_NS // SECOND} s: {stages}")
 
     def _lose_leader(self) -> None:
-        """Nobody writes any more: the next leader has to know by itself what is committed, or
-        nothing can be read."""
+        """Kill the leader when no client writes any more: the next leader has to find the commit
+        index by itself, or no entry can be read."""
         leader = self.group.leader
         if leader is not None:
             self.world.counts.bite("kill of the last leader")
@@ -320,7 +320,7 @@ class _Run:
 def _outcome(
     seed: int, run: _Run, config: dict[str, Any], violation: Violation | None, story: str
 ) -> SeedOutcome:
-    """What is counted in a run that has ended."""
+    """The counts of a run that has ended."""
     world, workload = run.world, run.workload
     return SeedOutcome(
         seed=seed,

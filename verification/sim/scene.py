@@ -83,7 +83,7 @@ class Scene:
     def run(
         self, loop: SimLoop, call: Callable[[], Coroutine[Any, Any, T]], within_ms: int = 60_000
     ) -> T:
-        """What the call returns or raises, in that process.
+        """The result of the call in that process, or its error.
 
         Raises:
             Broken: it does not come back in time.
