@@ -31,7 +31,7 @@ SLOWER: Final = 3.0
 LEAST_SAMPLES: Final = 300
 """Requests of a healthy client, quiet and attacked each; the p99 of fewer says little."""
 SETTLE_S: Final = 0.3
-"""What waits behind an attack that has ended still counts as attacked."""
+"""Requests that wait so long behind the end of an attack still count as attacked."""
 Say = Callable[[str], None]
 
 
@@ -306,7 +306,7 @@ class Campaign:
         return folder
 
     def _path(self) -> None:
-        """Another user at a path group, in a folder that everybody may look into."""
+        """Another user at a path group, in a folder that all users may look into."""
         home = Path(tempfile.mkdtemp(prefix="dledger-path-"))
         try:
             home.chmod(0o755)

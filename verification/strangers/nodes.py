@@ -68,7 +68,7 @@ class Nodes:
             )
 
     def command(self, name: NodeId) -> list[str]:
-        """What runs one of them."""
+        """The command line that runs one of them."""
         tls = tls_settings(self._files[name]) if self._files else {}
         return [
             sys.executable,
@@ -112,7 +112,7 @@ class Nodes:
         return self
 
     def until_led(self) -> None:
-        """Wait until there is a leader and everybody follows it.
+        """Wait until there is a leader and all other nodes follow it.
 
         Raises:
             Unavailable: not in time.

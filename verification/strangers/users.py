@@ -1,4 +1,4 @@
-"""Two Unix users who have nothing in common: one whose nodes these are, and the stranger."""
+"""Two Unix users that have nothing in common: the owner of the nodes, and the stranger."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from dledger.net.user_directory import VARIABLE
 from verification.result import commit, save
 
 OWNER: Final = 54_321
-"""Runs the campaign, its nodes and its clients. Neither user need be known to the system."""
+"""Runs the campaign, its nodes and its clients. The two users need not be known to the system."""
 STRANGER: Final = 54_322
-"""Runs what attacks them."""
+"""Runs the attacks on them."""
 INTRUDER: Final = ("-m", "verification.strangers.intruder")
 CAMPAIGN: Final = ("-m", "verification.strangers")
 LIMIT_S: Final = 300.0
 NOT_NEEDED: Final = ("pyspark", "py4j", "mypy", "pytest*", "__pycache__")
-"""Large packages that neither user runs."""
+"""Large packages that the two users do not run."""
 OURS: Final = ("dledger", "pyspark_dledger", "verification")
-"""What the environment may find in the checkout, where others cannot go."""
+"""Packages that the environment takes from the checkout, where other users cannot go."""
 NAMESPACE: Final = ("unshare", "-U", "--map-root-user", "--map-auto")
 """A namespace of users whose root may become others: those that /etc/subuid grants to this user."""
 
@@ -175,7 +175,8 @@ def _python(home: Path) -> str:
 
 
 def _environment(home: Path) -> dict[str, str]:
-    """Nothing of the caller's but where programs are."""
+    """The other user's environment: PATH, LANG and TMPDIR of the caller, and directories of its
+    own."""
     own = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "TMPDIR")}
     return {**own, "HOME": str(home), VARIABLE: str(home / "dledger")}
 
