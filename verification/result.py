@@ -1,5 +1,5 @@
-"""What every campaign writes with ``--json``: one form, so that the page of evidence can be made
-from all of them."""
+"""The result that every campaign writes with ``--json``: one form, so that the page of evidence can
+be made from all of them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def result(
         ok: whether everything held.
         figures: how much was done, each figure under its unit in the plural: ``{"seeds": 2000}``.
         faults: how often each kind of fault really bit.
-        more: whatever else the campaign wants to keep; ``table`` is shown on the page: a list of
-            rows, the first one the headings.
+        more: further values of the campaign; ``table`` is shown on the page: a list of rows, the
+            first one the headings.
     """
     return {
         "campaign": campaign,
