@@ -1,9 +1,9 @@
 """Checks whether a history is one of a log: nothing lost, doubled, reordered, left out, invented or
 changed.
 
-The rules are those of jepsen.tests.kafka, with what dledger promises beyond: offsets without gaps,
-appends that know their offsets, fresh answers, transactions that are all there or not at all. Time
-and memory are O(n log n) in the number of calls and values, so a whole night's history can be
+The rules are those of jepsen.tests.kafka, and the further promises of dledger: offsets without
+gaps, appends that know their offsets, fresh answers, transactions that are all there or not at all.
+Time and memory are O(n log n) in the number of calls and values, so a whole night's history can be
 checked. Questions that need a search are left to `dledger.testing.checkers.linearizability`.
 """
 
