@@ -1,5 +1,4 @@
-"""The load: clients of every kind, each of which writes down what it asked for and what it was
-told."""
+"""The load: clients of every kind, each of which records its calls and their answers."""
 
 from __future__ import annotations
 
@@ -84,7 +83,7 @@ class Worker:
             await self.client.close()
 
     async def step(self) -> None:
-        """One thing after the other; what it raises is counted."""
+        """One call after the other; the errors that it raises are counted."""
         raise NotImplementedError
 
     async def pause(self) -> None:
@@ -143,8 +142,8 @@ class Appender(Worker):
 
 
 class Pipeliner(Worker):
-    """An idempotent producer with many appends in flight. Now and then another one takes over its
-    name, while what the former one has sent is still on its way."""
+    """An idempotent producer with many appends in flight. Now and then another producer takes over
+    its name, while appends of the former one are still on their way."""
 
     def __init__(self, place: Place, name: str, rate: float, seed: int, **settings: Any) -> None:
         super().__init__(place, name, rate, seed, **settings)

@@ -120,7 +120,7 @@ class Watcher(Consumer):
         self._asking: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """As the base's; what is not answered in the end is let go."""
+        """As the base's; calls without an answer in the end are cancelled."""
         try:
             await super().run()
         finally:

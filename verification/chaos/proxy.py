@@ -4,9 +4,9 @@ hurt each link.
 The sender of a connection is known from its first frame, the hello: a peer gives its node id, a
 client gives none. So all nodes and clients may use the same addresses, as they do without a proxy.
 
-A link is one way: what one end sends to another. `Proxy.link` has its `Rules`, which may be changed
-at any time and hold for connections that are open as well as for new ones, and its `ProxyCounts` of
-what the rules did.
+A link is one way: from one end to another. `Proxy.link` has its `Rules`, which may be changed at
+any time and hold for connections that are open as well as for new ones, and its `ProxyCounts` of
+the rules' effects.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Rules:
     hold: bool = False
     """They wait until this is False again, as packets that are sent again and again."""
     lose: bool = False
-    """With ``hold``: what came meanwhile never arrives, so its connections are reset in the end."""
+    """With ``hold``: bytes that came meanwhile never arrive, so their connections are reset in the
+    end."""
     refuse: bool = False
     """Connections are reset, new ones at once."""
     delay_s: float = 0.0

@@ -46,8 +46,8 @@ class Part:
     Attributes:
         runs, bites: by kind of fault.
         operations: by kind and outcome, as ``append ok``.
-        errors: what clients were told, by name.
-        problems: everything that must not be; the run is green without any.
+        errors: those that clients were told, by name.
+        problems: broken promises, in words; the run is green without any.
     """
 
     nodes: int

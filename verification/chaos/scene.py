@@ -125,10 +125,10 @@ class Scene:
                 node.start()
 
     async def progress(self) -> None:
-        """Wait until something is acknowledged.
+        """Wait until an append or a transaction is acknowledged.
 
         Raises:
-            NoProgress: nothing is, though every node runs and every link works.
+            NoProgress: none is, though every node runs and every link works.
         """
         count = self.acks.count
 

@@ -84,7 +84,7 @@ class Writer(Worker):
 
         Raises:
             Repeated: an earlier attempt took effect.
-            DLedgerError: nothing of it ever will.
+            DLedgerError: this attempt will never take effect.
         """
         parts: Parts = {}
         sums: list[StageSum] = []
@@ -103,7 +103,7 @@ class Writer(Worker):
         return Attempt(number, parts, tuple(sums))
 
     async def _stage(self, parts: Parts, *, finish: bool = True) -> StageSum:
-        """One task; what it stages is added to ``parts`` before it is sent."""
+        """One task; the values that it stages are added to ``parts`` before they are sent."""
         stage = await self.client.stage(self.name, self._sequence, timeout_ms=STAGE_MS)
         if not isinstance(stage, AsyncStage):
             raise Repeated

@@ -1,4 +1,5 @@
-"""The power fails: processes are gone at once, and what no sync covered is undone or torn."""
+"""The power fails: processes are gone at once, and changes that no sync covered are undone or
+torn."""
 
 from __future__ import annotations
 
@@ -55,8 +56,8 @@ async def _cut(scene: Scene, nodes: list[Node]) -> int:
 
 
 async def _reported(node: Node) -> int:
-    """The last entry that it says to have on its disk and that nothing may cut off any more; -1: it
-    does not answer."""
+    """The last entry that it reports as durable and committed, so that no truncation may take it;
+    -1: it does not answer."""
     status = await node.status()
     return int(min(status.get("durable_index", -1), status.get("committed_index", -1)))
 

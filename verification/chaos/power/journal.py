@@ -39,8 +39,8 @@ class Record:
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """All of a journal; a last one that was cut short is left out, because what it announces was
-    not begun."""
+    """All of a journal; a last one that was cut short is left out, because the change that it
+    announces was not begun."""
     data = path.read_bytes() if path.exists() else b""
     at = 0
     while at + _LENGTHS.size <= len(data):
