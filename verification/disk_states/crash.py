@@ -32,7 +32,7 @@ MAX_FINDINGS: Final = 20
 
 @dataclass(slots=True)
 class Recording:
-    """A script, carried out: its operations, and what was promised in front of each."""
+    """A script, carried out: its operations, and the promise in front of each."""
 
     scenario: Scenario
     name: str

@@ -1,9 +1,9 @@
 """A device that fails or is full at every single operation of the scripts: EIO and ENOSPC, at
 reads, writes and syncs.
 
-The rules. EIO at a write, a sync or a change of names: the call, or the next one, raises; nothing
-is acknowledged any more; the store never touches its files again (D2, I21); the next process finds
-all that was acknowledged, even when the system drops the pages that it calls clean. EIO at a read:
+The rules. EIO at a write, a sync or a change of names: the call, or the next one, raises. The store
+acknowledges no further entry, and never touches its files again (D2, I21). The next process finds
+all acknowledged entries, even when the system drops the pages that it calls clean. EIO at a read:
 an error, never other bytes. ENOSPC where a file is made: the append is refused as a whole, and
 succeeds once there is room (D12). ENOSPC anywhere else is like EIO.
 """
@@ -88,7 +88,7 @@ class FailingDisk(MemoryDisk):
         return super().check(operation, path)
 
     def heal(self) -> None:
-        """The fault is over; what it did stays."""
+        """The fault is over; its effects stay."""
         self.fault = None
 
     def copy(self) -> FailingDisk:

@@ -47,11 +47,11 @@ class FlipCounts:
     """Written again from the other copy or from the data, or cut because it was never acknowledged:
     every byte verifies."""
     reported: int = 0
-    """Named by file and place, and still there: nothing reads it, or its owner has to rebuild
+    """Named by file and place, and still there: no reader uses it, or its owner has to rebuild
     it."""
     unread: int = 0
-    """Of units of the index in front of the first kept entry: nothing reads them, and nothing can
-    tell."""
+    """Of units of the index in front of the first kept entry: no reader uses them, and no check can
+    find the change."""
     live: int = 0
     """Changed under a running store, and found by its readers or read round."""
 

@@ -1,5 +1,5 @@
-"""Stores whose bytes are changed, as they lie on their disks, and what each of these bytes belongs
-to."""
+"""Stores whose bytes are changed, as they lie on their disks, and the kind of each of these
+bytes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ KINDS_OF_STATE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The files of one store, sound, and what its node was promised."""
+    """The files of one store, sound, and the promise to its node."""
 
     name: str
     state: State

@@ -250,7 +250,7 @@ class StoreTally:
     findings: list[str] = field(default_factory=list)
 
     def add(self, other: StoreTally) -> None:
-        """And what another one has."""
+        """Add the counts of another one."""
         for name in ("points", "killed", "cut", "lost", "not_started"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.findings += other.findings
@@ -261,7 +261,7 @@ def crash(seed: int, kill_at: int | None, *, power: bool) -> int:
     operations it had.
 
     Raises:
-        BrokenPromise: something is lost, or the store does not start.
+        BrokenPromise: a message is lost, or the store does not start.
     """
     disk, rng = (
         MemoryDisk(first_step=STEP),

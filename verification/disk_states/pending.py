@@ -82,8 +82,8 @@ class PendingFile:
         return not self.versions and len(self.lengths) == 1
 
     def choices(self, length: int) -> list[tuple[int, list[bytes]]]:
-        """For the resizes up to number ``length``: each block in doubt and what it may hold, the
-        oldest first."""
+        """For the resizes up to number ``length``: each block in doubt and the contents that it may
+        hold, the oldest first."""
         size = self.lengths[length]
         found = []
         for block in sorted(self.versions):

@@ -51,8 +51,8 @@ class Promise:
     """Entries that rotted and are not repaired yet."""
     identity: Identity | None = None
     origin: tuple[Entry, ...] = ()
-    """The log, from entry 0 on, that the catalog taken over last sums up; what is here may end
-    before it."""
+    """The log, from entry 0 on, that the catalog taken over last sums up; the log of the store may
+    end before it."""
     other: Promise | None = None
     """A state that is being taken over: the state that is found is the whole of it, or the whole of
     this one."""
@@ -129,7 +129,7 @@ def check_log(store: LogStore, promise: Promise, started: bool = True) -> tuple[
     its report counts.
 
     Raises:
-        BrokenPromise: something is lost, invented or damaged.
+        BrokenPromise: an entry is lost, invented or damaged.
     """
     begin, end = store.begin_index, store.end.position.index
     require(

@@ -49,7 +49,7 @@ class StoreFailureTally:
     findings: list[str] = field(default_factory=list)
 
     def add(self, other: StoreFailureTally) -> None:
-        """And what another one has."""
+        """Add the counts of another one."""
         for key, count in other.faults.items():
             self.faults[key] = self.faults.get(key, 0) + count
         self.raised += other.raised

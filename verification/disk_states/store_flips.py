@@ -53,7 +53,7 @@ class StoreFlipTally:
     findings: list[str] = field(default_factory=list)
 
     def add(self, other: StoreFlipTally) -> None:
-        """And what another one has."""
+        """Add the counts of another one."""
         for name in COUNTS:
             counts = getattr(self, name)
             for kind, count in getattr(other, name).items():
