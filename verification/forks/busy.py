@@ -20,10 +20,10 @@ class Busy:
 
     Args:
         folder: of the group; another one beside it is started and ended again and again.
-        book: gets what is appended.
+        book: gets the appends.
 
     Attributes:
-        problems: what ended a thread.
+        problems: errors that ended a thread.
     """
 
     def __init__(self, servers: str, folder: Path, topic: str, client: Client, book: Book) -> None:
