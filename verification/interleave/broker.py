@@ -23,7 +23,7 @@ FILE: Final = 100
 
 
 class Files:
-    """A log of bytes in files of a broker, and what of it was called durable."""
+    """A log of bytes in files of a broker, and the part of it that was called durable."""
 
     def __init__(self, run: Run) -> None:
         rng = run.rng.fork("disk")

@@ -1,4 +1,4 @@
-"""A node's life on a store that several threads touch at once, and what it was promised at each
+"""A node's life on a store that several threads touch at once, and the promise to it at each
 moment."""
 
 from __future__ import annotations
@@ -130,7 +130,8 @@ class SharedLife(StoreLife):
         self.all_cut()
 
     def begin_cut(self, after: int) -> None:
-        """A truncation was asked for: what is found is what was there, or what will be."""
+        """A truncation was asked for: a start finds the log from before it or the log from after
+        it."""
         log = self.log
         self.cuts += 1
         self._salt += 1

@@ -1,7 +1,7 @@
 """One boot of a machine under the scheduler: processes, ports and the time.
 
-Processes are threads of the schedule, signals end them at their next switching point, and what
-waits by the clock goes on when nothing else can happen.
+Processes are threads of the schedule, signals end them at their next switching point, and a wait by
+the clock ends when no other thread can run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from verification.sim.rng import Rng
 SHORT_SLEEPS: Final = 2
 """So many first sleeps of a process may be shorter than what others do meanwhile."""
 FIRST_PID: Final = 1 << 30
-"""Above every real one, so that what is looked up in /proc by mistake is not there."""
+"""Above every real one, so that a process looked up in /proc by mistake is not there."""
 MOST_PROCESSES: Final = 1 << 16
 """In one boot."""
 
@@ -173,7 +173,8 @@ class Machine:
         self.wait(me)
 
     def _let_time_pass(self) -> None:
-        """The clock's thread: what is due first goes on, once nothing else can happen."""
+        """The clock's thread: the process that is due first goes on, once no other thread can
+        run."""
         while True:
             self.scheduler.block(self._clock)
             while self._due:

@@ -20,8 +20,8 @@ from verification.interleave.workers import SwitchedEnvironment
 
 
 class Loop:
-    """The loop's thread: what it was told to do, one call after the other, and what other threads
-    tell it first."""
+    """The loop's thread: it makes its calls one after the other, and runs callbacks of other
+    threads first."""
 
     def __init__(self, scheduler: Scheduler, calls: Sequence[Callable[[], object]]) -> None:
         self._scheduler = scheduler

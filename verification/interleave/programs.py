@@ -1,4 +1,4 @@
-"""Programs that start, join and end the group of one directory under the scheduler: what stands in
+"""Programs that start, join and end the group of one directory under the scheduler: the stand-ins
 for the system in `dledger.embedded`.
 
 The directory, its files and their locks are real.

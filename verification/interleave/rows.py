@@ -1,5 +1,5 @@
-"""A table of the catalog under a checkpoint and retention, and what a start has a right to find of
-it."""
+"""A table of the catalog under a checkpoint and retention, and the rows that a start has a right to
+find."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rows_of(begin: int, end: int) -> bytes:
 
 
 class Rows:
-    """A table, and what of it was made durable."""
+    """A table, and the rows of it that were made durable."""
 
     def __init__(self, directory: Path, disk: SwitchingDisk) -> None:
         """One row is durable, and one more is there."""

@@ -1,5 +1,5 @@
-"""Which threads touch a store at the same time, and what each of them does there, drawn from the
-schedule's seed."""
+"""Threads that touch a store at the same time, and the calls of each, drawn from the schedule's
+seed."""
 
 from __future__ import annotations
 

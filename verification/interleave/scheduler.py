@@ -59,7 +59,7 @@ class Strategy(Protocol):
 
 @dataclass(slots=True, frozen=True)
 class Step:
-    """One switching point: what the thread is about to do, or has just done."""
+    """One switching point: the operation that the thread is about to do, or has just done."""
 
     number: int
     thread: str
@@ -89,7 +89,7 @@ class Scheduler:
     error: BaseException | None = None
     """The first error with which a thread ended."""
     dead: bool = False
-    """The process is gone: nothing that its threads do has an effect."""
+    """The process is gone: calls of its threads have no effect."""
     crashed: bool = False
     _hub: Greenlet = field(init=False)
     _ask_at: int = 0
@@ -121,7 +121,7 @@ class Scheduler:
         """Run all threads.
 
         Raises:
-            BaseException: what the first thread that failed has raised.
+            BaseException: the error of the first thread that failed.
         """
         end: End | None = None
         while end is None:
@@ -204,7 +204,7 @@ class Scheduler:
 
     def block(self, on: object, may_time_out: bool = False) -> None:
         """The running thread waits until `wake` is called for ``on``; with ``may_time_out`` at the
-        longest until nothing else can happen.
+        longest until no other thread can run.
 
         Raises:
             ProcessKilled: the process is gone, or the schedule is over.

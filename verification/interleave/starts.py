@@ -173,7 +173,7 @@ class Programs:
 
 
 def starts(run: Run) -> None:
-    """Two to four programs, and what may happen to them and to nodes meanwhile."""
+    """Two to four programs, with kills of them and of nodes meanwhile."""
     programs, rng = Programs(run), run.rng
     made = []
     for number in range(rng.between(2, 4)):
