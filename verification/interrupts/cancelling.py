@@ -114,7 +114,7 @@ class _Watched:
 
 
 class AsyncRound:
-    """One topic, one client, and what is done with them; ``others`` as in `Round`."""
+    """One topic, one client, and the calls of a round; ``others`` as in `Round`."""
 
     def __init__(
         self,
