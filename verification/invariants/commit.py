@@ -1,8 +1,8 @@
-"""Commits: I6 they only go forward and count what is durable, I7 what is committed is durable on a
+"""Commits: I6 they only go forward and count durable entries, I7 a committed entry is durable on a
 majority.
 
-And what they mean: I5 all nodes apply the same, I10 what is acknowledged is there, I11 offsets have
-no gaps, I16 a producer's batches are there once and in order.
+Their effects: I5 all nodes apply the same, I10 an acknowledged record is there, I11 offsets have no
+gaps, I16 a producer's batches are there once and in order.
 """
 
 from __future__ import annotations

@@ -88,8 +88,8 @@ class Elections:
             )
 
     def committed(self, by: WatchedNode, views: Iterable[WatchedNode]) -> None:
-        """I4, too: what is committed late in an old term must be in the logs of the later terms'
-        leaders."""
+        """I4, too: an entry that is committed late in an old term must be in the logs of the later
+        terms' leaders."""
         if self._truth.committed_index > max(self._committed_in.values(), default=-1):
             self._committed_in[by.machine.term] = self._truth.committed_index
         for view in views:
@@ -97,9 +97,9 @@ class Elections:
                 self.complete(view, self._owed(view.machine.term))
 
     def sent(self, view: WatchedNode, message: PeerMessage) -> None:
-        """I8: what a node promises in messages. A candidate that asks for votes has given its own,
-        and D11: a quorum would give theirs (Ongaro's thesis, 9.6), unless the leader told it to
-        take over."""
+        """I8: a node keeps the votes that its messages promise. A candidate that asks for votes has
+        given its own, and D11: a quorum would give theirs (Ongaro's thesis, 9.6), unless the leader
+        told it to take over."""
         if isinstance(message, VoteResponse) and message.result is VoteResult.ACCEPT:
             if message.pre_vote:
                 self._would_vote.setdefault((message.remote_id, message.request_term), set()).add(

@@ -24,8 +24,8 @@ class ReadIndexes:
         self._asked[view.name, view.life, token] = self._truth.committed_index
 
     def answered(self, view: WatchedNode, done: ReadDone) -> None:
-        """I13: everything that any node had committed when the read was asked is below its read
-        index."""
+        """I13: the read index covers every entry that a node had committed when the read was asked
+        for."""
         committed = self._asked.pop((view.name, view.life, done.token), None)
         if done.code is not Code.SUCCESS:
             return

@@ -68,7 +68,7 @@ class Writers:
 
     def __init__(self) -> None:
         self._done: list[tuple[int, str, Last, bool]] = []
-        """Entry, writer, what that made of it, and whether it was a repeat."""
+        """Entry, writer, its last commit from then on, and whether it was a repeat."""
         self._known = Known()
 
     def applied(self, view: WatchedNode, entry: Entry, result: CommandResult) -> None:
