@@ -69,8 +69,8 @@ def _says_something(operation: Operation) -> bool:
 
 
 def _plain(parts: list[Operation], logs: dict[tuple[str, int], int]) -> dict[str, Any]:
-    """Parts overlap in time; what they are one write of began with the first and was answered with
-    the last."""
+    """Parts overlap in time; the write that they are parts of began with the first and was answered
+    with the last."""
     answered = all(part.outcome is OperationOutcome.OK for part in parts)
     returned = max(part.returned_ns for part in parts)
     first = parts[0]
