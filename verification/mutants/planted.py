@@ -12,8 +12,8 @@ A file of `bugs/` holds some, the lines of each but the first one indented::
         -
 
 Lines of ``-`` and ``+`` are joined as they stand behind their first blank, so an empty last one
-ends the pattern with a new line, and no ``+`` means that nothing stands there instead. A line
-``caught by`` holds for what follows it; without one the simulator has to find a bug.
+ends the pattern with a new line, and without a ``+`` the pattern is deleted. A line ``caught by``
+holds for the bugs that follow it; without one the simulator has to find a bug.
 """
 
 from __future__ import annotations
