@@ -20,7 +20,8 @@ from verification.disk.memory_inode import SECTOR, Inode
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """A write of ``data`` to ``offset`` that went to ``place``; what stood at either before."""
+    """A write of ``data`` to ``offset`` that went to ``place``, and the bytes at both from
+    before."""
 
     path: Path
     inode: Inode

@@ -191,8 +191,7 @@ class SimDisk(MemoryDisk):
 
     @property
     def strays(self) -> bool:
-        """Whether it puts writes to other places now, so that what is mended may not be there
-        either."""
+        """Whether it puts writes to other places now, so that repaired bytes may be lost, too."""
         now_ns = self._loop.scheduler.now_ns if self._loop is not None else -1
         return any(self.misdirect.values()) or self._strayed_ns == now_ns
 

@@ -88,8 +88,8 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._wake()
 
     def hurry(self) -> None:
-        """The disk that it waits for is quick again: what it has waited is enough, however slow the
-        disk was when the operation began."""
+        """The disk that it waits for is quick again: its wait ends, however slow the disk was when
+        the operation began."""
         if self._busy_until_ns > self.scheduler.now_ns:
             self._busy_until_ns = self.scheduler.now_ns
             self._turn_at_ns = NOT_DUE

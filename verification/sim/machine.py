@@ -50,7 +50,7 @@ class Machine(Environment):
 
 
 class SimWorker:
-    """A thread: takes all jobs that wait, a little later, and what it says arrives when the disk is
+    """A thread: takes all jobs that wait, a little later; its callbacks arrive when the disk is
     done."""
 
     def __init__(self, loop: SimLoop, turn: Turn, pause_ns: int) -> None:

@@ -107,7 +107,7 @@ class Run:
         """Cut, look, heal, look.
 
         Raises:
-            Broken: something is not as promised.
+            Broken: a promise does not hold.
         """
         graph, scene = self._graph, self._scene
         with scene:

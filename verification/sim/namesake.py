@@ -143,7 +143,7 @@ class Stay:
         self._group.restart_soon(node)
 
     def look(self, server: NodeServer) -> None:
-        """After every event: what this one knows is the other group's, and nothing else."""
+        """After every event: this machine knows the state of the other group alone."""
         raft, world, name, last = (
             server.raft,
             self._world,

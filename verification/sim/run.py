@@ -65,12 +65,12 @@ def run_seed(
         safety_ms: length of the phase with faults; drawn from the seed by default.
         without: kinds of faults that the seed must not have; see
             `verification.sim.settings.FAULTS`.
-        commit_log: what its group keeps, "topics" or "rocketmq"; drawn from the seed by default.
+        commit_log: the group's commit log, "topics" or "rocketmq"; drawn from the seed by default.
         retention: whether old records go, as the seed's settings say; else all are kept.
         also: kinds that it has all the same; see `verification.sim.settings.UNPROMISED`.
         watching: check the invariants after every event.
         story_lines: how many of the last lines of each process are kept.
-        verbose: the story has everything that the product logs, and not only what it warns of.
+        verbose: the story has all log lines of the product, and not only its warnings.
         told: is given the clients' history at the end.
     """
     plan = _plan(seed, safety_ms, without, also, commit_log)
@@ -288,7 +288,7 @@ class _Run:
             raise Broken("liveness", "the log cannot be read to its end although nothing is broken")
 
     def _judge_queues(self) -> None:
-        """Queues and index of all nodes, when everything is in them."""
+        """Queues and index of all nodes, when all messages are in them."""
         queued, servers = (
             self.world.queued,
             [node.server for node in self.group.nodes if node.server is not None],

@@ -97,7 +97,7 @@ def draw_plan(
     commit_log: str = "",
 ) -> SeedPlan:
     """The settings of a seed. ``without``: faults that it must not have, ``also``: such that it
-    must; they change nothing else. ``commit_log``: what its group keeps; drawn by default."""
+    must; they change nothing else. ``commit_log``: the group's commit log; drawn by default."""
     drawn = ROCKETMQ if rng.fork("commit log").chance(ROCKETMQ_SEEDS) else TOPICS
     faults = rng.fork("faults")
     chosen = tuple(kind for kind in FAULTS if faults.chance(450_000) and kind not in without) + also

@@ -38,7 +38,7 @@ class SimTransport(asyncio.Transport):
         self.is_link = is_link
         """From one node to another: raft's messages."""
         self.arrival_ns = 0
-        """When what was sent last gets there."""
+        """The time when the last sent bytes arrive."""
         self.over = False
         """Closed, broken, or its process is gone."""
         self.lost = False
@@ -188,7 +188,7 @@ class SimTransport(asyncio.Transport):
             self._end(None)
 
     def lose(self, error: Exception) -> None:
-        """The connection broke: what is under way in either direction is gone."""
+        """The connection broke: bytes under way in either direction are gone."""
         self.lost = True
         if not self.over:
             self._end(error)

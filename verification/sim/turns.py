@@ -38,7 +38,7 @@ class HeldLock(Protocol):
 
 @dataclass(slots=True, eq=False)
 class TurnUnderWay:
-    """One call of a thread. ``done(result)`` is called when what it has said arrives."""
+    """One call of a thread. ``done(result)`` is called when its callbacks arrive."""
 
     turns: Turns
     rest_ns: int

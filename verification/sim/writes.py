@@ -86,7 +86,7 @@ class Writes:
 
     async def _come_back(self, name: str, sequence: int, rows: RowsSum) -> None:
         """An earlier writer's last write again, of which a hash may be left: with the same rows, or
-        with others. Where nothing is left, the commit has no stages for its rows, and is refused
+        with others. Where no hash is left, the commit has no stages for its rows, and is refused
         for that."""
         if self._rng.chance(500_000):
             await self._refused(
