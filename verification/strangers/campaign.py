@@ -1,5 +1,4 @@
-"""Each attack in turn on one group, with a healthy client beside it, and what must hold
-afterwards."""
+"""Each attack in turn on one group, with a healthy client beside it, and the checks afterwards."""
 
 from __future__ import annotations
 
@@ -186,7 +185,7 @@ class Campaign:
         *more: str,
         label: str = "",
     ) -> Part:
-        """Quiet and attacked in turn, and what became of the group."""
+        """Quiet and attacked in turn, and the state of the group afterwards."""
         terms, errors = nodes.terms(), len(healthy.errors)
         achieved, part = Counter[str](), Part(label or name, {})
         healthy.take()

@@ -1,5 +1,5 @@
-"""Three nodes, each run by ``dledger serve`` as a user runs it, and what the kernel says of their
-memory."""
+"""Three nodes, each run by ``dledger serve`` as a user runs it, and their memory as the kernel
+counts it."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ NAMESPACE: Final = ("unshare", "-U", "--map-root-user", "--map-auto")
 """A namespace of users whose root may become others: those that /etc/subuid grants to this user."""
 
 Intrude = Callable[..., dict[str, Any]]
-"""``intrude(*arguments)`` runs `verification.strangers.intruder` to its end; what it says that
-it achieved."""
+"""``intrude(*arguments)`` runs `verification.strangers.intruder` to its end, and returns the
+effects that it reports."""
 
 
 def become(uid: int, *line: str) -> list[str]:
@@ -49,7 +49,7 @@ def become(uid: int, *line: str) -> list[str]:
 
 
 def check_users() -> list[str]:
-    """How to start a program that may become both users: what comes before its command line.
+    """The words in front of the command line of a program that may become both users.
 
     Raises:
         ConfigError: this machine has no way to be two other users.
@@ -227,7 +227,7 @@ def check_stranger(secret: Path, intrude: Intrude) -> int:
     """The other user's id. It must not get at ``secret``, a file that only this user may read.
 
     Raises:
-        ConfigError: it can, or one of both is root, so nothing that it is refused means anything.
+        ConfigError: it can, or one of both is root, so that a refusal proves nothing.
     """
     secret.write_text("mine")
     secret.chmod(0o600)
