@@ -6,7 +6,7 @@ A file of `bugs/` holds some, the lines of each but the first one indented::
     caught by: tests/verification/test_store_crashes.py
 
     store-abort-file-late (B9)
-        a crash is taken for a clean stop, and nothing is recovered
+        a crash is taken for a clean stop, and the start recovers no file
         in rocketmq.store.message_store: MessageStore.__init__
         -             self._abort.make()
         -
