@@ -19,7 +19,7 @@ from dledger.errors import ConfigError
 
 
 class Greenlet(Protocol):
-    """What is used of ``greenlet.greenlet``."""
+    """The part of ``greenlet.greenlet`` that is used here."""
 
     def switch(self, *arguments: Any) -> Any:
         """Go on there; returns what the next switch back brings."""

@@ -1,5 +1,5 @@
-"""What every campaign writes with ``--json``: one form, so that the page of evidence can be made
-from all of them."""
+"""The result that every campaign writes with ``--json``: one form, so that the page of evidence can
+be made from all of them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def result(
 
     Args:
         campaign: its name, as in ``verification.evidence.promises``.
-        command: what to type to run it again.
+        command: the command line that runs it again.
         ok: whether everything held.
         figures: how much was done, each figure under its unit in the plural: ``{"seeds": 2000}``.
         faults: how often each kind of fault really bit.
-        more: whatever else the campaign wants to keep; ``table`` is shown on the page: a list of
-            rows, the first one the headings.
+        more: further values of the campaign; ``table`` is shown on the page: a list of rows, the
+            first one the headings.
     """
     return {
         "campaign": campaign,
@@ -85,9 +85,9 @@ def command(
     Args:
         name: the module's, below ``verification``, and the option's: ``--forks``.
         about: its docstring.
-        unit: what is counted, in words.
+        unit: of the count, in words.
         most: so many, unless it is said.
-        seeds: what the seed is of.
+        seeds: the choices that the seed decides, in words.
         run: gets a folder, the number, the seed, and a function that tells a line.
     """
     parser = argparse.ArgumentParser(prog=f"python -m verification.{name}", description=about)

@@ -1,4 +1,4 @@
-"""When appends were acknowledged, the gaps between, and what was wrong at the time."""
+"""Times of acknowledgements, the gaps between them, and the faults under way at the time."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Acks:
         self.last_s = self.now_s()
 
     def finish(self) -> None:
-        """The load ends now: what is not acknowledged by now is a gap as well."""
+        """The load ends now: the time since the last acknowledgement is a gap as well."""
         now = self.now_s()
         self._gaps.append((now - self.last_s, self.last_s))
         self.last_s = now
@@ -77,7 +77,7 @@ class Acks:
 
     @contextmanager
     def during(self, what: str) -> Iterator[None]:
-        """Whatever gap touches this time has ``what`` among its causes."""
+        """Each gap that touches this time has ``what`` among its causes."""
         span = Span(what, self.now_s())
         self.spans.append(span)
         try:

@@ -1,5 +1,4 @@
-"""The load: clients of every kind, each of which writes down what it asked for and what it was
-told."""
+"""The load: clients of every kind, each of which records its calls and their answers."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ small ones."""
 
 @dataclass(slots=True)
 class Place:
-    """What all clients of a run share."""
+    """The state that all clients of a run share."""
 
     bootstrap_servers: str
     topics: dict[str, int]
@@ -39,7 +38,7 @@ class Place:
     errors: dict[str, int] = field(default_factory=dict)
     """Name of the error -> how often a client was told so."""
     wrong: list[str] = field(default_factory=list)
-    """What a client itself saw that cannot be."""
+    """Impossible answers that a client itself has noticed."""
     going: bool = True
     quiet: bool = False
     """Clients begin nothing new."""
@@ -84,16 +83,16 @@ class Worker:
             await self.client.close()
 
     async def step(self) -> None:
-        """One thing after the other; what it raises is counted."""
+        """One call after the other; the errors that it raises are counted."""
         raise NotImplementedError
 
     async def pause(self) -> None:
         await asyncio.sleep(self.dice.expovariate(1 / self._pause_s))
-        while self.place.quiet and self.place.going:  # noqa: ASYNC110 - a fault that is over tells nobody
+        while self.place.quiet and self.place.going:  # noqa: ASYNC110 - wakes no task
             await asyncio.sleep(0.02)
 
     def new_values(self, most: int) -> tuple[int, ...]:
-        """Numbers of records that nobody else writes."""
+        """Numbers of records that no other client writes."""
         count = self.dice.randint(1, most)
         self._next += count
         return tuple(value_id(self._number, at) for at in range(self._next - count, self._next))
@@ -125,8 +124,7 @@ class Worker:
 
 
 class Appender(Worker):
-    """One append after the other, each of which may be given up soon: so there are outcomes that
-    nobody knows."""
+    """One append after the other. Each may be given up soon, so that some outcomes stay unknown."""
 
     async def step(self) -> None:
         await self.pause()
@@ -144,8 +142,8 @@ class Appender(Worker):
 
 
 class Pipeliner(Worker):
-    """An idempotent producer with many appends in flight. Now and then another one takes over its
-    name, while what the former one has sent is still on its way."""
+    """An idempotent producer with many appends in flight. Now and then another producer takes over
+    its name, while appends of the former one are still on their way."""
 
     def __init__(self, place: Place, name: str, rate: float, seed: int, **settings: Any) -> None:
         super().__init__(place, name, rate, seed, **settings)

@@ -26,7 +26,7 @@ class Consumer(Worker):
         self._positions = dict.fromkeys(place.partitions(), 0)
         self._committed: dict[tuple[str, int], int] = {}
         self._maybe: dict[tuple[str, int], set[int]] = {}
-        """Offsets of commits whose outcome nobody knows: any of them may take effect, even late."""
+        """Offsets of commits with an unknown outcome: any of them may take effect, even late."""
 
     async def step(self) -> None:
         await self.pause()
@@ -66,7 +66,7 @@ class Consumer(Worker):
     def _keep(
         call: Any, values: list[int], offsets: list[int], start: int, *, to_end: bool
     ) -> None:
-        """What came before an error was read all the same."""
+        """Records that came before an error were read all the same."""
         if not values and not to_end:
             call.failed()
             return
@@ -120,7 +120,7 @@ class Watcher(Consumer):
         self._asking: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """As the base's; what is not answered in the end is let go."""
+        """As the base's; calls without an answer in the end are cancelled."""
         try:
             await super().run()
         finally:

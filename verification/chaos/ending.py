@@ -29,8 +29,8 @@ COMPARED: Final = 1 << 20
 async def read_back(
     nodes: Nodes, client: AsyncClient, recorder: Recorder, topics: dict[str, int]
 ) -> list[str]:
-    """Read everything as any client would, and again from each node itself. The first goes into the
-    history; what a node has otherwise is a problem.
+    """Read everything as any client would, and again from each node itself. The first read goes
+    into the history; a node that gives other records is a problem.
 
     Returns:
         the problems, in words.

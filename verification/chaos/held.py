@@ -62,7 +62,7 @@ class HeldWriter(Worker):
         self._sequence += 1
 
     async def _commit(self, batches: Batches, rows: RowsSum) -> Committed:
-        """Stage all rows and commit them; what is committed already is not staged again."""
+        """Stage all rows and commit them; rows that are committed already are not staged again."""
         stage = await self.client.stage(f"spark/{self.name}/t", self._sequence, timeout_ms=STAGE_MS)
         stages: tuple[StageSum, ...] = ()
         if isinstance(stage, AsyncStage):

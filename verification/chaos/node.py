@@ -43,8 +43,8 @@ def write_config(
     addresses: Mapping[str, str],
     **paths: Path,
 ) -> None:
-    """What `main` reads: settings of `GroupConfig` and `NodeConfig` by name, and where the members
-    are reached.
+    """Write the file that `main` reads: settings of `GroupConfig` and `NodeConfig` by name, and the
+    addresses of the members.
 
     Args:
         paths: ``panel``, ``journal`` of the disk's changes, and ``kept``, the directory of files

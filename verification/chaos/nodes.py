@@ -33,8 +33,8 @@ GROUP: Final = "chaos"
 HOST: Final = "127.0.0.1"
 """Where nodes listen."""
 PROXY_HOST: Final = "127.0.0.2"
-"""Where everybody believes that they listen; Linux has the whole of 127.0.0.0/8 without being
-told."""
+"""Where clients and peers connect to the nodes: the proxy listens there. Linux has the whole of
+127.0.0.0/8 without any setting."""
 GARBAGE: Final = (
     "a frame starts with",
     "frame CRC",
@@ -176,8 +176,8 @@ class Node:
         self.reap()
 
     def cut_power(self, dice: random.Random, mood: float) -> int:
-        """Undo what no sync covers, now that its process is gone; how much. Nothing on one that is
-        plain."""
+        """Undo changes that no sync covers, now that its process is gone; returns how many. A plain
+        disk keeps all of them."""
         return 0 if self.plain else cut_power(self.directory, self._journal, self._kept, dice, mood)
 
     def exchange_disk(self) -> None:
@@ -195,7 +195,7 @@ class Node:
     async def ended(self, timeout_s: float = END_S) -> int | None:
         """The return code as soon as the process has ended; None when it has not by then."""
         deadline = time.monotonic() + timeout_s
-        while self.running and time.monotonic() < deadline:  # noqa: ASYNC110 - a process tells nobody
+        while self.running and time.monotonic() < deadline:  # noqa: ASYNC110 - wakes no task
             await asyncio.sleep(0.02)
         if self.running:
             return None
@@ -203,7 +203,7 @@ class Node:
         return self.exits[-1]
 
     async def status(self) -> dict[str, Any]:
-        """What it says of itself, asked directly; empty when it does not answer."""
+        """Its own status, asked for directly; empty when it does not answer."""
         try:
             rpc = await Rpc.open(
                 f"{HOST}:{self.port}", Greeting(Introduction(group=GROUP)), FrameLimits(), STATUS_S
@@ -283,7 +283,7 @@ class Nodes:
                 node.start()
 
     async def statuses(self) -> dict[str, dict[str, Any]]:
-        """What each node says of itself, all asked at the same time."""
+        """The status of each node, all asked at the same time."""
         found = await asyncio.gather(*(node.status() for node in self._by_name.values()))
         return dict(zip(self.names, found, strict=True))
 

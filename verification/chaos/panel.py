@@ -1,5 +1,5 @@
-"""A file of numbers that a node and whoever torments it both have in memory: switches one way,
-counts the other.
+"""A file of numbers that a node and the campaign both have in memory: the campaign sets switches,
+the node counts.
 
 It needs no call, no thread and no answer, and its counts outlive a SIGKILL.
 """

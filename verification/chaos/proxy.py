@@ -1,12 +1,12 @@
 """A proxy in front of every node: all connections of peers and clients go through it, and it can
 hurt each link.
 
-Who is on a connection is learned from its first frame, the hello: a peer gives its node id, a
+The sender of a connection is known from its first frame, the hello: a peer gives its node id, a
 client gives none. So all nodes and clients may use the same addresses, as they do without a proxy.
 
-A link is one way: what one end sends to another. `Proxy.link` has its `Rules`, which may be changed
-at any time and hold for connections that are open as well as for new ones, and its `ProxyCounts` of
-what the rules did.
+A link is one way: from one end to another. `Proxy.link` has its `Rules`, which may be changed at
+any time and hold for connections that are open as well as for new ones, and its `ProxyCounts` of
+the rules' effects.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Rules:
     hold: bool = False
     """They wait until this is False again, as packets that are sent again and again."""
     lose: bool = False
-    """With ``hold``: what came meanwhile never arrives, so its connections are reset in the end."""
+    """With ``hold``: bytes that came meanwhile never arrive, so their connections are reset in the
+    end."""
     refuse: bool = False
     """Connections are reset, new ones at once."""
     delay_s: float = 0.0
@@ -54,7 +55,7 @@ class Rules:
 
 @dataclass(slots=True)
 class ProxyCounts:
-    """What rules did to a link: bytes, and connections for the last two."""
+    """The effects of rules on a link: bytes, and connections for the last two."""
 
     held: int = 0
     lost: int = 0
@@ -72,7 +73,7 @@ class ProxyCounts:
 
 @dataclass(slots=True)
 class Link:
-    """What ``source`` sends to ``target``."""
+    """One way between two ends: from ``source`` to ``target``."""
 
     source: str
     target: str
@@ -197,7 +198,7 @@ class Proxy:
         return {name: f"{self._host}:{port}" for name, (_, port) in self._targets.items()}
 
     def link(self, source: str, target: str) -> Link:
-        """What ``source`` sends to ``target``: node ids, or CLIENT."""
+        """The link from ``source`` to ``target``: node ids, or CLIENT."""
         return self._links.setdefault((source, target), Link(source, target))
 
     def links(
@@ -277,7 +278,7 @@ class Proxy:
 
     @staticmethod
     async def _hello(reader: asyncio.StreamReader) -> tuple[str, bytes]:
-        """Who is there, and the bytes that said so.
+        """The sender of a connection, and the bytes of its hello.
 
         Raises:
             ProtocolError: it speaks otherwise.

@@ -1,4 +1,4 @@
-"""What a campaign did and found: for people, and as one JSON dict."""
+"""The report of a campaign, for people and as one JSON dict."""
 
 from __future__ import annotations
 

@@ -41,13 +41,13 @@ Say = Callable[[str], None]
 
 @dataclass(slots=True)
 class Part:
-    """What came of one group's run.
+    """The result of one group's run.
 
     Attributes:
         runs, bites: by kind of fault.
         operations: by kind and outcome, as ``append ok``.
-        errors: what clients were told, by name.
-        problems: everything that must not be; the run is green without any.
+        errors: those that clients were told, by name.
+        problems: broken promises, in words; the run is green without any.
     """
 
     nodes: int
@@ -131,7 +131,7 @@ async def run_part(
 
 
 def _keep_files(nodes: Nodes, small: SmallDisk, *, keep: bool) -> None:
-    """What is on the small disk would be gone with it."""
+    """The files on the small disk are copied first: they would be gone with it."""
     node = nodes["n0"]
     if small.mounted and keep and node.directory.exists():
         shutil.copytree(node.directory, node.home / "store")

@@ -1,4 +1,4 @@
-"""What faults work on: nodes, links, the small disk, dice, and what was noticed."""
+"""The scene of a fault: nodes, links, the small disk, dice, and the problems found."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Scene:
         self.say(f"PROBLEM: {text}")
 
     async def leader(self) -> Node | None:
-        """The node that leads; None when nobody does for long."""
+        """The node that leads; None when there is no leader for long."""
         name = await self.nodes.leader()
         return self.nodes[name] if name else None
 
@@ -77,7 +77,7 @@ class Scene:
         return self.dice.sample(self.nodes.names, self.dice.randint(1, most))
 
     def around(self, names: list[str]) -> list[Link]:
-        """All links between these nodes and everybody else, both ways."""
+        """All links between these nodes and all other nodes and clients, both ways."""
         others = [name for name in self.nodes.names if name not in names]
         return self.proxy.links(names, [*others, CLIENT], both_ways=True)
 
@@ -125,10 +125,10 @@ class Scene:
                 node.start()
 
     async def progress(self) -> None:
-        """Wait until something is acknowledged.
+        """Wait until an append or a transaction is acknowledged.
 
         Raises:
-            NoProgress: nothing is, though every node runs and every link works.
+            NoProgress: none is, though every node runs and every link works.
         """
         count = self.acks.count
 

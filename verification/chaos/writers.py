@@ -84,7 +84,7 @@ class Writer(Worker):
 
         Raises:
             Repeated: an earlier attempt took effect.
-            DLedgerError: nothing of it ever will.
+            DLedgerError: this attempt will never take effect.
         """
         parts: Parts = {}
         sums: list[StageSum] = []
@@ -103,7 +103,7 @@ class Writer(Worker):
         return Attempt(number, parts, tuple(sums))
 
     async def _stage(self, parts: Parts, *, finish: bool = True) -> StageSum:
-        """One task; what it stages is added to ``parts`` before it is sent."""
+        """One task; the values that it stages are added to ``parts`` before they are sent."""
         stage = await self.client.stage(self.name, self._sequence, timeout_ms=STAGE_MS)
         if not isinstance(stage, AsyncStage):
             raise Repeated
@@ -136,7 +136,7 @@ class Writer(Worker):
                 else:
                     call.unknown()
             return False
-        if done.repeated and len(open_attempts) > 1:  # this attempt or another one, nobody can tell
+        if done.repeated and len(open_attempts) > 1:  # one attempt, unknown which
             for call in calls.values():
                 call.unknown()
             self._is_there(name, open_attempts)
@@ -172,8 +172,7 @@ class Writer(Worker):
         )
 
     def _never(self, name: str, number: int, parts: Parts) -> None:
-        """These values were staged and can never be committed: whoever sees one sees what was
-        aborted."""
+        """These values were staged and can never be committed: a read of one is an aborted read."""
         for place, values in parts.items():
             self._begin(name, number, place, values).failed()
 

@@ -1,4 +1,4 @@
-"""Three nodes over counting disks under ``dledger bench``, and what the disks have counted."""
+"""Three nodes over counting disks under ``dledger bench``, and the counts of these disks."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def run(folder: Path, minutes: float, say: Callable[[str], None]) -> dict[str, A
 
 
 def bench(bootstrap: str, turns: int) -> tuple[list[dict[str, float]], str]:
-    """``dledger bench`` as a user runs it: its rows, and what went wrong."""
+    """``dledger bench`` as a user runs it: its rows, and its error."""
     line = [
         sys.executable,
         "-m",

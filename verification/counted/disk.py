@@ -69,7 +69,7 @@ class CountingDisk(RealDisk):
         self.witness = self._look
         self._files: dict[Path, Coverage] = {}
         self._ends: dict[Path, int] = {}
-        """By directory: what was called durable last."""
+        """By directory: the end that was called durable last."""
         self._syncs = self._moves = self._uncovered_moves = self._uncovered_entries = 0
         self._counting = threading.Lock()
 
@@ -120,5 +120,5 @@ class CountingDisk(RealDisk):
             )
             magic, size = _HEAD.unpack(head)
             count += magic != MAGIC_BLANK
-            begin += max(size, MIN_BLANK_SIZE)  # also where nothing has been written yet
+            begin += max(size, MIN_BLANK_SIZE)  # also where no byte has been written yet
         return count

@@ -1,7 +1,7 @@
 """One node over a disk that counts: ``python -m verification.counted.node CONFIG COUNTS``.
 
-CONFIG is the file of `write_config`. All but the disk is what ``dledger serve`` runs. What was
-counted is in the file COUNTS when the node has ended.
+CONFIG is the file of `write_config`. All but the disk is what ``dledger serve`` runs. The file
+COUNTS has the counts when the node has ended.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from verification.counted.disk import CountingDisk
 def write_config(
     path: Path, group: Mapping[str, Any], node: Mapping[str, Any], addresses: Mapping[NodeId, str]
 ) -> None:
-    """What `main` reads: settings of `GroupConfig` and `NodeConfig` by name, and where the members
-    are reached."""
+    """Write the file that `main` reads: settings of `GroupConfig` and `NodeConfig` by name, and the
+    addresses of the members."""
     path.write_text(
         json.dumps({"group": dict(group), "node": dict(node), "addresses": dict(addresses)})
     )

@@ -18,8 +18,8 @@ NEVER: Final = UNDER_WAY + 1
 """There, too: a sync that was to cover it has failed."""
 
 FOUND: Final[list[str]] = []
-"""What was called durable without a sync in this process, because a thread under test may swallow
-the error."""
+"""Errors of this process, of bytes called durable without a sync. They are kept because a thread
+under test may swallow the raised one."""
 
 
 class Uncovered(AssertionError):
@@ -116,8 +116,8 @@ def first_uncovered(
 
 
 def uncovered(files: Iterable[tuple[Path, Coverage]], directory: Path, begin: int, end: int) -> str:
-    """What is wrong with calling the bytes [begin, end) durable; "" when nothing is. See
-    `first_uncovered`."""
+    """The error in calling the bytes [begin, end) durable, in words; "" when a sync covers all of
+    them. See `first_uncovered`."""
     first = first_uncovered(files, directory, begin, end)
     if first is None:
         return ""

@@ -1,11 +1,11 @@
 """A disk in memory that fails, fills up, loses power and loses its process on command. For tests.
 
-The model: what is written is visible at once. A file takes room as far as it was written or
+The model: written bytes are visible at once. A file takes room as far as it was written or
 reserved, however long it is. A file's bytes survive a power cut when they were synced; of those
-that were not, any set of 512-byte sectors may have reached the disk. A sync writes what was there
-when it began. One that fails leaves the pages marked clean: the next one succeeds and writes
-nothing (ATC'20, "Can applications recover from fsync failures?"). Names survive when their
-directory was synced; of later changes, a prefix may have.
+that were not, any set of 512-byte sectors may have reached the disk. A sync writes the bytes that
+were there when it began. One that fails leaves the pages marked clean: the next one succeeds and
+does not write them (ATC'20, "Can applications recover from fsync failures?"). Names survive when
+their directory was synced; of later changes, a prefix may have.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class MemoryDisk:
         """If that operation is a write: so many of its bytes are written first."""
         self.trace: list[str] = []
         self.meanwhile: list[tuple[str, str, Callable[[], None]]] = []
-        """What others do while an operation is under way: (operation, part of its path, action),
+        """Actions of others while an operation is under way: (operation, part of its path, action),
         each once."""
 
     def check(self, operation: str, path: Path) -> Failure | None:

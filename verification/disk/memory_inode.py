@@ -18,7 +18,7 @@ Choose = Callable[[int], int]
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """What a sync that is under way writes: the bytes as they were when it began."""
+    """The bytes that a sync under way writes: as they were when it began."""
 
     sync: int
     sectors: set[int]
@@ -45,8 +45,8 @@ class Inode:
     kept: int = 0
     """So many of them have them after a power cut, too."""
     seen: bytes | None = None
-    """What of a file that is mapped to be written was known at the last sync, or before a loss of
-    power."""
+    """For a file that is mapped to be written: its bytes at the last `look`, with which each sync
+    and each loss of power begins."""
 
     def __post_init__(self) -> None:
         if self.reserved < 0:
@@ -64,13 +64,13 @@ class Inode:
             self.dirty.update(range(offset // SECTOR, (end - 1) // SECTOR + 1))
 
     def map(self, write: bool) -> memoryview:
-        """The bytes themselves. They keep their number as long as anybody has them."""
+        """The bytes themselves. Their number cannot change while a view of them exists."""
         if write and self.seen is None:
             self.seen = bytes(self.written)
         return memoryview(self.written)
 
     def look(self) -> None:
-        """What was written to memory since the last look is dirty."""
+        """Bytes that were written to memory since the last look are dirty."""
         if self.seen is not None and self.seen != self.written:
             for low in range(0, len(self.written), SECTOR):
                 if self.seen[low : low + SECTOR] != self.written[low : low + SECTOR]:
@@ -78,7 +78,7 @@ class Inode:
             self.seen = bytes(self.written)
 
     def begin_sync(self) -> Flight:
-        """A sync begins: what is written from now on is none of its business."""
+        """A sync begins: it does not cover bytes that are written from now on."""
         self.look()
         dirty, self.dirty = sorted(self.dirty), set()
         size = len(self.written)
@@ -110,14 +110,14 @@ class Inode:
         flight.sectors, flight.pieces, flight.resized = set(), [], False
 
     def fail_sync(self, flight: Flight) -> None:
-        """It has ended with an error: nothing was written, and the kernel marks the pages clean all
+        """It has ended with an error: no page was written, and the kernel marks the pages clean all
         the same."""
         self.flights.remove(flight)
         self.resized |= flight.resized
         self.coverage.failed(flight.sync)
 
     def drop_sync(self, flight: Flight) -> None:
-        """Its process has died: what it was to write still is to be written."""
+        """Its process has died: the bytes that it was to write stay dirty."""
         if flight not in self.flights:
             return  # its system has died too, and took it along
         self.flights.remove(flight)
@@ -132,7 +132,7 @@ class Inode:
         self.dirty |= set(range(old // SECTOR, (size - 1) // SECTOR + 1))
 
     def cut(self, size: int) -> None:
-        """The file ends there now; what a sync was to write behind that is never written."""
+        """The file ends there now; a sync under way does not write the bytes behind that."""
         self.resized = True
         self.dirty = {sector for sector in self.dirty if sector * SECTOR < size}
         del self.written[size:]
@@ -146,8 +146,7 @@ class Inode:
         self.coverage.cut(size)
 
     def lose_power(self) -> None:
-        """The system is gone: no sync is under way, and what is to be said of coverage begins
-        anew."""
+        """The system is gone: no sync is under way, and the coverage begins anew."""
         self.look()
         self.seen = None
         for flight in self.flights[:]:

@@ -51,7 +51,7 @@ class MemoryStore:
         self.level = DiskLevel.OK
 
     def crashed(self) -> MemoryStore:
-        """The store as the next process finds it: what was synced, and the hard state."""
+        """The store as the next process finds it: its synced entries, and the hard state."""
         other = MemoryStore(
             self._identity.group,
             self._identity.node_id,

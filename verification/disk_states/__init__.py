@@ -1,5 +1,5 @@
-"""What a crash, a flipped byte or a failing device can make of a store's files, tried out one state
-after the other.
+"""Crashes, flipped bytes and failing devices: the states in which they can leave a store's files,
+tried one after the other.
 
 In the manner of ALICE (Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014): the
 operations of the real store are taken down, and every state that a crash may leave of them is built

@@ -1,5 +1,4 @@
-"""Runs of everything, over several processes, and what is written down of them
-(`verification.result`)."""
+"""Runs of all scripts, over several processes, and their result (`verification.result`)."""
 
 from __future__ import annotations
 

@@ -49,11 +49,11 @@ def check_start(settings: StoreSettings, disk: MemoryDisk, promise: Promise) -> 
 
 
 def check_started(store: FileStore, promise: Promise, started: bool = True) -> Promise:
-    """What a store that was just ``started`` has to hold; what it says now is what counts from here
-    on.
+    """Check that a store that was just ``started`` holds the promise. Returns the promise that its
+    present state makes from here on.
 
     Raises:
-        BrokenPromise: it does not hold it.
+        BrokenPromise: the store does not hold it.
     """
     promise = promise.found_at(store.begin_index)
     log = check_log(store, promise, started)
@@ -86,7 +86,8 @@ def _first_start(settings: StoreSettings, disk: MemoryDisk, promise: Promise) ->
 
 
 def _second_start(settings: StoreSettings, disk: MemoryDisk, promise: Promise) -> Promise:
-    """What the first one said holds, though it did nothing but look; now something new comes."""
+    """The state that the first start reported still holds, although that start wrote no entry; then
+    new entries come."""
     store, promise = _open(settings, disk, promise)
     log = follow(store, promise)
     vote = (Term(store.hard_state.term + 1), NodeId("n1"))

@@ -32,7 +32,7 @@ MAX_FINDINGS: Final = 20
 
 @dataclass(slots=True)
 class Recording:
-    """A script, carried out: its operations, and what was promised in front of each."""
+    """A script, carried out: its operations, and the promise in front of each."""
 
     scenario: Scenario
     name: str
@@ -43,7 +43,7 @@ class Recording:
     begin: int = 0
     """The first operation in front of which a crash is looked at."""
     state: State | None = None
-    """What was on the disk before the first one."""
+    """The state of the disk before the first operation."""
     boots: int = 1
     in_full: bool = False
     """Every state is looked at that a crash may leave, at once."""
@@ -57,13 +57,13 @@ class Recording:
     """Legal ones that were not."""
 
     def promise(self, point: int) -> Promise:
-        """What holds when so many operations were carried out."""
+        """The promise that holds after so many operations."""
         return self.promises[bisect_right(self.promises, point, key=lambda mark: mark[0]) - 1][1]
 
 
 @dataclass(slots=True)
 class Tally:
-    """What was looked at, and what came of it."""
+    """The states that were looked at, and the findings."""
 
     recordings: list[Recording] = field(default_factory=list)
     seen: set[int] = field(default_factory=set)
@@ -110,7 +110,7 @@ def record(
 
 
 def record_start(recording: Recording, point: int, state: State) -> Recording:
-    """What a start from a crash state does to the disk, and a little work behind it."""
+    """The operations of a start from a crash state, and of a little work behind it."""
     disk = RecordingDisk(state.disk(boots=2))
     promises: list[tuple[int, Promise]] = []
     life = recording.scenario.life(disk, lambda promise: promises.append((len(disk.ops), promise)))
@@ -293,7 +293,7 @@ def _writes_of(ops: list[Op], name: str) -> Iterator[int]:
 
 
 def _cached(model: Model) -> State:
-    """What a running system shows."""
+    """The state that a running system shows."""
     return State(
         {
             path: bytes(model.files[file].cache)

@@ -1,11 +1,11 @@
 """A device that fails or is full at every single operation of the scripts: EIO and ENOSPC, at
 reads, writes and syncs.
 
-What must follow. EIO at a write, a sync or a change of names: the call, or the next one, raises;
-nothing is acknowledged any more; the store never touches its files again (D2, I21); whatever the
-system then makes of the pages that it calls clean, the next process finds all that was
-acknowledged. EIO at a read: an error, never other bytes. ENOSPC where a file is made: the append is
-refused as a whole, and succeeds once there is room (D12). ENOSPC anywhere else is like EIO.
+The rules. EIO at a write, a sync or a change of names: the call, or the next one, raises. The store
+acknowledges no further entry, and never touches its files again (D2, I21). The next process finds
+all acknowledged entries, even when the system drops the pages that it calls clean. EIO at a read:
+an error, never other bytes. ENOSPC where a file is made: the append is refused as a whole, and
+succeeds once there is room (D12). ENOSPC anywhere else is like EIO.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from verification.disk_states.scenarios import Scenario
 
 READS: Final = frozenset({"pread", "open", "statvfs"})
 MAKING: Final = frozenset({"create", "fallocate"})
-"""What a full disk refuses while files that are allocated can still be written."""
+"""Operations that a full disk refuses while files that are allocated can still be written."""
 SHORTS: Final = (0, 1, 47, 300, 512, 1000)
-"""Bytes that get written of a write that fails, besides none at all and whatever is less than
-these."""
+"""Bytes of a write that get written before it fails; a write that is not longer gets written
+whole."""
 MAX_FINDINGS: Final = 20
 
 
@@ -53,7 +53,7 @@ class Fault:
     code: int
     short: int | None = None
     lasting: bool = False
-    """The disk stays full until somebody frees space."""
+    """The disk stays full until space is freed."""
 
     def __str__(self) -> str:
         how = "" if self.short is None else f" behind {self.short} bytes"
@@ -70,7 +70,7 @@ class FailingDisk(MemoryDisk):
         self.fault: Fault | None = None
         self.bit = False
         self.behind: list[tuple[str, Path]] = []
-        """What was tried after the fault."""
+        """Operations that were tried after the fault."""
 
     def check(self, operation: str, path: Path) -> Failure | None:
         self.asked.append((operation, path))
@@ -88,7 +88,7 @@ class FailingDisk(MemoryDisk):
         return super().check(operation, path)
 
     def heal(self) -> None:
-        """The fault is over; what it did stays."""
+        """The fault is over; its effects stay."""
         self.fault = None
 
     def copy(self) -> FailingDisk:
@@ -179,7 +179,7 @@ def _failing(disk: Any) -> FailingDisk:
 
 @dataclass(slots=True)
 class FailureTally:
-    """What was tried, and what came of it."""
+    """The faults that were tried, and their outcomes."""
 
     faults: dict[str, int] = field(default_factory=dict)
     """By error and operation."""
@@ -284,7 +284,7 @@ class FailureSweep:
             # its owner ends the node
             require(life.others, "a fetched state was written, but nobody fetched one")
         elif life.others or _is_of_catalog(fault.path):
-            return  # the catalog's files have an owner of their own, who ends the node
+            return  # the catalog's files have an owner of their own, which ends the node
         else:
             _must_be_dead(life.opened)
         touched = [

@@ -34,7 +34,7 @@ MAX_FINDINGS: Final = 20
 
 @dataclass(slots=True)
 class FlipCounts:
-    """What became of the changed bytes of one kind."""
+    """The outcomes of the changed bytes of one kind."""
 
     flips: int = 0
     found_by_verify: int = 0
@@ -44,14 +44,14 @@ class FlipCounts:
     repaired: int = 0
     """Put back from a peer's copy, after which every byte verifies."""
     rebuilt: int = 0
-    """Written again from the other copy, from the data, or cut as what nobody was told of: every
-    byte verifies."""
+    """Written again from the other copy or from the data, or cut because it was never acknowledged:
+    every byte verifies."""
     reported: int = 0
-    """Named by file and place, and still there: nothing reads it, or its owner has to rebuild
+    """Named by file and place, and still there: no reader uses it, or its owner has to rebuild
     it."""
     unread: int = 0
-    """Of units of the index in front of the first kept entry: nothing reads them, and nothing can
-    tell."""
+    """Of units of the index in front of the first kept entry: no reader uses them, and no check can
+    find the change."""
     live: int = 0
     """Changed under a running store, and found by its readers or read round."""
 
@@ -157,7 +157,8 @@ def _start_and_mend(
 
 
 def _must_refuse(store: FileStore, entry: Entry) -> bool:
-    """Neither way of reading gives changed bytes; whether the whole entry was refused."""
+    """Each way of reading gives the right bytes or refuses them. Returns whether the whole entry
+    was refused."""
     try:
         body = bytes(store.read_bodies([(entry.index, entry.pos, entry.size)])[0])
         require(body == bytes(entry.body), f"a wrong body of entry {entry.index} was served")
@@ -188,7 +189,7 @@ def _check_catalog(
     counts: FlipCounts,
     path: Path,
 ) -> None:
-    """Restored from what is sound; a damaged row is refused by whoever reads it."""
+    """The catalog is restored from sound files; a read of a damaged row is refused."""
     if path.parent.name not in {"snapshot", "tables"}:
         return
     checkpoints = Checkpoints(image.settings.directory, disk)

@@ -1,4 +1,4 @@
-"""A node whose state another one takes over: what it holds, without any disk of its own."""
+"""A node whose state another one takes over: its log and catalog, without any disk of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Giver:
     """A leader's log from entry 0 on, all of it committed and applied."""
 
     def __init__(self, segment_bytes: int, log: Sequence[Entry] = ()) -> None:
-        """``log``: what it has in common with the node that takes its state over."""
+        """``log``: the entries that it shares with the node that takes its state over."""
         self._segment_bytes = segment_bytes
         self.log = tuple(log)
 

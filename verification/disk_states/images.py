@@ -1,5 +1,5 @@
-"""Stores whose bytes are changed, as they lie on their disks, and what each of these bytes belongs
-to."""
+"""Stores whose bytes are changed, as they lie on their disks, and the kind of each of these
+bytes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ KINDS_OF_STATE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The files of one store, sound, and what its node was promised."""
+    """The files of one store, sound, and the promise to its node."""
 
     name: str
     state: State
@@ -59,7 +59,7 @@ class Image:
     waits: bool = False
     """The next start puts another state, whose files are there, in the place of this one."""
     known: tuple[str, ...] = ()
-    """What `verify` says of it while it is sound."""
+    """The problems that `verify` reports of it while it is sound."""
 
     @property
     def size(self) -> int:
@@ -152,7 +152,7 @@ def _image_of_state(waits: bool) -> Image:
 
 
 def _state(life: StoreLife) -> State:
-    """What a running system shows."""
+    """The state that a running system shows."""
     assert isinstance(life.disk, RecordingDisk), "lived on one"
     inner = life.disk.inner
     return State(
@@ -162,7 +162,7 @@ def _state(life: StoreLife) -> State:
 
 
 def kind_of(image: Image, path: Path, offset: int) -> tuple[str, Index | None]:
-    """What a byte belongs to, and the entry whose it is."""
+    """The kind of a byte, and the entry that it is part of."""
     where = path.parent.name
     if image.waits and where in KINDS_OF_STATE:
         if not path.name.endswith(INSTALL_SUFFIX):

@@ -1,4 +1,4 @@
-"""A node's life on a store: what it does there, and what it was promised at each moment."""
+"""A node's life on a store: its calls, and the promise to it at each moment."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class StoreLife:
 
     @property
     def log(self) -> tuple[Entry, ...]:
-        """From entry 0 on, also what retention took."""
+        """From entry 0 on, with the entries that retention took."""
         return self.promise.logs[0]
 
     def _say(self, promise: Promise) -> None:
@@ -84,10 +84,10 @@ class StoreLife:
             self._tell(promise)
 
     def open(self) -> None:
-        """Start; what is found then is what counts from now on.
+        """Start; the state that is found then counts from now on.
 
         Raises:
-            BrokenPromise: it is not what was promised.
+            BrokenPromise: it is not the promised one.
         """
         self._say(self.promise)
         self._store = None
@@ -165,7 +165,7 @@ class StoreLife:
         self.store.keep()
 
     def truncate(self, after: int) -> None:
-        """Cut; what is written next differs from what was there."""
+        """Cut; the bodies that are written next differ from those that were there."""
         log = self.log
         durable = Index(min(self.promise.durable, after))
         self._say(replace(self.promise, logs=(log[: after + 1], log), durable=durable))
@@ -282,8 +282,8 @@ class StoreLife:
         self._store = self._checkpoints = self.catalog = None
 
     def rot(self, index: int, offset: int) -> None:
-        """A byte of an entry, counted from the start of its header, changes on the disk; nobody
-        notices yet."""
+        """A byte of an entry, counted from the start of its header, changes on the disk; no read
+        finds it yet."""
         assert isinstance(self.disk, RecordingDisk), "rot is the disk's"
         pos = self.log[index].pos + min(offset, self.log[index].size - 1)
         size = self.settings.segment_bytes

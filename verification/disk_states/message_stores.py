@@ -32,7 +32,7 @@ SIZES: Final = {"file_size": 3072, "units_in_file": 5, "index_slots": 8, "index_
 
 @dataclass(slots=True)
 class Promised:
-    """What a store has said."""
+    """The promises that a store has made."""
 
     messages: dict[int, Message] = field(default_factory=dict)
     """By physical offset, as they were put."""
@@ -61,7 +61,7 @@ class StoreLife:
         self.store: MessageStore | None = None
 
     def open(self) -> MessageStore:
-        """Start it, as after whatever happened."""
+        """Start the store, in whichever state its files are."""
         settings: MessageStoreSettings = {**SIZES, "clock": self._clock, "disk": self.disk}  # type: ignore[typeddict-item]
         self.store = MessageStore(ROOT, **settings)
         return self.store
@@ -96,7 +96,7 @@ class StoreLife:
         call()
 
     def flush(self) -> None:
-        """What was put is on the disk."""
+        """Flush the store: all messages that were put are on the disk."""
         assert self.store is not None
         self.store.flush()
         self.promised.synced_end = self.promised.put_end
@@ -160,7 +160,7 @@ class StoreLife:
         self.store.delete_before(place)
 
     def check(self, *, power: bool) -> None:
-        """Start it again, and look whether it has what it must have, and nothing else.
+        """Start the store again, and check that it has all promised messages, and no others.
 
         Raises:
             BrokenPromise: it has not.
@@ -239,7 +239,7 @@ class StoreLife:
 
 @dataclass(slots=True)
 class StoreTally:
-    """What was looked at, and what came of it."""
+    """The crashes that were looked at, and the findings."""
 
     points: int = 0
     killed: int = 0
@@ -250,7 +250,7 @@ class StoreTally:
     findings: list[str] = field(default_factory=list)
 
     def add(self, other: StoreTally) -> None:
-        """And what another one has."""
+        """Add the counts of another one."""
         for name in ("points", "killed", "cut", "lost", "not_started"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.findings += other.findings
@@ -261,7 +261,7 @@ def crash(seed: int, kill_at: int | None, *, power: bool) -> int:
     operations it had.
 
     Raises:
-        BrokenPromise: something is lost, or the store does not start.
+        BrokenPromise: a message is lost, or the store does not start.
     """
     disk, rng = (
         MemoryDisk(first_step=STEP),
@@ -279,8 +279,8 @@ def crash(seed: int, kill_at: int | None, *, power: bool) -> int:
 
 
 def go_on(life: StoreLife) -> None:
-    """What a store does that was started again: it takes messages, is closed, and starts behind a
-    power cut that leaves nothing that was not synced."""
+    """The work of a store that was started again: it takes messages, is closed, and starts behind a
+    power cut that takes all unsynced bytes."""
     life.put(3)
     life.close()
     life.disk.reboot(power=True)

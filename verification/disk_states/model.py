@@ -54,7 +54,7 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is on the disk after a crash."""
+    """The files of a disk after a crash."""
 
     files: dict[Path, bytes]
     directories: frozenset[Path]
@@ -70,7 +70,7 @@ class State:
         return int.from_bytes(found.digest(), "big")
 
     def disk(self, boots: int) -> MemoryDisk:
-        """A disk that holds this and nothing in a cache."""
+        """A disk that holds this state, with an empty cache."""
         disk = MemoryDisk(first_step=STEP)
         for path, content in self.files.items():
             disk.names[path] = Inode(bytearray(content), bytearray(content), mtime_ms=disk.now_ms)
@@ -87,7 +87,7 @@ class Model:
         """
         Args:
             grain: bytes that reach the disk as one, or not.
-            state: what is there before the first operation; None: an empty root directory.
+            state: the files before the first operation; None: an empty root directory.
         """
         self.grain = grain
         self.names: dict[Path, int] = {}
@@ -102,7 +102,7 @@ class Model:
             self.files.append(file)
         self.durable_names = dict(self.names)
         self._reached: dict[tuple[int, ...], dict[Path, int]] = {}
-        """What `_named` has found since the last change of names."""
+        """Results of `_named` since the last change of names."""
 
     def apply(self, op: Op) -> None:
         """One more operation was carried out."""
@@ -133,8 +133,7 @@ class Model:
         self.pending.append(change)
 
     def killed(self, boots: int) -> MemoryDisk:
-        """The process is gone, the system is not: everything that was written is there, synced or
-        not."""
+        """The process is gone, the system is not: all written bytes are there, synced or not."""
         disk = MemoryDisk(first_step=STEP)
         inodes: dict[int, Inode] = {}
         for path, number in chain(self.names.items(), self.durable_names.items()):

@@ -1,5 +1,5 @@
-"""One file between two syncs: its bytes as written, as they are on the disk for sure, and what may
-be in between."""
+"""One file between two syncs: its bytes as written, its bytes that are on the disk for sure, and
+the versions that may be there."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What one block was made into. ``freed``: the number of the resize that last took the block
-    away before that, 0 for none: without that resize on the disk, no later write to the block's
-    place can be there."""
+    """One content of a block. ``freed``: the number of the resize that last took the block away
+    before that, 0 for none: without that resize on the disk, no later write to the block's place
+    can be there."""
 
     freed: int
     content: bytes
 
 
 class PendingFile:
-    """A file of which not everything was synced.
+    """A file of which some bytes are not synced.
 
     Blocks (sectors or pages, ``grain`` bytes each) reach the disk independently, each in any
     version that it ever had since the last sync, never a mixture of two. Resizes reach it in their
@@ -82,8 +82,8 @@ class PendingFile:
         return not self.versions and len(self.lengths) == 1
 
     def choices(self, length: int) -> list[tuple[int, list[bytes]]]:
-        """For the resizes up to number ``length``: each block in doubt and what it may hold, the
-        oldest first."""
+        """For the resizes up to number ``length``: each block in doubt and the contents that it may
+        hold, the oldest first."""
         size = self.lengths[length]
         found = []
         for block in sorted(self.versions):

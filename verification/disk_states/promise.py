@@ -1,5 +1,5 @@
-"""What a node was told by its store, and so has a right to find again; and whether a store holds to
-it."""
+"""The promise of a store to its node: the state that the node has a right to find again. Checks
+that a store keeps it."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class NotStarted(BrokenPromise):
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What must be found after a crash at one moment. Where a call is under way, both outcomes are
-    right."""
+    """The state that must be found after a crash at one moment. Where a call is under way, both
+    outcomes are right."""
 
     logs: tuple[tuple[Entry, ...], ...] = ((),)
-    """Whole logs from entry 0 on: what is found is a prefix of one of them."""
+    """Whole logs from entry 0 on: the log that is found is a prefix of one of them."""
     durable: Index = NO_INDEX
     """The last entry that was reported as durable."""
     votes: tuple[Vote, ...] = (NOT_YET,)
@@ -51,10 +51,10 @@ class Promise:
     """Entries that rotted and are not repaired yet."""
     identity: Identity | None = None
     origin: tuple[Entry, ...] = ()
-    """The log, from entry 0 on, that the catalog taken over last sums up; what is here may end
-    before it."""
+    """The log, from entry 0 on, that the catalog taken over last sums up; the log of the store may
+    end before it."""
     other: Promise | None = None
-    """A state that is being taken over: what is found is whole and all of it, or whole and all of
+    """A state that is being taken over: the state that is found is the whole of it, or the whole of
     this one."""
 
     def digest(self) -> int:
@@ -129,7 +129,7 @@ def check_log(store: LogStore, promise: Promise, started: bool = True) -> tuple[
     its report counts.
 
     Raises:
-        BrokenPromise: something is lost, invented or damaged.
+        BrokenPromise: an entry is lost, invented or damaged.
     """
     begin, end = store.begin_index, store.end.position.index
     require(
@@ -167,7 +167,7 @@ def check_log(store: LogStore, promise: Promise, started: bool = True) -> tuple[
 
 
 def _check_around(store: LogStore, log: tuple[Entry, ...], promise: Promise) -> None:
-    """What else the store says of its log: the terms, and bodies by their place."""
+    """Check other answers of the store about its log: the terms, and bodies by their place."""
     begin = store.begin_index
     terms: list[tuple[Term, Index]] = []
     for entry in log[begin:]:
@@ -183,7 +183,7 @@ def _check_around(store: LogStore, log: tuple[Entry, ...], promise: Promise) -> 
 
 
 def check_state(store: LogStore, promise: Promise) -> None:
-    """The hard state, and who this is.
+    """Check the hard state and the identity.
 
     Raises:
         BrokenPromise: a term, a vote, the commit mark or the identity was lost.

@@ -17,13 +17,13 @@ STEP: Final = 256
 
 
 class OperationType(Enum):
-    """What an operation does."""
+    """The kind of an operation."""
 
     MKDIR = "mkdir"
     CREATE = "create"
     WRITE = "write"
     RESIZE = "resize"
-    """Cut or extend to a length; what is new reads as zeros."""
+    """Cut or extend to a length; new bytes read as zeros."""
     SYNC = "sync"
     RENAME = "rename"
     UNLINK = "unlink"

@@ -1,4 +1,4 @@
-"""What nodes do to their stores, as scripts: each touches one mechanism from all sides."""
+"""Scripts of calls that nodes make to their stores: each touches one mechanism from all sides."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Scenario:
 
 
 def afterwards(life: StoreLife) -> None:
-    """What a node does that was started again: a little of everything."""
+    """The work of a node that was started again: a little of everything."""
     life.open()
     life.follow()
     life.append([120, 40])
@@ -144,7 +144,7 @@ def truncations(life: StoreLife) -> None:
 
 
 def truncation_to_the_start(life: StoreLife) -> None:
-    """Nothing was committed yet, and nothing stays."""
+    """No entry was committed yet, and no entry stays."""
     life.open()
     life.save(1, "n1")
     life.append([400] * 6)
@@ -298,7 +298,7 @@ def rot_behind_a_kill(life: StoreLife) -> None:
 
 
 def started_again(life: StoreLife) -> None:
-    """Nothing but the start."""
+    """A start alone."""
     life.open()
 
 
@@ -325,7 +325,7 @@ def _fill(life: StoreLife, runs: int) -> None:
 
 
 def front_taken_over(life: StoreLife) -> None:
-    """An entry rots of which nobody has a copy any more, but all that it meant is in the
+    """An entry rots of which no member has a copy any more, but all that it meant is in the
     catalog."""
     _fill(life, 3)
     life.rot(2, 60)

@@ -2,10 +2,10 @@
 and recovered, takes messages and dispatches them, is flushed, read, cut by retention, configured
 and closed, and while a store is copied and adopted.
 
-What must follow. The call raises a DLedgerError, or the store goes on as if nothing had been. Who
-ends then, and who goes on with the same store, both find all that was acknowledged when they start
-again, behind a power cut too: a flush that returns has everything on the disk, whatever failed
-before it.
+The rules. The call raises a DLedgerError, or the store goes on as if there had been no fault. A
+process that ends then, and one that goes on with the same store, both find all acknowledged
+messages at the next start, behind a power cut too. A flush that returns has everything on the disk,
+even after a failure before it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ POWER: Final = ((False, False), (True, False), (True, True))
 
 @dataclass(slots=True)
 class StoreFailureTally:
-    """What was tried, and what came of it."""
+    """The faults that were tried, and their outcomes."""
 
     faults: dict[str, int] = field(default_factory=dict)
     """By error and operation."""
@@ -49,7 +49,7 @@ class StoreFailureTally:
     findings: list[str] = field(default_factory=list)
 
     def add(self, other: StoreFailureTally) -> None:
-        """And what another one has."""
+        """Add the counts of another one."""
         for key, count in other.faults.items():
             self.faults[key] = self.faults.get(key, 0) + count
         self.raised += other.raised
@@ -76,7 +76,8 @@ class TriedLife(StoreLife):
         self.raised = 0
 
     def carry_out(self, call: Callable[[], object]) -> None:
-        """A call may fail: then the script ends, or goes on with whatever store there is."""
+        """A call may fail: then the script ends, or goes on with the same store. A call without an
+        open store opens one first."""
         try:
             if self.store is None and call != self.open:
                 super().carry_out(self.open)
@@ -187,10 +188,10 @@ def upgrade(disk: MemoryDisk) -> None:
 
 
 def check_old(old: OldCommitLog) -> None:
-    """What it still has is what was put.
+    """All messages that the old log still has are as they were put.
 
     Raises:
-        BrokenPromise: it is not.
+        BrokenPromise: a message is missing or is another one.
     """
     at, found = old.min_offset, list[bytes]()
     while at < old.divided_offset:

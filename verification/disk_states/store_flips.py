@@ -1,9 +1,9 @@
 """Every byte of every file of a RocketMQ store changed, one at a time.
 
-What must follow. No message is served with another body, in another queue, or for a key that it
-has not. What is missing in an answer was said at the start, or is named by ``verify``. Where the
-format has no checksum (`FREE`, and what still is JSON in ``config``), a changed field is served as
-it is: that is the format's limit, and docs/rocketmq.md says so.
+The rules. No message is served with another body, in another queue, or for a key that it has not. A
+message that is missing in an answer was reported at the start, or is named by ``verify``. Where the
+format has no checksum (`FREE`, and a file of ``config`` that still is JSON), a changed field is
+served as it is: that is the format's limit, and docs/rocketmq.md says so.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from verification.disk_states.message_stores import QUEUES, ROOT, SIZES
 from verification.disk_states.promise import require
 
 LEFT_OUT: Final = ("lock", "abort")
-"""Files whose bytes nobody reads."""
+"""Files whose bytes the store does not read."""
 CONFIG: Final = ROOT / "config" / "topics.json"
 COUNTS: Final = ("flips", "found_at_start", "found_by_read", "found_by_verify", "harmless")
 FREE: Final = "message: a field that no checksum covers"
@@ -39,7 +39,7 @@ FREE: Final = "message: a field that no checksum covers"
 
 @dataclass(slots=True)
 class StoreFlipTally:
-    """What became of the changed bytes, by what they belong to."""
+    """The outcomes of the changed bytes, by kind of byte."""
 
     flips: dict[str, int] = field(default_factory=dict)
     found_at_start: dict[str, int] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class StoreFlipTally:
     findings: list[str] = field(default_factory=list)
 
     def add(self, other: StoreFlipTally) -> None:
-        """And what another one has."""
+        """Add the counts of another one."""
         for name in COUNTS:
             counts = getattr(self, name)
             for kind, count in getattr(other, name).items():
@@ -91,7 +91,7 @@ class StoreImage:
         return disk
 
     def kind(self, path: Path, offset: int) -> str:
-        """What a byte belongs to."""
+        """The kind of a byte."""
         if path.parent.name != "commitlog":
             return path.parent.name if path.parent.parent != ROOT.parent else path.name
         place = int(path.name) + offset
@@ -107,7 +107,7 @@ class StoreImage:
 
 
 def _image(*, stop: bool) -> StoreImage:
-    """Of a store that was stopped, or whose process died."""
+    """The image of a store that was stopped, or of one that a killed process left."""
     disk, times = MemoryDisk(), iter(range(1_700_000_000_000, 1_800_000_000_000))
     settings: dict[str, Any] = {**SIZES, "clock": lambda: next(times), "disk": disk}
     store = MessageStore(ROOT, **settings)
@@ -132,7 +132,8 @@ def _image(*, stop: bool) -> StoreImage:
 
 @cache
 def store_images() -> tuple[StoreImage, StoreImage]:
-    """Of a store that was stopped, and of one whose process died. Made once in each process."""
+    """The images of a store that was stopped, and of one that a killed process left. Made once in
+    each process."""
     return _image(stop=True), _image(stop=False)
 
 
@@ -149,7 +150,8 @@ class Ear(logging.Handler):
 
 @contextmanager
 def listening() -> Iterator[Ear]:
-    """Hears what stores say, also where nobody else is to; and nobody else does."""
+    """Collect the warnings of stores, even where logging is disabled; no other handler gets
+    them."""
     ear, logger, disabled = (
         Ear(),
         logging.getLogger("dledger.rocketmq"),
@@ -222,7 +224,7 @@ def _is_json(data: bytes) -> bool:
 
 
 class Answers:
-    """What a store answers to everything that can be asked of it.
+    """The answers of a store to all possible reads.
 
     Raises:
         BrokenPromise: a message has another body, or is in an answer that it does not belong to.

@@ -1,1 +1,1 @@
-"""The page of evidence: what was run against which promise, and with what result."""
+"""The page of evidence: the campaigns against each promise, and their results."""

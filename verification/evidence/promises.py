@@ -1,4 +1,4 @@
-"""Which campaigns speak to which promise, and what none of them covers."""
+"""The campaigns that test each promise, and the cases that none of them covers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Campaigns by name, and what is not covered, in words."""
+    """Campaigns by name, and the cases that are not covered, in words."""
 
     campaigns: tuple[str, ...]
     missing: str

@@ -1,5 +1,5 @@
-"""What no campaign has in its world, by campaign: written by hand, because no run can tell what it
-left out."""
+"""The limits of each campaign: faults and parts that its world does not have. The list is written
+by hand, because a run cannot tell what it left out."""
 
 from __future__ import annotations
 

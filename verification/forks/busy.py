@@ -20,10 +20,10 @@ class Busy:
 
     Args:
         folder: of the group; another one beside it is started and ended again and again.
-        book: gets what is appended.
+        book: gets the appends.
 
     Attributes:
-        problems: what ended a thread.
+        problems: errors that ended a thread.
     """
 
     def __init__(self, servers: str, folder: Path, topic: str, client: Client, book: Book) -> None:
@@ -89,7 +89,7 @@ class Busy:
             with home.lock():
                 home.read()
             connect_path(self._folder)
-        self._stop.wait(0.001)  # else nobody else gets the lock
+        self._stop.wait(0.001)  # else no other thread gets the lock
 
     def _start(self) -> None:
         """A group of its own, whose lock is held for as long as its node needs to start."""

@@ -1,4 +1,4 @@
-"""Forks beside busy threads, and what becomes of the children."""
+"""Forks beside busy threads, and checks of the children."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def run(
     say: Callable[[str], None],
     works: dict[str, Callable[[Before], Told]] = WORKS,
 ) -> dict[str, Any]:
-    """Fork that often, or until something is wrong.
+    """Fork that often, or until there is a problem.
 
     Args:
         folder: for the groups' files.
-        seed: of what children do, and when; threads run as they run.
-        works: what children do, by name.
+        seed: of the children's calls and their times; the order of threads is not drawn.
+        works: calls of children, by name.
     """
     problems: list[str] = []
     book, forked, dice = Book(TOPIC), Counter[str](), Random(seed)
@@ -171,7 +171,7 @@ class Child:
             os._exit(0)
 
     def outcome(self, busy: Busy) -> tuple[str, Told]:
-        """What is wrong, and what the child was told."""
+        """The problem, if there is one, and the answers that the child got."""
         try:
             if not select.select([self._from_child], [], [], PATIENCE_S)[0]:
                 return f"hangs:\n{self._where()}", {}

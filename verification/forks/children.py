@@ -1,4 +1,5 @@
-"""What a forked child does with what its parent had made, and what it says of it."""
+"""The calls of a forked child on objects that its parent had made, and its report of the
+answers."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ class Before:
     number: int = 0
 
     def value(self, n: int = 0) -> str:
-        """What no other record is."""
+        """A value that no other record has."""
         return f"child {self.number} {n}"
 
 
@@ -87,7 +88,7 @@ def read_on(before: Before) -> Told:
 
 
 def refused(before: Before) -> Told:
-    """What belongs to the parent says so, and what ends it does nothing."""
+    """Calls on the parent's objects are refused, and calls that end such an object do nothing."""
     calls: list[Callable[[], Any]] = [
         lambda: before.producer.append(b"of a child"),
         before.producer.flush,

@@ -3,6 +3,6 @@ point.
 
 A scenario is some threads over the real classes. A schedule says which thread goes on at each
 switching point, and where the process is killed or the power goes; it comes from a seed, and the
-same seed gives it again. Then the store is opened again, and what it was told to keep must be
+same seed gives it again. Then the store is opened again, and all that it promised to keep must be
 there.
 """

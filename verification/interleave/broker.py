@@ -23,7 +23,7 @@ FILE: Final = 100
 
 
 class Files:
-    """A log of bytes in files of a broker, and what of it was called durable."""
+    """A log of bytes in files of a broker, and the part of it that was called durable."""
 
     def __init__(self, run: Run) -> None:
         rng = run.rng.fork("disk")
@@ -74,7 +74,7 @@ class Files:
         self.queue.flush()
 
     def flush_and_tell(self) -> None:
-        """What was there before is durable behind it, unless there was a cut meanwhile."""
+        """Flush: all bytes from before are durable behind it, unless there was a cut meanwhile."""
         cuts, end = self._cuts_done, len(self._logs[self._done])
         self.queue.flush()
         if cuts == self._cuts:
@@ -137,7 +137,7 @@ def log_files(run: Run) -> None:
 
 
 class Job:
-    """What a coroutine waits for: a call in another thread."""
+    """A call in another thread, which a coroutine waits for."""
 
     def __init__(self, loop: FollowLoop, call: Callable[[], object]) -> None:
         self.loop, self.call = loop, call
@@ -147,8 +147,8 @@ class Job:
 
 
 class FollowLoop:
-    """The loop of a slave: what comes is appended, and flushed in a thread, one flush after the
-    other."""
+    """The loop of a slave: received bytes are appended, and flushed in a thread, one flush after
+    the other."""
 
     def __init__(self, run: Run, files: Files, sizes: list[int]) -> None:
         self._scheduler, self._files = run.scheduler, files

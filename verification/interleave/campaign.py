@@ -26,7 +26,7 @@ MODULE: Final = "python -m verification.interleave"
 
 @dataclass(slots=True)
 class Tally:
-    """What the schedules of one scenario came to."""
+    """The counts of one scenario's schedules."""
 
     schedules: int = 0
     steps: int = 0
@@ -142,7 +142,7 @@ def _summary(
 
 def first_red(count: int, seed: int = 1, module: str = "") -> tuple[int, ScheduleOutcome | None]:
     """How many schedules it takes until one is red, and that one; None: none of so many is.
-    ``module``: where something may be wrong; scenarios that never come there are left out."""
+    ``module``: the module to test; scenarios that never come there are left out."""
     scenarios = {"rocketmq": BROKER_SCENARIOS, "embedded": PROGRAM_SCENARIOS}.get(
         module.partition(".")[0], STORE
     )

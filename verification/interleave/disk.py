@@ -1,7 +1,7 @@
 """A disk in memory whose every operation is a switching point, before it and behind it.
 
-A sync covers what was written before it began, and nothing that comes while it is under way; until
-it has ended, what it covers may be lost.
+A sync covers bytes that were written before it began, and none that come while it is under way.
+Until it has ended, the bytes that it covers may be lost.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Style:
     torn: bool = False
     """A write becomes visible in two halves."""
     choose: Callable[[int], int] | None = field(default=None)
-    """Which of n outcomes a power cut has; None: nothing that was not synced is left."""
+    """Which of n outcomes a power cut has; None: no unsynced byte is left."""
 
 
 class SwitchingDisk(MemoryDisk):
@@ -95,7 +95,7 @@ class SwitchingDisk(MemoryDisk):
         return None
 
     def cut_power(self) -> None:
-        """What was not synced is lost, or not; a sync under way is neither here nor there."""
+        """Unsynced bytes are lost, or not, each by choice; so are those of a sync under way."""
         self.reboot(power=True, choose=self._choose)
 
     def holds(self, path: Path, low: int, high: int) -> bool:

@@ -1,4 +1,4 @@
-"""A node's life on a store that several threads touch at once, and what it was promised at each
+"""A node's life on a store that several threads touch at once, and the promise to it at each
 moment."""
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class SharedLife(StoreLife):
         self._ended = 0
         self._damaged_once: frozenset[Index] = frozenset()
         self._damaged: frozenset[Index] = frozenset()
-        """What is damaged of the log as it will be when all cuts that were asked for are carried
+        """Damaged entries of the log as it will be when all cuts that were asked for are carried
         out."""
         self.was_damaged = False
-        """Something rotted on the disk."""
+        """An entry rotted on the disk."""
 
     def start(self, store: FileStore) -> None:
         """A process runs on the store."""
@@ -56,7 +56,8 @@ class SharedLife(StoreLife):
 
     @property
     def salt(self) -> int:
-        """What tells the bodies of entries apart that follow each other at the same place."""
+        """A number that each start and each truncation raises: it makes the bodies of entries that
+        follow each other at one place differ."""
         return self._salt
 
     @property
@@ -129,7 +130,8 @@ class SharedLife(StoreLife):
         self.all_cut()
 
     def begin_cut(self, after: int) -> None:
-        """A truncation was asked for: what is found is what was there, or what will be."""
+        """A truncation was asked for: a start finds the log from before it or the log from after
+        it."""
         log = self.log
         self.cuts += 1
         self._salt += 1

@@ -155,8 +155,8 @@ class Condition:
 
 
 class Threading:
-    """Stands for the module `threading` in the product's modules. What no schedule asks for is the
-    real thing."""
+    """Stands for the module `threading` in the product's modules. A call from outside of a schedule
+    gets the real objects."""
 
     def __init__(self) -> None:
         self.scheduler: Scheduler | None = None

@@ -1,7 +1,7 @@
 """One boot of a machine under the scheduler: processes, ports and the time.
 
-Processes are threads of the schedule, signals end them at their next switching point, and what
-waits by the clock goes on when nothing else can happen.
+Processes are threads of the schedule, signals end them at their next switching point, and a wait by
+the clock ends when no other thread can run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from verification.sim.rng import Rng
 SHORT_SLEEPS: Final = 2
 """So many first sleeps of a process may be shorter than what others do meanwhile."""
 FIRST_PID: Final = 1 << 30
-"""Above every real one, so that what is looked up in /proc by mistake is not there."""
+"""Above every real one, so that a process looked up in /proc by mistake is not there."""
 MOST_PROCESSES: Final = 1 << 16
 """In one boot."""
 
@@ -34,11 +34,12 @@ class Process:
     killed: bool = False
     """It ends at its next switching point."""
     is_there: bool = True
-    """As the table of processes has it, whatever the process still holds."""
+    """Whether the table of processes has it. A process that has left the table may still hold
+    files."""
     terminated: bool = False
     sleeps: int = 0
     holds: Counter[str] = field(default_factory=Counter)
-    """What `EmbeddedGroup` counts in it."""
+    """The counts of `EmbeddedGroup` in this process."""
 
     @property
     def lives(self) -> bool:
@@ -57,10 +58,10 @@ class Machine:
         self.kills = 0
         """SIGKILLs so far."""
         self.on_terminate: Callable[[], object] = lambda: None
-        """Called where somebody is about to end a node."""
+        """Called when a program is about to end a node."""
         self._boot = boot
         self.ports: dict[int, Process] = {}
-        """Who listens."""
+        """Port -> the process that listens there."""
         self.now_s = 0.0
         self._processes: dict[int, Process] = {}
         self._due: list[tuple[float, int, Process]] = []
@@ -111,7 +112,7 @@ class Machine:
         self.point("woken")
 
     def kill(self, pid: int, number: int) -> None:
-        """See `os.kill`. Who is killed is there until it has its turn."""
+        """See `os.kill`. A killed process is there until it has its turn."""
         found = self._processes.get(pid)
         if found is None or not found.is_there:
             raise ProcessLookupError(pid)
@@ -126,7 +127,7 @@ class Machine:
         self.point("signal", pid)
 
     def _ending(self) -> list[Process]:
-        """Those that were killed and are not gone, but for whoever asks."""
+        """Processes that were killed and are not gone; the calling process is left out."""
         return [
             one
             for one in self._processes.values()
@@ -135,11 +136,12 @@ class Machine:
 
     @property
     def is_ending(self) -> bool:
-        """Whether something was killed that is not gone yet."""
+        """Whether a process was killed and is not gone yet."""
         return bool(self._ending())
 
     def let_the_killed_end(self) -> None:
-        """What takes its time takes longer than the kernel needs for them."""
+        """Wait until all killed processes are gone: a call that takes time takes longer than the
+        kernel needs to end them."""
         while ending := self._ending():
             self.wait(ending[0])
 
@@ -171,7 +173,8 @@ class Machine:
         self.wait(me)
 
     def _let_time_pass(self) -> None:
-        """The clock's thread: what is due first goes on, once nothing else can happen."""
+        """The clock's thread: the process that is due first goes on, once no other thread can
+        run."""
         while True:
             self.scheduler.block(self._clock)
             while self._due:

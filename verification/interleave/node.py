@@ -20,8 +20,8 @@ from verification.interleave.workers import SwitchedEnvironment
 
 
 class Loop:
-    """The loop's thread: what it was told to do, one call after the other, and what other threads
-    tell it first."""
+    """The loop's thread: it makes its calls one after the other, and runs callbacks of other
+    threads first."""
 
     def __init__(self, scheduler: Scheduler, calls: Sequence[Callable[[], object]]) -> None:
         self._scheduler = scheduler
@@ -51,7 +51,8 @@ class Loop:
 
 
 class Node:
-    """What the loop does with its log. The core's log is what was asked for; the disk follows."""
+    """The calls of a node's loop on its log. The core's log has all that was asked for; the disk
+    follows."""
 
     def __init__(self, run: Run, calls: Sequence[Callable[[Node], object]]) -> None:
         self.life = run.life
@@ -76,7 +77,7 @@ class Node:
         raise error
 
     def _all_told(self) -> None:
-        """Nothing that was handed in is left, nor anything that a client would wait for."""
+        """All entries that were handed in are reported durable, and all cuts are reported done."""
         promise = self.life.promise
         last = len(promise.logs[0]) - 1
         require(not self._asked, f"cuts behind {self._asked} were asked for and never done")

@@ -17,7 +17,7 @@ from verification.interleave.machine import Machine, Process
 FORMER_S: Final = 20.0
 """As `dledger.embedded.child` waits for a former process of its node."""
 NO_SERVER: Final[Any] = None
-"""What a `Watch` asks it is asked elsewhere here."""
+"""The questions of a `Watch` to a server are answered elsewhere here."""
 
 
 class NodeProcess:

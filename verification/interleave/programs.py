@@ -1,4 +1,4 @@
-"""Programs that start, join and end the group of one directory under the scheduler: what stands in
+"""Programs that start, join and end the group of one directory under the scheduler: the stand-ins
 for the system in `dledger.embedded`.
 
 The directory, its files and their locks are real.
@@ -92,7 +92,7 @@ class SwitchingOs:
         return self._behind(name, found) if name in POINTS else found
 
     def let_go(self, descriptor: int) -> None:
-        forks.let_go(descriptor)  # whatever happens to the process: its files are closed
+        forks.let_go(descriptor)  # even when the process is killed: its files are closed
         self._machine.point("close")
 
 

@@ -1,5 +1,5 @@
-"""A table of the catalog under a checkpoint and retention, and what a start has a right to find of
-it."""
+"""A table of the catalog under a checkpoint and retention, and the rows that a start has a right to
+find."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rows_of(begin: int, end: int) -> bytes:
 
 
 class Rows:
-    """A table, and what of it was made durable."""
+    """A table, and the rows of it that were made durable."""
 
     def __init__(self, directory: Path, disk: SwitchingDisk) -> None:
         """One row is durable, and one more is there."""
@@ -89,8 +89,9 @@ class Rows:
         require(inode.durable[low:high] == due, f"rows {begin} to {end} are not on the disk")
 
     def check_start(self, disk: SwitchingDisk) -> None:
-        """What the next process finds when it goes by the last checkpoint, and what it makes of the
-        log from there when it has to go by the one before, whose rows may have gone at the front.
+        """The next process finds the rows of the last checkpoint. When it has to go by the
+        checkpoint before, whose rows may have gone at the front, it makes the later rows again from
+        the log.
 
         Raises:
             BrokenPromise: rows are missing, or are not what was written.

@@ -1,5 +1,5 @@
-"""Which threads touch a store at the same time, and what each of them does there, drawn from the
-schedule's seed."""
+"""Threads that touch a store at the same time, and the calls of each, drawn from the schedule's
+seed."""
 
 from __future__ import annotations
 
@@ -32,14 +32,13 @@ class Run:
     scheduler: Scheduler
     life: SharedLife
     rng: Rng
-    """For what the threads do; the same for the same seed, whatever the order is in which they do
-    it."""
+    """The dice of the threads' calls: the same for the same seed, in any order of the threads."""
     at_end: list[Callable[[], object]] = field(default_factory=list)
-    """Looks whether all is done that had to be, once all threads have ended."""
+    """Check that all work is done, once all threads have ended."""
     at_start: list[Callable[[SwitchingDisk], object]] = field(default_factory=list)
-    """Looks at what the next process finds, besides the log."""
+    """Check the files that the next process finds, besides the log."""
     at_last: list[Callable[[], object]] = field(default_factory=list)
-    """Takes away what the scenario has put in place of other things, however it has ended."""
+    """Undo the scenario's replacements of functions and modules, in whichever way it has ended."""
 
     def now_and_then(self) -> bool:
         """Whether a thread is there that a bug between two others does not need."""

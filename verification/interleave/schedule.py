@@ -61,7 +61,7 @@ class ScheduleOutcome:
 
 @dataclass(slots=True)
 class Prepared:
-    """A scenario's files, and what they promise."""
+    """A scenario's files, and their promise."""
 
     image: Image
     promise: Promise
@@ -112,7 +112,7 @@ class Bench:
     def run(
         self, scenario: Scenario, seed: int, strategy: Strategy, crash_at: int, traced: bool = False
     ) -> ScheduleOutcome:
-        """One schedule. The seed says what the threads do, and what a power cut leaves."""
+        """One schedule. The seed decides the calls of the threads, and the loss of a power cut."""
         rng = Rng(seed).fork("threads")
         files = prepared(scenario)
         disk = SwitchingDisk(files.image, Style(rng.chance(300_000), _choice(rng.fork("power"))))
@@ -197,7 +197,8 @@ class Bench:
 
 
 def _choice(rng: Rng) -> Callable[[int], int] | None:
-    """What a power cut leaves: nothing, everything, or each thing with the same odds."""
+    """The choice of a power cut: it leaves no unsynced write, all of them, or each with the same
+    odds."""
     odds = rng.pick((0, 0, 500_000, 500_000, 900_000, 1_000_000))
     if not odds:
         return None

@@ -35,9 +35,9 @@ class Thread:
     """It waits for work for ever: the schedule does not wait for its end."""
     greenlet: Greenlet
     waits_for: object = None
-    """What it is blocked on; None: it can run."""
+    """The object that it is blocked on; None: it can run."""
     may_time_out: bool = False
-    """What it waits for ends by itself, once nothing else can happen."""
+    """Its wait ends by itself, once no other thread can run."""
     done: bool = False
     priority: int = 0
     """For the strategy."""
@@ -59,7 +59,7 @@ class Strategy(Protocol):
 
 @dataclass(slots=True, frozen=True)
 class Step:
-    """One switching point: what the thread is about to do, or has just done."""
+    """One switching point: the operation that the thread is about to do, or has just done."""
 
     number: int
     thread: str
@@ -87,9 +87,9 @@ class Scheduler:
     """(step, thread's number) wherever the choice was another one than to go on with the same
     thread, or with the one of the lowest number where that cannot run."""
     error: BaseException | None = None
-    """What a thread ended with."""
+    """The first error with which a thread ended."""
     dead: bool = False
-    """The process is gone: nothing that its threads do has an effect."""
+    """The process is gone: calls of its threads have no effect."""
     crashed: bool = False
     _hub: Greenlet = field(init=False)
     _ask_at: int = 0
@@ -121,7 +121,7 @@ class Scheduler:
         """Run all threads.
 
         Raises:
-            BaseException: what the first thread that failed has raised.
+            BaseException: the error of the first thread that failed.
         """
         end: End | None = None
         while end is None:
@@ -140,9 +140,9 @@ class Scheduler:
         return end
 
     def _bury(self, end: End) -> None:
-        """Nothing of the threads runs on, nor later, when memory is freed."""
+        """End all threads, so that no code of theirs runs later, when memory is freed."""
         self.current, self.dead = None, True
-        if end is not End.DEADLOCK:  # else who waits for what is still to be told
+        if end is not End.DEADLOCK:  # else `waiting` still has to report it
             for thread in self.threads:
                 thread.waits_for = None
         for thread in self.threads:
@@ -204,7 +204,7 @@ class Scheduler:
 
     def block(self, on: object, may_time_out: bool = False) -> None:
         """The running thread waits until `wake` is called for ``on``; with ``may_time_out`` at the
-        longest until nothing else can happen.
+        longest until no other thread can run.
 
         Raises:
             ProcessKilled: the process is gone, or the schedule is over.
@@ -231,7 +231,7 @@ class Scheduler:
                 self._ask_at = 0
 
     def waiting(self) -> str:
-        """Who waits for what."""
+        """The threads that wait, each with the object that it waits for."""
         return ", ".join(
             f"{thread.name} for {thread.waits_for}" for thread in self.threads if thread.waits_for
         )

@@ -1,5 +1,5 @@
 """Programs that start, join and end one group at the same time, while nodes and programs are
-killed: whoever has asked for it has a whole group, and always the same one."""
+killed: a program that has asked for the group has a whole one, and always the same one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Programs:
-    """What they were told."""
+    """The programs of a schedule, and the checks of their answers."""
 
     def __init__(self, run: Run) -> None:
         self._directory = Directory()
@@ -38,8 +38,8 @@ class Programs:
         self._group = ""
         """The id of the first group that was seen."""
         self.users: dict[Process, tuple[int, bool]] = {}
-        """Who uses the group: how many kills there were before, and whether it holds an
-        `EmbeddedGroup`."""
+        """Programs that use the group -> the number of kills before, and whether the program holds
+        an `EmbeddedGroup`."""
         self._busy: set[Process] = set()
         """Programs that have not done yet what they wanted."""
         self._stack = ExitStack()
@@ -79,7 +79,7 @@ class Programs:
         held.stop()
 
     def start_again(self, me: Process, held: EmbeddedGroup) -> None:
-        """Whatever has been killed meanwhile."""
+        """Start the group again: nodes may have been killed meanwhile."""
         self.users.pop(me, None)
         self._asked(me, held.start, holds=True)
 
@@ -90,8 +90,8 @@ class Programs:
         )
 
     def _asked(self, me: Process, call: Callable[[], T], *, holds: bool) -> T | None:
-        """What the call has given; None where it could not, because something was killed. Who only
-        names the path looks once: what was just killed then may look as if it ran."""
+        """The result of the call; None where it failed because a process was killed. A program that
+        only names the path looks once: a node that was just killed may then look as if it ran."""
         before = -1 if self.machine.is_ending and not holds else self.machine.kills
         try:
             given = call()
@@ -105,13 +105,13 @@ class Programs:
         return given
 
     def connect_and_leave(self, me: Process) -> None:
-        """A program that ends soon: nobody needs the group for it."""
+        """A program that ends soon: it stops counting as a user of the group."""
         self.connect(me)
         self.users.pop(me, None)
 
     def _look(self, before: int, holds: bool) -> None:
-        """The group is whole, unless something was killed since. Who only names the path leaves a
-        node alone that has just failed to start (`start._without_hopeless`)."""
+        """The group is whole, unless a process was killed since. A program that only names the path
+        leaves a node alone that has just failed to start (`start._without_hopeless`)."""
         where = Home(self._directory.path)
         file = where.read()
         require(file is not None, "there is a group without a group.json")
@@ -173,7 +173,7 @@ class Programs:
 
 
 def starts(run: Run) -> None:
-    """Two to four programs, and what may happen to them and to nodes meanwhile."""
+    """Two to four programs, with kills of them and of nodes meanwhile."""
     programs, rng = Programs(run), run.rng
     made = []
     for number in range(rng.between(2, 4)):

@@ -1,5 +1,5 @@
-"""Who goes on at a switching point: by priorities, by chance, as before, or one after the other of
-all there are."""
+"""Strategies that choose the thread that goes on at a switching point: by priorities, by chance, as
+before, or one after the other of all there are."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class Priorities:
 
 class Interruptions:
     """Threads run one after the other, more often in the order of their numbers, but for up to
-    three interruptions: at a place that is drawn by how many of its kind come before it, and
-    whoever is interrupted goes on last."""
+    three interruptions. Each is at a place that is drawn by how many of its kind come before it,
+    and the interrupted thread goes on last."""
 
     def __init__(self, rng: Rng, places: frozenset[str], most: int, passed: int = 0) -> None:
         """

@@ -40,7 +40,7 @@ def cut_and_settle(run: Run) -> None:
 
 
 def cut_and_repair(run: Run) -> None:
-    """A repair, while what is behind it is cut and written again."""
+    """A repair, while the log behind it is cut and written again."""
     life = run.life
     life.damage(0)
     run.thread("writer", lambda: life.truncate(1), lambda: life.append([90]))

@@ -17,7 +17,7 @@ class SwitchedEnvironment(Environment):
 
     @staticmethod
     def below(n: int) -> int:
-        """Always the same: nothing in a schedule depends on chance but by its seed."""
+        """Always the same: a schedule depends on chance only by its seed."""
         return n // 2
 
     def worker(self, name: str, turn: Turn, pause_s: float = 0.0) -> Worker:
@@ -25,8 +25,8 @@ class SwitchedEnvironment(Environment):
 
 
 class SwitchedWorker:
-    """See `dledger.environment.ThreadWorker`; what it waits for by the clock comes when nothing
-    else can happen."""
+    """See `dledger.environment.ThreadWorker`; its waits by the clock end when no other thread can
+    run."""
 
     def __init__(self, scheduler: Scheduler, name: str, turn: Turn) -> None:
         self._scheduler = scheduler

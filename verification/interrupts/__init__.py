@@ -1,2 +1,2 @@
-"""Clients whose calls are interrupted by signals and cancelled at any point: what they took and
-told still holds."""
+"""Clients whose calls are interrupted by signals and cancelled at any point: their answers still
+hold."""

@@ -38,7 +38,7 @@ class Servers(NamedTuple):
 
 
 class Round:
-    """One topic, one client, and what is done with them.
+    """One topic, one client, and the calls of a round.
 
     Args:
         others: names of `OTHERS`, without end.
@@ -268,7 +268,7 @@ class Round:
             self._end(unit, "transaction.commit", commit)
 
     def _helper(self) -> threading.Thread:
-        """A thread that nobody interrupts, on a producer that others are interrupted in."""
+        """A thread without interrupts, on a producer whose other calls are interrupted."""
         producer, dice = self._producer(), Random(self._dice.random())
         batches = [self.book.values(dice.choice((1, 1, 20))) for _ in range(60)]
 
@@ -292,7 +292,7 @@ def _batch(values: list[bytes]) -> pa.RecordBatch:
 
 
 def stored(servers: str, topic: str, book: Book) -> dict[int, list[bytes]]:
-    """All that a topic has, by partition, when nothing is on its way into it any more."""
+    """All values of a topic, by partition, when no append to it is under way any more."""
     with Client(servers) as client:
         for unit in book.units:
             # its commit may still come, and between the reads of two partitions

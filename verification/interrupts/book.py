@@ -1,4 +1,4 @@
-"""What was asked of a client and what it answered, held against what is stored."""
+"""A book of the calls of a client and of its answers, which is compared with the stored records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Attempt:
 
     Attributes:
         who: the producer or thread whose appends keep their order; empty: none.
-        answer: the place that was told, the error, or None where nobody was told.
+        answer: the place that was told, the error, or None where there was no answer.
     """
 
     values: list[bytes]
@@ -50,7 +50,7 @@ class Book:
     """One round's attempts.
 
     Attributes:
-        problems: what does not fit.
+        problems: contradictions between the calls, the answers and the stored records.
     """
 
     def __init__(self, topic: str) -> None:
@@ -62,7 +62,7 @@ class Book:
         self._numbers = itertools.count()
 
     def values(self, count: int) -> list[bytes]:
-        """Values that no other record has, whatever threads ask for some."""
+        """Values that no other record has; several threads may ask for some."""
         return [f"{self._topic} {next(self._numbers)}".encode() for _ in range(count)]
 
     def attempt(self, values: list[bytes], who: str = "") -> Attempt:
@@ -72,8 +72,8 @@ class Book:
         return made
 
     def read(self, partition: int, values: list[bytes], whole: bool) -> None:
-        """What a reader of a partition from its first offset on gave until it ended; not ``whole``:
-        some of it may be missing."""
+        """Note the records that a reader of a partition from its first offset on gave until it
+        ended; not ``whole``: some may be missing."""
         self._reads.append((partition, values, whole))
 
     def settle(self) -> None:

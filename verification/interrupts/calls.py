@@ -54,7 +54,7 @@ OTHERS: Final[dict[str, tuple[Call, type]]] = {
     "lineage": (lambda client, info: client.lineage(), Lineage),
     "status": (lambda client, info: client.status(), dict),
 }
-"""Name -> how it is called, and what its answer is: that of another call is seen by its type."""
+"""Name -> the call, and the type of its answer: an answer of another call has another type."""
 LEFT_OUT: Final = {
     "transfer": "there is one node",
     "admit": "it changes who the group's members are",

@@ -1,4 +1,4 @@
-"""Rounds of both clients against one real group, and what they found."""
+"""Rounds of both clients against one real group, and their findings."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Canceller:
         self._lengths: dict[str, int] = {}
 
     async def call(self, name: str, work: Coroutine[Any, Any, Any]) -> tuple[Any, bool]:
-        """What it returned, and whether it was cancelled.
+        """The result of the call, and whether the call was cancelled.
 
         Raises:
             Exception: what it raised.
@@ -114,7 +114,7 @@ class _Watched:
 
 
 class AsyncRound:
-    """One topic, one client, and what is done with them; ``others`` as in `Round`."""
+    """One topic, one client, and the calls of a round; ``others`` as in `Round`."""
 
     def __init__(
         self,

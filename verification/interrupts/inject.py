@@ -27,8 +27,8 @@ KINDS: Final = (
     KeyboardInterrupt, SystemExit, Interrupt, TimeoutError, ConnectionResetError, InterruptedError,
     OSError, ValueError, KeyError, IndexError,
 )  # fmt: skip
-"""What handlers raise. Some of them are what sockets and locks raise, too, and must not be taken
-for theirs."""
+"""Exceptions that handlers raise. Sockets and locks raise some of these, too; a handler's exception
+must not be taken for theirs."""
 SECOND_WITHIN: Final = 80
 """Trace events between an interrupt and the next one, which meets the handling of the first."""
 _SIGNALS: Final = (signal.SIGUSR1,)
@@ -45,7 +45,7 @@ class Injector:
     Attributes:
         asked: how often a call was made, by its name.
         fired: how often a handler raised in one.
-        problems: exceptions that somebody swallowed or changed.
+        problems: exceptions that the called code swallowed or changed.
     """
 
     def __init__(self, dice: Random) -> None:
@@ -91,7 +91,7 @@ class Injector:
             self._hook(unraisable)
 
     def call(self, name: str, function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-        """What the function returned, or the interrupt that ended it.
+        """The result of the function, or the interrupt that ended it.
 
         Raises:
             Exception: what the function raised by itself.

@@ -13,7 +13,7 @@ from dledger.rocketmq.format.message import Message
 from verification.interrupts.book import TAKEN, Book
 
 Asked = tuple[str, Callable[[], Any], Callable[[Any], None]]
-"""Name of a call, the call, and what takes its answer if it was not interrupted."""
+"""Name of a call, the call, and a function that takes its answer if it was not interrupted."""
 
 
 class Messages:

@@ -1,11 +1,10 @@
-"""What must hold in a group at every moment, checked from outside after every event of the
-simulator.
+"""Invariants of a group, checked from outside after every event of the simulator.
 
 A `watch.Watch` is told of everything that happens (`wiring.attach` puts it between a node's parts)
 and raises `broken.Broken` with the number of the invariant. It compares fields, entry by entry and
-message by message, with what it saw before, so that nothing has to be left out for the sake of
-time. What all nodes together have shown is in `truth.Truth`: every entry that was ever written, and
-the one committed log.
+message by message, with what it saw before, so that no check has to be left out for the sake of
+time. `truth.Truth` has the state that all nodes together have shown: every entry that was ever
+written, and the one committed log.
 
 Number, invariant, and the modules that check it:
 
@@ -13,63 +12,64 @@ I1   at most one leader in a term, and in one of its lives (election)
 I2   a leader never cuts or shortens its log (logs)
 I3   logs match: an index and a term name one entry and all before it, by chainCrc; no gap, terms
      never go back; a recovered log was written before (logs, truth)
-I4   a leader has all that was committed in earlier terms, also what is committed there later
-     (election)
+I4   a leader has every entry that was committed in an earlier term, also one that is committed
+     there later (election)
 I5   all nodes apply the committed entry, with its bytes, to the same result (commit)
 I6   commit indexes go forward, in a life and over restarts; only a leader moves the first one, and
      only onto an entry of its own term (commit)
-I7   what is committed is durable on a majority at that moment, and what was durable is there again
-     after a crash; the core takes nothing for durable that the store has not synced (commit, logs)
+I7   a committed entry is durable on a majority at that moment, and a durable entry is there again
+     after a crash; the core takes no entry for durable that the store has not synced (commit, logs)
 I8   one vote in a term, over restarts (election)
 I9   terms go forward, over restarts (election)
-I10  what a client was told of has its offsets in the committed log; its bytes: I5, I20, I26
-     (commit)
+I10  an acknowledged record has its offset in the committed log; its bytes: I5, I20, I26 (commit)
 I11  offsets without gap or reuse, of batches and of transactions (commit, ends)
-I12  nothing is applied or served above the commit index (commit, reads, storage)
-I13  a read index covers everything that anybody had committed when the read was asked for; catalogs
+I12  no entry above the commit index is applied or served (commit, reads, storage)
+I13  a read index covers every entry that a node had committed when the read was asked for; catalogs
      never go back; sessions of clients: I26 (reads)
 I14  no entry is cut that the node, in any of its lives, or the group has called committed (logs)
-I15  the front of a log goes forward, and not over what is not committed, not in a saved catalog,
-     needed by a transaction, not expired, or missing on another member's disk while it may wait for
-     that; over restarts (logs, retention)
+I15  the front of a log goes forward, over restarts. It does not pass an entry that is not
+     committed, not in a saved catalog, needed by a transaction, not expired, or missing on another
+     member's disk while it may wait for that (logs, retention)
 I16  a producer's batches are there once, in order, and none of a fenced session (commit)
-I17  who counts changes one member at a time, by committed entries, and for all nodes alike; nobody
-     is expelled whose disk was not exchanged; no node takes part with another list of members, or
-     takes anything from another group of this name: hello, term, entry (members)
-I18  a leader that looks at the clock and has not heard a quorum for an election time is none
+I17  the incarnations that count change one member at a time, by committed entries, and for all
+     nodes alike; a member is expelled only when its disk was exchanged; no node takes part with
+     another list of members, or takes a hello, term or entry of another group of this name
+     (members)
+I18  a leader that looks at the clock and has not heard a quorum for an election time steps down
      (reads)
 I19  entries in memory, pending bytes, pushes and their windows within their limits (messages)
 I20  no wrong byte leaves a store, and it serves every sound entry; at the end every log is read
-     from its first entry to its last; behind its end its files hold nothing (storage, at_rest)
+     from its first entry to its last; the files are empty behind its end (storage, at_rest)
 I21  no message, effect or write of the store after a fatal error (messages, storage, watch)
 I22  a node's snapshot of its catalog is of committed entries and equal to that of other nodes
-     there, and so is what it restores (storage)
+     there, and so is a restored catalog (storage)
 I23  terms, votes and acknowledgements are on the disk before they are sent (messages)
 I24  at the end all live nodes have committed and applied the same, and have equal catalogs (ends)
 I25  a healed group commits again within ten election times (ends)
 I26  the history of the clients is that of a linearizable log (`dledger.testing.checkers`) (ends)
-I27  topics and consumer groups are what the committed commands make, in every catalog, over
-     restarts; a group's offsets are what was acknowledged, and what was deleted stays so (commands)
-I28  a stage that nobody ends ends when its time is over, and not sooner, whatever wall clocks show
+I27  topics and consumer groups are those that the committed commands make, in every catalog, over
+     restarts; a group's offsets are the acknowledged ones, and a deleted topic stays deleted
      (commands)
-I29  nothing is called durable, in data or index, but what a sync covers that began after it was
-     written; on a node's start, too (sim.disk)
+I28  a stage without a commit or abort ends when its time is over, and not sooner, even when wall
+     clocks jump (commands)
+I29  bytes of data or index are called durable only when a sync covers them that began after they
+     were written; on a node's start, too (sim.disk)
 I30  a write with a digest is committed once; made again with the same rows it changes nothing, with
      other rows, or of an older sequence, it is refused (sim.writes)
-D11  nobody asks for votes in a new term before a quorum would give them (pre-vote) (election)
+D11  no node asks for votes in a new term before a quorum would give them (pre-vote) (election)
 Q1   a message of a RocketMQ commit log is where its put says, once; one that was refused is nowhere
      (queued)
 Q2   queue offsets have no gap, in the order of the log (queued)
-Q3   what a client is shown of them is committed, and no consumer is led past one that is kept
+Q3   each message that a client is shown is committed, and no consumer is led past a kept one
      (queued)
-Q4   consume queues and index are what the log says, at the end, and no more after any restart
-     (queued)
+Q4   consume queues and index agree with the log at the end, and have no more than the log after any
+     restart (queued)
 W1   a commit is new, a repeat, or refused for its other rows, as all commits before say, also of
      writers that gave way to others; every catalog knows each writer's last one, over restarts
      (writers)
 
-Of I17: a group's members are its configuration; what changes is the incarnation of each that
-counts. I7 sees that the quorums of before and after meet, since the one that is admitted must not
-be counted for the entry that admits it. I22 also holds for a catalog that was taken over from
-another node: it is looked at when its new owner starts on it.
+Of I17: a group's members are its configuration; the incarnation of each that counts changes. I7
+sees that the quorums of before and after meet, since the one that is admitted must not be counted
+for the entry that admits it. I22 also holds for a catalog that was taken over from another node: it
+is looked at when its new owner starts on it.
 """

@@ -21,15 +21,16 @@ from verification.invariants.view import WatchedNode
 
 
 class AtRest:
-    """What the files of all nodes must hold, and what they may not."""
+    """Checks of the files of all nodes: the bytes that they must hold, and those that they may
+    not."""
 
     def __init__(self, truth: Truth) -> None:
         self._truth = truth
 
     def ends(self, view: WatchedNode) -> None:
-        """I20: behind the end of a log its files hold nothing, or the next start would find it
-        there. Whoever is killed when the rest of a file is padded already, and the next entry not
-        written, leaves that."""
+        """I20: the files of a log are empty behind its end, or the next start would find an entry
+        there. The padding of a file may stand there: a node that is killed between the padding and
+        the next entry leaves it."""
         disk, end = _disk(view), view.store.end.end_pos
         if disk is None or disk.rotten:
             return
@@ -44,8 +45,8 @@ class AtRest:
                 )
 
     def called_damaged(self, view: WatchedNode, error: CorruptEntry) -> None:
-        """I20: an entry that its disk gives back as it was written is served, whatever else is
-        damaged there."""
+        """I20: an entry that its disk gives back as it was written is served, even where other
+        bytes are damaged."""
         disk, index = _disk(view), error.index
         if disk is None or disk.harmed or disk.strays or index < view.store.begin_index:
             return
@@ -83,7 +84,7 @@ class AtRest:
         same = (entry.index, entry.pos, entry.chain_crc) == (index, written.pos, written.chain_crc)
         before = self._written(view, index - 1)
         if index and before is None:
-            return False  # nobody knows what its header must be
+            return False  # the right header is not known
         return (
             same
             and body_is_sound(entry)
@@ -92,7 +93,7 @@ class AtRest:
 
 
 def _disk(view: WatchedNode) -> Any:
-    """The node's disk, if one can look into it."""
+    """The node's disk, if it is one of the simulator."""
     disk: Any = view.server._disk
     return disk if hasattr(disk, "strays") else None
 

@@ -1,9 +1,9 @@
-"""What committed commands come to, followed apart from any catalog: I27 topics and consumer groups,
-I28 stages.
+"""The effects of committed commands, followed apart from any catalog: I27 topics and consumer
+groups, I28 stages.
 
 A node's catalog, also one that was restored or taken over, has the topics and groups that the
-commands up to there make. What a client was told is among them at that moment: its group's offsets
-are those, its topic is gone. A stage ends by a commit, by an abort, or when its time is over, never
+commands up to there make. An acknowledged command is among them at that moment: its group has these
+offsets, its topic is gone. A stage ends by a commit, by an abort, or when its time is over, never
 sooner.
 """
 
@@ -109,7 +109,7 @@ class Commands:
                 )
 
     def as_of(self, index: int) -> State:
-        """What the commands up to that entry make."""
+        """The state that the commands up to that entry make."""
         state = State()
         for at, command, result in self._done:
             if at > index:
@@ -143,8 +143,8 @@ class Commands:
                 )
 
     def progress_acknowledged(self, name: str, topic: str, partition: int, offset: int) -> None:
-        """I27: a client was told that its group, which nobody else commits for, has processed so
-        much."""
+        """I27: a client was told that its group has processed up to this offset; no other client
+        commits for that group."""
         state = self.as_of(1 << 62)
         group, topic_id = state.groups.get(name), state.topics.get(topic)
         if (
@@ -159,13 +159,13 @@ class Commands:
             )
 
     def deletion_acknowledged(self, topic: str) -> None:
-        """I27: a client was told that its topic, which nobody creates again, is deleted."""
+        """I27: a client was told that its topic is deleted; no client creates that topic again."""
         if topic in self.as_of(1 << 62).topics:
             raise Broken("I27", f"topic {topic} is there although its deletion was acknowledged")
 
     def held_from(self, view: WatchedNode) -> int | None:
-        """The first entry with a record that a group wants, which holds retention back; None:
-        nobody wants any."""
+        """The first entry with a record that a group wants, which holds retention back; None: no
+        group wants any."""
         wanted: list[int] = []
         for group in self.as_of(view.catalog.applied_index).groups.values():
             for (topic_id, number), offset in group.offsets.items() if group.holds else ():

@@ -1,8 +1,8 @@
-"""Commits: I6 they only go forward and count what is durable, I7 what is committed is durable on a
+"""Commits: I6 they only go forward and count durable entries, I7 a committed entry is durable on a
 majority.
 
-And what they mean: I5 all nodes apply the same, I10 what is acknowledged is there, I11 offsets have
-no gaps, I16 a producer's batches are there once and in order.
+Their effects: I5 all nodes apply the same, I10 an acknowledged record is there, I11 offsets have no
+gaps, I16 a producer's batches are there once and in order.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Commits:
         self._quorum = quorum_size(len(members))
 
     def started(self, view: WatchedNode) -> None:
-        """I6: a node starts with no commit index that nobody had."""
+        """I6: a node starts with no commit index above that of the group."""
         if view.committed > self._truth.committed_index:
             raise Broken(
                 "I6",
@@ -71,7 +71,7 @@ class Commits:
         views: Mapping[str, WatchedNode],
         memories: Mapping[str, Memory],
     ) -> None:
-        """Nobody had committed as far before."""
+        """A node is the first one to commit up to this index."""
         machine, term = view.machine, view.terms.at(index)
         if machine.role is not Role.LEADER and view.role is not Role.LEADER:
             raise Broken("I6", f"{view} commits {index} before any leader, as {machine.role.name}")
@@ -111,8 +111,8 @@ def _holds(
 
     A disk counts while the committing leader counts its incarnation (``counted``), and so does one
     that was lost or is away: it is one of the minority of disks that a group may lose. Its node
-    said that it had the entry while it had it, and nobody can tell the leader that the disk was
-    lost just before there was a majority and not just after.
+    said that it had the entry while it had it, and the leader cannot know whether the disk was lost
+    just before there was a majority or just after.
     """
     if view is not None:
         has = index < view.begin or (index <= view.synced() and view.terms.at(index) == term)
@@ -138,8 +138,8 @@ class Offsets:
 
 
 class Applied:
-    """What the committed entries came to when the first node applied them; all others must come to
-    the same."""
+    """The results of the committed entries when the first node applied them; all other nodes must
+    come to the same."""
 
     def __init__(self, truth: Truth) -> None:
         self._truth = truth

@@ -13,7 +13,7 @@ from verification.invariants.view import Memory, WatchedNode
 
 
 class Elections:
-    """Who led which term."""
+    """The leader of each term."""
 
     def __init__(self, truth: Truth) -> None:
         self._truth = truth
@@ -22,7 +22,7 @@ class Elections:
         self._committed_in: dict[int, int] = {}
         """Term -> the last index that its leader committed."""
         self._would_vote: dict[tuple[str, int], set[str]] = {}
-        """Candidate and term -> who has said in a pre-vote that it would vote so."""
+        """Candidate and term -> the nodes that said in a pre-vote that they would vote so."""
 
     def started(self, view: WatchedNode) -> None:
         """I8, I9: a node that comes back remembers its term and its vote."""
@@ -53,7 +53,7 @@ class Elections:
             view.role is not Role.LEADER or machine.term != view.term
         ):
             if view.store.hard_state.term < machine.term:
-                # its own vote is not on its disk yet; if it never is, nobody ever hears of this
+                # its own vote is not on its disk yet; if it never is, no other node hears of this
                 # leader
                 return
             self._leads(view)
@@ -69,8 +69,8 @@ class Elections:
         self.complete(view, self._owed(term))
 
     def _owed(self, term: int) -> int:
-        """The last index that was committed in a term before ``term``. A leader of an old term who
-        learns of its votes when a later one has committed already owes nothing of that."""
+        """The last index that was committed in a term before ``term``. A leader of an old term that
+        learns of its votes when a later one has committed already owes none of those entries."""
         return max(
             (index for earlier, index in self._committed_in.items() if earlier < term), default=-1
         )
@@ -88,8 +88,8 @@ class Elections:
             )
 
     def committed(self, by: WatchedNode, views: Iterable[WatchedNode]) -> None:
-        """I4, too: what is committed late in an old term must be in the logs of the later terms'
-        leaders."""
+        """I4, too: an entry that is committed late in an old term must be in the logs of the later
+        terms' leaders."""
         if self._truth.committed_index > max(self._committed_in.values(), default=-1):
             self._committed_in[by.machine.term] = self._truth.committed_index
         for view in views:
@@ -97,9 +97,9 @@ class Elections:
                 self.complete(view, self._owed(view.machine.term))
 
     def sent(self, view: WatchedNode, message: PeerMessage) -> None:
-        """I8: what a node promises in messages. A candidate that asks for votes has given its own,
-        and D11: a quorum would give theirs (Ongaro's thesis, 9.6), unless the leader told it to
-        take over."""
+        """I8: a node keeps the votes that its messages promise. A candidate that asks for votes has
+        given its own, and D11: a quorum would give theirs (Ongaro's thesis, 9.6), unless the leader
+        told it to take over."""
         if isinstance(message, VoteResponse) and message.result is VoteResult.ACCEPT:
             if message.pre_vote:
                 self._would_vote.setdefault((message.remote_id, message.request_term), set()).add(

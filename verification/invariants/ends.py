@@ -38,7 +38,7 @@ class Healing:
         self.due_ms = None
 
     def look(self, now_ms: int, views: Iterable[WatchedNode]) -> None:
-        """Somebody leads and has committed in time."""
+        """Check that the group has committed an entry in time."""
         if self.due_ms is None:
             return
         if self._truth.committed_index > self._committed:

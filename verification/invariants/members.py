@@ -1,9 +1,10 @@
-"""Members: I17 who counts changes one member at a time, by what is committed, and for all alike.
+"""Members: I17 the incarnations that count change one member at a time, by committed entries, and
+for all nodes alike.
 
-A group's members are its configuration. What changes is the incarnation of each that counts: one
-that lost its disk is admitted as another one by an entry of the log. The quorums of before and
-after meet because one at a time changes and the one that changes is not counted for that entry (see
-`dledger.raft.state.incarnations`); that it is not, I7 sees.
+A group's members are its configuration. The incarnation of each that counts changes: a member that
+lost its disk is admitted as another one by an entry of the log. The quorums of before and after
+meet because one at a time changes and the one that changes is not counted for that entry (see
+`dledger.raft.state.incarnations`). I7 sees that it is not counted.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Bound = tuple[tuple[str, int], ...]
 
 
 class Members:
-    """Follows what each node takes for the group."""
+    """Follows the membership that each node knows."""
 
     def __init__(self, truth: Truth, members: Iterable[str]) -> None:
         self._truth = truth
@@ -66,7 +67,7 @@ class Members:
 
     @staticmethod
     def of_this_group(view: WatchedNode) -> None:
-        """Nothing of another group of this name is in a node's term or log."""
+        """A node's term and log have no term and no entry of another group of this name."""
         term, last = view.machine.term, view.log.end.position
         if max(term, last.term) >= OTHER_TERM:
             raise Broken("I17", f"{view} is at {last} in term {term}, which is another group's")
@@ -85,8 +86,8 @@ class Members:
                 )
 
     def _founded(self, view: WatchedNode, views: Iterable[WatchedNode]) -> None:
-        """A group is founded once. Whoever founded it and lost its disk before anybody heard of it
-        may do it again."""
+        """A group is founded once. A node that founded it and lost its disk before another node
+        heard of it may found it again."""
         for other in views:
             if other.membership.index == NO_INDEX and _differs(other.membership, view.membership):
                 raise Broken(

@@ -59,8 +59,8 @@ def check_sent(view: WatchedNode, message: PeerMessage, saved: HardState) -> Non
 
 
 def _check_acknowledged(view: WatchedNode, message: PushEntryResponse) -> None:
-    """What a follower acknowledges is on its disk (D1), unless the group was told to do without
-    (flush=async)."""
+    """An entry that a follower acknowledges is on its disk (D1), unless the group was told to do
+    without (flush=async)."""
     if (
         message.type is PushType.APPEND
         and message.code is Code.SUCCESS

@@ -1,6 +1,6 @@
 """A RocketMQ commit log in a group, seen from outside: Q1 messages are where their puts say, Q2
-queue offsets have no gap, Q3 what is shown is committed and no consumer is led past a message, Q4
-queues and index are what the log says.
+queue offsets have no gap, Q3 shown messages are committed and no consumer is led past a message, Q4
+queues and index agree with the log.
 
 Puts are not idempotent, as in RocketMQ, so no two of them have the same body here: a body is in the
 log once at most, whether its put was answered or not, and not at all when the put was refused.
@@ -49,7 +49,7 @@ class Stored:
 
 
 class Queued:
-    """The messages of the committed log, and what clients were told of them."""
+    """The messages of the committed log, and the answers that clients got about them."""
 
     def __init__(self) -> None:
         self.by_place: dict[int, Stored] = {}
@@ -101,7 +101,7 @@ class Queued:
             queue.append(stored)
 
     def next_offset(self, queue: Queue) -> int:
-        """What the queue's next message gets."""
+        """The queue offset that the queue's next message gets."""
         return len(self.queues.get(queue, ()))
 
     # --- what clients are told --------------------------------------------------------------------
@@ -117,7 +117,7 @@ class Queued:
             raise Broken("Q1", f"{found} is acknowledged with queue offset {queue_offset}")
 
     def refused(self, bodies: Iterable[bytes], why: str) -> None:
-        """A put was answered with an error that says that nothing was written."""
+        """A put was answered with an error that says that it was not written."""
         for body in bodies:
             if body in self._by_body:
                 raise Broken(
@@ -139,7 +139,7 @@ class Queued:
 
     def led(self, queue: Queue, at: int, following: int, messages: Sequence[Message]) -> None:
         """A client that asked from queue offset ``at`` on goes on at ``following`` with these
-        messages between: what it has not seen is not kept by every node any more."""
+        messages between: at least one node has deleted the messages that it has not seen."""
         got = [message.queue_offset for message in messages]
         if got != sorted(set(got)) or any(not at <= one < following for one in got):
             raise Broken(
@@ -172,7 +172,8 @@ class Queued:
     # --- files ------------------------------------------------------------------------------------
 
     def opened(self, who: str, files: Dispatched) -> None:
-        """Q3, Q4: what a node has found in its queues at a start is committed."""
+        """Q3, Q4: all units that a node has found in its queues at a start are of committed
+        messages."""
         for (topic, queue_id), queue in files.queues.items():
             end = queue.max_offset
             units = queue.units(queue.min_offset, end) if end > queue.min_offset else []

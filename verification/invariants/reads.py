@@ -1,5 +1,5 @@
-"""Reads: I12 nothing above the commit index is shown, I13 fresh reads are fresh, I18 no quorum, no
-service."""
+"""Reads: I12 no entry above the commit index is shown, I13 fresh reads are fresh, I18 a leader
+without a quorum steps down."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class ReadIndexes:
     def __init__(self, truth: Truth) -> None:
         self._truth = truth
         self._asked: dict[tuple[str, int, int], int] = {}
-        """(node, life, token) -> what was committed in the group when it was asked."""
+        """(node, life, token) -> the last committed index of the group when it was asked."""
 
     def asked(self, view: WatchedNode, token: int) -> None:
         """A node wants to know how far a read must have applied."""
         self._asked[view.name, view.life, token] = self._truth.committed_index
 
     def answered(self, view: WatchedNode, done: ReadDone) -> None:
-        """I13: everything that any node had committed when the read was asked is below its read
-        index."""
+        """I13: the read index covers every entry that a node had committed when the read was asked
+        for."""
         committed = self._asked.pop((view.name, view.life, done.token), None)
         if done.code is not Code.SUCCESS:
             return
@@ -40,7 +40,7 @@ class ReadIndexes:
 
     @staticmethod
     def applied(view: WatchedNode) -> None:
-        """I12: what readers see, the catalog, is made of committed entries only, and never goes
+        """I12: the catalog, which readers see, is made of committed entries only, and never goes
         back."""
         applied = view.catalog.applied_index
         if applied > view.log.committed_index:
@@ -56,9 +56,9 @@ def leads_with_quorum(view: WatchedNode, now_ms: int) -> None:
     """I18: a leader that has just looked at the clock has heard a quorum within an election
     time-out.
 
-    It looks once a heartbeat, so one interval more can have passed. One that hears nobody steps
-    down there, and what it serves until then needs an answer from a quorum: a read (`ReadIndexes`)
-    as much as an append (I7).
+    It looks once a heartbeat, so one interval more can have passed. A leader that hears no quorum
+    steps down there. Until then each answer needs a quorum: a read (`ReadIndexes`) as much as an
+    append (I7).
     """
     leader = view.machine.acting
     if not isinstance(leader, Leader):

@@ -1,9 +1,9 @@
-"""I15: what may go of the front of a log, and when.
+"""I15: the entries that may go from the front of a log, and the time when they may.
 
-Retention takes nothing that its node may still replay or that an open transaction needs, no file
+Retention takes no entry that its node may still replay or that an open transaction needs, no file
 before its time, and none that a consumer group holds back or another member has not got before the
-settings let it: after so long, over so many bytes, or on a disk that gets full. Followers take what
-a leader took.
+settings let it: after so long, over so many bytes, or on a disk that gets full. Followers take the
+entries that a leader took.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Retention:
         """When an entry as high as ``_last`` was written first, by any node."""
 
     def written(self, last: int, now_ms: int) -> None:
-        """Somebody has entries up to this one."""
+        """A node has entries up to this one."""
         if not self._last or last > self._last[-1]:
             self._last.append(last)
             self._written_ms.append(now_ms)

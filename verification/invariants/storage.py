@@ -1,9 +1,9 @@
-"""Storage: I20 no wrong byte is served, I21 nothing happens after a fatal error, I22 snapshots sum
-up the log.
+"""Storage: I20 no wrong byte is served, I21 a node does no work after a fatal error, I22 snapshots
+sum up the log.
 
-Whatever the store hands out is compared with what was written: entries for followers and for the
-catalog, bodies for readers. What the disk holds and nobody reads is compared at the end of the
-seed, when every live node's log is read from its first entry to its last (`read_all`).
+Each answer of the store is compared with the written entries: entries for followers and for the
+catalog, bodies for readers. Entries that no reader asks for are compared at the end of the seed,
+when every live node's log is read from its first entry to its last (`read_all`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ READ_BYTES = 1 << 20
 
 
 class Storage:
-    """What the stores of all nodes hand out."""
+    """Checks of the answers of all nodes' stores."""
 
     def __init__(self, truth: Truth) -> None:
         self._truth = truth

@@ -1,4 +1,4 @@
-"""What all nodes together have shown so far: the one log that they must agree on."""
+"""The state that all nodes together have shown so far: the one log that they must agree on."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What is known of each node: in its present life, and what it must remember over all of its
-lives."""
+"""The known state of each node: of its present life, and the state that it must remember over all
+of its lives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Memory:
-    """What a node said or did in any of its lives on one disk."""
+    """The acts and answers of a node in all of its lives on one disk."""
 
     __slots__ = (
         "begin",
@@ -36,12 +36,12 @@ class Memory:
         self.incarnation = 0
         """Under which its last life answered."""
         self.saved_term: int = NO_TERM
-        """The highest term that it ever told anybody."""
+        """The highest term that it ever saved, and so may have sent."""
         self.votes: dict[int, NodeId] = {}
-        """Term -> whom it promised its vote."""
+        """Term -> the candidate that it promised its vote."""
         self.ever_committed: int = NO_INDEX
-        """What it knew to be committed and has not lost with a life that ended before it was on the
-        disk."""
+        """The highest index that it knew to be committed, without those lost with a life that ended
+        before they were on the disk."""
         self.durable: int = NO_INDEX
         """How far its log was on the disk for sure when its last life ended."""
         self.log: Terms = Terms((), 0, NO_INDEX)

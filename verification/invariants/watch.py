@@ -69,7 +69,7 @@ class Watch:
     # --- lives of nodes ---------------------------------------------------------------------------
 
     def started(self, node_id: NodeId, server: NodeServer) -> WatchedNode:
-        """A node's raft and catalog are made from its disk, and nothing has happened since. See
+        """A node's raft and catalog are made from its disk, and have had no event since. See
         `wiring.attach`."""
         with self:
             life = self._lives[node_id] = self._lives.get(node_id, 0) + 1
@@ -86,7 +86,8 @@ class Watch:
         return view
 
     def ended(self, node_id: NodeId) -> None:
-        """A node's life is over, however; what was durable has to be there when it comes back."""
+        """A node's life is over, in any way; durable entries have to be there when it comes
+        back."""
         view = self.views.pop(node_id, None)
         if view is not None:
             memory = view.memory
@@ -102,8 +103,8 @@ class Watch:
         self.exchanged(node_id, Memory())
 
     def exchanged(self, node_id: NodeId, memory: Memory) -> Memory:
-        """A node that is down has another disk, of which ``memory`` is known; what is known of the
-        former one."""
+        """A node that is down has another disk, with this ``memory``. Returns the memory of the
+        former disk."""
         former = self.memories[node_id]
         memory.others = (former, *(other for other in former.others if other is not memory))
         self.memories[node_id] = memory
@@ -308,10 +309,10 @@ class Watch:
         self.healing.hurt()
 
     def finish(self, history: Sequence[Operation] = (), *, equal: bool = True) -> Verdict:
-        """The end of the seed: all faults are over, and nothing is under way any more.
+        """The end of the seed: all faults are over, and no call is under way any more.
 
         Args:
-            history: what the clients saw.
+            history: the calls of the clients, and their answers.
             equal: whether the nodes had time to become equal.
         """
         with self:
@@ -330,7 +331,7 @@ class Watch:
             self._keep(error)
 
     def _keep(self, broken: Broken) -> None:
-        """The first one counts. What is called for nearly every event does so itself, the rest is
-        ``with self``."""
+        """The first one counts. A method that is called for nearly every event calls this itself;
+        all others run ``with self``."""
         if self.broken is None:
             self.broken = broken

@@ -1,4 +1,4 @@
-"""What committed transactions come to, followed apart from any catalog: W1.
+"""The effects of committed transactions, followed apart from any catalog: W1.
 
 A transaction is (writer, sequence), and takes effect once. A writer's last one, made again, changes
 nothing; where its commit says count and digest of its rows (`CommitWrite`), other rows or an older
@@ -24,7 +24,7 @@ NO_COMMIT: Final = -1
 
 
 class Last(NamedTuple):
-    """What a writer has committed last. ``digest`` is empty where it gave none."""
+    """The last commit of a writer. ``digest`` is empty where it gave none."""
 
     sequence: int = NO_COMMIT
     records: int = 0
@@ -32,9 +32,9 @@ class Last(NamedTuple):
 
 
 class Known:
-    """What the commits up to some entry come to. A repeat may make its writer the newest one or
-    not: so it is taken for as old as its commit, and for newer than all writers that committed
-    before the repeat."""
+    """The state that the commits up to some entry make. A repeat may make its writer the newest one
+    or not. So it counts as old as its commit, and as newer than all writers that committed before
+    the repeat."""
 
     def __init__(self) -> None:
         self.last: dict[str, Last] = {}
@@ -68,7 +68,7 @@ class Writers:
 
     def __init__(self) -> None:
         self._done: list[tuple[int, str, Last, bool]] = []
-        """Entry, writer, what that made of it, and whether it was a repeat."""
+        """Entry, writer, its last commit from then on, and whether it was a repeat."""
         self._known = Known()
 
     def applied(self, view: WatchedNode, entry: Entry, result: CommandResult) -> None:

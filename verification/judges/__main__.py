@@ -61,8 +61,9 @@ def disagreements(
 
 
 def simulated(seed: int) -> list[Operation]:
-    """What the clients of a seed were told, where every record is kept until it has been read: the
-    writes of those that go before may stand in any order, for which the search has no end."""
+    """The history of a seed's clients, without retention, so that every record can be read. Unread
+    records that retention takes may have been written in any order, for which the search has no
+    end."""
     from verification.sim.run import run_seed
 
     kept: list[Operation] = []
@@ -71,7 +72,7 @@ def simulated(seed: int) -> list[Operation]:
 
 
 def of_chaos(seconds: float, seed: int) -> list[Operation]:
-    """What the clients of three real nodes were told while these were hurt."""
+    """The history of the clients of three real nodes during faults."""
     from verification.chaos.run import run_part
     from verification.chaos.schedule import named_faults, schedule
 
@@ -88,9 +89,9 @@ def of_chaos(seconds: float, seed: int) -> list[Operation]:
 
 
 def refusals(judged: Mapping[str, Judgement]) -> Iterator[str]:
-    """What must have an order and has none. A search without an end says nothing: where retention
-    took hundreds of records before anybody read them, their writes may stand in any order. More
-    than a tenth of those is a problem."""
+    """Histories that must have an order and have none. A search that gave up decides nothing: where
+    retention took hundreds of records before a read, their writes may stand in any order. More than
+    a tenth of such searches is a problem."""
     for name, found in judged.items():
         if found.linearizable is False:
             yield f"{name}: is not linearizable, {found.operations} operations"

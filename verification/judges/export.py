@@ -8,8 +8,8 @@ line.
 
 - ``history``: operations of one name are judged together; ``log`` numbers the partitions in it from
   0.
-- ``return``: null when nobody knows whether the call happened: it may, at any time after ``call``,
-  or never.
+- ``return``: null when the outcome of the call is unknown: it may have happened at any time after
+  ``call``, or never.
 - ``write``: puts ``values`` at the end of each part's log, all parts at one moment. ``start``: the
   offset told, or -1.
 - ``observe``: the log had ``values`` from ``start`` on, and was at least so long; with ``end``
@@ -69,8 +69,8 @@ def _says_something(operation: Operation) -> bool:
 
 
 def _plain(parts: list[Operation], logs: dict[tuple[str, int], int]) -> dict[str, Any]:
-    """Parts overlap in time; what they are one write of began with the first and was answered with
-    the last."""
+    """Parts overlap in time; the write that they are parts of began with the first and was answered
+    with the last."""
     answered = all(part.outcome is OperationOutcome.OK for part in parts)
     returned = max(part.returned_ns for part in parts)
     first = parts[0]

@@ -1,5 +1,5 @@
-"""Small histories of one partition, drawn: what clients of a real log may be told, and the same
-with one lie in it."""
+"""Small histories of one partition, drawn: answers that a real log may give, and the same with one
+lie in them."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from verification.judges.export import lines
 
 @slots_dataclass()
 class Judgement:
-    """What it says of one history.
+    """The judgement of one history.
 
     Attributes:
         linearizable: None when it gave up.

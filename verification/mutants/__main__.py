@@ -21,7 +21,7 @@ from verification.mutants.registry import MUTANTS, named
 from verification.result import result, save
 
 CATCHERS: Final = ("the simulator", "crash states", "schedules", "a test named for it")
-"""A test that is named for a bug says less than the others: somebody has told where to look."""
+"""A test that is named for a bug proves less than the others: its author knew where to look."""
 
 
 def hunt_in_process(name: str, first: int, seeds: int) -> Hunt:
@@ -79,7 +79,7 @@ def hunts(names: Sequence[str], seeds: int, jobs: int) -> Iterator[Hunt]:
 
 
 def catcher_of(name: str) -> str:
-    """Who has to find a planted bug: one of `CATCHERS`."""
+    """The catcher that has to find a planted bug: one of `CATCHERS`."""
     simulated = dict.fromkeys(SIMULATED, CATCHERS[0])
     return {**simulated, CRASH_STATES: CATCHERS[1], SCHEDULES: CATCHERS[2]}.get(
         named(name).catcher, CATCHERS[3]

@@ -1,8 +1,8 @@
-"""One planted bug against who has to find it, in a process of its own: seeds until one of them is
-red, or tests.
+"""One planted bug against its catcher, in a process of its own: seeds until one of them is red, or
+tests.
 
 ``python -m verification.mutants.hunt NAME --seeds 500`` prints one line of JSON. The name ``-``
-plants nothing: a seed that is red then says nothing about any planted bug.
+plants no bug: a seed that is red then proves nothing about a planted bug.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def hunt(name: str, first: int, seeds: int) -> Hunt:
 
 
 def _run(seed: int, commit_log: str) -> tuple[str, str]:
-    """What a seed came to: ("", "") when everything held."""
+    """The result of a seed: ("", "") when all invariants held."""
     from verification.sim.run import run_seed
 
     try:

@@ -37,12 +37,12 @@ class Mutant:
         module: below ``dledger``, as ``raft.core``.
         function: its qualified name in the module, as ``Core.hard_state``; empty for all of the
             module.
-        pattern: what stands there, exactly once in that function; lines are separated as in the
-            source.
-        replacement: what stands there instead.
-        why: what goes wrong, in a line.
-        catcher: who has to find it: `SIMULATOR`, `ROCKETMQ`, `CRASH_STATES`, `SCHEDULES`, or paths
-            of tests where none of these has a way to make the difference show.
+        pattern: the text that stands there, exactly once in that function; lines are separated as
+            in the source.
+        replacement: the text that stands there instead.
+        why: the failure that it causes, in a line.
+        catcher: the check that has to find it: `SIMULATOR`, `ROCKETMQ`, `CRASH_STATES`,
+            `SCHEDULES`, or paths of tests where none of these can make the difference show.
         planted_blind: it was written before the tests of its package were looked at.
     """
 

@@ -1,19 +1,19 @@
-"""Planted bugs as text: what stands in a function, and what stands there instead.
+"""Planted bugs as text: the lines that stand in a function, and those that replace them.
 
 A file of `bugs/` holds some, the lines of each but the first one indented::
 
-    # What the bugs of this file have in common.
+    # The subject that the bugs of this file have in common.
     caught by: tests/verification/test_store_crashes.py
 
     store-abort-file-late (B9)
-        a crash is taken for a clean stop, and nothing is recovered
+        a crash is taken for a clean stop, and the start recovers no file
         in rocketmq.store.message_store: MessageStore.__init__
         -             self._abort.make()
         -
 
 Lines of ``-`` and ``+`` are joined as they stand behind their first blank, so an empty last one
-ends the pattern with a new line, and no ``+`` means that nothing stands there instead. A line
-``caught by`` holds for what follows it; without one the simulator has to find a bug.
+ends the pattern with a new line, and without a ``+`` the pattern is deleted. A line ``caught by``
+holds for the bugs that follow it; without one the simulator has to find a bug.
 """
 
 from __future__ import annotations

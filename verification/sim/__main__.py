@@ -24,8 +24,8 @@ EXPECTED_SEEDS = 300
 
 
 def prepare() -> None:
-    """In a process that runs seeds: what is there before the first one is no garbage, so nobody
-    looks at it again."""
+    """Prepare a process that runs seeds: objects from before the first seed are no garbage, so the
+    collector skips them."""
     gc.collect()
     gc.freeze()
 
@@ -58,7 +58,7 @@ def outcomes(
 
 
 class Total:
-    """What all seeds together did."""
+    """The sums of all seeds."""
 
     def __init__(self) -> None:
         self.seeds = self.simulated_ms = self.events = self.operations = self.acknowledged = (

@@ -1,8 +1,8 @@
 """Writes that go to another place of their file than they should.
 
-What a node has acknowledged in its last moment it can lose to such a write without knowing of it:
-the mark that would tell is not on the disk yet. docs/guarantees.md promises nothing of a disk that
-does this just before its process ends, so these disks do not: `Stray.put_right`.
+A node can lose an entry that it acknowledged in its last moment to such a write without knowing of
+it: the mark that would tell is not on the disk yet. docs/guarantees.md promises nothing of a disk
+that does this just before its process ends, so these disks do not: `Stray.put_right`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from verification.disk.memory_inode import SECTOR, Inode
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """A write of ``data`` to ``offset`` that went to ``place``; what stood at either before."""
+    """A write of ``data`` to ``offset`` that went to ``place``, and the bytes at both from
+    before."""
 
     path: Path
     inode: Inode

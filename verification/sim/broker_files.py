@@ -65,7 +65,7 @@ class SmallDispatched(Dispatched):
         self._on_open(self)
 
     def let_go(self) -> None:
-        """The process is gone: its descriptors are closed, and nothing is written."""
+        """The process is gone: its descriptors are closed, and no byte is written."""
         self._handles.close()
         if hasattr(self, "index"):
             self.index.close()
@@ -100,7 +100,7 @@ class HostFiles:
             used.let_go()
 
     def synced(self, path: Path) -> None:
-        """What a file holds now, or which names a folder has, outlives a power cut."""
+        """The present content of a file, or the names of a folder, outlive a power cut."""
         if path.is_dir():
             names = {entry.name: self._number(entry) for entry in sorted(path.iterdir())}
             self._names[path] = names
@@ -255,10 +255,10 @@ class BrokerFiles:
 def attach(
     server: NodeServer, host: HostFiles, queued: Queued, judged: Callable[..., None]
 ) -> None:
-    """Give a node that is made, and not started, its queues and index, and look at them and at what
-    it applies.
+    """Give a node that is made, and not started, its queues and index, and check them and the
+    entries that it applies.
 
-    ``judged`` is given each check and what it is to be told.
+    ``judged`` gets each check and its arguments.
     """
     parts, store, name = server.parts, server.store, str(server.node.node_id)
     application, proposals = parts.application, parts.proposals

@@ -1,5 +1,5 @@
-"""What a client of a RocketMQ commit log does: puts one or many messages, and gets them by queue
-offset, place and key. Each answer is judged at once by `verification.invariants.queued`."""
+"""The calls of a client of a RocketMQ commit log: it puts one or many messages, and gets them by
+queue offset, place and key. Each answer is judged at once by `verification.invariants.queued`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ class Asker:
         self._positions: dict[tuple[str, int], int] = {}
 
     def judge(self, check: Callable[..., None], *told: Any) -> None:
-        """An invariant that does not hold ends the run, whatever would become of an error here."""
+        """An invariant that does not hold ends the run, even where an error here would be
+        handled."""
         self._world.judged(check, *told)
 
     def note(self, text: str) -> None:

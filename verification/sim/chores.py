@@ -1,7 +1,7 @@
-"""What a client process does besides records: consumer groups, topics of its own, and stages that
-end a file.
+"""The calls of a client process besides those for records: consumer groups, topics of its own, and
+stages that end a file.
 
-What comes back is held against the committed commands (`verification.invariants.commands`).
+The answers are compared with the committed commands (`verification.invariants.commands`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ MOST_FILLERS: Final = 4
 """Records written in front of a staged one, so that it ends the file."""
 _head, _payload = encode_batch(make_records([bytes(1024)]), topic_id=1, partition=0, now_us=0)
 FRAME: Final = HEADER_SIZE + len(_head) + len(_payload) - 1024 + MIN_BLANK_SIZE
-"""What an entry with one record has besides its value, and what has to be left of its file."""
+"""Bytes of an entry with one record besides its value, and the bytes that have to be left of its
+file."""
 
 
 class Chores:
@@ -42,7 +43,7 @@ class Chores:
         self._progress: dict[tuple[str, int], int] = {}
 
     def weights(self) -> tuple[tuple[Callable[[], Awaitable[None]], int], ...]:
-        """What there is to do, and how often at most."""
+        """The calls, and how often each is made at most."""
         return (self.progress, 2), (self.hold, 1), (self.own_topic, 1), (self.stage, 4)
 
     # --- consumer groups --------------------------------------------------------------------------
@@ -79,7 +80,7 @@ class Chores:
     # --- topics -----------------------------------------------------------------------------------
 
     async def own_topic(self) -> None:
-        """A topic is made, written to or typed, grown and deleted; nobody else uses it."""
+        """A topic is made, written to or typed, grown and deleted; no other client uses it."""
         self._topics += 1
         name = f"{self._life.session}-t{self._topics}"
         try:
@@ -112,8 +113,8 @@ class Chores:
         return size - max((view.log.end.end_pos for view in views), default=0) % size - FRAME
 
     async def _filling(self, topic: Topic, partition: int) -> int:
-        """Bytes of a value whose entry ends a file, if nobody comes between; records before it
-        where one cannot."""
+        """Bytes of a value whose entry ends a file, if no other entry comes between; writes records
+        before it where one entry cannot."""
         plan = self._life.workload.world.plan
         most = int(plan.group["max_body_bytes"]) - FRAME
         for _ in range(MOST_FILLERS):

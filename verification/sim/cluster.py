@@ -32,7 +32,7 @@ from verification.sim.settings import PORT, SeedPlan
 from verification.sim.story import Story
 
 DEFECT: Final = "because of a defect"
-"""What a node says of an error that no disk explains."""
+"""The words of a node about an error that no disk explains."""
 
 
 class WatchedServer(NodeServer):
@@ -59,7 +59,7 @@ class WatchedServer(NodeServer):
 
 
 class World:
-    """What all parts of a run share."""
+    """The state that all parts of a run share."""
 
     def __init__(self, seed: int, plan: SeedPlan, kept: int, watching: bool = True) -> None:
         self.plan = plan
@@ -79,7 +79,7 @@ class World:
         self.graveyard: list[SimLoop] = []
         self.broker = BrokerFiles() if plan.is_rocketmq else None
         self.queued = Queued() if plan.is_rocketmq else None
-        """What is known of the messages of a RocketMQ commit log."""
+        """The known messages of a RocketMQ commit log."""
         if self.broker is not None:
             self.story.hidden = str(self.broker.folder)
         self._broken: Broken | None = None
@@ -325,7 +325,7 @@ class Group:
             node.boot()
 
     def restart_soon(self, node: Node) -> None:
-        """Whatever was planned for it before."""
+        """Start the node soon, besides any start that was planned for it before."""
         self.world.scheduler.after(self._rng.below(50 * MS), self._boot, node)
 
     def _ended(self, node: Node) -> None:

@@ -1,9 +1,9 @@
-"""Harm to what lies on disks: rot, and writes that went to another place.
+"""Harm to bytes on disks: rot, and writes that went to another place.
 
 The atlas of sound copies is a simple one. Only a minority of a group's disks is ever harmed, the
 same ones for a whole seed; every committed entry is on a majority, and so on a disk that is sound.
-What is harmed is old enough for the node's mark to speak of it: see docs/guarantees.md for what is
-not promised of a disk that loses in the same second what it has just acknowledged.
+Harmed entries are old enough for the node's mark to cover them. A disk that loses an entry in the
+same second in which the node acknowledged it is outside of the promises: see docs/guarantees.md.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """A leader that its peers cannot reach, and that some clients still can: while it does not know
-that it was replaced, it must answer nobody as if it led.
+that it was replaced, it must answer no client as if it led.
 
 Each kind of its downfall gives another reason for two nodes to lead at the same time: its
 connections break, so that its peers elect another one at once; its answers stay away, one way or
@@ -41,8 +41,8 @@ class Deposed:
         self._falls: list[Fall] = []
 
     def strike(self) -> str:
-        """A witness comes, and soon the leader goes down; says how, or nothing where nobody could
-        come after it."""
+        """A witness comes, and soon the leader goes down. Returns the downfall in words, or ""
+        where no node could follow as leader."""
         leader = self._group.leader
         if leader is None or leader.loop is None or len(self._group.nodes) < 3:
             return ""
@@ -123,7 +123,7 @@ class Fall:
             self._loop.resume()
 
     def end(self, _: object = None) -> None:
-        """Everybody is reached again."""
+        """All nodes and clients reach each other again."""
         if self._over:
             return
         self._over = True

@@ -45,7 +45,7 @@ class Beside(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What one machine has in its disk and its memory; see `SimDisk` for the fields."""
+    """The content of one machine's disk and memory; see `SimDisk` for the fields."""
 
     names: dict[Path, Inode]
     durable_names: dict[Path, Inode]
@@ -64,7 +64,7 @@ class SimDisk(MemoryDisk):
         self.sync_ns = 500 * US
         """How long a sync takes, give or take a half."""
         self.hog = 0
-        """Bytes that somebody else's files take."""
+        """Bytes that files of other programs take."""
         self.powered = False
         self.kill_in = 0
         """The process dies in so many changes of the disk; 0: no."""
@@ -182,7 +182,7 @@ class SimDisk(MemoryDisk):
 
     @property
     def now_ms(self) -> int:
-        """What the clock of its host shows, as long as a process uses the disk."""
+        """The time of its host's clock, as long as a process uses the disk."""
         return self._stopped_ms if self._loop is None else self._loop.clock.wall_us() // 1000
 
     @now_ms.setter
@@ -191,14 +191,13 @@ class SimDisk(MemoryDisk):
 
     @property
     def strays(self) -> bool:
-        """Whether it puts writes to other places now, so that what is mended may not be there
-        either."""
+        """Whether it puts writes to other places now, so that repaired bytes may be lost, too."""
         now_ns = self._loop.scheduler.now_ns if self._loop is not None else -1
         return any(self.misdirect.values()) or self._strayed_ns == now_ns
 
     def witness(self, directory: Path, begin: int, end: int) -> None:
-        """See `MemoryDisk.witness`; the node that hears of it may swallow it. A write that went
-        astray can lie where a sync has been, and nobody but the disk knows."""
+        """See `MemoryDisk.witness`; the node may swallow the error. A write that went astray can
+        lie where a sync has been, and only the disk knows."""
         if self._strayed_ns >= 0:
             return
         try:
@@ -233,12 +232,12 @@ class SimDisk(MemoryDisk):
     # --- another disk -----------------------------------------------------------------------------
 
     def image(self) -> dict[Path, bytes]:
-        """What a copy of the disk would hold that is made now, with the power off."""
+        """A copy of the disk as it would be with the power off now."""
         return {path: bytes(inode.durable) for path, inode in self.durable_names.items()}
 
     def exchange(self, files: Files | None = None) -> Files:
-        """Another machine, empty or with these files, is in the place of this one; the files of
-        this one. What its system has not written yet stays in its memory."""
+        """Another machine, empty or with these files, is in the place of this one. Returns the
+        files of this one; bytes that its system has not written yet stay in its memory."""
         there = Files({}, {}, [], self.boots + 1, True, {}) if files is None else files
         beside = self.beside.exchange(there.beside) if self.beside is not None else {}
         here = Files(
@@ -269,8 +268,7 @@ class SimDisk(MemoryDisk):
     # --- power ------------------------------------------------------------------------------------
 
     def cut_power(self) -> None:
-        """What was not synced may be on the disk or not, each block by itself; of later names, a
-        prefix."""
+        """Each unsynced block may be on the disk or not, by itself; of later names, a prefix is."""
         self.boots += 1
         rng = self._rng
         keep = rng.below(len(self.pending_names) + 1)

@@ -9,7 +9,7 @@ from verification.sim.scheduler import Scheduler
 
 
 class DiskWaits:
-    """What comes after work on the disk: when its time is over, or when a slow disk is quick
+    """Actions that follow work on the disk: when its time is over, or when a slow disk is quick
     again."""
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -24,7 +24,7 @@ class DiskWaits:
         self._scheduler.after(delay_ns, self._over, self._last)
 
     def hurry(self) -> None:
-        """What is waited for has taken long enough."""
+        """End all waits now: they have taken long enough."""
         waiting, self._waiting = self._waiting, {}
         for action, argument in waiting.values():
             self._scheduler.after(0, action, argument)

@@ -1,5 +1,5 @@
-"""The executors of a process: what they are given begins in its order, on as many threads as each
-of them has."""
+"""The executors of a process: calls begin in their order, on as many threads as each executor
+has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from verification.sim.process_loop import ProcessLoop
 from verification.sim.turns import Turns
 
 DEFAULT: Final = 1 << 30
-"""Threads of the loop's own executor: what it is given never waits for another thread to end."""
+"""Threads of the loop's own executor: a call on it never waits for another thread to end."""
 
 
 @dataclass(slots=True)

@@ -106,8 +106,8 @@ class Nemesis:
         self._next()
 
     def stop(self) -> None:
-        """Heal everything: what is down comes up, what is slow is quick again. Only frames still
-        get lost, up to `still`, so that whoever leads in the end has lost some, and no other leader
+        """End all faults: nodes that are down come up, and slow disks are quick again. Only frames
+        still get lost, up to `still`, so that the last leader has lost some, and no other leader
         comes to make up for them."""
         self.active = False
         world, network = self.world, self.world.network
@@ -138,7 +138,7 @@ class Nemesis:
                 self.group.restart_soon(node)
 
     def still(self) -> None:
-        """Nothing is lost any more."""
+        """No frame is lost any more."""
         self.world.network.weather.frame_loss = 0
 
     def _tell(self, text: str) -> None:
@@ -268,7 +268,7 @@ class Nemesis:
         self._later(50, 10_000, go_on)
 
     def _transfer(self) -> None:
-        """Hand leadership to anybody, ready or not."""
+        """Hand leadership to any node, ready or not."""
         leader = self.group.leader
         if leader is None or leader.server is None or leader.loop is None or leader.stopping:
             return

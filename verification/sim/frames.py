@@ -34,7 +34,7 @@ class Carrier(Protocol):
 
 
 class FrameHarm:
-    """What one connection of a link does to its frames."""
+    """The harm that one connection of a link does to its frames."""
 
     def __init__(self, network: Carrier, transport: Any) -> None:
         self._network = network

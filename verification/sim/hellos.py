@@ -34,8 +34,8 @@ class Judge(Protocol):
 
 
 def watch_hellos(world: Judge, node: Greeted, server: NodeServer) -> None:
-    """Each answer to a hello is looked at: what peers say later has the group's id too, so that a
-    hello that is taken from another group need not move anything by itself."""
+    """Each answer to a hello is checked. Later messages of peers have the group's id too, so that a
+    hello that is taken from another group need not have an effect by itself."""
     gate = server.parts.gate
     gate.answer = partial(_answer, world, node, gate)  # type: ignore[method-assign]
 

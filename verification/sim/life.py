@@ -1,4 +1,4 @@
-"""What one client process does: appends, producers, reads, offsets, each noted in the history."""
+"""The life of one client process: appends, producers, reads, offsets, each noted in the history."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ READ_RECORDS: Final = 100
 
 
 class ClientLife(ClientSession):
-    """What one client process does."""
+    """The calls of one client process."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class ClientLife(ClientSession):
         self._on_end()
 
     def _calls(self) -> list[Callable[[], Awaitable[None]]]:
-        """What this client does, the more often the more."""
+        """The calls of this client; a call that stands there more often is made more often."""
         weights = (
             (self._append, 3),
             (self._produce, 5),
@@ -152,8 +152,8 @@ class ClientLife(ClientSession):
 
     async def _fence(self, topic: Topic, old: AsyncProducer) -> None:
         """A newer session of the same name takes over, and the old one goes on as if it were the
-        only one. Nothing says which of the two is first, so in the history each call has a producer
-        of its own."""
+        only one. The order of the two is not known, so in the history each call has a producer of
+        its own."""
         newer, partition = (
             await self.client.producer(topic.name, name=old.name),
             self.rng.below(topic.partitions),
@@ -204,7 +204,7 @@ class ClientLife(ClientSession):
         return start + len(values)
 
     async def probe(self) -> None:
-        """Append until it works: somebody has to write for a commit to be seen."""
+        """Append until it works: a commit is seen only when a client writes."""
         await self._prepare()
         while True:
             numbers, values = self.new_values()

@@ -15,7 +15,7 @@ class SimLock:
 
     def __init__(self) -> None:
         self.holder: TurnUnderWay | None = None
-        """The turn that holds it; None: nobody does, or a loop."""
+        """The turn that holds it; None: it is free, or a loop holds it."""
         self._held = 0
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:

@@ -51,7 +51,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.latency_ns: Callable[[], int] = lambda: 50 * US
         """How long a piece of background work takes, beside what the disk adds to it."""
         self.spent_ns = 0
-        """What disk operations have cost since it was last set to 0."""
+        """The cost of disk operations since it was last set to 0."""
         self.tasks: list[asyncio.Task[Any]] = []
         self._prune_at = 64
         self._ready: deque[Handle] = deque()
@@ -59,18 +59,18 @@ class SimLoop(asyncio.AbstractEventLoop):
         """When the next turn begins; that of the one that runs, while it does."""
         self._busy_until_ns = 0
         self.posted: list[Handle] | None = None
-        """What the thread that runs now has said; None: the loop runs."""
+        """The callbacks that the running thread has handed to the loop; None: the loop runs."""
         self._held: list[tuple[Callable[[Any], None], Any]] = []
         self.disk_waits = DiskWaits(scheduler)
         self.turns = Turns(self)
         self.executors = Executors(self, self.turns)
         self.in_callback = False
-        """What runs is the process, and not somebody who looks at it."""
+        """Whether the process itself runs, and not a check of it."""
 
     # --- life -------------------------------------------------------------------------------------
 
     def kill(self) -> None:
-        """Nothing of it happens any more."""
+        """End the process: no callback of it runs any more."""
         self.dead = True
         self._ready.clear()
         self._held.clear()
@@ -88,8 +88,8 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._wake()
 
     def hurry(self) -> None:
-        """The disk that it waits for is quick again: what it has waited is enough, however slow the
-        disk was when the operation began."""
+        """The disk that it waits for is quick again: its wait ends, however slow the disk was when
+        the operation began."""
         if self._busy_until_ns > self.scheduler.now_ns:
             self._busy_until_ns = self.scheduler.now_ns
             self._turn_at_ns = NOT_DUE
@@ -112,7 +112,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return [" > ".join(_awaiting(task.get_coro())) for task in self.tasks if not task.done()]
 
     def dispose(self) -> None:
-        """Close what never ended, so that nothing of it runs when memory is freed."""
+        """Close all tasks that never ended, so that no code of them runs when memory is freed."""
         self.kill()
         for task in self.tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -121,7 +121,7 @@ class SimLoop(asyncio.AbstractEventLoop):
                 try:
                     if coroutine is not None:
                         coroutine.close()
-                except BaseException:  # whatever a dead process says when it is buried
+                except BaseException:  # errors of a dead process do not count
                     continue
         self.tasks.clear()
 
@@ -168,7 +168,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._wake()
 
     def deliver(self, handles: list[Handle]) -> None:
-        """What a thread said arrives."""
+        """The callbacks that a thread handed over arrive."""
         if self.dead or not handles:
             return
         self._ready.extend(handles)
@@ -266,7 +266,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return self.dead
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """A future's error that nobody looked at, or the like."""
+        """An error of a future that was never retrieved, or the like."""
         if not self.dead:
             self.on_defect(str(context.get("message")), context.get("exception"))
 

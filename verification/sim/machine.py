@@ -13,7 +13,7 @@ from verification.sim.turns import TurnUnderWay
 
 
 class Machine(Environment):
-    """What one process takes from its machine."""
+    """Clocks, dice and threads that one process takes from its machine."""
 
     def __init__(
         self, loop: SimLoop, dice: Rng, bad_luck: int, on_bad_luck: Callable[[], None]
@@ -39,8 +39,7 @@ class Machine(Environment):
 
     @staticmethod
     def is_here(host: str) -> bool:
-        """No two processes of a simulation share a machine, whatever the one is called that it runs
-        on."""
+        """No two processes of a simulation share a machine, under any name of the host."""
         return False
 
     def pid(self) -> int:  # type: ignore[override]
@@ -51,7 +50,7 @@ class Machine(Environment):
 
 
 class SimWorker:
-    """A thread: takes all jobs that wait, a little later, and what it says arrives when the disk is
+    """A thread: takes all jobs that wait, a little later; its callbacks arrive when the disk is
     done."""
 
     def __init__(self, loop: SimLoop, turn: Turn, pause_ns: int) -> None:

@@ -2,10 +2,10 @@
 1,024 undirected ones on five. Whole nodes in virtual time, and a client that reaches all of them
 and appends all the time.
 
-What is promised: where some node has two-way links with a majority (itself counted), there is a
-leader that commits within ten election times, and it stays; a leader that has such links is not
-disturbed at all; whatever the graph, terms hardly grow; and when all links are back, so is
-everybody. ``python -m verification.sim.matrix``.
+The promise: where some node has two-way links with a majority (itself counted), there is a leader
+that commits within ten election times, and it stays. A leader that has such links is not disturbed
+at all. Terms hardly grow in any graph. When all links are back, all nodes apply all committed
+entries again. ``python -m verification.sim.matrix``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Graph:
 
     @property
     def links(self) -> set[Link]:
-        """Who can send to whom."""
+        """The directed pairs of nodes that can send."""
         names = [f"n{n}" for n in range(self.nodes)]
         pairs = permutations(names, 2) if self.nodes == 3 else combinations(names, 2)
         there = [pair for bit, pair in enumerate(pairs) if self.number >> bit & 1]
@@ -81,7 +81,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What became of a graph. ``problem``: empty where all was as promised."""
+    """The outcome of a graph. ``problem``: empty where all promises held."""
 
     graph: Graph
     available: bool = False
@@ -107,7 +107,7 @@ class Run:
         """Cut, look, heal, look.
 
         Raises:
-            Broken: something is not as promised.
+            Broken: a promise does not hold.
         """
         graph, scene = self._graph, self._scene
         with scene:
@@ -194,7 +194,7 @@ class Run:
         )
 
     def _until_in_step(self) -> None:
-        """Everybody has applied what is committed now."""
+        """Wait until all nodes have applied all entries that are committed now."""
         servers = [node.server for node in self._scene.group.nodes if node.server is not None]
         committed = max(server.raft.committed_index for server in servers)
         in_step = lambda: min(server.catalog.applied_index for server in servers) >= committed  # noqa: E731
@@ -202,7 +202,7 @@ class Run:
 
 
 def look_at(graph: Graph, stay_ms: int) -> Seen:
-    """Play one graph; what is not as promised is told, not raised."""
+    """Play one graph; a broken promise is returned, not raised."""
     try:
         return Run(graph, stay_ms).play()
     except Broken as broken:

@@ -3,9 +3,9 @@
 Machines of the other group take the places of some or all members for a while: an address was given
 to another machine, a directory was mixed up. The group's own machines are away meanwhile, with
 their disks. The other group was founded apart, so it has another id, and its terms are higher than
-any that this one comes to: whatever of it crossed would win here, and would show as a number.
-Whoever knows no group id yet, a client or a member with an empty disk, cannot tell the two apart
-and asks whom it was told to ask; so these machines refuse those.
+any that this one comes to: a term or entry of it that crossed would win here, and would show as a
+number. A client or a member with an empty disk knows no group id yet. It cannot tell the two groups
+apart and asks the addresses that it was given, so these machines refuse it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FAULT: Final = "two groups of one name"
 
 
 def other_membership(plan: SeedPlan, name: NodeId) -> Membership:
-    """What a member of the other group has on record."""
+    """The membership that a member of the other group has on its disk."""
     bound = tuple((member, OTHER_TERM + number) for number, member in enumerate(plan.names))
     return Membership(
         dict(bound)[name], NO_INDEX, bound, group_id=OTHER_ID, members=tuple(plan.names)
@@ -143,7 +143,7 @@ class Stay:
         self._group.restart_soon(node)
 
     def look(self, server: NodeServer) -> None:
-        """After every event: what this one knows is the other group's, and nothing else."""
+        """After every event: this machine knows the state of the other group alone."""
         raft, world, name, last = (
             server.raft,
             self._world,

@@ -1,9 +1,9 @@
 """The network: hosts, ports, and streams between them that are slow, stall, break, or go one way
 only.
 
-Streams keep TCP's promise: what arrives is what was sent, in order, without gaps. A lost packet
-shows as a delay, a cut as silence, then as a broken connection. The links between nodes are harmed
-frame by frame as well (`verification.sim.frames`), because raft must bear what TCP hides.
+Streams keep TCP's promise: the sent bytes arrive in order, without gaps. A lost packet shows as a
+delay, a cut as silence, then as a broken connection. The links between nodes are harmed frame by
+frame as well (`verification.sim.frames`), because raft must bear what TCP hides.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from verification.sim.scheduler import MS, SECOND, US, Scheduler
 from verification.sim.stream import RESET, Item, SimTransport
 
 UNANSWERED_NS: Final = 3 * SECOND
-"""A link between nodes gives up a connection that nobody answers, as TCP_USER_TIMEOUT makes it."""
+"""A link between nodes gives up a connection without answers, as TCP_USER_TIMEOUT makes it."""
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Server:
 
 
 class Network:
-    """All hosts and what is between them."""
+    """All hosts and the links between them."""
 
     def __init__(self, scheduler: Scheduler, rng: Rng, counts: SeedCounts) -> None:
         self.scheduler = scheduler
@@ -246,7 +246,7 @@ class Network:
             target.lose(ConnectionResetError(errno.ECONNRESET, "reset"))
 
     def reset(self, source: SimTransport) -> None:
-        """Break a connection: both ends hear of it, and what was under way is gone."""
+        """Break a connection: both ends hear of it, and the bytes under way are gone."""
         source.lose(ConnectionResetError(errno.ECONNRESET, "reset"))
         source.peer.lose(ConnectionResetError(errno.ECONNRESET, "reset"))
 
@@ -256,11 +256,11 @@ class Network:
         return (source, target) in self.cuts
 
     def cut(self, source: str, target: str) -> None:
-        """Nothing from there gets here."""
+        """Bytes of ``source`` do not reach ``target`` any more."""
         self.cuts[source, target] = True
 
     def heal(self, source: str, target: str) -> None:
-        """What has waited comes, a little later."""
+        """Bytes that have waited arrive, a little later."""
         if self.cuts.pop((source, target), None) is None:
             return
         for stream, item in self._stalled.pop((source, target), []):
@@ -287,4 +287,4 @@ class Network:
 
 
 def _ignore(source: SimLoop, target: SimLoop, data: bytes) -> None:
-    """Nobody wants to know."""
+    """Ignore the bytes."""

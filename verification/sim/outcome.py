@@ -1,4 +1,4 @@
-"""What came of a run."""
+"""The outcome of a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Violation:
 
     Attributes:
         invariant: which one: ``I1`` to ``I26``, ``D11``, ``Q1`` to ``Q4``, or a word.
-        text: what was seen.
+        text: the contradiction that was seen.
         at_ms: simulated milliseconds since the start.
     """
 
@@ -50,7 +50,7 @@ class SeedOutcome:
         injected, bites: by kind of fault: ordered, and really changed something.
         operations, acknowledged, records: calls of clients, those that succeeded, and records
             acknowledged.
-        elections: terms in which somebody led.
+        elections: terms that had a leader.
         config: the settings that were drawn.
         violation: the first broken promise, or None.
         story: the last things that each process did.

@@ -1,4 +1,4 @@
-"""What the threads of a simulated process need of its loop."""
+"""The part of a simulated process's loop that its threads use."""
 
 from __future__ import annotations
 

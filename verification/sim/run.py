@@ -65,12 +65,12 @@ def run_seed(
         safety_ms: length of the phase with faults; drawn from the seed by default.
         without: kinds of faults that the seed must not have; see
             `verification.sim.settings.FAULTS`.
-        commit_log: what its group keeps, "topics" or "rocketmq"; drawn from the seed by default.
+        commit_log: the group's commit log, "topics" or "rocketmq"; drawn from the seed by default.
         retention: whether old records go, as the seed's settings say; else all are kept.
         also: kinds that it has all the same; see `verification.sim.settings.UNPROMISED`.
         watching: check the invariants after every event.
         story_lines: how many of the last lines of each process are kept.
-        verbose: the story has everything that the product logs, and not only what it warns of.
+        verbose: the story has all log lines of the product, and not only its warnings.
         told: is given the clients' history at the end.
     """
     plan = _plan(seed, safety_ms, without, also, commit_log)
@@ -125,7 +125,7 @@ def _writers(most: int) -> Iterator[None]:
 
 @contextmanager
 def _scribe(world: World, level: int) -> Iterator[None]:
-    """What the product logs goes into the story, and nowhere else."""
+    """Log lines of the product go into the story, and nowhere else."""
     scribe = Scribe(world.story, world.scheduler, level)
     before = (log.level, log.propagate, log.handlers[:])
     log.handlers[:] = [scribe]
@@ -266,8 +266,8 @@ class _Run:
             raise Broken("I28", f"stages do not end within {STAGES_NS // SECOND} s: {stages}")
 
     def _lose_leader(self) -> None:
-        """Nobody writes any more: the next leader has to know by itself what is committed, or
-        nothing can be read."""
+        """Kill the leader when no client writes any more: the next leader has to find the commit
+        index by itself, or no entry can be read."""
         leader = self.group.leader
         if leader is not None:
             self.world.counts.bite("kill of the last leader")
@@ -288,7 +288,7 @@ class _Run:
             raise Broken("liveness", "the log cannot be read to its end although nothing is broken")
 
     def _judge_queues(self) -> None:
-        """Queues and index of all nodes, when everything is in them."""
+        """Queues and index of all nodes, when all messages are in them."""
         queued, servers = (
             self.world.queued,
             [node.server for node in self.group.nodes if node.server is not None],
@@ -320,7 +320,7 @@ class _Run:
 def _outcome(
     seed: int, run: _Run, config: dict[str, Any], violation: Violation | None, story: str
 ) -> SeedOutcome:
-    """What is counted in a run that has ended."""
+    """The counts of a run that has ended."""
     world, workload = run.world, run.workload
     return SeedOutcome(
         seed=seed,

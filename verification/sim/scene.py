@@ -20,7 +20,7 @@ LIMITS = {"segment_bytes": 64 * KIB, "index_file_bytes": 32 * KIB, "max_body_byt
 
 
 class Scene:
-    """Nodes and clients in virtual time; nothing happens to them but what the caller does.
+    """Nodes and clients in virtual time; all faults are the caller's.
 
     Use it as a context manager. Times are in simulated ms.
     """
@@ -83,7 +83,7 @@ class Scene:
     def run(
         self, loop: SimLoop, call: Callable[[], Coroutine[Any, Any, T]], within_ms: int = 60_000
     ) -> T:
-        """What the call returns or raises, in that process.
+        """The result of the call in that process, or its error.
 
         Raises:
             Broken: it does not come back in time.

@@ -32,7 +32,7 @@ _set_running = asyncio.events._set_running_loop
 
 
 class Scheduler:
-    """What happens next, and what time it is: integer nanoseconds from 0."""
+    """The queue of the next actions, and the time: integer nanoseconds from 0."""
 
     __slots__ = ("_heap", "_number", "_soon", "events", "now_ns", "speaker")
 
@@ -43,8 +43,8 @@ class Scheduler:
         """The process that ran last."""
         self._heap: list[tuple[int, int, Callable[[Any], None], Any]] = []
         self._soon: deque[tuple[Callable[[Any], None], Any]] = deque()
-        """What is due now: asked for at this very moment, so behind all that the heap has for
-        it."""
+        """Actions that are due now: asked for at this very moment, so behind all that the heap has
+        for it."""
         self._number = 0
 
     def at(self, when_ns: int, action: Callable[[Any], None], argument: Any = None) -> None:

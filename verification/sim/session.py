@@ -14,7 +14,7 @@ from verification.sim.shared_history import SharedHistory, Topic
 
 
 class ClientSession:
-    """What every call of a client process needs."""
+    """The state that every call of a client process needs."""
 
     def __init__(self, workload: SharedHistory, loop: SimLoop, rng: Rng, session: str) -> None:
         self.session = session

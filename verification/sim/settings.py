@@ -1,5 +1,5 @@
-"""What is drawn anew for every seed: how large the group is, its limits, its clients, and which
-faults there are."""
+"""The settings that are drawn anew for every seed: the size of the group, its limits, its clients,
+and its kinds of faults."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FAULTS: Final = (
 """Kinds that a seed may have."""
 UNPROMISED: Final = ("older disk",)
 """Kinds that a seed has only when asked: an older copy of a disk is found out by the leader that
-knew more of it, but when another one leads by then, nobody can tell (docs/guarantees.md, P13)."""
+knew more of it, but when another one leads by then, no node can tell (docs/guarantees.md, P13)."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,7 +97,7 @@ def draw_plan(
     commit_log: str = "",
 ) -> SeedPlan:
     """The settings of a seed. ``without``: faults that it must not have, ``also``: such that it
-    must; they change nothing else. ``commit_log``: what its group keeps; drawn by default."""
+    must; they change nothing else. ``commit_log``: the group's commit log; drawn by default."""
     drawn = ROCKETMQ if rng.fork("commit log").chance(ROCKETMQ_SEEDS) else TOPICS
     faults = rng.fork("faults")
     chosen = tuple(kind for kind in FAULTS if faults.chance(450_000) and kind not in without) + also

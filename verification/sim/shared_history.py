@@ -13,7 +13,7 @@ class Topic:
         self.name = name
         self.partitions = partitions
         self.ends = [0] * partitions
-        """The highest offset that anybody has heard of."""
+        """The highest end offset that a client was told."""
 
 
 class SharedHistory:

@@ -20,8 +20,8 @@ def shrink(
     """The run of the seed with the least faults and in the least time that still breaks the same
     invariant.
 
-    Every try is a whole run, so a fault that is left out changes what comes after it: what fails in
-    the end may be another way to the same broken promise.
+    Every try is a whole run, so a fault that is left out changes all later events: the last failure
+    may be another way to the same broken promise.
     """
     best = run_seed(seed, without=without, also=also, commit_log=commit_log, verbose=True)
     if best.violation is None:

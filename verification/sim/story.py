@@ -16,7 +16,7 @@ PIECE: Final = 1000
 
 
 class Story:
-    """What each process did last, and a fingerprint of all that happened."""
+    """The last acts of each process, and a fingerprint of the whole run."""
 
     def __init__(self, scheduler: Scheduler, kept: int = KEPT) -> None:
         self.hidden = ""

@@ -11,7 +11,7 @@ from verification.sim.frames import Carrier, FrameHarm
 from verification.sim.loop import SimLoop
 
 SOCKET_BYTES: Final = 128 << 10
-"""What the two systems hold of a stream without either program."""
+"""Bytes of a stream that the two systems hold besides the two programs."""
 
 
 class Signal:
@@ -38,11 +38,11 @@ class SimTransport(asyncio.Transport):
         self.is_link = is_link
         """From one node to another: raft's messages."""
         self.arrival_ns = 0
-        """When what was sent last gets there."""
+        """The time when the last sent bytes arrive."""
         self.over = False
         """Closed, broken, or its process is gone."""
         self.lost = False
-        """What is still under way from here never arrives."""
+        """Bytes that are still under way from here never arrive."""
         self.doubted = False
         self.protocol: Any = None
         self._network = network
@@ -112,7 +112,7 @@ class SimTransport(asyncio.Transport):
     # --- reading ----------------------------------------------------------------------------------
 
     def receive(self, item: Item) -> bool:
-        """From the network; False when nobody is here any more."""
+        """Take an item from the network; False when the process is gone or the end is closed."""
         if item is RESET:
             self.lose(ConnectionResetError(104, "reset"))
             return False
@@ -188,7 +188,7 @@ class SimTransport(asyncio.Transport):
             self._end(None)
 
     def lose(self, error: Exception) -> None:
-        """The connection broke: what is under way in either direction is gone."""
+        """The connection broke: bytes under way in either direction are gone."""
         self.lost = True
         if not self.over:
             self._end(error)

@@ -19,8 +19,8 @@ class Transactions:
 
     async def transact(self) -> None:
         """A transaction over one or more partitions, tried until it is known to be done, or given
-        up. Now and then somebody does not know that it is done, and goes through all of it
-        again."""
+        up. Now and then a client goes through all of a transaction again that is done, as if it did
+        not know."""
         self._transactions += 1
         name = f"{self._life.session}-{self._transactions}"
         places = [self._life.place() for _ in range(self._rng.between(1, 3))]

@@ -21,9 +21,9 @@ from verification.sim.scheduler import Handle
 LONGEST_NS: Final = 20_000_000
 """For how long a turn is left at most while there are faults."""
 HEALED_NS: Final = 1_000_000
-"""And when all faults have ended. What a follower lacks is read from the leader's disk, one read
-after another: where each takes 10 ms and finds one small entry, a group that is healed commits
-nothing for half a minute."""
+"""And when all faults have ended. Entries that a follower lacks are read from the leader's disk,
+one read after another: where each takes 10 ms and finds one small entry, a healed group commits no
+entry for half a minute."""
 TO_ITS_END: Final = object()
 _set_running = asyncio.events._set_running_loop
 
@@ -38,7 +38,7 @@ class HeldLock(Protocol):
 
 @dataclass(slots=True, eq=False)
 class TurnUnderWay:
-    """One call of a thread. ``done(result)`` is called when what it has said arrives."""
+    """One call of a thread. ``done(result)`` is called when its callbacks arrive."""
 
     turns: Turns
     rest_ns: int
@@ -52,11 +52,11 @@ class TurnUnderWay:
     killed: bool = False
     waits_for: HeldLock | None = None
     until: object = None
-    """It is not left again before it lets go of this lock, or `TO_ITS_END`, because somebody waits
-    for that."""
+    """It is not left again before it lets go of this lock, or `TO_ITS_END`, because another thread
+    waits for that."""
 
     def leave(self) -> None:
-        """Everybody else goes on.
+        """Leave the turn: all others go on.
 
         Raises:
             ProcessKilled: the process is gone.
@@ -81,7 +81,7 @@ class Turns:
         self.longest_ns = LONGEST_NS
         """For how long a turn is left at most."""
         self.due: list[Callable[[], None]] = []
-        """What a thread would do next that has work and has not begun."""
+        """The next actions of threads that have work and have not begun."""
         self.lefts = 0
         self._left: list[TurnUnderWay] = []
         self._interrupted = -1
@@ -155,8 +155,8 @@ class Turns:
 
     @property
     def is_going_on(self) -> bool:
-        """What runs now was begun, and others have run in its middle: it cannot know yet what has
-        come of them."""
+        """Whether the running turn or callback was interrupted by others: it cannot know their
+        results yet."""
         turn = Running.turn
         return self._interrupted == self._loop.scheduler.events if turn is None else turn.number > 0
 

@@ -71,14 +71,14 @@ class Client:
 
 
 def new_life(client: Client, loop: SimLoop, rng: Rng, session: str) -> ClientLife:
-    """What a process does depends on what the group keeps."""
+    """A new life of a client, of the kind that fits the group's commit log."""
     history = client.workload
     kind = BrokerLife if history.world.plan.is_rocketmq else ClientLife
     return kind(history, loop, rng, session, client.ended)
 
 
 class Operator:
-    """Admits nodes that have another disk, as somebody would with ``dledger admit``."""
+    """Admits nodes that have another disk, as an operator does with ``dledger admit``."""
 
     def __init__(self, world: World, nodes: list[Node]) -> None:
         """``nodes``: those that have to be admitted; one that is, is taken out."""

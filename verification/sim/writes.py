@@ -2,9 +2,9 @@
 again now and then.
 
 A repeat with the same rows changes nothing, also when it was staged a second time; one with other
-rows, or of an older sequence, is refused, whatever became of leaders, nodes and answers meanwhile.
-What clients see is judged with all the rest of the history: rows that were refused must never be
-seen, and those of a repeat once.
+rows, or of an older sequence, is refused, even when leaders, nodes and answers were lost meanwhile.
+Reads of clients are judged with all the rest of the history: refused rows must never be seen, and
+those of a repeat once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ in the end."""
 
 @dataclass(slots=True)
 class Rows:
-    """What one write has."""
+    """The rows of one write, and their place."""
 
     topic: Topic
     partition: int
@@ -46,8 +46,8 @@ class Rows:
 
 
 class Writes:
-    """Writers, one after the other in each life of a client: another one after a write of which
-    nobody knows."""
+    """Writers, one after the other in each life of a client: another one follows a write with an
+    unknown outcome."""
 
     def __init__(self, life: ClientSession) -> None:
         self._life = life
@@ -86,7 +86,7 @@ class Writes:
 
     async def _come_back(self, name: str, sequence: int, rows: RowsSum) -> None:
         """An earlier writer's last write again, of which a hash may be left: with the same rows, or
-        with others. Where nothing is left, the commit has no stages for its rows, and is refused
+        with others. Where no hash is left, the commit has no stages for its rows, and is refused
         for that."""
         if self._rng.chance(500_000):
             await self._refused(

@@ -1,1 +1,1 @@
-"""Everybody who may reach a node and means no good, against real nodes: ``make strangers``."""
+"""Attackers that can reach a node, against real nodes: ``make strangers``."""

@@ -1,5 +1,4 @@
-"""Each attack in turn on one group, with a healthy client beside it, and what must hold
-afterwards."""
+"""Each attack in turn on one group, with a healthy client beside it, and the checks afterwards."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ SLOWER: Final = 3.0
 LEAST_SAMPLES: Final = 300
 """Requests of a healthy client, quiet and attacked each; the p99 of fewer says little."""
 SETTLE_S: Final = 0.3
-"""What waits behind an attack that has ended still counts as attacked."""
+"""Requests that wait so long behind the end of an attack still count as attacked."""
 Say = Callable[[str], None]
 
 
@@ -186,7 +185,7 @@ class Campaign:
         *more: str,
         label: str = "",
     ) -> Part:
-        """Quiet and attacked in turn, and what became of the group."""
+        """Quiet and attacked in turn, and the state of the group afterwards."""
         terms, errors = nodes.terms(), len(healthy.errors)
         achieved, part = Counter[str](), Part(label or name, {})
         healthy.take()
@@ -306,7 +305,7 @@ class Campaign:
         return folder
 
     def _path(self) -> None:
-        """Another user at a path group, in a folder that everybody may look into."""
+        """Another user at a path group, in a folder that all users may look into."""
         home = Path(tempfile.mkdtemp(prefix="dledger-path-"))
         try:
             home.chmod(0o755)

@@ -1,4 +1,4 @@
-"""An authority and what it signs: certificates of nodes, of clients and of other groups' nodes
+"""An authority and its certificates: those of nodes, of clients and of other groups' nodes
 (docs/operations.md)."""
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What one stranger does, in a process of its own: ``python -m verification.strangers.intruder
+"""The attacks of one stranger, in a process of its own: ``python -m verification.strangers.intruder
 NAME ...``.
 
-Each attack returns what it achieved; the campaign says what it should not have.
+Each attack returns the effects that it achieved; the campaign checks which of them it should not
+have.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ AT_ONCE: Final = 500
 LIES: Final = 100
 """Messages of one connection."""
 PROOFS: Final = ("none", "empty", "drawn", "its own")
-"""What is proved by one that has no secret: nothing, by no bytes, by chance, or by the node's own
-proof."""
+"""Proofs that a stranger without the secret can send: none, no bytes, random bytes, or the node's
+own proof."""
 UNPROVEN_OPEN: Final = 2000
 """Connections that are left open without a proof."""
 
@@ -81,7 +82,7 @@ def liar(wanted: argparse.Namespace) -> dict[str, Any]:
 
 
 def _claim(sock: socket.socket, greeting: bytes, proof: str, said: list[list[Any]]) -> str:
-    """What became of it."""
+    """The outcome of a claim to be a node."""
     lie, answers = b"".join(piece for frame in said for piece in frame), Answers(sock)
     sock.sendall(greeting + (lie if proof == "none" else b""))
     answer = answers.next()
@@ -200,7 +201,7 @@ def deaf(wanted: argparse.Namespace) -> dict[str, Any]:
 
 
 def polls(wanted: argparse.Namespace) -> dict[str, Any]:
-    """Ask for what is not there yet, and for a topic that nobody knows, again and again; answers
+    """Ask for records that are not there yet, and for an unknown topic, again and again; answers
     are not looked at."""
     topics = (wanted.topic_id, wanted.topic_id + 1_000_000)
     asked = [

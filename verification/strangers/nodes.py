@@ -1,5 +1,5 @@
-"""Three nodes, each run by ``dledger serve`` as a user runs it, and what the kernel says of their
-memory."""
+"""Three nodes, each run by ``dledger serve`` as a user runs it, and their memory as the kernel
+counts it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Nodes:
             )
 
     def command(self, name: NodeId) -> list[str]:
-        """What runs one of them."""
+        """The command line that runs one of them."""
         tls = tls_settings(self._files[name]) if self._files else {}
         return [
             sys.executable,
@@ -112,7 +112,7 @@ class Nodes:
         return self
 
     def until_led(self) -> None:
-        """Wait until there is a leader and everybody follows it.
+        """Wait until there is a leader and all other nodes follow it.
 
         Raises:
             Unavailable: not in time.

@@ -49,7 +49,7 @@ def hello(group: str, node_id: str = "", members: tuple[str, ...] = ()) -> bytes
 
 
 class Answers:
-    """What a node says to a hello and to a proof."""
+    """The answers of a node to a hello and to a proof."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -74,7 +74,7 @@ def is_welcome(answer: HelloResponse | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one made-up message says of its sender, its term and its log."""
+    """The claims of one made-up message about its sender, its term and its log."""
 
     group: str
     me: NodeId

@@ -1,4 +1,4 @@
-"""Two Unix users who have nothing in common: one whose nodes these are, and the stranger."""
+"""Two Unix users that have nothing in common: the owner of the nodes, and the stranger."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from dledger.net.user_directory import VARIABLE
 from verification.result import commit, save
 
 OWNER: Final = 54_321
-"""Runs the campaign, its nodes and its clients. Neither user need be known to the system."""
+"""Runs the campaign, its nodes and its clients. The two users need not be known to the system."""
 STRANGER: Final = 54_322
-"""Runs what attacks them."""
+"""Runs the attacks on them."""
 INTRUDER: Final = ("-m", "verification.strangers.intruder")
 CAMPAIGN: Final = ("-m", "verification.strangers")
 LIMIT_S: Final = 300.0
 NOT_NEEDED: Final = ("pyspark", "py4j", "mypy", "pytest*", "__pycache__")
-"""Large packages that neither user runs."""
+"""Large packages that the two users do not run."""
 OURS: Final = ("dledger", "pyspark_dledger", "verification")
-"""What the environment may find in the checkout, where others cannot go."""
+"""Packages that the environment takes from the checkout, where other users cannot go."""
 NAMESPACE: Final = ("unshare", "-U", "--map-root-user", "--map-auto")
 """A namespace of users whose root may become others: those that /etc/subuid grants to this user."""
 
 Intrude = Callable[..., dict[str, Any]]
-"""``intrude(*arguments)`` runs `verification.strangers.intruder` to its end; what it says that
-it achieved."""
+"""``intrude(*arguments)`` runs `verification.strangers.intruder` to its end, and returns the
+effects that it reports."""
 
 
 def become(uid: int, *line: str) -> list[str]:
@@ -49,7 +49,7 @@ def become(uid: int, *line: str) -> list[str]:
 
 
 def check_users() -> list[str]:
-    """How to start a program that may become both users: what comes before its command line.
+    """The words in front of the command line of a program that may become both users.
 
     Raises:
         ConfigError: this machine has no way to be two other users.
@@ -175,7 +175,8 @@ def _python(home: Path) -> str:
 
 
 def _environment(home: Path) -> dict[str, str]:
-    """Nothing of the caller's but where programs are."""
+    """The other user's environment: PATH, LANG and TMPDIR of the caller, and directories of its
+    own."""
     own = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "TMPDIR")}
     return {**own, "HOME": str(home), VARIABLE: str(home / "dledger")}
 
@@ -226,7 +227,7 @@ def check_stranger(secret: Path, intrude: Intrude) -> int:
     """The other user's id. It must not get at ``secret``, a file that only this user may read.
 
     Raises:
-        ConfigError: it can, or one of both is root, so nothing that it is refused means anything.
+        ConfigError: it can, or one of both is root, so that a refusal proves nothing.
     """
     secret.write_text("mine")
     secret.chmod(0o600)

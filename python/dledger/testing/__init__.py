@@ -1,5 +1,5 @@
-"""What users test with: a group of nodes within the test's process, a plugin for pytest with one as
-a fixture, and checkers of what clients saw. It never runs in a node or a client."""
+"""A group of nodes within the test's process, a plugin for pytest with one as a fixture, and
+checkers of histories, for the tests of users. The package never runs in a node or a client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    # Lazy, because whoever checks a history needs no node.
+    # Lazy, because a checker of a history needs no node.
     if name == "InProcessGroup":
         return import_module("dledger.testing.in_process_group").InProcessGroup
     raise AttributeError(f"module 'dledger.testing' has no attribute {name!r}")

@@ -30,7 +30,7 @@ LEADER_TIMEOUT_S: Final = 30.0
 _LOOK_S: Final = 0.005
 """Time between two looks at the nodes' roles."""
 _TRIES: Final = 5
-"""How often other ports are taken where somebody else was faster."""
+"""How often ports are drawn, in all: another process may take one before its node listens."""
 DEFAULTS: Final[dict[str, Any]] = {
     "group": "test",
     "segment_bytes": 64 << 20,
@@ -132,8 +132,8 @@ class InProcessGroup:
         return client
 
     def kill(self, node_id: NodeId | str) -> None:
-        """End a node at once, as a crash would: it answers nothing more, and saves nothing. Nothing
-        when it was not running."""
+        """End a node at once, as a crash would: it answers nothing more, and saves nothing. The
+        call does nothing when the node is not running."""
         self._run(self._kill(self._known(node_id)))
 
     def restart(self, node_id: NodeId | str) -> None:
@@ -231,7 +231,7 @@ class InProcessGroup:
             await self._kill(node)
 
     async def _end(self) -> None:
-        """Nothing goes on behind this."""
+        """End the nodes and all tasks of the loop: nothing runs on behind this call."""
         await self._kill_all()
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         for task in rest:

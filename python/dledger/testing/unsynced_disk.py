@@ -14,7 +14,7 @@ class UnsyncedFile(RealFile):
     __slots__ = ()
 
     def fdatasync(self) -> None:
-        """Nothing: what was written outlives the node, though not the machine."""
+        """Does nothing: written bytes outlive the node, though not the machine."""
 
 
 class UnsyncedDisk(RealDisk):
@@ -24,4 +24,4 @@ class UnsyncedDisk(RealDisk):
         return UnsyncedFile(path, os.O_RDWR | (os.O_CREAT if create else 0))
 
     def fsync_dir(self, path: Path) -> None:
-        """Nothing, as `UnsyncedFile.fdatasync`."""
+        """Does nothing, as `UnsyncedFile.fdatasync`."""

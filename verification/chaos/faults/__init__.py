@@ -1,2 +1,1 @@
-"""What can go wrong, by kind. Each fault is done to a scene, undone, and says how often it really
-bit."""
+"""Faults, by kind. Each fault is done to a scene, undone, and says how often it really bit."""

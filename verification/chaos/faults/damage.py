@@ -151,7 +151,7 @@ async def _is_admitted(node: Node, wanted: bool) -> bool:
 
 
 async def _command(*arguments: str) -> str:
-    """What ``dledger`` says to this."""
+    """The output of ``dledger`` with these arguments."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

@@ -1,4 +1,4 @@
-"""What a fault is."""
+"""The form of a fault."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Fault:
 
     Attributes:
         name: of the kind.
-        what: what is done, in words.
-        bite: what one bite is: the unit of what `run` returns.
+        what: the action, in words.
+        bite: the unit of the number that `run` returns.
         run: do it, undo it, and return how often it bit; 0 when it had no effect.
         on_links: it sets the rules of links; two such are never under way at the same time.
     """

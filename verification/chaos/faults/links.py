@@ -44,7 +44,7 @@ async def shut_out_leader(scene: Scene) -> int:
 
 
 async def cut_pair(scene: Scene) -> int:
-    """Everybody else still reaches both."""
+    """The two nodes lose each other; all other nodes and the clients still reach both."""
     first, second = scene.dice.sample(scene.nodes.names, 2)
     links = scene.proxy.links([first], [second], both_ways=True)
     rules = _held(scene)
@@ -106,7 +106,7 @@ async def resets(scene: Scene) -> int:
 
 
 async def refuse(scene: Scene) -> int:
-    """Nobody gets in, and who is in is thrown out."""
+    """One node gets no new connections, and loses those that it has."""
     name = scene.any_node().name
     links = scene.proxy.links([*scene.nodes.names, CLIENT], [name])
     return await scene.hurt(links, lambda: Rules(refuse=True), scene.seconds(), "refused")

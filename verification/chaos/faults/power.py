@@ -1,4 +1,5 @@
-"""The power fails: processes are gone at once, and what no sync covered is undone or torn."""
+"""The power fails: processes are gone at once, and changes that no sync covered are undone or
+torn."""
 
 from __future__ import annotations
 
@@ -55,15 +56,15 @@ async def _cut(scene: Scene, nodes: list[Node]) -> int:
 
 
 async def _reported(node: Node) -> int:
-    """The last entry that it says to have on its disk and that nothing may cut off any more; -1: it
-    does not answer."""
+    """The last entry that it reports as durable and committed, so that no truncation may take it;
+    -1: it does not answer."""
     status = await node.status()
     return int(min(status.get("durable_index", -1), status.get("committed_index", -1)))
 
 
 def what_is_missing(directory: Path, index: int) -> str:
-    """What a stopped store lacks of the entries up to this one, in words; "" when it has them. A
-    torn write behind the last entry is of another one, which nobody has called durable."""
+    """The entries up to this one that a stopped store lacks, in words; "" when it has them. A torn
+    write behind the last entry is of another entry, which was never called durable."""
     if index < 0:
         return ""
     found = verify_store(directory)

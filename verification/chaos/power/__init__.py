@@ -1,2 +1,2 @@
-"""Power cuts: a disk that notes what no sync covers yet, and what becomes of that when the power
-goes."""
+"""Power cuts: a disk that notes the changes that no sync covers yet, and the loss of these when the
+power goes."""

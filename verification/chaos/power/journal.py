@@ -1,5 +1,5 @@
-"""What a node did to its files, noted beside them: a killed process leaves it, and it says what a
-power cut may undo.
+"""A journal of a node's changes of its files, beside these: a killed process leaves it, and it
+tells which changes a power cut may undo.
 
 Each change is noted before it is made, with what stood there, and again when it is done. A change
 is on the disk for sure when a sync that began after its end has ended well; all others are pending.
@@ -39,8 +39,8 @@ class Record:
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """All of a journal; a last one that was cut short is left out, because what it announces was
-    not begun."""
+    """All of a journal; a last one that was cut short is left out, because the change that it
+    announces was not begun."""
     data = path.read_bytes() if path.exists() else b""
     at = 0
     while at + _LENGTHS.size <= len(data):
@@ -54,7 +54,7 @@ def read_records(path: Path) -> Iterator[Record]:
 
 @dataclass(slots=True)
 class Pending:
-    """What the records so far leave open.
+    """The changes and syncs that the records so far leave open.
 
     Attributes:
         changes: by number, in the order of their begin: those that no sync covers.

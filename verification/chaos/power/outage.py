@@ -16,7 +16,7 @@ from verification.chaos.power.journal import Pending, Record, read_records, repl
 from verification.disk_states.pending import PendingFile
 
 GRAINS: Final = (512, 4096)
-"""Sectors and pages: what reaches the disk as one."""
+"""Sizes of a sector and a page: bytes that reach the disk as one."""
 MOODS: Final = (0.0, 0.0, 0.0, 0.5, 0.9)
 """How likely a change is there: often none is, which loses most."""
 
@@ -90,8 +90,7 @@ def _tear(
 
 
 def as_pending(content: bytes, changes: Sequence[Record], grain: int) -> PendingFile:
-    """What a file was when the last sync covered it, and each change since; ``content``: what it
-    is."""
+    """A file as the last sync covered it, and each change since; ``content``: its bytes now."""
     written = bytearray(content)
     done: list[tuple[int, bytes | None]] = []
     for change in reversed(changes):

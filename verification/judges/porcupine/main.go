@@ -201,7 +201,7 @@ func earliest(calls []call, logs int, origin int64) []int64 {
 	told, where := claimsOf(calls, logs)
 	begins := make([]int64, len(calls))
 	items := make([][]item, logs)
-	unseen := make([]int, logs) // the first place of which nobody knows what is there
+	unseen := make([]int, logs) // the first place whose content is not known
 	for log := range unseen {
 		for known := true; known; unseen[log]++ {
 			_, known = told[log][unseen[log]]
@@ -252,7 +252,7 @@ func sweep(mine []item, begins []int64) bool {
 	return changed
 }
 
-// startOf is where a write stands by its own answer, or by what was read; -1: nobody saw it.
+// startOf is the place of a write by its own answer, or by a read; -1: it was not seen.
 func startOf(p part, where map[int64]int) int {
 	if p.Start >= 0 {
 		return p.Start

@@ -1,5 +1,5 @@
-"""What clients saw, written down, and the checkers that judge it. Pure: no clock, network, disk or
-dice."""
+"""The history of what clients saw, and the checkers that judge it. The package is pure: no clock,
+network, disk or dice."""
 
 from dledger.testing.checkers.history import (
     OpenOperation,

@@ -1,4 +1,4 @@
-"""What can be wrong with a log, as its clients see it."""
+"""Kinds of anomalies that clients can see in a log."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Anomaly(Enum):
     ABORTED = "aborted read"
     """A value was seen whose write definitely failed."""
     NON_MONOTONIC = "non-monotonic"
-    """What a session sees goes back behind what it saw before."""
+    """An answer to a session goes back behind an earlier one."""
     TWO_VALUES = "two values at one offset"
     INVENTED = "invented record"
-    """A value that nobody wrote there, or not yet."""
+    """A value was read that no call wrote there, or not yet."""
     CHANGED = "changed value"
-    """Bytes that are not those of any value."""
+    """Bytes were read that are not those of any value."""
     STALE = "stale read"
     """An answer that promised to be fresh and was not."""
     TORN = "torn write"
@@ -43,7 +43,7 @@ class Anomaly(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One anomaly: what it is, where, and the calls that show it."""
+    """One anomaly: its kind, its place, and the calls that show it."""
 
     anomaly: Anomaly
     text: str

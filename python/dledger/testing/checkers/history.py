@@ -1,4 +1,4 @@
-"""What clients asked for and what they were told: the history that the checkers judge.
+"""The history that the checkers judge: calls of clients and their answers.
 
 An `Operation` is one call of one client on one topic partition. Calls that never came back are in
 the history too, as `OperationOutcome.UNKNOWN`: they may have happened. A `Recorder` notes calls as
@@ -22,7 +22,7 @@ NEVER: Final = 1 << 62
 
 
 class OperationKind(Enum):
-    """What was asked for."""
+    """The kind of a call."""
 
     APPEND = "append"
     """Put ``values`` at the end, one behind the other."""
@@ -38,7 +38,7 @@ class OperationKind(Enum):
 
 
 class OperationOutcome(Enum):
-    """What the client was told."""
+    """The outcome that the client was told."""
 
     OK = "ok"
     FAILED = "failed"
@@ -52,7 +52,7 @@ class Operation:
     """One call on one partition.
 
     Attributes:
-        session: who called; one session's calls may overlap, and none of its reads may go back
+        session: the caller's. Calls of one session may overlap, and none of its reads may go back
             behind another.
         topic, partition: where. A topic that is created anew is another topic: name it by its log
             id too.

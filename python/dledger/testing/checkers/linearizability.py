@@ -1,5 +1,5 @@
-"""Whether appends, reads and end offsets of one partition are linearizable: each seems to happen at
-one moment.
+"""Checks whether appends, reads and end offsets of one partition are linearizable: each seems to
+happen at one moment.
 
 The search is that of Wing and Gong ("Testing and Verifying Concurrent Objects", 1993) in Lowe's
 just-in-time form with memory ("Testing for linearizability", Concurrency and Computation, 2017):
@@ -12,11 +12,10 @@ offsets:
   happen when the log is that long, and at no other moment;
 - reads and end offsets change nothing, so each may happen as soon as one can: no need to try it
   later too;
-- only an append without an answer whose values nobody read can happen anywhere or never. It can
+- only an append without an answer whose values no call read can happen anywhere or never. It can
   only fill a hole between known places, so configurations branch there and nowhere else; those that
   are alike become one;
-- of two such appends of one size nobody can tell which one happened, so the one goes first that has
-  to return first.
+- two such appends of one size cannot be told apart, so the one goes first that has to return first.
 
 Calls that promise nothing about freshness (``stale``) and reads below the end only have to be
 explained by the log's contents and by its length when they return.
@@ -153,7 +152,7 @@ def check_linearizable(history: Iterable[Operation]) -> Finding | None:
     """Why the calls of one partition are not linearizable, or None when they are.
 
     Raises:
-        TooHard: too many unanswered appends whose values nobody read; let a last read go over the
+        TooHard: too many unanswered appends whose values no call read; let a last read go over the
             whole log.
         ValueError: the calls are of more than one partition.
     """
@@ -195,7 +194,7 @@ def _begin(search: _Search, call: _Append | _Observation) -> None:
 def _end(
     search: _Search, call: _Append | _Observation, reached: set[Configuration]
 ) -> set[Configuration]:
-    """The call has returned: nobody needs to remember that it has happened."""
+    """The call has returned, so configurations need not remember any more that it has happened."""
     if isinstance(call, _Append) and call.start is not None:
         return reached  # it stays among the known: other configurations may not be beyond it yet
     if isinstance(call, _Observation):
@@ -235,7 +234,7 @@ def _explain(call: _Append | _Observation, configurations: Iterable[Configuratio
 
 
 def _place(operations: Sequence[Operation]) -> list[_Append | _Observation] | Finding:
-    """Give every append its place, as far as anybody was told it, and check that no two claims
+    """Give every append the place that an answer told, if one did, and check that no two answers
     differ."""
     contents: dict[int, tuple[int, Operation]] = {}
     offset_of: dict[int, int] = {}

@@ -1,10 +1,10 @@
-"""Whether a history is one of a log: nothing lost, doubled, reordered, left out, invented or
+"""Checks whether a history is one of a log: nothing lost, doubled, reordered, left out, invented or
 changed.
 
-The rules are those of jepsen.tests.kafka, with what dledger promises beyond: offsets without gaps,
-appends that know their offsets, fresh answers, transactions that are all there or not at all. Time
-and memory are O(n log n) in the number of calls and values, so a whole night's history can be
-checked. What needs a search is left to `dledger.testing.checkers.linearizability`.
+The rules are those of jepsen.tests.kafka, and the further promises of dledger: offsets without
+gaps, appends that know their offsets, fresh answers, transactions that are all there or not at all.
+Time and memory are O(n log n) in the number of calls and values, so a whole night's history can be
+checked. Questions that need a search are left to `dledger.testing.checkers.linearizability`.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _check_whole(places: OffsetValues, findings: Findings) -> None:
 
 
 def _check_lost(places: OffsetValues, findings: Findings) -> None:
-    """What was acknowledged is read in its place, or at least not missed where it would be."""
+    """An acknowledged value is read in its place, or at least not missed where it would be."""
     for write in places.writes():
         if write.outcome is not OperationOutcome.OK:
             continue

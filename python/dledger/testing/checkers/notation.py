@@ -1,4 +1,4 @@
-"""Histories as text, one call a line: for tests, and to write down what was found.
+"""Histories as text, one call a line: for tests and for findings.
 
 ::
 

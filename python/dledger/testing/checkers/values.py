@@ -1,9 +1,9 @@
 """Records that can be told apart: a value's bytes hold its number, a checksum of that, and filler
 made from both.
 
-A checker works with the numbers. Whoever reads a record turns its bytes back into the number; bytes
-that were changed anywhere become `DAMAGED`, so that a wrong byte is seen without anybody keeping
-what was written.
+A checker works with the numbers. The client that reads a record turns its bytes back into the
+number. Bytes that were changed anywhere become `DAMAGED`, so that a wrong byte is seen without a
+copy of the written bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dledger.checksum import crc32
 from dledger.types import Buffer
 
 DAMAGED: Final = -1
-"""The number of bytes that nobody wrote."""
+"""The number that stands for changed bytes."""
 MIN_VALUE_BYTES: Final = 12
 
 _HEAD: Final = struct.Struct(">qI")

@@ -15,8 +15,8 @@ from dledger.testing.checkers.places import WRITES
 
 @dataclass(slots=True)
 class Verdict:
-    """What the checkers say, and how much they had to look at: a verdict over nothing is worth
-    nothing."""
+    """The findings of the checkers, and how much they had to look at: a verdict over no calls
+    proves nothing."""
 
     findings: list[Finding] = field(default_factory=list)
     operations: int = 0
