@@ -153,7 +153,9 @@ class Machine(RaftState):
         if told.role is not self.role or told.term != self.term or told.leader_id != self.leader_id:
             self._told = changed = RoleChange(self.role, self.term, self.leader_id)
         return self.out.take(
-            self.hard_state() if self.out.save else None, changed, self.admission.take()
+            self.hard_state() if self.out.save else None,
+            changed,
+            self.admission.take() if self.admission.unsaved else None,
         )
 
     def _leave(self) -> None:

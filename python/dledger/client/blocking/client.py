@@ -176,11 +176,14 @@ class Client(Operations):
             OutcomeUnknown: it may have been written.
         """
         batch = make_records(values, keys=keys, headers=headers, timestamps=timestamps)
-        return self.append_batch(topic, partition, batch)
+        return self._append(topic, partition, batch)
 
     def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> Appended:
         """Append a batch of ``value`` and any of ``key``, ``timestamp``, ``headers``; see
         `append`."""
+        return self._append(topic, partition, batch)
+
+    def _append(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> Appended:
         return self._with_transport(
             lambda transport: transport.run(append(self.core, transport, topic, partition, batch))
         )

@@ -62,7 +62,8 @@ class Admission:
         self._change_of = change_of
         self._held = [change for change in membership.changes if log.may_hold(change.position)]
         """Those of ``membership.changes`` that are in the log, in its order."""
-        self._unsaved = False
+        self.unsaved = False
+        """`membership` is to be saved."""
         self.settle()
 
     @staticmethod
@@ -106,7 +107,7 @@ class Admission:
 
     def note(self, entries: Sequence[Entry]) -> bool:
         """``entries`` are at the end of the log now. Whether others count than before."""
-        changes = [change for change in map(self._change_of, entries) if change is not None]
+        changes = list(filter(None, map(self._change_of, entries)))
         if not changes:
             return False
         self._held += changes
@@ -156,7 +157,7 @@ class Admission:
 
     def take(self) -> Membership | None:
         """The membership to be saved, once."""
-        unsaved, self._unsaved = self._unsaved, False
+        unsaved, self.unsaved = self.unsaved, False
         return self.membership if unsaved else None
 
     def _record(self, changes: Iterable[Change]) -> None:
@@ -193,6 +194,6 @@ class Admission:
         )
 
     def _set(self, membership: Membership) -> None:
-        self._unsaved |= membership != self.membership
+        self.unsaved |= membership != self.membership
         self.membership = membership
         self.on_change()

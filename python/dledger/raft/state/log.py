@@ -73,11 +73,8 @@ class RaftLog:
     def _reach(self, end: LogEnd) -> None:
         self.end = end
         self.end_index = end.position.index
-
-    @property
-    def end_is_known(self) -> bool:
+        self.end_is_known = end.end_pos != UNKNOWN_POS
         """False between a cut behind an entry that is not cached and ``truncated``."""
-        return self.end.end_pos != UNKNOWN_POS
 
     def term_at(self, index: Index) -> Term | None:
         """Term of the entry at ``index``; NO_TERM before the first entry; None where none is
@@ -167,7 +164,7 @@ class RaftLog:
                     newest = entry.term
                     self._terms.append(newest)
                     self._firsts.append(entry.index)
-        self.end, self.end_index = LogEnd.after(last), last.index
+        self.end, self.end_index, self.end_is_known = LogEnd.after(last), last.index, True
         self._cache += entries
         self._evict()
 

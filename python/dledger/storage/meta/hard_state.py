@@ -108,9 +108,16 @@ class RecoveryPoint:
         )
 
     def pack(self) -> bytes:
+        durable, indexed = self.durable, self.indexed
         return _MARK.pack(
-            *_end(self.durable),
-            *_end(self.indexed),
+            durable.position.term,
+            durable.position.index,
+            durable.end_pos,
+            durable.chain_crc,
+            indexed.position.term,
+            indexed.position.index,
+            indexed.end_pos,
+            indexed.chain_crc,
             self.commit,
             self.boot_id,
             self.begin_index,
@@ -131,10 +138,6 @@ class RecoveryPoint:
             f[11],
             f[12],
         )
-
-
-def _end(end: LogEnd) -> tuple[int, int, int, int]:
-    return end.position.term, end.position.index, end.end_pos, end.chain_crc
 
 
 def parse_properties(text: str) -> dict[str, str]:
