@@ -39,7 +39,6 @@ class QuorumAckChecker:
 
     def __init__(self, members: Sequence[NodeId]) -> None:
         self.watermarks: dict[NodeId, Index] = dict.fromkeys(members, NO_INDEX)
-        self._median = len(members) - quorum_size(len(members))
         self.pending_bytes = 0
         """Bytes of proposed entries that are not committed, answered or not."""
         self._uncommitted: deque[PendingAppend] = deque()
@@ -59,8 +58,7 @@ class QuorumAckChecker:
 
     @property
     def quorum_index(self) -> Index:
-        """As the function `quorum_index`."""
-        return sorted(self.watermarks.values())[self._median]
+        return Index(quorum_index(self.watermarks.values()))
 
     def wait(self, first: Index, last: Index, size: int, deadline_ms: int) -> None:
         pending = PendingAppend(first, last, size, deadline_ms)
