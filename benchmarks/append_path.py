@@ -44,7 +44,7 @@ class Calls:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port without a listener now."""
     with socket.create_server(("127.0.0.1", 0)) as found:
         port: int = found.getsockname()[1]
     return port

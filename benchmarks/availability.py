@@ -1,4 +1,4 @@
-"""Leadership that moves because somebody asks for it, and that does not move by itself."""
+"""Leadership that moves on request, and that does not move by itself."""
 
 from __future__ import annotations
 

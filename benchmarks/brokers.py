@@ -134,7 +134,7 @@ def behind_a_master(report: Report, directory: Path, repetitions: int, *, quick:
 
 
 def beside_brokers(report: Report, directory: Path, repetitions: int, *, quick: bool) -> None:
-    """(n) Both in turn; whoever is not measured is idle meanwhile. The ratio is of each
+    """(n) Both in turn; the other one is idle meanwhile. The ratio is of each
     repetition's own figures."""
     seconds = 0.5 if quick else 8.0
     with ExitStack() as stack:

@@ -1,7 +1,7 @@
 """A stream for Spark that does nothing: a record is due each 100 ms, and its value says when, in ns
 since 1970.
 
-It asks nobody and waits for nobody, so that no Python stream source can show a record sooner.
+It asks no service and waits for none, so that no Python stream source can show a record sooner.
 Columns are a log's.
 """
 
