@@ -13,7 +13,8 @@ for the whole log before it. DLedger leaves both zero: such an entry is "unverif
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Final
 
 from dledger.checksum import crc32
@@ -87,7 +88,7 @@ class LogEnd:
 
     @staticmethod
     def after(entry: Entry) -> LogEnd:
-        return LogEnd(entry.position, entry.end_pos, entry.chain_crc)
+        return LogEnd(Position(entry.term, entry.index), entry.end_pos, entry.chain_crc)
 
 
 @slots_dataclass()
@@ -99,6 +100,15 @@ class HardState:
     voted_for: NodeId | None = None
     commit_hint: Index = NO_INDEX
     """An index that was committed when this was saved; recovery never cuts at or below it."""
+
+
+_body_of: Final = attrgetter("body")
+
+
+def pack_sizes(entries: Sequence[Entry]) -> bytes:
+    """The sizes of entries, 4 bytes each, as messages tell them."""
+    sizes = map(HEADER_SIZE.__add__, map(len, map(_body_of, entries)))
+    return struct.pack(f">{len(entries)}I", *sizes)
 
 
 def place(end_pos: int, size: int, segment_size: int) -> int:

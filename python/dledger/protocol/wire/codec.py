@@ -7,7 +7,10 @@ body, one behind the other.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
+from itertools import chain
+from operator import attrgetter
 from typing import Any, Final
 
 from dledger.errors import ProtocolError
@@ -72,6 +75,7 @@ _WITH_BYTES: Final = {
     )
 }
 _FETCHED: Final = KINDS[FetchResponse]
+_parts_of: Final = attrgetter("header", "body")
 
 
 def encode(message: Message, request_id: int = 0, payload: Sequence[Buffer] = ()) -> list[Buffer]:
@@ -88,18 +92,11 @@ def encode(message: Message, request_id: int = 0, payload: Sequence[Buffer] = ()
             raise
         raise ProtocolError(f"{type(message).__name__} cannot be sent: {error}") from error
     if kind in _WITH_ENTRIES:
-        payload = entry_buffers(message.entries)  # type: ignore[union-attr]
+        # header and body of each, as they stand on disk
+        payload = list(chain.from_iterable(map(_parts_of, message.entries)))  # type: ignore[union-attr]
     if not payload:
         return [pack_frame(kind, request_id, header, 0)]
     return [pack_frame(kind, request_id, header, sum(map(len, payload))), *payload]
-
-
-def entry_buffers(entries: Sequence[Entry]) -> list[Buffer]:
-    """Header and body of each entry, as they stand on disk."""
-    buffers: list[Buffer] = []
-    for entry in entries:
-        buffers += (entry.header, entry.body)
-    return buffers
 
 
 def decode(kind: int, header: Buffer, payload: Buffer = b"") -> Any:
@@ -134,7 +131,10 @@ def decode(kind: int, header: Buffer, payload: Buffer = b"") -> Any:
 
 
 def _with_entries(message: Any, payload: Buffer) -> Any:
-    sizes: tuple[int, ...] = message.entries
+    packed: bytes = message.entries
+    if len(packed) % 4:
+        raise WrongField(f"entries: {len(packed)} bytes are no row of 4-byte sizes")
+    sizes = struct.unpack(f">{len(packed) // 4}I", packed)
     if sum(sizes) != len(payload):
         raise WrongField(f"entries: {sum(sizes)} bytes announced, {len(payload)} came")
     view, at, entries = memoryview(payload).toreadonly(), 0, []

@@ -11,11 +11,10 @@ import types
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum
-from operator import attrgetter
 from typing import Any, Final, NewType, Union, cast, get_args, get_origin, get_type_hints
 
 from dledger.protocol.messages.client import FetchedBatch
-from dledger.protocol.messages.entry import Entry
+from dledger.protocol.messages.entry import Entry, pack_sizes
 from dledger.protocol.wire.message_numbers import COMMAND_TAGS, COMMANDS
 from dledger.types import Index, Term
 
@@ -55,7 +54,7 @@ def field_codec(annotation: Any) -> FieldCodec:
     if annotation in (str, bool, float, bytes):
         return FieldCodec(annotation)
     if isinstance(annotation, type) and issubclass(annotation, IntEnum):
-        return FieldCodec(int, None, _enum(annotation))
+        return FieldCodec(int, None, _Members(annotation).__getitem__)
     if is_dataclass(annotation):
         table = FieldTable(annotation)  # type: ignore[arg-type]
         return FieldCodec(tuple, table.values, table.build)
@@ -81,16 +80,15 @@ def _index(value: int) -> int:
     return value
 
 
-def _enum(enum: type[IntEnum]) -> Step:
-    members = {int(member): member for member in enum}
+class _Members(dict[int, IntEnum]):
+    """The members of an enumeration by their numbers."""
 
-    def decode(value: int) -> IntEnum:
-        try:
-            return members[value]
-        except KeyError:
-            raise WrongField(f"{value} is no {enum.__name__}") from None
+    def __init__(self, enum: type[IntEnum]) -> None:
+        super().__init__({int(member): member for member in enum})
+        self._name = enum.__name__
 
-    return decode
+    def __missing__(self, value: int) -> IntEnum:
+        raise WrongField(f"{value} is no {self._name}")
 
 
 def _check(value: Any, codec: FieldCodec) -> Any:
@@ -108,7 +106,7 @@ def _union(args: tuple[Any, ...]) -> FieldCodec:
 
 def _tuple(args: tuple[Any, ...]) -> FieldCodec:
     if args == (Entry, ...):
-        return FieldCodec(bytes, _entry_sizes, _sizes)
+        return FieldCodec(bytes, pack_sizes)  # `codec.decode` makes entries of them
     if args == (FetchedBatch, ...):
         return FieldCodec(bytes, _pack_fetched, _unpack_fetched)
     if len(args) == 2 and args[1] is Ellipsis:
@@ -146,19 +144,6 @@ def _dict(key: Any, value: Any) -> FieldCodec:
     )
 
 
-_size_of: Final = attrgetter("size")
-
-
-def _entry_sizes(entries: tuple[Entry, ...]) -> bytes:
-    return struct.pack(f">{len(entries)}I", *map(_size_of, entries))
-
-
-def _sizes(packed: bytes) -> tuple[int, ...]:
-    if len(packed) % 4:
-        raise WrongField(f"{len(packed)} bytes are no row of 4-byte sizes")
-    return struct.unpack(f">{len(packed) // 4}I", packed)
-
-
 def _pack_fetched(batches: tuple[FetchedBatch, ...]) -> bytes:
     try:
         return b"".join(
@@ -192,19 +177,11 @@ class FieldTable:
         self.wire = tuple(codec.wire for codec in codecs)
         self.encoders = [(at, codec.encode) for at, codec in enumerate(codecs) if codec.encode]
         self.decoders = [(at, codec.decode) for at, codec in enumerate(codecs) if codec.decode]
-        self._get: Step = _getter(self.names)
+        self.values: Step = _taker(self)
+        """The message's fields as msgpack can pack them."""
         self.build: Step = _builder(self)
         """The message with these unpacked fields. Raises `WrongField`: a field is missing, too
         many, or of another type; the text names it."""
-
-    def values(self, message: Any) -> Any:
-        """The message's fields as msgpack can pack them."""
-        values = self._get(message)
-        if self.encoders:
-            values = list(values)
-            for at, encode in self.encoders:
-                values[at] = encode(values[at])
-        return values
 
     def complain(self, values: tuple[Any, ...]) -> None:
         """Name the fault of unpacked fields.
@@ -231,23 +208,35 @@ class OpenTable(FieldTable):
 
     def __init__(self, cls: type[Any], required: int) -> None:
         super().__init__(cls)
-        self._required = required
         least = cls(**dict.fromkeys(self.names[:required]))
-        self._defaults = tuple(super().values(least))
-        strict = self.build
+        self._defaults = tuple(self.values(least))
+        strict, all_values = self.build, self.values
 
         def build(values: tuple[Any, ...]) -> Any:
             if len(values) < required:
                 self.complain(values)
             return strict((*values[: len(self.names)], *self._defaults[len(values) :]))
 
-        self.build = build
+        def values(message: Any) -> Any:
+            found, end = all_values(message), len(self.names)
+            while end > required and found[end - 1] == self._defaults[end - 1]:
+                end -= 1
+            return found[:end]
 
-    def values(self, message: Any) -> Any:
-        values, end = super().values(message), len(self.names)
-        while end > self._required and values[end - 1] == self._defaults[end - 1]:
-            end -= 1
-        return values[:end]
+        self.build, self.values = build, values
+
+
+def _taker(table: FieldTable) -> Step:
+    """A function that gives the fields of one class; written out as `_builder` does."""
+    encoders = dict(table.encoders)
+    items = [
+        f"encode{at}(message.{name})" if at in encoders else f"message.{name}"
+        for at, name in enumerate(table.names)
+    ]
+    known: dict[str, Any] = {f"encode{at}": encode for at, encode in table.encoders}
+    known["__name__"] = __name__  # for `is_interrupt`
+    exec(f"def values(message):\n    return ({''.join(f'{item}, ' for item in items)})", known)
+    return cast(Step, known["values"])
 
 
 def _builder(table: FieldTable) -> Step:
@@ -258,7 +247,7 @@ def _builder(table: FieldTable) -> Step:
     ranges, steps = [], []
     known: dict[str, Any] = {
         "cls": table.cls, "new": object.__new__, "wire": table.wire, "complain": table.complain,
-        "WrongField": WrongField, "INT_MAX": INT_MAX,
+        "WrongField": WrongField, "INT_MAX": INT_MAX, "__name__": __name__,
     }  # fmt: skip
     for at, decode in table.decoders:
         if decode is _integer:
@@ -292,15 +281,6 @@ def _builder(table: FieldTable) -> Step:
         known[f"set{at}"] = table.cls.__dict__[name].__set__  # slots=True made a descriptor of each
     exec("\n".join([*lines, "    return message"]), known)
     return cast(Step, known["build"])
-
-
-def _getter(names: tuple[str, ...]) -> Step:
-    if len(names) > 1:
-        return attrgetter(*names)
-    if not names:
-        return lambda message: ()
-    only = attrgetter(*names)
-    return lambda message: (only(message),)
 
 
 def command_values(command: Any) -> Any:
