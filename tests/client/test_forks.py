@@ -357,7 +357,7 @@ def test_child_interrupted_in_first_call_never_uses_parent_connections(
 
         def trace(frame: FrameType, event: str, argument: Any) -> Any:
             nonlocal left
-            if frame.f_code is not Client._notice_fork.__code__:
+            if frame.f_code is not Client._leave_to_parent.__code__:
                 return trace if event == "call" else None
             if event == "line":
                 left -= 1

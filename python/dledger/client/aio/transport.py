@@ -6,14 +6,13 @@ import asyncio
 from typing import Any
 
 from dledger import forks
-from dledger.client.protocol.client_state import ClientState, Operation, Request, T
+from dledger.client.protocol.client_state import PROBE, ClientState, Operation, Request, T
 from dledger.client.protocol.frame_limits import LIMITS
 from dledger.client.protocol.routing import Call, Probe, Wait
 from dledger.errors import DLedgerError, Unavailable, WrongGroup
 from dledger.net.connections.blocking import Lost
 from dledger.net.connections.rpc import Rpc
 from dledger.net.connections.tls import CertificateRefused
-from dledger.protocol.messages.client import MetadataRequest
 
 
 class AsyncTransport:
@@ -64,38 +63,33 @@ class AsyncTransport:
                 continue
             except DLedgerError as error:
                 raise call.refused(error) from None
+            answered = await self._exchange(
+                call, PROBE if isinstance(step, Probe) else request, rpc
+            )
+            if answered is None:
+                continue
             if isinstance(step, Probe):
-                await self._probe(call, rpc)
-            elif (answer := await self._attempt(call, request, rpc)) is not None:
-                return answer
+                call.learned(step.address, answered[0])
+                continue
+            code, message, leader_id = request.outcome(answered[0])
+            if call.answered(step.address, code, message, leader_id, core.environment.now_ms()):
+                return answered
 
-    async def _probe(self, call: Call, rpc: Rpc) -> None:
-        try:
-            answer, _ = await rpc.ask(MetadataRequest(), (), self._patience_s(call, 1000))
-        except Lost as error:
-            rpc.abort()
-            call.unreachable(rpc.address, str(error))
-        else:
-            call.learned(rpc.address, answer)
-
-    async def _attempt(
+    async def _exchange(
         self, call: Call, request: Request, rpc: Rpc
     ) -> tuple[Any, memoryview] | None:
+        """One request on one connection; None when its answer did not come."""
         attempt_ms = request.attempt_ms if request.terms.repeatable else call.deadline_ms
+        left_ms = min(attempt_ms, call.deadline_ms - self._core.environment.now_ms())
         try:
-            answer, payload = await rpc.ask(
-                request.message, request.payload, self._patience_s(call, attempt_ms)
-            )
+            return await rpc.ask(request.message, request.payload, max(1.0, left_ms) / 1000)
         except Lost as error:
             rpc.abort()
-            if error.sent:
+            if error.sent and request is not PROBE:
                 call.lost(rpc.address, str(error))
             else:
                 call.unreachable(rpc.address, str(error))
             return None
-        code, message, leader_id = request.outcome(answer)
-        done = call.answered(rpc.address, code, message, leader_id, self._core.environment.now_ms())
-        return (answer, payload) if done else None
 
     async def rpc(self, address: str) -> Rpc:
         """The connection to ``address``, opened if there is none that works.
@@ -133,6 +127,3 @@ class AsyncTransport:
         rpcs, self._rpcs = self._rpcs, {}
         for rpc in rpcs.values():
             await rpc.close()
-
-    def _patience_s(self, call: Call, attempt_ms: float) -> float:
-        return max(1.0, min(attempt_ms, call.deadline_ms - self._core.environment.now_ms())) / 1000

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any, Self
 
 import pyarrow as pa
 
-from dledger import forks
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.blocking.background_loop import background
 from dledger.client.blocking.operations import Operations
@@ -33,7 +32,6 @@ from dledger.client.protocol.reading import (
 from dledger.client.protocol.results import Appended, Committed, Lineage
 from dledger.client.protocol.resuming import Resuming, behind_body, behind_records
 from dledger.client.protocol.schemas import of_body
-from dledger.errors import DLedgerError
 from dledger.interrupts import is_interrupt
 from dledger.protocol.messages.client import FetchedBatch, TopicInfo
 from dledger.records.body.build import Headers, Times, Values, make_records
@@ -94,59 +92,38 @@ class Client(Operations):
     def bootstrap_servers(self) -> str:
         return self.core.bootstrap_servers
 
-    def _take_transport(self) -> BlockingTransport:
-        """A transport for this caller alone, until `_give_back`."""
-        self._notice_fork()
+    def _transport(self) -> BlockingTransport:
+        """A transport for this caller alone: a context, whose end gives it to the next call."""
+        if self._pid != os.getpid():
+            self._leave_to_parent()
         try:
             # the last one used: its session and connections are warm; pop is atomic
             return self._transports.pop()
         except IndexError as error:
             if is_interrupt(error):
                 raise
-            return BlockingTransport(self.core)
+            return BlockingTransport(self.core, self._transports)
 
-    def _give_back(self, transport: BlockingTransport) -> None:
-        """Behind a call that came to its end. A transport of an interrupted call is not given back,
-        also when its clearing away is interrupted several times: its session's number may be used,
-        and an answer on its way."""
-        # a reader of the parent's had it at the fork
-        if transport.asking or transport.born != forks.generation:
+    def _leave_to_parent(self) -> None:
+        """A child must not talk on its parent's connections; it may close its copies."""
+        self._shared = None
+        transports, self._transports = self._transports, deque()
+        for transport in transports:
             transport.close()
-        else:
-            self._transports.append(transport)
-
-    def _with_transport(self, work: Callable[[BlockingTransport], T]) -> T:
-        transport = self._take_transport()
-        try:
-            result = work(transport)
-        except DLedgerError:
-            self._give_back(transport)
-            raise
-        except BaseException:
-            transport.close()
-            raise
-        self._give_back(transport)
-        return result
-
-    def _notice_fork(self) -> None:
-        # a child must not talk on its parent's connections; it may close its copies
-        if self._pid != os.getpid():
-            self._shared = None
-            transports, self._transports = self._transports, deque()
-            for transport in transports:
-                transport.close()
-            # last: an interrupt before it leaves all of it to the next call
-            self._pid = os.getpid()
+        # last: an interrupt before it leaves all of it to the next call
+        self._pid = os.getpid()
 
     def _async_transport(self) -> AsyncTransport:
         """Connections of the background loop, on which pipelines run."""
-        self._notice_fork()
+        if self._pid != os.getpid():
+            self._leave_to_parent()
         if self._shared is None:
             self._shared = AsyncTransport(self.core)
         return self._shared
 
     def _run(self, operation: Operation[T]) -> T:
-        return self._with_transport(lambda transport: transport.run(operation))
+        with self._transport() as transport:
+            return transport.run(operation)
 
     # writing
 
@@ -176,17 +153,14 @@ class Client(Operations):
             OutcomeUnknown: it may have been written.
         """
         batch = make_records(values, keys=keys, headers=headers, timestamps=timestamps)
-        return self._append(topic, partition, batch)
+        with self._transport() as transport:
+            return transport.run(append(self.core, transport, topic, partition, batch))
 
     def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> Appended:
         """Append a batch of ``value`` and any of ``key``, ``timestamp``, ``headers``; see
         `append`."""
-        return self._append(topic, partition, batch)
-
-    def _append(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> Appended:
-        return self._with_transport(
-            lambda transport: transport.run(append(self.core, transport, topic, partition, batch))
-        )
+        with self._transport() as transport:
+            return transport.run(append(self.core, transport, topic, partition, batch))
 
     def producer(
         self, topic: str, *, partition: int | None = None, name: str | None = None
@@ -308,19 +282,11 @@ class Client(Operations):
     ) -> Generator[tuple[FetchedBatch, memoryview], None, None]:
         if fetcher.done:
             return
-        transport = self._take_transport()
-        try:
+        with self._transport() as transport:
             if not self.core.routes.peers:
                 self.core.routes.learned(transport.ask(find_nodes(self.core))[0])
             replicas = Replicas(self.core, preferred_address(self.core, replica, follow))
             yield from BlockingReader(self.core, transport, fetcher=fetcher, replicas=replicas)
-        except (DLedgerError, GeneratorExit):  # the latter where its user has enough
-            self._give_back(transport)
-            raise
-        except BaseException:
-            transport.close()
-            raise
-        self._give_back(transport)
 
 
 def _restore(bootstrap_servers: str, settings: dict[str, Any]) -> Client:

@@ -5,33 +5,56 @@ calls and the node's work."""
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections import deque
+from types import TracebackType
+from typing import Any, Self
 
 from dledger import forks
-from dledger.client.protocol.client_state import ClientState, Operation, Request, T
+from dledger.client.protocol.client_state import PROBE, ClientState, Operation, Request, T
 from dledger.client.protocol.frame_limits import LIMITS
 from dledger.client.protocol.routing import Call, Probe, Wait
 from dledger.client.protocol.session import ProducerSession
 from dledger.errors import DLedgerError, Unavailable, WrongGroup
 from dledger.net.connections.blocking import BlockingConnection, Lost
 from dledger.net.connections.tls import CertificateRefused
-from dledger.protocol.messages.client import MetadataRequest
 
 
 class BlockingTransport:
-    """Connections by address, opened when needed."""
+    """Connections by address, opened when needed. As a context it is one caller's: behind a call
+    that came to its end it is idle again, for the next one."""
 
-    def __init__(self, core: ClientState) -> None:
+    def __init__(self, core: ClientState, idle: deque[BlockingTransport]) -> None:
+        """``idle``: the client's transports that no call uses."""
         self.session: ProducerSession | None = None
         self.asking = False
         """A question is on a connection, or was when an exception that is not the connection's
         ended the call."""
         self.born = forks.generation
         self._core = core
+        self._idle = idle
         self._connections: dict[str, BlockingConnection] = {}
         self._was_refused = False
         """A node did not take this side's proof: from then on its word is waited for, which says
         why."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """A transport of an interrupted call is not used again, also when its clearing away is
+        interrupted several times: its session's number may be used, and an answer on its way."""
+        # the latter where a reader's user has enough
+        came_to_its_end = kind is None or issubclass(kind, DLedgerError | GeneratorExit)
+        # a reader of the parent's had it at the fork
+        if came_to_its_end and not self.asking and self.born == forks.generation:
+            self._idle.append(self)
+        else:
+            self.close()
 
     def run(self, operation: Operation[T]) -> T:
         """Carry out an operation.
@@ -71,50 +94,41 @@ class BlockingTransport:
                 continue
             except DLedgerError as error:
                 raise call.refused(error) from None
+            answered = self._exchange(
+                call, PROBE if isinstance(step, Probe) else request, connection
+            )
+            if answered is None:
+                continue
             if isinstance(step, Probe):
-                self._probe(call, connection)
-            elif (answer := self._attempt(call, request, connection)) is not None:
-                return answer
+                call.learned(step.address, answered[0])
+                continue
+            code, message, leader_id = request.outcome(answered[0])
+            now_ms = self._core.environment.now_ms()
+            if call.answered(step.address, code, message, leader_id, now_ms):
+                return answered
 
-    def _probe(self, call: Call, connection: BlockingConnection) -> None:
-        address = connection.address
-        self.asking = True
-        try:
-            answer, _ = connection.ask(MetadataRequest(), (), self._deadline(call, 1000))
-            self.asking = False
-        except Lost as error:
-            self.asking = False
-            self.drop(address)
-            call.unreachable(address, str(error))
-        else:
-            call.learned(address, answer)
-
-    def _attempt(
+    def _exchange(
         self, call: Call, request: Request, connection: BlockingConnection
     ) -> tuple[Any, memoryview] | None:
+        """One request on one connection; None when its answer did not come."""
         address = connection.address
         attempt_ms = request.attempt_ms if request.terms.repeatable else call.deadline_ms
+        left_ms = min(attempt_ms, call.deadline_ms - self._core.environment.now_ms())
         self.asking = True
         try:
-            answer, payload = connection.ask(
-                request.message, request.payload, self._deadline(call, attempt_ms)
+            answer = connection.ask(
+                request.message, request.payload, time.monotonic() + max(1.0, left_ms) / 1000
             )
             self.asking = False
         except Lost as error:
             self.asking = False
             self.drop(address)
-            if error.sent:
+            if error.sent and request is not PROBE:
                 call.lost(address, str(error))
             else:
                 call.unreachable(address, str(error))
             return None
-        code, message, leader_id = request.outcome(answer)
-        done = call.answered(address, code, message, leader_id, self._core.environment.now_ms())
-        return (answer, payload) if done else None
-
-    def _deadline(self, call: Call, attempt_ms: float) -> float:
-        now = self._core.environment.now_ms()
-        return time.monotonic() + max(1.0, min(attempt_ms, call.deadline_ms - now)) / 1000
+        return answer
 
     def connection(self, address: str) -> BlockingConnection:
         """The connection to ``address``, opened if there is none that works.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 
@@ -35,6 +35,8 @@ from dledger.records.body.records import encode_batch
 from dledger.records.columns.partitioner import partition_for, partitions_for, rows_by_code
 from dledger.types import Buffer
 
+UNNUMBERED: Final = ProducerSession(0, 0)
+"""Of a client whose retries are not told from other appends."""
 APPEND = AppendRequest(timeout_ms=SERVER_MS)
 
 
@@ -60,21 +62,25 @@ def append(
     sessions = 0
     while True:
         at = place(core, info, partition, batch)
-        header, payload = encode_batch(
-            batch,
-            topic_id=info.topic_id,
-            partition=at,
-            codec=CODECS[core.config.compression],
-            now_us=core.environment.wall_us(),
-        )
-        check_size(core, name, batch.num_rows, len(payload))
+        session = holder.session if core.config.idempotent else UNNUMBERED
         try:
-            if core.config.idempotent:
-                session = holder.session
-                if session is None:
-                    session = holder.session = yield from transactions.init_producer(core)
-                    sessions += 1
-                header = session.stamp(header, info.topic_id, at)
+            if session is None:
+                session = holder.session = yield from transactions.init_producer(core)
+                sessions += 1
+            sequence = session.next.get((info.topic_id, at), 0)
+            header, payload = encode_batch(
+                batch,
+                topic_id=info.topic_id,
+                partition=at,
+                producer_id=session.producer_id,
+                epoch=session.epoch,
+                sequence=sequence,
+                codec=CODECS[core.config.compression],
+                now_us=core.environment.wall_us(),
+            )
+            limit, size = core.routes.max_body_bytes, BODY_HEADER_SIZE + len(payload)
+            if limit and size > limit:  # the leader would refuse it
+                raise too_large(name, batch.num_rows, size, limit)
             base_offset = yield from send(core, name, header, payload)
         except OutOfOrderSequence:  # the group has forgotten the session; nothing was written
             holder.session = None
@@ -94,8 +100,8 @@ def append(
                 holder.session = None
             raise
         else:
-            if core.config.idempotent and holder.session is not None:
-                holder.session.advance(info.topic_id, at)
+            if core.config.idempotent:  # the number is used up
+                session.next[info.topic_id, at] = sequence + 1
             return Appended(name, at, base_offset, base_offset + batch.num_rows)
 
 
@@ -113,21 +119,15 @@ def send(core: ClientState, name: str, header: bytes, payload: Buffer) -> Operat
     return offset
 
 
-def check_size(core: ClientState, name: str, records: int, payload_size: int) -> None:
-    """Refuse a batch here that the leader would refuse.
-
-    Raises:
-        RecordTooLarge: with the limit, and the remedy.
-    """
-    limit, size = core.routes.max_body_bytes, BODY_HEADER_SIZE + payload_size
-    if limit and size > limit:
-        way = "make it smaller"
-        if records > 1:
-            way = "send fewer at once, or use producer() or transaction(), which cut them"
-        raise RecordTooLarge(
-            f"append to {name!r}: {records} records of together {size} bytes are over the group's "
-            f"max_body_bytes {limit}; {way}"
-        )
+def too_large(name: str, records: int, size: int, limit: int) -> RecordTooLarge:
+    """The error for a batch that is over the limit of its group, with the remedy."""
+    way = "make it smaller"
+    if records > 1:
+        way = "send fewer at once, or use producer() or transaction(), which cut them"
+    return RecordTooLarge(
+        f"append to {name!r}: {records} records of together {size} bytes are over the group's "
+        f"max_body_bytes {limit}; {way}"
+    )
 
 
 def place(core: ClientState, info: TopicInfo, partition: int | None, batch: pa.RecordBatch) -> int:

@@ -75,10 +75,6 @@ def _one_of(*kinds: type, named: str = "") -> Take:
     return take
 
 
-def _optional(take: Take) -> Take:
-    return lambda value: None if value is None else take(value)
-
-
 def _each(take: Take, named: str) -> Take:
     def take_all(value: Any) -> list[Any]:
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
@@ -141,9 +137,7 @@ _OFFSETS: Final = _pairs(_whole, _whole, "a dict of partition -> offset")
 _TIMES: Final = _pairs(_whole, _time, "a dict of partition -> time")
 TAKEN: Final[Mapping[str, Take]] = {
     "str": _text,
-    "str | None": _optional(_text),
     "int": _whole,
-    "int | None": _optional(_whole),
     "int | str": _one_of(int, str),
     "bool": _truth,
     "Time": _time,
@@ -161,20 +155,17 @@ TAKEN: Final[Mapping[str, Take]] = {
     "Sequence[Span]": _each(_one_of(Span), "a list of Span"),
     "Sequence[StageSum]": _each(_one_of(StageSum), "a list of StageSum"),
     "Sequence[Message]": _each(_one_of(Message), "a list of Message"),
-    "Mapping[int, int] | None": _optional(_OFFSETS),
+    "Mapping[int, int]": _OFFSETS,
     "Mapping[str, Mapping[int, int]]": _pairs(
         _text, _OFFSETS, "a dict of topic -> partition -> offset"
-    ),
-    "Mapping[str, Mapping[int, int]] | None": _optional(
-        _pairs(_text, _OFFSETS, "a dict of topic -> partition -> offset")
     ),
     "Mapping[str, Mapping[int, Time]]": _pairs(
         _text, _TIMES, "a dict of topic -> partition -> time"
     ),
-    "Mapping[str, str] | None": _optional(_pairs(_text, _text, "a dict of text -> text")),
+    "Mapping[str, str]": _pairs(_text, _text, "a dict of text -> text"),
     "bytes": _one_of(bytes, bytearray, memoryview, named="bytes"),
 }
-"""By annotation."""
+"""By annotation, without its ``| None``."""
 ELSEWHERE: Final = frozenset({
     "Values", "Values | None", "Headers | None", "Times | None", "Any", "RowsSum | None", "Batches",
     "type[BaseException] | None", "BaseException | None", "TracebackType | None",
@@ -196,47 +187,45 @@ def checked(cls: type[C]) -> type[C]:
 
 
 def _checked(function: Any) -> Any:
-    takes: dict[str, Take] = {}
-    places: list[tuple[str, Take] | None] = []
+    takes: dict[str, tuple[Take, bool]] = {}
+    places: list[str] = []
     for parameter in inspect.signature(function).parameters.values():
-        known = None if parameter.annotation in ELSEWHERE else TAKEN.get(parameter.annotation)
-        if known is None and parameter.annotation not in {parameter.empty, *ELSEWHERE}:
-            raise TypeError(f"{function.__qualname__}: {parameter} is not checked")
+        kind = parameter.annotation
         if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
-            places.append(None if known is None else (parameter.name, known))
-        if known is not None:
-            takes[parameter.name] = known
+            places.append(parameter.name)
+        if kind is not parameter.empty and kind not in ELSEWHERE:
+            known = TAKEN.get(kind.removesuffix(" | None"))
+            if known is None:
+                raise TypeError(f"{function.__qualname__}: {parameter} is not checked")
+            takes[parameter.name] = known, kind.endswith(" | None")
     if not takes:
         return function
 
-    def take(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
-        name = ""
-        found = list(args)
-        try:
-            for at, place in enumerate(places[: len(args)]):
-                if place is not None:
-                    name = place[0]
-                    found[at] = place[1](args[at])
-            for name, value in named.items():
-                if name in takes:
-                    named[name] = takes[name](value)
-        except WrongArgument as wrong:
-            raise _mistake(f"{function.__name__}(): {name}", wrong) from None
-        return tuple(found)
-
-    if inspect.iscoroutinefunction(function):
-
-        @wraps(function)
-        async def call_async(*args: Any, **named: Any) -> Any:
-            return await function(*take(args, named), **named)
-
-        return call_async
-
     @wraps(function)
     def call(*args: Any, **named: Any) -> Any:
-        return function(*take(args, named), **named)
+        """Calls the function; of a coroutine function, the coroutine."""
+        found, name = list(args), ""
+        try:
+            for at, (name, value) in enumerate(zip(places, args, strict=False)):
+                if name in takes:
+                    take, is_optional = takes[name]
+                    found[at] = None if value is None and is_optional else take(value)
+            for name, value in named.items():
+                if name in takes:
+                    take, is_optional = takes[name]
+                    named[name] = None if value is None and is_optional else take(value)
+        except WrongArgument as wrong:
+            raise _mistake(f"{function.__name__}(): {name}", wrong) from None
+        return function(*found, **named)
 
-    return call
+    if not inspect.iscoroutinefunction(function):
+        return call
+
+    @wraps(function)
+    async def call_async(*args: Any, **named: Any) -> Any:
+        return await call(*args, **named)
+
+    return call_async
 
 
 def _mistake(name: str, wrong: WrongArgument) -> ConfigError:

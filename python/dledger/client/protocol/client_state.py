@@ -23,7 +23,7 @@ from dledger.net.connections.handshake import Greeting, Introduction
 from dledger.net.connections.tls import CertificateRefused, client_context
 from dledger.net.secret import Secret, read_secret
 from dledger.net.user_directory import group_secret
-from dledger.protocol.messages.client import TopicInfo
+from dledger.protocol.messages.client import MetadataRequest, TopicInfo
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloResponse
 from dledger.protocol.wire import Message
@@ -61,6 +61,10 @@ class Request:
         return code, getattr(answer, "message", ""), getattr(answer, "leader_id", "")
 
 
+PROBE: Final = Request(
+    MetadataRequest(), CallPolicy(what="find the leader", anybody=True), attempt_ms=1000
+)
+"""The question of a `Probe`; `Call.learned` takes its answer."""
 Operation = Generator[Request, tuple[Any, memoryview], T]
 
 

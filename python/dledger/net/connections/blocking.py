@@ -122,9 +122,15 @@ class BlockingConnection:
     def usable(self) -> bool:
         """Whether the other side has not closed it meanwhile, as far as this host knows. No request
         may be under way."""
-        if self._frames or self._reader.in_frame or self._unheard is not None:
+        reader = self._reader
+        if self._frames or reader.rest or reader.large is not None or self._unheard is not None:
             return False
-        return not readable(self._socket)  # closed, or an unasked answer
+        # closed, or an unasked answer
+        if hasattr(select, "poll"):
+            poller = select.poll()
+            poller.register(self._socket, select.POLLIN)
+            return not poller.poll(0)
+        return not select.select([self._socket], [], [], 0)[0]
 
     def send(
         self, message: Message, payload: Sequence[Buffer] = (), deadline: float | None = None
@@ -204,7 +210,8 @@ class BlockingConnection:
         Raises:
             Lost: with ``sent``. The connection may not be used any more.
         """
-        request_id = self.send(message, payload, deadline)
+        self._request_id = request_id = self._request_id % 0xFFFFFFFF + 1
+        self._send_frame(encode(message, request_id, payload), deadline)
         try:
             answered_id, answer, answered = self.receive(deadline)
             if answered_id != request_id:
@@ -217,7 +224,7 @@ class BlockingConnection:
         reader = self._reader
         try:
             self._wait_at_most(deadline)
-            wanted = reader.wanted
+            wanted = None if reader.large is None else reader.wanted
             size = self._socket.recv_into(self._buffer if wanted is None else wanted)
         except OSError as error:
             if is_interrupt(error):
@@ -281,12 +288,3 @@ def no_welcome(
     ):
         return denied
     return Unavailable(f"{address}: {lost} ({unanswered(tls is not None)})")
-
-
-def readable(sock: socket.socket) -> bool:
-    """Whether there is something to read right now, the end of the stream included."""
-    if hasattr(select, "poll"):
-        poller = select.poll()
-        poller.register(sock, select.POLLIN)
-        return bool(poller.poll(0))
-    return bool(select.select([sock], [], [], 0)[0])

@@ -109,7 +109,7 @@ class Incoming(Outgoing, ABC):
         if (
             self._inflow is not None
             and not self.is_member
-            and (self._holds or reader.in_frame or self._frames)
+            and (self._holds or reader.rest or reader.large is not None or self._frames)
         ):
             self._note(self._inflow)
         if self._turn_bytes >= TURN_BYTES:

@@ -110,7 +110,9 @@ def _stored_columns(batch: pa.RecordBatch, now_us: int) -> tuple[pa.RecordBatch,
     """The columns of records that say something, their flags, smallest and largest time."""
     count = batch.num_rows
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    first_us, last_us, times = _times(columns.get("timestamp"), count, now_us)
+    first_us, last_us, times = now_us, now_us, None
+    if (given := columns.get("timestamp")) is not None:
+        first_us, last_us, times = _times(given, count, now_us)
     arrays, flags = [], 0
     if times is not None:
         arrays.append(times)
