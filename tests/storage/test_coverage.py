@@ -7,7 +7,7 @@ import pytest
 from dledger.errors import StorageError
 from dledger.storage.background import BackgroundState
 from dledger.storage.log.segments import SegmentFiles
-from dledger.storage.recovery.recovery_point import RecoveryPoints
+from dledger.storage.meta.recovery_point import RecoveryPoints
 from verification.disk import coverage
 from verification.disk.coverage import Coverage, Uncovered
 

@@ -10,7 +10,8 @@ import pytest
 from dledger.errors import CorruptStore
 from dledger.protocol.messages.entry import HardState, LogEnd
 from dledger.storage.api import Identity
-from dledger.storage.meta.hard_state import RecoveryPoint, StateRecord, imported_hard_state
+from dledger.storage.meta.hard_state import StateRecord, imported_hard_state
+from dledger.storage.meta.recovery_point import RecoveryPoint
 from dledger.storage.meta.slots import SLOT_SIZE, SlotFile, new_slots, pack_slot, unpack_slot
 from dledger.types import Index, NodeId, Position, Term
 from verification.disk.memory_disk import MemoryDisk, ProcessKilled

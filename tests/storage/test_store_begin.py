@@ -7,7 +7,7 @@ import pytest
 from dledger.errors import CorruptStore
 from dledger.protocol.messages.entry import LogEnd
 from dledger.storage.background import BackgroundState
-from dledger.storage.meta.hard_state import MARK_FILE
+from dledger.storage.meta.recovery_point import MARK_FILE
 from dledger.storage.offline.verify import verify_store
 from dledger.types import NOWHERE, Index
 from verification.disk.memory_disk import MemoryDisk, ProcessKilled

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from dledger.node.loop.log_writer import Owner
 from dledger.storage.background import BackgroundState
-from dledger.storage.disk.lock_checks import Owner, is_held
 from dledger.storage.file_store import FileStore
 from dledger.storage.log.repairs import FileCopy
+from dledger.storage.log.segments import is_held
 
 BREACHES: dict[str, tuple[str, Callable[[FileStore], object]]] = {
     "bytes of the data": (
@@ -49,11 +50,6 @@ BREACHES: dict[str, tuple[str, Callable[[FileStore], object]]] = {
         "kept under SegmentFiles._lock",
         lambda store: store._data._keep(0, store._data.file(0)),
     ),
-    "the view": ("replaced under FileStore._lock", lambda store: store._show(store._view)),
-    "the mark": (
-        "changed under RecoveryPoints._changing",
-        lambda store: store._marks._change(store._marks.mark),
-    ),
     "the table of terms": (
         "replaced under FileStore._lock",
         lambda store: store._terms.truncate(0),
@@ -61,10 +57,6 @@ BREACHES: dict[str, tuple[str, Callable[[FileStore], object]]] = {
     "a copy for a repair": (
         "copied and exchanged under FileStore._repair_lock",
         lambda store: FileCopy(store._data, 0, run=store.read(0, 1), behind=400).begin(0),
-    ),
-    "the mark's file": (
-        "written under RecoveryPoints._writing",
-        lambda store: store._marks._write(store._marks.mark),
     ),
 }
 

@@ -13,9 +13,9 @@ import pytest
 
 from dledger.errors import CorruptEntry
 from dledger.protocol.messages.entry import LogEnd, parse, stamp, stamp_all
-from dledger.storage.api_rules import check_append
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.disk import RealDisk
+from dledger.storage.log.entry_writer import check_append
 from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.log.term_index import TermTable, find_terms
 from dledger.storage.log.walker import Bad, Finish, Good, Padding, Walker

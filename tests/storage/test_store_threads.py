@@ -20,8 +20,7 @@ from dledger.protocol.messages.entry import Entry, LogEnd
 from dledger.storage import file_store
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.file_names import file_name
-from dledger.storage.disk.lock_checks import is_held
-from dledger.storage.log.segments import SegmentFiles
+from dledger.storage.log.segments import SegmentFiles, is_held
 from dledger.types import Index
 from verification.disk.memory_disk import Failure
 from verification.disk_states.promise import entry_bytes

@@ -12,11 +12,11 @@ import pytest
 
 from dledger.storage import file_store
 from dledger.storage.log.segments import SegmentFiles
+from dledger.storage.meta.recovery_point import RecoveryPoints
 from dledger.storage.meta.slots import SlotFile
 from dledger.storage.meta.tables import FileTable
 from dledger.storage.recovery import open_files as open_parts
 from dledger.storage.recovery import recovery
-from dledger.storage.recovery.recovery_point import RecoveryPoints
 from verification.disk.memory_disk import MemoryDisk
 from verification.disk_states import campaign
 from verification.disk_states.__main__ import main

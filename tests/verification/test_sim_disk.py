@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dledger.protocol.messages.entry import LogEnd
-from dledger.storage.meta.hard_state import MARK_MAGIC, RecoveryPoint
+from dledger.storage.meta.recovery_point import MARK_MAGIC, RecoveryPoint
 from dledger.storage.meta.slots import create_slots
 from verification.disk.memory_disk import ProcessKilled
 from verification.sim.cluster import World

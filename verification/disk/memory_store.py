@@ -11,7 +11,8 @@ from dledger.errors import CorruptEntry, OffsetOutOfRange, StorageError
 from dledger.protocol.messages.entry import Entry, HardState, LogEnd, body_is_sound, chain_is_sound
 from dledger.protocol.messages.membership import Membership
 from dledger.storage.api import DiskLevel, Fault, Held, Identity, RecoveryReport, Scrubbed
-from dledger.storage.api_rules import check_append, check_hard_state, check_truncate
+from dledger.storage.api_rules import check_hard_state, check_truncate
+from dledger.storage.log.entry_writer import check_append
 from dledger.storage.log.term_index import Pairs, TermTable, find_terms
 from dledger.types import NO_INDEX, NO_TERM, Buffer, Index, NodeId, Position
 

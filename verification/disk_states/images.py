@@ -13,8 +13,9 @@ from dledger.protocol.messages.membership import Membership
 from dledger.raft.roles.snapshot_install import InstallMode
 from dledger.storage.disk.file_names import file_name
 from dledger.storage.log.index import UNIT_SIZE
-from dledger.storage.meta.hard_state import MARK_FILE, STATE_FILE
+from dledger.storage.meta.hard_state import STATE_FILE
 from dledger.storage.meta.members import MEMBERS_FILE
+from dledger.storage.meta.recovery_point import MARK_FILE
 from dledger.storage.offline.verify import verify_store
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.storage.recovery.snapshot_install import INSTALL_FILE, INSTALL_SUFFIX

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dledger.storage.disk.disk import DiskFile
-from dledger.storage.meta.hard_state import MARK_FILE, MARK_MAGIC, RecoveryPoint
+from dledger.storage.meta.recovery_point import MARK_FILE, MARK_MAGIC, RecoveryPoint
 from dledger.storage.meta.slots import SLOT_SIZE, unpack_slot
 from dledger.types import Buffer
 from verification.disk.memory_inode import SECTOR, Inode

@@ -33,7 +33,8 @@ class BackgroundTasks:
     ) -> None:
         self._work = work
         self._keeping = keeping
-        self._wanted = False
+        self.is_wanted = False
+        """A round will begin that sees all there is to do."""
         self._worker: Worker | None = None
         if keeping is BackgroundState.THREAD:
             self._worker = environment.worker("store-keeper", self._turn, INTERVAL_S)
@@ -43,8 +44,8 @@ class BackgroundTasks:
         """There is something to do."""
         if self._keeping is BackgroundState.INLINE:
             self._work()
-        elif self._worker is not None and not self._wanted:
-            self._wanted = True
+        elif self._worker is not None and not self.is_wanted:
+            self.is_wanted = True
             self._worker.put(None)
 
     def stop(self) -> None:
@@ -53,6 +54,6 @@ class BackgroundTasks:
             self._worker.join()
 
     def _turn(self, jobs: list[Any], last: bool) -> None:
-        self._wanted = False  # before the work: a later request needs another round
+        self.is_wanted = False  # before the work: a later request needs another round
         if not last:
             self._work()

@@ -22,26 +22,20 @@ from dledger.errors import CorruptEntry, StorageError
 from dledger.protocol.messages.entry import Entry, HardState, LogEnd
 from dledger.protocol.messages.membership import Membership
 from dledger.storage.api import DiskLevel, Fault, Held, Identity, RecoveryReport, Scrubbed
-from dledger.storage.api_rules import (
-    check_append,
-    check_hard_state,
-    check_truncate,
-    older_than_its_log,
-)
+from dledger.storage.api_rules import check_hard_state, check_truncate, older_than_its_log
 from dledger.storage.background import BackgroundState, BackgroundTasks
 from dledger.storage.disk.disk import StoreFatal, Where, storage_error
-from dledger.storage.disk.lock_checks import is_held
-from dledger.storage.log.entry_writer import write_entries
+from dledger.storage.log.entry_writer import check_append, write_entries
 from dledger.storage.log.index import UNIT_SIZE
 from dledger.storage.log.preallocation import Room, is_short
 from dledger.storage.log.reader import LogView, Reader
 from dledger.storage.log.repairs import repair
 from dledger.storage.log.term_index import Pairs, TermTable, find_terms
 from dledger.storage.log.tolerant_reader import Scrub, examine
+from dledger.storage.meta.recovery_point import RecoveryPoints
 from dledger.storage.recovery.lost_entries import forget_beyond, known_commit, own_up
-from dledger.storage.recovery.open_files import Parts
+from dledger.storage.recovery.open_files import Parts, vouch_for
 from dledger.storage.recovery.recovery import mark_of, no_commit_beyond, recover
-from dledger.storage.recovery.recovery_point import RecoveryPoints, vouch_for
 from dledger.storage.retention import drop_front, level_of, without_expired
 from dledger.types import NOWHERE, Buffer, Index, Position, Term
 
@@ -189,14 +183,9 @@ class FileStore:
                 self._terms.append(entries)
             end = LogEnd.after(entries[-1])
             # not by `replace`, which is slow
-            self._show(LogView(view.begin_index, view.begin_pos, view.begin_chain, end, view.cuts))
+            self._view = LogView(view.begin_index, view.begin_pos, view.begin_chain, end, view.cuts)
         if is_short(self._data, end.end_pos):
             self._keeper.wake()
-
-    def _show(self, view: LogView) -> None:
-        """Let readers find the log as it is now."""
-        assert is_held(self._lock), "the view is replaced under FileStore._lock"
-        self._view = view
 
     def truncate(self, after: Index) -> None:
         """See `LogStore.truncate`. A crash on the way leaves the log as it was, as it should be, or
@@ -211,7 +200,7 @@ class FileStore:
                 # The mark first: else a crash would make cut entries look like lost ones. Then the
                 # view, so that a reader that fails in the cut sees that the log has changed.
                 self._marks.lower_to(end)
-                self._show(replace(self._view, end=end, cuts=self._view.cuts + 1))
+                self._view = replace(self._view, end=end, cuts=self._view.cuts + 1)
                 self._data.drop_behind(end.end_pos)
                 self._data.cut(end.end_pos)
                 self._index.cut_behind(after)
@@ -235,7 +224,7 @@ class FileStore:
                 self._marks.raise_to(end, min(self._commit, end.position.index))
             except OSError as error:
                 raise self._fail("sync", self._data.directory, error) from error
-        if self._marks.stale:
+        if self._marks.stale and not self._keeper.is_wanted:
             self._keeper.wake()
         return end.position
 
@@ -347,7 +336,7 @@ class FileStore:
             self._fatal("delete expired files of", self._data.directory),
         ):
             level = self.disk_level()
-            self._show(without_expired(self._parts, self._view, level, limit, now_ms, hour, held))
+            self._view = without_expired(self._parts, self._view, level, limit, now_ms, hour, held)
             if self._view.begin_index > self._marks.mark.begin_index:
                 drop_front(self._parts, self._marks, self._view)
                 self._terms.drop_front(self._view.begin_index)

@@ -13,8 +13,8 @@ from dledger.storage.disk.disk import DiskSpace
 from dledger.storage.log.index import UNIT_SIZE
 from dledger.storage.log.index_rebuild import first_index
 from dledger.storage.log.reader import LogView
+from dledger.storage.meta.recovery_point import RecoveryPoints
 from dledger.storage.recovery.open_files import Parts, StoreSettings
-from dledger.storage.recovery.recovery_point import RecoveryPoints
 from dledger.types import NO_INDEX, Index
 
 

@@ -38,13 +38,6 @@ class ResultWindow:
         self.next_sequence = 0
         self.results = array("q")
 
-    def remember(self, base_offset: int) -> None:
-        if self.next_sequence < WINDOW:
-            self.results.append(base_offset)
-        else:
-            self.results[self.next_sequence % WINDOW] = base_offset
-        self.next_sequence += 1
-
 
 class ProducerState:
     """One producer. ``used_at`` is the entry of its last batch or opening, ``used_ms`` a time not
@@ -147,7 +140,10 @@ class Producers:
             self.results += 1
             if self.results > self.max_results:
                 self._evict(0, self.results - self.max_results + self.max_results // 100)
-        window.remember(base_offset)
+            window.results.append(base_offset)
+        else:
+            window.results[window.next_sequence % WINDOW] = base_offset
+        window.next_sequence += 1
 
     def expire(self, index: int, now_ms: int) -> None:
         """Forget sessions that were idle for SESSION_MS.

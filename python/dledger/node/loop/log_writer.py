@@ -20,7 +20,6 @@ from dledger.errors import CorruptEntry, DiskFull
 from dledger.protocol.messages.entry import Entry, HardState, LogEnd
 from dledger.protocol.messages.membership import Membership
 from dledger.storage.api import LogStore
-from dledger.storage.disk.lock_checks import Owner
 from dledger.types import Index, Position
 
 logger = logging.getLogger(__name__)
@@ -61,6 +60,22 @@ class Sync:
 
 Job = Append | Truncate | Run | Sync
 SYNC: Final = Sync()
+
+
+class Owner:
+    """The one thread that may touch something: the first that asks."""
+
+    __slots__ = ("_thread",)
+
+    def __init__(self) -> None:
+        self._thread: int | None = None
+
+    def is_me(self) -> bool:
+        """Whether it is this thread."""
+        me = threading.get_ident()
+        if self._thread is None:
+            self._thread = me
+        return self._thread == me
 
 
 class LogWriterListener(Protocol):
@@ -195,23 +210,20 @@ class LogWriter:
         after a failed sync the kernel may call the lost pages clean (D2)."""
         if self._failed:
             return None
+        self._sync_asked = False  # before the sync: a later write needs another one
+        due = [*self._waiting, *jobs] if self._waiting else jobs
         try:
-            return self._work(jobs, last)
+            self._carry_out(due, last)
+            if self._lazy and due and not last:
+                self._tell(self._durable, (self._store.end.position, self._cuts_done))
+                self._sync_due = self._sync_due or self._now_ms() + LAZY_SYNC_MS
+            if not self._lazy or last or self._now_ms() >= self._sync_due > 0:
+                self._sync_due = 0
+                self._tell(self._durable, (self._store.sync(), self._cuts_done))
         except BaseException as error:
             self._failed = True
             self._tell(self._listener.fail, error)
             return None
-
-    def _work(self, jobs: list[Job], last: bool) -> float | None:
-        self._sync_asked = False  # before the sync: a later write needs another one
-        due = [*self._waiting, *jobs] if self._waiting else jobs
-        self._carry_out(due, last)
-        if self._lazy and due and not last:
-            self._tell(self._durable, (self._store.end.position, self._cuts_done))
-            self._sync_due = self._sync_due or self._now_ms() + LAZY_SYNC_MS
-        if not self._lazy or last or self._now_ms() >= self._sync_due > 0:
-            self._sync_due = 0
-            self._tell(self._durable, (self._store.sync(), self._cuts_done))
         if self._waiting:
             return FULL_RETRY_S
         return max(0, self._sync_due - self._now_ms()) / 1000 if self._sync_due else None

@@ -23,11 +23,6 @@ class Blocks(dict[int, Step]):
     files that are not in here it is not known: the system may have been started again, and no step
     is synced."""
 
-    def hold(self, start: int, high: int) -> bool:
-        """Whether the file at ``start`` has blocks up to the byte of the log at ``high``."""
-        step = self.get(start)
-        return step is not None and start + step.end >= high
-
     def used(self, starts: Iterable[int], size: int, end: int) -> int:
         """Bytes that the files of ``size`` bytes of a log which ends at ``end`` take on the
         disk."""

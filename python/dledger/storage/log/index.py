@@ -40,11 +40,6 @@ class LogIndexUnit:
         return UNIT.pack(self.magic, self.pos, self.size, self.index, self.term)
 
 
-def unit_of(entry: Entry) -> bytes:
-    """`LogIndexUnit.of`, packed."""
-    return UNIT.pack(entry.magic, entry.pos, entry.size, entry.index, entry.term)
-
-
 class LogIndex:
     """Units by entry index, over ``index/``."""
 
@@ -94,7 +89,7 @@ class LogIndex:
     def put_again(self, entry: Entry) -> bool:
         """Write an entry's unit also when it stands there, because the unit read may be a page that
         an earlier sync left unwritten (D15); returns whether it was not there."""
-        unit, offset = unit_of(entry), entry.index * UNIT_SIZE
+        unit, offset = LogIndexUnit.of(entry).pack(), entry.index * UNIT_SIZE
         there = self.files.has(offset) and self.files.pread(offset, UNIT_SIZE) == unit
         self.reserve(entry.index, 1)
         self.put(entry.index, [unit])

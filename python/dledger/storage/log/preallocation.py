@@ -46,7 +46,9 @@ class Room:
             (self._index, entries[0].index * UNIT_SIZE, (last.index + 1) * UNIT_SIZE),
         )
         for files, low, high in spans:
-            if files.steps.hold(low - low % files.file_size, high):
+            start = low - low % files.file_size
+            step = files.steps.get(start)
+            if step is not None and start + step.end >= high:  # there are blocks for it already
                 continue
             if not self._take(files, partial(files.reserve, low, high)):
                 raise DiskFull(

@@ -24,7 +24,7 @@ from dledger.storage.log.index import LogIndex, LogIndexUnit
 from dledger.storage.log.index_rebuild import rebuild_index
 from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.log.walker import Chain
-from dledger.storage.meta.hard_state import EMPTY_LOG, FIRST
+from dledger.storage.meta.recovery_point import EMPTY_LOG, FIRST
 from dledger.types import NO_TERM, Buffer, Index, Position, Term, slots_dataclass
 
 MAX_PREAD: Final = 8 << 20

@@ -25,9 +25,8 @@ from dledger.protocol.messages.entry import (
 from dledger.storage.disk.allocated_blocks import make_room
 from dledger.storage.disk.disk import DiskFile, is_full
 from dledger.storage.disk.file_names import NEW_SUFFIX, file_name
-from dledger.storage.disk.lock_checks import is_held
 from dledger.storage.log.reader import LogView, Reader
-from dledger.storage.log.segments import SegmentFiles
+from dledger.storage.log.segments import SegmentFiles, is_held
 from dledger.storage.log.walker import Chain
 from dledger.types import Buffer, Index
 

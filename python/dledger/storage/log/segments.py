@@ -22,12 +22,21 @@ from dledger.storage.disk.allocated_blocks import Blocks, make_room
 from dledger.storage.disk.allocation_steps import Step, step_of
 from dledger.storage.disk.disk import Disk, DiskFile
 from dledger.storage.disk.file_names import NEW_SUFFIX, file_name, is_file_name
-from dledger.storage.disk.lock_checks import is_held
 from dledger.storage.log.zeros import first_nonzero
 from dledger.types import Buffer
 
 MAX_HANDLES: Final = 256
 """Bytes read at a time when much is."""
+
+
+def is_held(lock: Any) -> bool:
+    """Whether this thread holds the lock; of a lock that does not know its owner, as
+    `threading.Lock`: whether any thread does. None stands for a lock that is not there yet, because
+    no other thread knows of the object."""
+    if lock is None:
+        return True
+    is_owned = getattr(lock, "_is_owned", None)
+    return bool(is_owned() if is_owned is not None else lock.locked())
 
 
 class SegmentFiles:
@@ -214,7 +223,8 @@ class SegmentFiles:
         while low < high:
             start = low - low % self.file_size
             stop = min(high, start + self.file_size)
-            if not self.steps.hold(start, stop):
+            step = self.steps.get(start)
+            if step is None or start + step.end < stop:
                 self.allocate(start)
                 self._grow(start, low - start, stop - start)
             low = stop

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dledger.protocol.messages.entry import Entry
-from dledger.storage.disk.lock_checks import is_held
+from dledger.storage.log.segments import is_held
 from dledger.types import Index, Term
 
 Pairs = tuple[tuple[Term, Index], ...]

@@ -1,27 +1,18 @@
-"""The two records beside the log: the hard state (``state``) and the mark (``mark``).
-
-The hard state must never be lost or go back, so it stands in both slots before a save returns (D5).
-The mark only ever says too little, never too much: it is written without waiting after each sync
-and settled now and then.
-"""
+"""The hard state beside the log (``state``). It must never be lost or go back, so it stands in both
+slots before a save returns (D5)."""
 
 from __future__ import annotations
 
 import struct
 from typing import Final
 
-from dledger.protocol.messages.entry import HardState, LogEnd
+from dledger.protocol.messages.entry import HardState
 from dledger.storage.api import Identity
-from dledger.types import NO_INDEX, Index, NodeId, Position, Term, slots_dataclass
+from dledger.types import Index, NodeId, Term, slots_dataclass
 
 STATE_FILE: Final = "state"
-MARK_FILE: Final = "mark"
 STATE_MAGIC: Final = b"DLhs"
-MARK_MAGIC: Final = b"DLmk"
-EMPTY_LOG: Final = LogEnd()
-FIRST: Final = Index(0)
 _STATE: Final = struct.Struct(">qqQQQHHH")
-_MARK: Final = struct.Struct(">qqqIqqqIq16sqqqB")
 
 
 @slots_dataclass()
@@ -69,74 +60,6 @@ class StateRecord:
             HardState(Term(term), NodeId(vote) if vote else None, Index(commit)),
             segment,
             index_file,
-        )
-
-
-@slots_dataclass()
-class RecoveryPoint:
-    """How far the disk is known to hold the written log.
-
-    Whenever it can be read it is true, even if it was never synced itself: it is written after the
-    sync it tells of, and lowered, durably, before anything below it is cut.
-    """
-
-    durable: LogEnd = EMPTY_LOG
-    """Data up to here was synced without error."""
-    indexed: LogEnd = EMPTY_LOG
-    """Data and index up to here were; recovery scans from here."""
-    commit: Index = NO_INDEX
-    """Committed and durable here."""
-    boot_id: bytes = b""
-    """The run of the operating system that wrote it: in the same one no written page can have been
-    lost."""
-    begin_index: Index = FIRST
-    begin_pos: int = 0
-    begin_chain: int = 0
-    """chainCrc of the entry before the first kept one, -1 when unknown."""
-
-    def raised(self, durable: LogEnd, commit: Index) -> RecoveryPoint:
-        """The same with these two, as at each sync: `dataclasses.replace` takes several times as
-        long."""
-        return RecoveryPoint(
-            durable,
-            self.indexed,
-            commit,
-            self.boot_id,
-            self.begin_index,
-            self.begin_pos,
-            self.begin_chain,
-        )
-
-    def pack(self) -> bytes:
-        durable, indexed = self.durable, self.indexed
-        return _MARK.pack(
-            durable.position.term,
-            durable.position.index,
-            durable.end_pos,
-            durable.chain_crc,
-            indexed.position.term,
-            indexed.position.index,
-            indexed.end_pos,
-            indexed.chain_crc,
-            self.commit,
-            self.boot_id,
-            self.begin_index,
-            self.begin_pos,
-            self.begin_chain,
-            len(self.boot_id),
-        )
-
-    @staticmethod
-    def unpack(data: bytes) -> RecoveryPoint:
-        f = _MARK.unpack(data)
-        return RecoveryPoint(
-            LogEnd(Position(Term(f[0]), Index(f[1])), f[2], f[3]),
-            LogEnd(Position(Term(f[4]), Index(f[5])), f[6], f[7]),
-            Index(f[8]),
-            f[9][: f[13]],
-            Index(f[10]),
-            f[11],
-            f[12],
         )
 
 

@@ -15,15 +15,9 @@ from dledger.storage.log.index import UNIT_SIZE, LogIndex
 from dledger.storage.log.index_rebuild import first_index
 from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.log.walker import Walker
-from dledger.storage.meta.hard_state import (
-    MARK_FILE,
-    MARK_MAGIC,
-    STATE_FILE,
-    STATE_MAGIC,
-    RecoveryPoint,
-    StateRecord,
-)
+from dledger.storage.meta.hard_state import STATE_FILE, STATE_MAGIC, StateRecord
 from dledger.storage.meta.members import MEMBERS_FILE, MEMBERS_MAGIC
+from dledger.storage.meta.recovery_point import MARK_FILE, MARK_MAGIC, RecoveryPoint
 from dledger.storage.meta.slots import SLOT_SIZE, unpack_slot
 from dledger.storage.recovery.open_files import LOCK_FILE
 from dledger.storage.recovery.snapshot_install import (

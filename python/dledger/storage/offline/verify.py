@@ -16,7 +16,7 @@ from dledger.protocol.messages.entry import (
 )
 from dledger.storage.disk.disk import Disk, DiskFile
 from dledger.storage.disk.file_names import NEW_SUFFIX, is_file_name
-from dledger.storage.log.index import UNIT_SIZE, unit_of
+from dledger.storage.log.index import UNIT_SIZE, LogIndexUnit
 from dledger.storage.log.walker import Bad, Finish, Good, Padding, Walker
 from dledger.storage.log.zeros import CHUNK, first_nonzero
 from dledger.storage.meta.snapshots import SNAPSHOTS, unpack_snapshot
@@ -114,7 +114,7 @@ class _Log:
         if look.index is None or not look.index.files.has(offset):
             return
         files = look.index.files
-        if files.pread(offset, UNIT_SIZE) != unit_of(entry):
+        if files.pread(offset, UNIT_SIZE) != LogIndexUnit.of(entry).pack():
             look.problem(
                 entry.index,
                 entry.pos,

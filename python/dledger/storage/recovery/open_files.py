@@ -13,21 +13,19 @@ from dledger.environment import REAL, Environment
 from dledger.errors import ConfigError, CorruptStore, PathError, WrongGroup
 from dledger.protocol.messages.entry import HardState
 from dledger.storage.api import Identity
-from dledger.storage.disk.disk import Disk, Lock
+from dledger.storage.disk.disk import Disk, Lock, Witness
 from dledger.storage.disk.file_names import NEW_SUFFIX
 from dledger.storage.disk.small_files import read_all, sync_names_above
-from dledger.storage.log.index import LogIndex
+from dledger.storage.log.index import UNIT_SIZE, LogIndex
 from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.meta.hard_state import (
-    MARK_FILE,
-    MARK_MAGIC,
     STATE_FILE,
     STATE_MAGIC,
-    RecoveryPoint,
     StateRecord,
     imported_hard_state,
 )
 from dledger.storage.meta.members import MEMBERS_FILE, MemberFile
+from dledger.storage.meta.recovery_point import MARK_FILE, MARK_MAGIC, RecoveryPoint
 from dledger.storage.meta.slots import SlotFile, create_slots
 from dledger.storage.recovery.snapshot_install import INSTALL_FILE, finish_install
 from dledger.types import Index, NodeId
@@ -283,3 +281,12 @@ def _open_mark(disk: Disk, path: Path) -> SlotFile:
         disk.rename(fresh, path)
         disk.fsync_dir(path.parent)
     return SlotFile(disk.open(path), MARK_MAGIC)
+
+
+def vouch_for(parts: Parts, witness: Witness, mark: RecoveryPoint, before: RecoveryPoint) -> None:
+    """Have a disk of a test check whether a mark is true: a sync covers all that it calls durable,
+    and the units that it calls indexed and the one before did not. Units before that may have been
+    written again, as they were."""
+    indexed = ((end.position.index + 1) * UNIT_SIZE for end in (before.indexed, mark.indexed))
+    witness(parts.data.directory, mark.begin_pos, mark.durable.end_pos)
+    witness(parts.index.files.directory, *indexed)

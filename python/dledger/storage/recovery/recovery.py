@@ -25,7 +25,7 @@ from dledger.protocol.messages.entry import HEADER, HEADER_SIZE, Entry, LogEnd
 from dledger.storage.api import Fault, RecoveryReport
 from dledger.storage.log.index_rebuild import Begin, first_index, index_damaged, rebuild_index
 from dledger.storage.log.walker import Bad, Finish, Good, Walker
-from dledger.storage.meta.hard_state import RecoveryPoint
+from dledger.storage.meta.recovery_point import RecoveryPoint
 from dledger.storage.recovery.open_files import Parts
 from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Index, Position
 

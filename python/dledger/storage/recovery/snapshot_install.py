@@ -23,7 +23,7 @@ from dledger.storage.disk.allocated_blocks import make_room
 from dledger.storage.disk.disk import Disk, is_full, storage_error
 from dledger.storage.disk.file_names import file_name, is_file_name
 from dledger.storage.log.index import UNIT_SIZE
-from dledger.storage.meta.hard_state import MARK_FILE, MARK_MAGIC, RecoveryPoint
+from dledger.storage.meta.recovery_point import MARK_FILE, MARK_MAGIC, RecoveryPoint
 from dledger.storage.meta.slots import SlotFile, create_slots
 from dledger.storage.meta.snapshots import SNAPSHOTS, pack_snapshot
 from dledger.storage.meta.tables import TABLES, pack_header, pack_rows
