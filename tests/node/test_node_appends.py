@@ -51,8 +51,10 @@ async def test_appends_of_one_pass_go_to_the_followers_together(group: Any) -> N
     client, topic = await group.topic()
     leader = await group.leader()
     sizes: list[int] = []
-    propose = leader.parts.ready_loop.propose
-    leader.parts.ready_loop.propose = lambda bodies: sizes.append(len(bodies)) or propose(bodies)
+    propose = leader.raft.propose
+    leader.raft.propose = lambda bodies, now_ms: (
+        sizes.append(len(bodies)) or propose(bodies, now_ms)
+    )
     futures = [client.start(AppendRequest(timeout_ms=10_000), body(topic)) for _ in range(100)]
     for future in futures:
         await future

@@ -136,7 +136,7 @@ async def test_follower_with_slow_disk_serves_applied_from_disk_and_memory(
         for data in bodies[10:]:
             await client.append(data)
         await group.until(lambda: follower.catalog.end_offset(topic, 0) == 16)
-        assert follower.raft.cached(Index(3), Index(4)) is None
+        assert follower.raft.log.cached(Index(3), Index(4)) is None
         assert follower.store.end.position.index < follower.raft.committed_index
         reader = await group.client(follower)
         answer, found = await reader.fetch(topic, 0, max_bytes=10_000_000)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dledger.node.events import Event
 from dledger.node.handlers import parked_requests as long_polls
 from dledger.node.handlers.parked_requests import (
     MOST_COST,
@@ -84,7 +85,8 @@ class Node:
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
         self.growth = Growth()
-        self.polls = LongPolls(self.growth)
+        self.applied: Event[[]] = Event()
+        self.polls = LongPolls(self.growth, self.applied)
         self.served: list[Any] = []
         self.given_up: list[Any] = []
 
@@ -100,7 +102,7 @@ class Node:
     def append(self, key: int = KEY) -> None:
         self.growth.ends[key] = self.growth.end_of(key) + 1
         self.growth.grown.add(key)
-        self.polls.applied()
+        self.applied()
 
     def all_turns(self) -> int:
         turns = 0

@@ -58,7 +58,7 @@ async def test_a_fetch_of_entries_that_left_the_cache_reads_them_from_the_disk(g
     for data in bodies:
         await client.append(data)
     leader = await group.leader()
-    assert leader.raft.cached(3, 4) is None
+    assert leader.raft.log.cached(3, 4) is None
     assert (await client.fetch(topic, 0, max_bytes=10_000_000))[1] == bodies
     assert (await client.fetch(topic, 4, max_bytes=1))[1] == [bodies[4]]
 

@@ -68,7 +68,7 @@ async def test_d7_a_commit_is_not_noted_before_what_it_replaces_is_cut() -> None
         persisted=lambda position, now: Ready(),
         deadline_ms=lambda: 1 << 60,
     )
-    links: Any = SimpleNamespace(send=lambda message: None, flush=lambda: None)
+    links: Any = {}
     events = NodeEvents()
     events.committed.subscribe(on_committed)
     events.fatal.subscribe(failed.append)
@@ -94,7 +94,7 @@ async def test_d2_a_node_that_cannot_apply_what_is_committed_sends_nothing_more(
     stays unsent."""
     sent, failed = [], []
     raft: Any = SimpleNamespace(deadline_ms=lambda: 1 << 60)
-    links: Any = SimpleNamespace(send=sent.append, flush=lambda: None)
+    links: Any = {NodeId("n1"): SimpleNamespace(send=sent.append, flush=lambda: None)}
     events = NodeEvents()
     events.committed.subscribe(lambda index: ready_loop.fail(StorageError("the disk failed")))
     events.fatal.subscribe(failed.append)

@@ -303,7 +303,7 @@ async def test_entry_unreadable_once_is_read_again_if_no_peer_has_a_copy(
     node.parts.repairs.found((Fault(Index(3), Index(5), -1, "n0", "an input/output error"),))
     await group.until(lambda: not faulty(node))
     assert len(asked) == 2
-    assert node.raft._log.faulty == ()
+    assert node.raft.log.faulty == ()
 
 
 @pytest.mark.group(scrub_bytes_per_s=0, cache_bytes=1000)
@@ -343,7 +343,7 @@ async def test_damage_that_retention_takes_is_damage_no_more(group: Any) -> None
     await checkpointed(group)
     await group.until(lambda: node.store.begin_index > 5)
     await group.until(lambda: not faulty(node))
-    assert node.raft._log.faulty == ()
+    assert node.raft.log.faulty == ()
 
 
 @pytest.mark.group(scrub_bytes_per_s=0)

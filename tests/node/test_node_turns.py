@@ -43,9 +43,9 @@ async def test_commands_with_time_outs_are_counted_while_they_wait_and_no_longer
     client, leader = await group.client(), await group.leader()
     assert (await client.execute(InitProducer(producer_name="first"))).code is Code.SUCCESS
     settled: list[bool] = []
-    propose = leader.parts.ready_loop.propose
-    leader.parts.ready_loop.propose = lambda bodies: (
-        settled.append(leader.parts.proposals._nothing_timed_waits()) or propose(bodies)
+    propose = leader.raft.propose
+    leader.raft.propose = lambda bodies, now_ms: (
+        settled.append(leader.parts.proposals._nothing_timed_waits()) or propose(bodies, now_ms)
     )
     assert (await client.execute(InitProducer(producer_name="p"))).code is Code.SUCCESS
     assert leader.parts.proposals._nothing_timed_waits()
@@ -85,9 +85,9 @@ async def test_command_with_timeout_counts_until_applied_even_if_client_left(
 async def test_a_flood_of_commands_is_carried_out_a_few_at_a_time_and_in_order(group: Any) -> None:
     client, leader = await group.client(), await group.leader()
     most: list[int] = []
-    propose = leader.parts.ready_loop.propose
-    leader.parts.ready_loop.propose = lambda bodies: (
-        most.append(leader.parts.proposals.commands) or propose(bodies)
+    propose = leader.raft.propose
+    leader.raft.propose = lambda bodies, now_ms: (
+        most.append(leader.parts.proposals.commands) or propose(bodies, now_ms)
     )
     leader.parts.router._company.is_alone = lambda *_: False
     flood = [

@@ -64,7 +64,7 @@ class WatchedNode:
         self.server = server
         self.memory = memory
         self.machine: Machine = server.raft._machine
-        self.log: RaftLog = server.raft._log
+        self.log: RaftLog = server.raft.log
         self.store = server.store
         self.catalog = server.catalog
         self.lazy = server.node.flush == "async"

@@ -8,6 +8,7 @@ from typing import Any
 
 from dledger.catalog.results import CommandResult, DataResult
 from dledger.errors import CorruptEntry
+from dledger.node.loop.ready_loop import Link
 from dledger.node.node import NodeServer
 from dledger.protocol.messages.entry import Entry
 from dledger.protocol.messages.peer import PeerMessage
@@ -36,13 +37,14 @@ def _attach_core(watch: Watch, view: WatchedNode, server: NodeServer) -> None:
         watch.ready(view, ready)
         carry_out(ready)
 
-    class WatchedLinks:
+    class WatchedLink:
+        def __init__(self, link: Link) -> None:
+            self._link = link
+            self.flush = link.flush
+
         def send(self, message: PeerMessage) -> None:
             watch.sent(NodeId(view.name), message.remote_id, message)
-            links.send(message)
-
-        def flush(self) -> None:
-            links.flush()
+            self._link.send(message)
 
     def watched_tick(now_ms: int) -> Ready:
         ready = tick(now_ms)
@@ -58,7 +60,7 @@ def _attach_core(watch: Watch, view: WatchedNode, server: NodeServer) -> None:
         on_applied(entry, result)
 
     ready_loop.carry_out = watched_carry_out  # type: ignore[method-assign]
-    ready_loop.links = WatchedLinks()
+    ready_loop.links = {peer: WatchedLink(link) for peer, link in links.items()}
     raft.tick = watched_tick  # type: ignore[method-assign]
     raft.read_index = watched_read_index  # type: ignore[method-assign]
     proposals.applied = watched_applied  # type: ignore[method-assign]

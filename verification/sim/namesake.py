@@ -148,7 +148,7 @@ class Stay:
             server.raft,
             self._world,
             self._node.name,
-            server.raft._log.end.position,
+            server.raft.log.end.position,
         )
         if raft.membership != self._record:
             world.breaks(

@@ -18,7 +18,7 @@ from dledger.node.handlers.listings import Listings
 from dledger.node.handlers.metadata import MetadataHandler
 from dledger.node.handlers.offsets import LinearizableReads, Offsets
 from dledger.node.handlers.parked_requests import LongPolls
-from dledger.node.handlers.replaced_disks import Admissions, change_of
+from dledger.node.handlers.replaced_disks import COMMAND_PREFIX, Admissions, change_of
 from dledger.node.handlers.request_router import RequestHandlers, RequestRouter
 from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.node.maintenance.clock_check import ClockCheck
@@ -79,7 +79,7 @@ class NodeParts:
         self.ready_loop = ReadyLoop(
             self._raft(group, node, files, environment),
             files.store,
-            links=self.peers,
+            links=self.peers.links,
             events=events,
             lazy=node.flush == "async",
             environment=environment,
@@ -125,7 +125,9 @@ class NodeParts:
             ),
             dice=environment.below,
             now_ms=environment.now_ms(),
-            options=RaftOptions(cache_bytes=node.cache_bytes, change_of=change_of),
+            options=RaftOptions(
+                cache_bytes=node.cache_bytes, change_of=change_of, change_prefix=COMMAND_PREFIX
+            ),
         )
         if files.catalog_lost:
             raft.follow_only()
@@ -133,8 +135,7 @@ class NodeParts:
 
     def _make_handlers(self, context: NodeContext) -> None:
         self.linearizable = LinearizableReads(context)
-        self.polls = LongPolls(context.catalog.partitions)
-        context.events.applied.subscribe(self.polls.applied)
+        self.polls = LongPolls(context.catalog.partitions, context.events.applied)
         self.application: Application = application_of(
             context, self.proposals, linearizable=self.linearizable
         )

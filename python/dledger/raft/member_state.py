@@ -27,7 +27,7 @@ from dledger.raft.roles.leader import Leader
 from dledger.raft.roles.leader_elector import Candidate, answer_vote
 from dledger.raft.roles.leadership_transfer import TransferWatch
 from dledger.raft.state.raft_state import RaftState
-from dledger.raft.state.ready import Ready, RoleChange
+from dledger.raft.state.ready import IDLE, Ready, RoleChange
 from dledger.raft.state.saved_state import RaftOptions, SavedState
 from dledger.raft.state.terms import TermWatch
 from dledger.types import NodeId, Role, Term
@@ -148,15 +148,55 @@ class Machine(RaftState):
             self._on_response(message, now_ms)
 
     def take(self) -> Ready:
-        """The effects of the last call."""
-        told, changed = self._told, None
+        """The effects of the last call; `IDLE` when it is nothing."""
+        out, told, role = self.out, self._told, None
         if told.role is not self.role or told.term != self.term or told.leader_id != self.leader_id:
-            self._told = changed = RoleChange(self.role, self.term, self.leader_id)
-        return self.out.take(
-            self.hard_state() if self.out.save else None,
-            changed,
-            self.admission.take() if self.admission.unsaved else None,
+            self._told = role = RoleChange(self.role, self.term, self.leader_id)
+        membership = self.admission.take() if self.admission.unsaved else None
+        if not (
+            out.append
+            or out.messages
+            or out.facts
+            or out.save
+            or membership
+            or role
+            or out.finished
+            or out.load
+            or out.install
+            or out.reads
+            or out.transfer
+            or out.committed is not None
+            or out.truncate_to is not None
+        ):
+            return IDLE
+        ready = Ready(
+            hard_state=self.hard_state() if out.save else None,
+            membership=membership,
+            truncate_to=out.truncate_to,
+            append=tuple(out.append) if out.append else (),
+            messages=tuple(out.messages) if out.messages else (),
+            committed=out.committed,
+            finished=tuple(out.finished) if out.finished else (),
+            load=tuple(out.load) if out.load else (),
+            install=out.install,
+            reads=tuple(out.reads) if out.reads else (),
+            role=role,
+            transfer=out.transfer,
+            facts=tuple(out.facts) if out.facts else (),
         )
+        out.save = False
+        out.truncate_to = out.committed = out.transfer = out.install = None
+        for collected in (
+            out.append,
+            out.messages,
+            out.finished,
+            out.load,
+            out.reads,
+            out.facts,
+        ):
+            if collected:  # most are empty, at each of several inputs a request
+                collected.clear()
+        return ready
 
     def _leave(self) -> None:
         if isinstance(self.acting, Leader):

@@ -15,6 +15,7 @@ from dledger.protocol.messages.peer import PeerMessage
 from dledger.raft.member_state import Machine
 from dledger.raft.roles.entry_handler import Follower
 from dledger.raft.roles.leader import Leader
+from dledger.raft.roles.leader_elector import Candidate
 from dledger.raft.roles.snapshot_install import InstallMode, install_mode
 from dledger.raft.state.group import Stranger
 from dledger.raft.state.ready import ReadDone, Ready, SafetyViolation, TransferDone
@@ -52,7 +53,8 @@ class RaftNode:
         self._machine = Machine(
             config, node_id, saved=saved, dice=dice, now_ms=now_ms, options=options
         )
-        self._log = self._machine.log
+        self.log = self._machine.log
+        """To be read alone."""
         self._halted: SafetyViolation | None = None
 
     # ---- inputs
@@ -87,13 +89,13 @@ class RaftNode:
         return self._run(self._machine.peer_found, peer, now_ms)
 
     def propose(self, bodies: Sequence[Buffer], now_ms: int, magic: int = MAGIC_NORMAL) -> Ready:
-        """Append one entry per body. Ask `can_accept` first.
+        """Append one entry per body. Ask `Leader.can_accept` first.
 
         Raises:
             NotLeader: this node does not lead; nothing was done.
             ValueError: a body does not fit a file of the group's segment size; nothing was done.
         """
-        leader = self._leader
+        leader = self.leader
         if leader is None:
             whom = self.leader_id or ""
             raise NotLeader(f"{self.node_id} does not lead; ask {whom or 'again later'}", whom)
@@ -106,18 +108,20 @@ class RaftNode:
         says nothing about entries written again in the same place, so with it such a call is
         ignored too.
         """
-        return self._run(self._persisted, position, now_ms, generation)
+        is_news = generation in {None, self.log.generation} and self.log.persisted(position)
+        acting = self._machine.acting
+        if not is_news or isinstance(acting, Candidate):
+            return self._run(lambda: None)
+        return self._run(acting.on_persisted, now_ms)
 
     def truncated(self, end: LogEnd) -> None:
         """The store has carried out ``truncate_to`` and ends there now (where its next entry
         goes)."""
-        self._log.truncated(end)
+        self.log.truncated(end)
 
     def loaded(self, peer: NodeId, entries: Sequence[Entry], now_ms: int) -> Ready:
         """The answer to a `Load`; no entries when they cannot be read."""
-        return self._run(
-            lambda: self._leader.loaded(peer, entries, now_ms) if self._leader else None
-        )
+        return self._run(lambda: self.leader.loaded(peer, entries, now_ms) if self.leader else None)
 
     def read_index(self, token: int, now_ms: int) -> Ready:
         """Ask how far a linearizable read must have applied; answered in ``Ready.reads``, now or
@@ -149,12 +153,12 @@ class RaftNode:
     def repaired(self, entries: Sequence[Entry]) -> None:
         """Entries that were damaged are sound again; `set_faulty` names those left."""
         for entry in entries:
-            self._log.correct(entry.index, entry.term)
+            self.log.correct(entry.index, entry.term)
         self._machine.admission.repaired(entries)
 
     def forget(self, begin_index: Index) -> None:
         """Retention moved ledgerBeginIndex."""
-        self._log.forget(begin_index)
+        self.log.forget(begin_index)
 
     # ---- questions
 
@@ -170,7 +174,7 @@ class RaftNode:
     def can_accept(self, size: int) -> Code:
         """SUCCESS when ``size`` bytes may be proposed now; else NOT_LEADER, LEADER_TRANSFERRING,
         DISK_FULL or LEADER_PENDING_FULL."""
-        return Code.NOT_LEADER if (leader := self._leader) is None else leader.can_accept(size)
+        return Code.NOT_LEADER if (leader := self.leader) is None else leader.can_accept(size)
 
     def install_mode(self, first: Position) -> InstallMode | None:
         """How a state whose log begins at the committed entry ``first`` may take the place of this
@@ -184,11 +188,7 @@ class RaftNode:
 
     def term_at(self, index: Index) -> Term | None:
         """Term of an entry; None when it is not in the log."""
-        return self._log.term_at(index)
-
-    def cached(self, begin: Index, end_exclusive: Index) -> tuple[Entry, ...] | None:
-        """The entries [begin, end_exclusive), or None when the store must be asked."""
-        return self._log.cached(begin, end_exclusive)
+        return self.log.term_at(index)
 
     @property
     def node_id(self) -> NodeId:
@@ -219,52 +219,59 @@ class RaftNode:
         return None if self._machine.leader_is_gone else self._machine.leader_id
 
     @property
+    def leader(self) -> Leader | None:
+        """The state of this node's leadership, while it leads: what it accepts, and which
+        proposals wait for their quorum. To be read alone; inputs are this class's methods."""
+        acting = self._machine.acting
+        return acting if isinstance(acting, Leader) else None
+
+    @property
     def hard_state(self) -> HardState:
         return self._machine.hard_state()
 
     @property
     def begin_index(self) -> Index:
-        return self._log.begin_index
+        return self.log.begin_index
 
     @property
     def end_index(self) -> Index:
-        return self._log.end_index
+        return self.log.end_index
 
     @property
     def end(self) -> LogEnd:
-        return self._log.end
+        return self.log.end
 
     @property
     def committed_index(self) -> Index:
-        return self._log.committed_index
+        return self.log.committed_index
 
     @property
     def durable_index(self) -> Index:
-        return self._log.durable_index
+        return self.log.durable_index
 
     @property
     def generation(self) -> int:
         """How often the log was cut in this life; see `persisted`."""
-        return self._log.generation
+        return self.log.generation
 
     @property
     def noop_index(self) -> Index:
         """On a leader, where its term opened: once that is applied it knows all that was ever
         acknowledged. Else -1."""
-        return NO_INDEX if (leader := self._leader) is None else leader.noop_index
+        return NO_INDEX if (leader := self.leader) is None else leader.noop_index
 
     @property
     def watermarks(self) -> dict[NodeId, Index]:
         """On a leader, how far each member's durable log matches its own; else empty."""
-        if self._leader is None:
+        if self.leader is None:
             return {}
-        others = {peer: follower.watermark for peer, follower in self._leader.dispatchers.items()}
-        return {self.node_id: self._leader.acks.watermarks[self.node_id], **others}
+        others = {peer: follower.watermark for peer, follower in self.leader.dispatchers.items()}
+        return {self.node_id: self.leader.acks.watermarks[self.node_id], **others}
 
     def acknowledged_by(self, member: NodeId) -> Index:
         """On a leader, how far ``member`` counts for commits; -1 when it does not, or on another
         node."""
-        return NO_INDEX if (leader := self._leader) is None else leader.acks.watermarks[member]
+        return NO_INDEX if (leader := self.leader) is None else leader.acks.watermarks[member]
 
     @property
     def membership(self) -> Membership:
@@ -295,7 +302,7 @@ class RaftNode:
 
     def is_known(self, members_index: Index) -> bool:
         """On a leader, whether a quorum has durably saved the membership of that entry."""
-        return self._leader is not None and self._leader.is_known(members_index)
+        return self.leader is not None and self.leader.is_known(members_index)
 
     @property
     def not_heard_yet(self) -> tuple[NodeId, ...]:
@@ -305,28 +312,21 @@ class RaftNode:
     @property
     def heard(self) -> dict[NodeId, int]:
         """On a leader, the incarnation of each other member that has answered it; else empty."""
-        followers = {} if self._leader is None else self._leader.dispatchers
+        followers = {} if self.leader is None else self.leader.dispatchers
         return {
             peer: one.incarnation for peer, one in followers.items() if one.incarnation is not None
         }
 
-    @property
-    def pending_bytes(self) -> int:
-        """Proposed and not yet committed."""
-        return 0 if (leader := self._leader) is None else leader.acks.pending_bytes
-
     def check(self) -> None:
         """Raise AssertionError if a promise is broken. Tests call it after every step."""
         machine = self._machine
-        self._log.check()
+        self.log.check()
         assert (machine.role is Role.LEADER) == (machine.leader_id == machine.me)
         assert machine.role is not Role.FOLLOWER or machine.leader_id is not None
-        assert self._log.end.position.term <= machine.term, (
-            f"{self._log.end} in term {machine.term}"
-        )
-        if self._leader is not None:
+        assert self.log.end.position.term <= machine.term, f"{self.log.end} in term {machine.term}"
+        if self.leader is not None:
             assert machine.voted_for == machine.me
-            for dispatcher in self._leader.dispatchers.values():
+            for dispatcher in self.leader.dispatchers.values():
                 assert dispatcher.watermark <= self.end_index, (
                     f"{dispatcher.peer} has more than its leader"
                 )
@@ -334,11 +334,6 @@ class RaftNode:
             assert self.committed_index <= machine.acting.matched_index <= self.end_index
 
     # ---- inside
-
-    @property
-    def _leader(self) -> Leader | None:
-        acting = self._machine.acting
-        return acting if isinstance(acting, Leader) else None
 
     def _run(self, call: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> Ready:
         if self._halted is not None:
@@ -350,32 +345,23 @@ class RaftNode:
             raise
         return self._machine.take()
 
-    def _persisted(self, position: Position, now_ms: int, generation: int | None) -> None:
-        if generation not in {None, self._log.generation} or not self._log.persisted(position):
-            return
-        acting = self._machine.acting
-        if isinstance(acting, Leader):
-            acting.on_persisted(now_ms)
-        elif isinstance(acting, Follower):
-            acting.on_persisted()
-
     def _read_index(self, token: int) -> None:
-        if self._leader is None:
+        if self.leader is None:
             self._machine.out.reads.append(ReadDone(token, Code.NOT_LEADER, NO_INDEX))
         else:
-            self._leader.read_index(token)
+            self.leader.read_index(token)
 
     def _transfer(self, to: NodeId | None, now_ms: int) -> None:
-        if self._leader is None:
+        if self.leader is None:
             self._machine.out.transfer = TransferDone(to or self.node_id, Code.NOT_LEADER)
         else:
-            self._leader.transfer(to, now_ms)
+            self.leader.transfer(to, now_ms)
 
     def _set_members(self, index: Index, bound: Mapping[NodeId, int], now_ms: int) -> None:
         admission = self._machine.admission
         known, term = (
             admission.membership,
-            self._log.term_at(index) if index <= self._log.committed_index else None,
+            self.log.term_at(index) if index <= self.log.committed_index else None,
         )
         if index < known.index or (index == known.index and (term is None or known.term == term)):
             return
@@ -383,18 +369,18 @@ class RaftNode:
         admission.bind(index, bound.items(), NO_TERM if term is None else term)
         if admission.is_admitted and not was:
             self._machine.out.fact("admitted", node=self.node_id, index=index)
-        if self._leader is not None:
-            self._leader.membership_changed(now_ms)
+        if self.leader is not None:
+            self.leader.membership_changed(now_ms)
 
     def _set_faulty(self, runs: Sequence[tuple[Index, Index]], now_ms: int) -> None:
-        self._log.faulty = tuple(runs)
+        self.log.faulty = tuple(runs)
         self._machine.admission.damage_known()
         self._machine.recount()
         self._machine.out.fact("faulty", runs=len(runs))
-        if not self._machine.can_lead and self._leader is not None:
-            self._leader.hand_over(self._machine.peers, now_ms)
+        if not self._machine.can_lead and self.leader is not None:
+            self.leader.hand_over(self._machine.peers, now_ms)
 
     def _set_writable(self, writable: bool, now_ms: int) -> None:
         self._machine.writable = writable
-        if not writable and self._leader is not None:
-            self._leader.hand_over(self._machine.peers, now_ms)
+        if not writable and self.leader is not None:
+            self.leader.hand_over(self._machine.peers, now_ms)

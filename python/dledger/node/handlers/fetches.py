@@ -222,7 +222,7 @@ class Reads:
     def _cached(self, ref: BatchRef) -> Buffer | None:
         """A body that is in memory anyway. The newest ones may be nowhere else yet: a follower
         applies what the others have made durable, be its own disk ever so slow."""
-        entries = self._raft.cached(Index(ref.index), Index(ref.index + 1))
+        entries = self._raft.log.cached(Index(ref.index), Index(ref.index + 1))
         return entries[0].body if entries else None
 
     def _read(

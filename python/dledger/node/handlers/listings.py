@@ -116,7 +116,7 @@ class Listings:
         """The entries from memory; none where the first is on the disk only. The newest ones may be
         nowhere else yet: a node applies what the others have made durable, be its own disk ever so
         slow."""
-        return self._ready_loop.raft.cached(first, end) or ()
+        return self._ready_loop.raft.log.cached(first, end) or ()
 
     def _then(
         self,

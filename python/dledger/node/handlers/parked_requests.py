@@ -19,6 +19,7 @@ from itertools import count
 from typing import Final, Protocol
 
 from dledger.net import Connection
+from dledger.node.events import Event
 
 MAX_WAIT_MS: Final = 60_000
 """The longest wait."""
@@ -73,8 +74,11 @@ Places = dict[int, list[tuple[int, int, LongPoll]]]
 class LongPolls:
     """All that wait at one node."""
 
-    def __init__(self, growth: Growth) -> None:
+    def __init__(self, growth: Growth, applied: Event[[]]) -> None:
+        """``applied``: the catalog has taken in some entries; it is heard while a request
+        waits."""
         self._growth = growth
+        self._applied = applied
         self._loop = asyncio.get_running_loop()
         self._numbers = count()
         self._held: dict[Connection, dict[LongPoll, None]] = {}
@@ -94,6 +98,10 @@ class LongPolls:
 
     def hold(self, poll: LongPoll, wait_ms: int) -> None:
         """Let it wait, at most so long."""
+        if not self._held:  # what has grown before is no news to it
+            self._growth.grown.clear()
+            self._growth.gone.clear()
+            self._applied.subscribe(self.applied)
         poll.number = next(self._numbers)
         poll.timer = self._loop.call_later(
             min(wait_ms, MAX_WAIT_MS) / 1000, self._end, poll, poll.give_up
@@ -132,6 +140,8 @@ class LongPolls:
         del held[poll]
         if not held:
             del self._held[poll.connection]
+            if not self._held:
+                self._applied.unsubscribe(self.applied)
         if poll.timer is not None:
             poll.timer.cancel()
         self._for_anything.pop(poll, None)
@@ -170,16 +180,15 @@ class LongPolls:
         """Entries were applied: requests that wait for them are answered, the first ones at
         once."""
         growth = self._growth
-        if self._held:
-            for key in growth.grown:
-                waiting = self._places.get(key >> 32, {}).get(key)
-                if waiting:
-                    below = bisect_left(waiting, (growth.end_of(key), -math.inf))
-                    self._all_due([poll for _, _, poll in waiting[:below]])
-            for topic_id in growth.gone:
-                places = self._places.get(topic_id, {}).values()
-                self._all_due([poll for waiting in places for _, _, poll in waiting])
-            self._all_due(list(self._for_anything))
+        for key in growth.grown:
+            waiting = self._places.get(key >> 32, {}).get(key)
+            if waiting:
+                below = bisect_left(waiting, (growth.end_of(key), -math.inf))
+                self._all_due([poll for _, _, poll in waiting[:below]])
+        for topic_id in growth.gone:
+            places = self._places.get(topic_id, {}).values()
+            self._all_due([poll for waiting in places for _, _, poll in waiting])
+        self._all_due(list(self._for_anything))
         growth.grown.clear()
         growth.gone.clear()
         if self._due and self._soon is not None:

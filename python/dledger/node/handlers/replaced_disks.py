@@ -24,7 +24,13 @@ from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry
 from dledger.protocol.messages.membership import Change
 from dledger.protocol.wire import decode_command
 from dledger.raft.state.ready import Fact
-from dledger.records.body.header import BODY_HEADER_SIZE, BODY_MAGIC, BodyKind, decode_header
+from dledger.records.body.header import (
+    BODY_HEADER_SIZE,
+    BODY_MAGIC,
+    BODY_VERSION,
+    BodyKind,
+    decode_header,
+)
 from dledger.storage.api import Fault, LogStore
 from dledger.types import NO_INDEX, NO_TERM, Index, NodeId, Role
 
@@ -98,6 +104,9 @@ heartbeats."""
 _COMMAND: Final = int(BodyKind.COMMAND)
 READ_BYTES: Final = 1 << 20
 """How much of the log is looked through at a time for changes that are not on record."""
+
+
+COMMAND_PREFIX: Final = BODY_MAGIC + bytes([BODY_VERSION, _COMMAND])
 
 
 def change_of(entry: Entry) -> Change | None:

@@ -251,7 +251,8 @@ class RequestRouter:
             if connection is not self._company.last:
                 self._company.note(connection, connection.now_s())
             handle(connection, request_id, message, payload)
-            self._hold_back(connection)
+            if self._proposals.held_bytes > self._full_bytes:
+                self._hold_back(connection)
         elif type(message) is ExecuteRequest:
             self.client_requests += 1
             self._commands.ask(connection, partial(self._execute, connection, request_id, message))
@@ -265,18 +266,20 @@ class RequestRouter:
                     self._company.note(connection, connection.now_s())
             try:
                 handler(connection, request_id, message)
-                self._hold_back(connection)
+                if self._proposals.held_bytes > self._full_bytes:
+                    self._hold_back(connection)
             except StorageError as error:  # the topic index may need the disk
                 self._ready_loop.fail(error)
 
     def _execute(self, connection: Connection, request_id: int, message: ExecuteRequest) -> None:
         if not self._closed:
             self._proposals.execute(connection, request_id, message)
-            self._hold_back(connection)
+            if self._proposals.held_bytes > self._full_bytes:
+                self._hold_back(connection)
 
     def _hold_back(self, connection: Connection) -> None:
         """Read no further from a client while as much waits for answers as may."""
-        if self._proposals.held_bytes > self._full_bytes and connection not in self._paused:
+        if connection not in self._paused:
             self._paused[connection] = None
             connection.pause_reading()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
@@ -20,7 +20,7 @@ from dledger.protocol.messages.peer import PeerMessage
 from dledger.raft.raft_node import RaftNode
 from dledger.raft.state.ready import IDLE, Load, Ready
 from dledger.storage.api import LogStore
-from dledger.types import Buffer, Index, NodeId, Position
+from dledger.types import Index, NodeId, Position
 
 logger = logging.getLogger(__name__)
 
@@ -30,11 +30,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Links(Protocol):
-    """The links to the other members."""
+class Link(Protocol):
+    """The link to another member."""
 
     def send(self, message: PeerMessage) -> None:
-        """Queue a message for the member that it names."""
+        """Queue a message. It may be lost: the core repeats those that matter."""
 
     def flush(self) -> None:
         """Send the queued messages now, not at the end of the loop's turn."""
@@ -48,7 +48,7 @@ class ReadyLoop:
         raft: RaftNode,
         store: LogStore,
         *,
-        links: Links,
+        links: Mapping[NodeId, Link],
         events: NodeEvents,
         lazy: bool = False,
         environment: Environment = REAL,
@@ -118,10 +118,6 @@ class ReadyLoop:
     def set_writable(self, writable: bool) -> None:
         self.feed(self.raft.set_writable, writable, self._now_ms())
 
-    def propose(self, bodies: Sequence[Buffer]) -> Ready:
-        """Stamp the bodies. The caller notes the proposal of each entry, then calls `carry_out`."""
-        return self.raft.propose(bodies, self._now_ms())
-
     def on_durable(self, position: Position) -> None:
         """The log writer has synced everything up to there."""
         self.feed(self.raft.persisted, position, self._now_ms())
@@ -142,7 +138,10 @@ class ReadyLoop:
 
     def _tick(self) -> None:
         self._timer = None
-        self.feed(self.raft.tick, self._now_ms())
+        if self._now_ms() < self.raft.deadline_ms():
+            self._arm()
+        else:
+            self.feed(self.raft.tick, self._now_ms())
 
     def feed(self, call: Callable[..., Ready], *args: Any) -> None:
         """One input of the core, and its effects."""
@@ -175,9 +174,10 @@ class ReadyLoop:
                     if self.failed:  # a committed entry could not be applied
                         return
                 for message in ready.messages:
-                    self.links.send(message)
+                    self.links[message.remote_id].send(message)
                 if ready.append:
-                    self.links.flush()  # the followers write while this node does
+                    for link in self.links.values():
+                        link.flush()  # the followers write while this node does
                     self.log_writer.append(ready.append)
             except Exception as error:
                 self.fail(error)
@@ -214,8 +214,8 @@ class ReadyLoop:
             self._events.committed(index)
 
     def _arm(self) -> None:
-        """Wake when the core wants its next tick. A timer that is early ticks for nothing, which is
-        cheaper than moving it with every message."""
+        """Wake when the core wants its next tick. A timer that is early is set again when it fires,
+        which is cheaper than moving it with every message."""
         if self.failed:
             return
         deadline = self.raft.deadline_ms()

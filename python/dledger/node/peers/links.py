@@ -61,34 +61,29 @@ class Peers:
                 tls=tls,
             )
 
-        self._links = {peer: link(peer) for peer in group.members if peer != node.node_id}
+        self.links = {peer: link(peer) for peer in group.members if peer != node.node_id}
 
     def start(self) -> None:
-        for link in self._links.values():
+        for link in self.links.values():
             link.start()
 
     def send(self, message: PeerMessage | RepairMessage | InstallMessage) -> None:
         """The message may be lost: the core repeats those that matter."""
-        self._links[message.remote_id].send(message)
-
-    def flush(self) -> None:
-        """Hand sent messages to the kernel now, instead of at the end of the loop's turn."""
-        for link in self._links.values():
-            link.flush()
+        self.links[message.remote_id].send(message)
 
     def connected(self) -> dict[str, bool]:
-        return {str(peer): link.connected for peer, link in self._links.items()}
+        return {str(peer): link.connected for peer, link in self.links.items()}
 
     def shut_out(self) -> str:
         """The members that the group would lose if each had to prove the secret from now on; see
         `Gate.shut_out`."""
-        reached = {peer for peer, link in self._links.items() if link.connected}
+        reached = {peer for peer, link in self.links.items() if link.connected}
         return self._gate.shut_out(
-            reached, {peer for peer, link in self._links.items() if link.proved}
+            reached, {peer for peer, link in self.links.items() if link.proved}
         )
 
     async def close(self) -> None:
-        await asyncio.gather(*(link.close() for link in self._links.values()))
+        await asyncio.gather(*(link.close() for link in self.links.values()))
 
     async def status_of(self, peer: NodeId) -> dict[str, Any]:
         """The status of another node, asked as a client.

@@ -86,7 +86,7 @@ class Applier:
         end = Index(min(self._committed + 1, begin + CHUNK_ENTRIES))
         if begin >= end or self._stopped:
             return
-        entries = self._raft.cached(begin, end)
+        entries = self._raft.log.cached(begin, end)
         if entries is None:
             self._busy = True
             last = self._committed

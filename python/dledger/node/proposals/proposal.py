@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import Final
 
 from dledger.catalog.results import CommandResult
+from dledger.errors import ProtocolError
 from dledger.net import Connection
 from dledger.protocol.messages.catalog_commands import Command
 from dledger.protocol.messages.client import AppendResponse, ExecuteResponse
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.wire import encode_command
 from dledger.raft.raft_node import RaftNode
-from dledger.records.body.header import BODY_HEADER_SIZE, BodyHeader, BodyKind, decode_header
-from dledger.records.body.unpacked_size import check_sizes
+from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 from dledger.types import NO_TERM, Buffer, NodeId, Role, Term
 
 PROPOSAL_BYTES: Final = 512
 """About the memory of a waiting request, beside its body."""
-
+COMMAND_HEADER: Final = encode_header(BodyHeader(BodyKind.COMMAND))
 MESSAGES: Final = {
     Code.NOT_LEADER: "this node does not lead; ask {leader}",
     Code.LEADER_PENDING_FULL: "the leader has as many uncommitted bytes as pending_bytes allows; "
@@ -57,20 +57,16 @@ class Proposal:
     None: none was."""
 
 
-def check_append(payload: memoryview, max_body_bytes: int) -> BodyHeader | CommandResult:
-    """The header of a body that may be appended, or why it may not."""
+def command_body(command: Command, max_body_bytes: int) -> bytes | CommandResult:
+    """The body of a command, or why it may not be proposed."""
     try:
-        header = decode_header(payload)
-        if header.codec:  # a body that no reader could read is not taken
-            check_sizes(payload[BODY_HEADER_SIZE:], header.codec)
-    except (ValueError, struct.error) as error:
-        return CommandResult(Code.MALFORMED, f"append: {error}")
-    if header.kind is not BodyKind.DATA:
-        return CommandResult(Code.MALFORMED, "append: commands go through ExecuteRequest")
-    if len(payload) > max_body_bytes:
-        text = f"a body of {len(payload)} bytes is over max_body_bytes {max_body_bytes}"
-        return CommandResult(Code.RECORD_TOO_LARGE, f"{text}; send smaller batches")
-    return header
+        body = COMMAND_HEADER + encode_command(command)
+    except ProtocolError as error:
+        return CommandResult(Code.MALFORMED, str(error))
+    if len(body) > max_body_bytes:
+        text = f"a command of {len(body)} bytes is over max_body_bytes {max_body_bytes}"
+        return CommandResult(Code.RECORD_TOO_LARGE, text)
+    return body
 
 
 def answer_to(

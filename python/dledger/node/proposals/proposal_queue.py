@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import struct
 from collections.abc import Callable
-from itertools import filterfalse
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from dledger.catalog.results import CommandResult, DataResult
-from dledger.errors import ProtocolError
 from dledger.net import Connection
 from dledger.node.context import NodeContext
 from dledger.node.peers.links import Peers
 from dledger.node.proposals.clocks import Clocks
-from dledger.node.proposals.proposal import PROPOSAL_BYTES, Proposal, answer_to, check_append
+from dledger.node.proposals.proposal import PROPOSAL_BYTES, Proposal, answer_to, command_body
 from dledger.node.proposals.quotas import Quotas
 from dledger.node.proposals.timestamps import TIMED, has_time, stamp_time
 from dledger.protocol.messages.catalog_commands import Admit, Command, EnforceSecret
@@ -26,14 +26,10 @@ from dledger.protocol.messages.client import (
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
-from dledger.protocol.wire import encode_command
 from dledger.raft.state.ready import Finished
-from dledger.records.body.header import (
-    BodyHeader,
-    BodyKind,
-    encode_header,
-)
-from dledger.types import Index, Role, Term
+from dledger.records.body.header import BODY_HEADER_SIZE, BodyHeader, BodyKind, decode_header
+from dledger.records.body.unpacked_size import check_sizes
+from dledger.types import Buffer, Index, Role, Term
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +37,6 @@ BETWEEN_S: Final = 0.25
 """How long a request waits for the next leader to be known, while there is none or leadership is
 being handed over: mostly that takes some milliseconds, and the answer then names the node to ask at
 once."""
-COMMAND_HEADER: Final = encode_header(BodyHeader(BodyKind.COMMAND))
 CHUNK_ENTRIES: Final = 128
 CHUNK_BYTES: Final = 512 << 10
 """So much is proposed at once, although more may have come: followers and disks work on it
@@ -99,7 +94,8 @@ class ProposalQueue:
     @property
     def caught_up(self) -> bool:
         """Whether this leader's catalog has everything that earlier leaders committed."""
-        return self._catalog.applied_index >= self._ready_loop.raft.noop_index
+        leader = self._ready_loop.raft.leader
+        return leader is None or self._catalog.applied_index >= leader.noop_index
 
     @property
     def waiting(self) -> int:
@@ -124,11 +120,20 @@ class ProposalQueue:
         """Check one body, and gather it for this pass."""
         size, deadline_ms = len(payload), self._now_ms() + request.timeout_ms
         proposal = Proposal(connection, request_id, payload, size, deadline_ms)
-        header = check_append(payload, self._max_body_bytes)
-        if isinstance(header, CommandResult):
-            self._answer(proposal, header.code, header.message)
+        try:
+            header = proposal.header = decode_header(payload)
+            if header.codec:  # a body that no reader could read is not taken
+                check_sizes(payload[BODY_HEADER_SIZE:], header.codec)
+        except (ValueError, struct.error) as error:
+            self._answer(proposal, Code.MALFORMED, f"append: {error}")
+            return
+        if header.kind is not BodyKind.DATA:
+            text = "append: commands go through ExecuteRequest"
+            self._answer(proposal, Code.MALFORMED, text)
+        elif size > self._max_body_bytes:
+            text = f"a body of {size} bytes is over max_body_bytes {self._max_body_bytes}"
+            self._answer(proposal, Code.RECORD_TOO_LARGE, f"{text}; send smaller batches")
         else:
-            proposal.header = header
             self._gather(proposal)
 
     def execute(
@@ -152,18 +157,11 @@ class ProposalQueue:
                 "a member is admitted with AdmitRequest, which the leader checks",
             )
             return
-        try:
-            proposal.body = COMMAND_HEADER + encode_command(command)
-        except ProtocolError as error:
-            self._answer(proposal, Code.MALFORMED, str(error))
-            return
-        proposal.size = len(proposal.body)
-        if proposal.size > self._max_body_bytes:
-            text = (
-                f"a command of {proposal.size} bytes is over max_body_bytes {self._max_body_bytes}"
-            )
-            self._answer(proposal, Code.RECORD_TOO_LARGE, text)
+        body = command_body(command, self._max_body_bytes)
+        if isinstance(body, CommandResult):
+            self._answer(proposal, body.code, body.message)
         else:
+            proposal.body, proposal.size = body, len(body)
             self._gather(proposal)
 
     def known_header(self, entry: Entry) -> BodyHeader | None:
@@ -190,39 +188,39 @@ class ProposalQueue:
         if self._between is not None:
             self._loop.call_soon(self._propose)
 
-    def _wait_for_leader(self) -> bool:
+    def _waits_for_leader(self) -> bool:
         """Whether the gathered proposals are to wait, because no node can take them just now, but
-        one may very soon."""
+        one may very soon: leadership is being handed over, or no leader is known."""
         raft = self._ready_loop.raft
-        code = raft.can_accept(0)
-        is_between = code is Code.LEADER_TRANSFERRING or (
-            code is Code.NOT_LEADER and raft.leader_id is None
-        )
-        if is_between and self._gathered and not self._ready_loop.failed:
-            if self._between is None:
-                self._between = self._loop.call_later(BETWEEN_S, self._settle)
-            return True
+        if not self._gathered or self._ready_loop.failed:
+            return False
+        if raft.leader is None and raft.leader_id is not None:
+            return False
+        if self._between is None:
+            self._between = self._loop.call_later(BETWEEN_S, partial(self._propose, waited=True))
+        return True
+
+    def _propose(self, *, waited: bool = False) -> None:
+        """One proposal for the gathered requests that the core takes. The others are answered, but
+        for those that wait for the next leader and have not ``waited`` long enough."""
+        leader = self._ready_loop.raft.leader
+        is_between = leader is None or leader.can_accept(0) is Code.LEADER_TRANSFERRING
+        if is_between and not waited and self._waits_for_leader():
+            return
         if self._between is not None:
             self._between.cancel()
             self._between = None
-        return False
-
-    def _propose(self) -> None:
-        """One proposal for the gathered requests."""
-        if not self._wait_for_leader():
-            self._settle()
-
-    def _settle(self) -> None:
-        """Propose those that the core takes, answer the rest."""
-        self._between = None
         gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
-        accepted = list(filterfalse(self._is_known, self.accepted(gathered, self._answer)))
+        accepted: list[Proposal] = []
+        bodies: list[Buffer] = []
+        for proposal in self.accepted(gathered, self._answer):
+            if proposal.body is not None and not self._is_known(proposal):
+                accepted.append(proposal)
+                bodies.append(proposal.body)
         if not accepted:
             return
         try:
-            ready = self._ready_loop.propose(
-                [proposal.body for proposal in accepted if proposal.body is not None]
-            )
+            ready = self._ready_loop.raft.propose(bodies, self._now_ms())
         except Exception as error:
             self.quotas.drop()
             self._ready_loop.fail(error)
@@ -247,11 +245,15 @@ class ProposalQueue:
     ) -> list[S]:
         """Those that the core takes now; the others are answered: all of them unless
         ``is_ready``."""
-        raft = self._ready_loop.raft
-        code = Code.DISK_ERROR if self._ready_loop.failed else raft.can_accept(0)
-        if code is Code.SUCCESS and not is_ready:
-            code = Code.LEADER_NOT_READY
-        pending, limit = raft.pending_bytes, self._pending_bytes
+        leader, pending, limit = self._ready_loop.raft.leader, 0, self._pending_bytes
+        if self._ready_loop.failed:
+            code = Code.DISK_ERROR
+        elif leader is None:
+            code = Code.NOT_LEADER
+        else:
+            code, pending = leader.can_accept(0), leader.acks.pending_bytes
+            if code is Code.SUCCESS and not is_ready:
+                code = Code.LEADER_NOT_READY
         accepted: list[S] = []
         for one in gathered:
             if code is not Code.SUCCESS:

@@ -146,7 +146,7 @@ class Puts:
             end_pos = self._place(put, settled, end_pos, encoded)
         bodies = [put.view[m.at : m.at + m.size] for put in accepted for m in put.messages]
         try:
-            ready = self._ready_loop.propose(bodies)
+            ready = self._ready_loop.raft.propose(bodies, self._environment.now_ms())
             self._note(accepted, ready.append)
         except Exception as error:
             self._ready_loop.fail(error)

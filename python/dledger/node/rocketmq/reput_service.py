@@ -94,7 +94,7 @@ class NodeReputService:
         if begin >= end and not has_moved and not self.files.is_behind:
             return
         end = min(end, begin + CHUNK_ENTRIES)
-        entries = self._ready_loop.raft.cached(Index(begin), Index(end)) if begin < end else ()
+        entries = self._ready_loop.raft.log.cached(Index(begin), Index(end)) if begin < end else ()
         self._work(self._turn, Index(begin), entries, Index(end))
 
     def _work(self, function: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:

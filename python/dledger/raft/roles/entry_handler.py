@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dledger.checksum import crc32
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import MAGIC_NOOP, Entry, body_is_sound, chain_is_sound, place
+from dledger.protocol.messages.entry import (
+    HEADER_SIZE,
+    MAGIC_NOOP,
+    Entry,
+    chain_is_sound,
+    place,
+)
 from dledger.protocol.messages.peer import PushEntryRequest, PushEntryResponse, PushType
 from dledger.raft.roles.snapshot_install import install_mode
 from dledger.raft.state.raft_state import RaftState
@@ -74,7 +81,7 @@ class Follower:
         turn = [member for member in order if member != core.leader_id].index(core.me)
         return turn * step + step // 2 + core.dice(max(1, step // 2))
 
-    def on_persisted(self) -> None:
+    def on_persisted(self, now_ms: int) -> None:
         """More of the log is durable: say so, but never twice the same."""
         if min(self.matched_index, self.core.log.durable_index) > self._acknowledged:
             self._acknowledge()
@@ -172,13 +179,13 @@ class Follower:
         end_pos, chain_crc = log.end.end_pos, log.end.chain_crc
         is_known = log.end_is_known
         for entry in entries:
-            size = entry.size
+            size = HEADER_SIZE + len(entry.body)
             if is_known and not (
                 entry.pos == place(end_pos, size, segment_bytes)
                 and chain_is_sound(entry, chain_crc)
             ):
                 return False
-            if not body_is_sound(entry):
+            if crc32(entry.body) != entry.body_crc and entry.verified:
                 return False
             end_pos, chain_crc, is_known = entry.pos + size, entry.chain_crc, True
         return True

@@ -21,7 +21,7 @@ from dledger.raft.roles.leadership_transfer import (
     tell,
 )
 from dledger.raft.roles.read_index import ReadQueue
-from dledger.raft.state.quorum_ack_checker import QuorumAckChecker
+from dledger.raft.state.quorum_ack_checker import QuorumAckChecker, quorum_index
 from dledger.raft.state.raft_state import RaftState
 from dledger.types import NO_INDEX, Buffer, Index, NodeId
 
@@ -177,7 +177,9 @@ class Leader:
 
     def on_push_response(self, response: PushEntryResponse, now_ms: int) -> None:
         """Follow the follower's watermark; commit when a quorum has got further."""
-        dispatcher = self._follower(response.local_id, response.incarnation, now_ms)
+        dispatcher = self.dispatchers[response.local_id]
+        if dispatcher.incarnation != response.incarnation:
+            dispatcher = self._follower(response.local_id, response.incarnation, now_ms)
         dispatcher.heard_ms = now_ms
         dispatcher.on_response(response, now_ms)
         if dispatcher.counts and self.acks.acknowledge(response.local_id, dispatcher.watermark):
@@ -281,7 +283,7 @@ class Leader:
     def _advance(self, now_ms: int) -> None:
         """Commit up to the index that a quorum has, if it is of this term: that commits all before
         it (Raft paper, 5.4.2)."""
-        index, members = self.acks.quorum_index, self.core.admission.membership
+        index, members = quorum_index(self.acks.watermarks.values()), self.core.admission.membership
         # An entry of an earlier term can be overwritten although a quorum has it (figure 8). A
         # quorum with the NOOP cannot elect a leader without it, nor without the entries before it.
         if index < self.noop_index or not self.core.commit_to(index):

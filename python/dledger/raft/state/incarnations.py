@@ -49,7 +49,12 @@ class Admission:
     sent or written."""
 
     def __init__(
-        self, me: NodeId, membership: Membership, *, log: RaftLog, change_of: ChangeOf = no_change
+        self,
+        me: NodeId,
+        membership: Membership,
+        *,
+        log: RaftLog,
+        change_of: ChangeOf = no_change,
     ) -> None:
         """``change_of``: the change by an entry, told from its bytes alone."""
         self.me = me

@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from dledger.protocol.messages.codes import Code
 from dledger.raft.state.ready import Finished
 from dledger.types import NO_INDEX, Index, NodeId
+
+T = TypeVar("T", bound=int)
 
 
 def quorum_size(members: int) -> int:
     return members // 2 + 1
 
 
-def quorum_index(watermarks: Iterable[int]) -> int:
+def quorum_index(watermarks: Iterable[T]) -> T:
     """The highest index that a quorum has reached: the middle one of the sorted watermarks."""
     ordered = sorted(watermarks)
-    # A quorum of watermarks stands from this place to the end, and none of them is lower. A member
-    # that does not count has NO_INDEX, so it helps no index and shrinks no quorum.
-    return ordered[len(ordered) - quorum_size(len(ordered))]
+    # A quorum of watermarks (`quorum_size`) stands from this place to the end, and none of them is
+    # lower. A member that does not count has NO_INDEX, so it helps no index and shrinks no quorum.
+    return ordered[(len(ordered) - 1) // 2]
 
 
 @dataclass(slots=True)
@@ -55,10 +58,6 @@ class QuorumAckChecker:
     def forget(self, member: NodeId) -> None:
         """``member`` has lost its log, or is another incarnation now: its promises are void."""
         self.watermarks[member] = NO_INDEX
-
-    @property
-    def quorum_index(self) -> Index:
-        return Index(quorum_index(self.watermarks.values()))
 
     def wait(self, first: Index, last: Index, size: int, deadline_ms: int) -> None:
         pending = PendingAppend(first, last, size, deadline_ms)

@@ -134,7 +134,7 @@ IDLE = Ready()
 
 @dataclass(slots=True)
 class Outbox:
-    """Collects the effects of one call; `take` empties it."""
+    """Collects the effects of one call; `Machine.take` makes a `Ready` of them."""
 
     save: bool = False
     truncate_to: Index | None = None
@@ -150,55 +150,3 @@ class Outbox:
 
     def fact(self, event: str, **about: int | str) -> None:
         self.facts.append(Fact(event, tuple(about.items())))
-
-    def take(
-        self,
-        hard_state: HardState | None,
-        role: RoleChange | None,
-        membership: Membership | None = None,
-    ) -> Ready:
-        """All collected effects, with those that only the node knows; `IDLE` when it is nothing."""
-        if not (
-            self.append
-            or self.messages
-            or self.facts
-            or hard_state
-            or membership
-            or role
-            or self.finished
-            or self.load
-            or self.install
-            or self.reads
-            or self.transfer
-            or self.committed is not None
-            or self.truncate_to is not None
-        ):
-            return IDLE
-        ready = Ready(
-            hard_state=hard_state,
-            membership=membership,
-            truncate_to=self.truncate_to,
-            append=tuple(self.append) if self.append else (),
-            messages=tuple(self.messages) if self.messages else (),
-            committed=self.committed,
-            finished=tuple(self.finished) if self.finished else (),
-            load=tuple(self.load) if self.load else (),
-            install=self.install,
-            reads=tuple(self.reads) if self.reads else (),
-            role=role,
-            transfer=self.transfer,
-            facts=tuple(self.facts) if self.facts else (),
-        )
-        self.save = False
-        self.truncate_to = self.committed = self.transfer = self.install = None
-        for collected in (
-            self.append,
-            self.messages,
-            self.finished,
-            self.load,
-            self.reads,
-            self.facts,
-        ):
-            if collected:  # most are empty, at each of several inputs a request
-                collected.clear()
-        return ready

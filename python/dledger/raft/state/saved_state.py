@@ -29,8 +29,9 @@ class RaftOptions:
     cache_bytes: int = 32 * MIB
     """Entries that are kept in memory."""
     change_of: ChangeOf = no_change
-    """Tells from an entry's bytes whether it changes the counted incarnations; it is asked of every
-    entry that is written."""
+    """Tells from an entry's bytes whether it changes the counted incarnations."""
+    change_prefix: bytes = b""
+    """The bodies of the entries that ``change_of`` is asked of, when they are written, begin so."""
 
 
 DEFAULT_OPTIONS: Final = RaftOptions()
