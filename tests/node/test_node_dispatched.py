@@ -14,7 +14,7 @@ import pytest
 
 from dledger.checksum import crc32
 from dledger.errors import FormatError
-from dledger.node.proposals.proposal_queue import COMMAND_HEADER
+from dledger.node.proposals.proposal import COMMAND_HEADER
 from dledger.node.rocketmq.dispatch_mark import MARK_FILE, DispatchMark
 from dledger.node.rocketmq.dispatched import ROOT, Dispatched
 from dledger.protocol.messages.catalog_commands import DeleteTopic

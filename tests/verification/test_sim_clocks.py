@@ -10,7 +10,7 @@ import pytest
 from dledger.client import AsyncClient
 from dledger.node.node import NodeServer
 from dledger.node.proposals.clocks import DOUBT_MS, SESSION_SPARE_MS, Clocks
-from dledger.node.proposals.proposal_queue import COMMAND_HEADER
+from dledger.node.proposals.proposal import COMMAND_HEADER
 from dledger.protocol.messages.catalog_commands import OpenStage
 from dledger.protocol.messages.client import ExecuteRequest
 from dledger.protocol.messages.codes import Code
