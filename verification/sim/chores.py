@@ -62,7 +62,8 @@ class Chores:
             await self._client.commit_offsets(self._group, {topic.name: {partition: offset}})
             self._progress[place] = offset
             if self._watch is not None:
-                self._watch.progress_acknowledged(self._group, *place, offset)
+                told = self._watch.commands.progress_acknowledged
+                self._watch.check(told, self._group, *place, offset)
         except DLedgerError as error:
             self._life.note(f"progress of {self._group}: {error}")
             # it may still come, over what another one says: begin with another group
@@ -100,7 +101,7 @@ class Chores:
             if self._rng.chance(700_000):
                 await self._client.delete_topic(name)
                 if self._watch is not None:
-                    self._watch.deletion_acknowledged(name)
+                    self._watch.check(self._watch.commands.deletion_acknowledged, name)
         except DLedgerError as error:
             self._life.note(f"topic {name}: {error}")
 
