@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,6 +20,8 @@ from verification.sim.rng import Rng
 from verification.sim.scheduler import MS, SECOND, US, Scheduler
 from verification.sim.stream import RESET, Item, SimTransport
 
+Path = tuple[str, str]
+"""From one host to another."""
 UNANSWERED_NS: Final = 3 * SECOND
 """A link between nodes gives up a connection without answers, as TCP_USER_TIMEOUT makes it."""
 
@@ -75,17 +77,17 @@ class Network:
         self.weather = Weather()
         self.seen: Callable[[SimLoop, SimLoop, bytes], None] = _ignore
         """Told everything that arrives."""
-        self.cuts: dict[tuple[str, str], bool] = {}
-        """(from, to) -> nothing arrives."""
+        self.cuts: dict[Path, bool] = {}
+        """Nothing arrives by these."""
         self.nodes: dict[str, bool] = {}
         """Hosts whose links among each other are harmed frame by frame."""
         self.off: dict[str, bool] = {}
         """Hosts without power."""
-        self.old_frames: dict[tuple[str, str], list[bytes]] = {}
+        self.old_frames: dict[Path, list[bytes]] = {}
         """Frames of each link that may come again."""
         self._servers: dict[tuple[str, int], Server] = {}
         self._streams: dict[str, list[SimTransport]] = {}
-        self._stalled: dict[tuple[str, str], list[tuple[SimTransport, Item]]] = {}
+        self._stalled: dict[Path, list[tuple[SimTransport, Item]]] = {}
 
     # --- connections ------------------------------------------------------------------------------
 
@@ -268,9 +270,14 @@ class Network:
                 stream.doubted = False
                 self.send(stream, item)
 
-    def heal_all(self) -> None:
-        for source, target in list(self.cuts):
-            self.heal(source, target)
+    def cut_all(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            self.cut(*path)
+
+    def heal_all(self, paths: Iterable[Path] | None = None) -> None:
+        """These paths; all that are cut, unless given."""
+        for path in list(self.cuts) if paths is None else paths:
+            self.heal(*path)
 
     def died(self, host: str, loop: SimLoop, power: bool) -> None:
         """A process is gone: its system closes its connections, unless that is gone too."""
