@@ -153,7 +153,7 @@ def test_timer_reset_for_the_same_moment_is_reported_and_does_not_hang() -> None
     """The simulator stops the seed with an error."""
     scheduler = Scheduler()
 
-    def again(argument: object) -> None:
+    def again() -> None:
         scheduler.after(0, again)
 
     scheduler.after(5, again)

@@ -46,8 +46,6 @@ class Watch:
     def __init__(self, group: GroupConfig, now_ms: Callable[[], int]) -> None:
         """``now_ms``: the time of the simulation, not that of any node."""
         self.broken: Broken | None = None
-        self.checks = 0
-        """How often a node was looked at."""
         self._now_ms = now_ms
         self.truth = truth = Truth()
         self.views: dict[str, WatchedNode] = {}
@@ -138,7 +136,6 @@ class Watch:
     def look(self, view: WatchedNode) -> None:
         """Compare a node with what it was when last looked at; most of the time nothing is
         another."""
-        self.checks += 1
         machine, log = view.machine, view.log
         if machine.term != view.term or log.end is not view.end:
             self.members.of_this_group(view)

@@ -104,7 +104,7 @@ class Fall:
         if downfall not in {"it stands still", "it is not heard"}:
             self._wanted += [(peer, str(leader.name)) for peer in peers]
 
-    def begin(self, _: object) -> None:
+    def begin(self) -> None:
         """If it leads still."""
         if self._over or self._loop.dead or not self._leader.is_leader:
             return
@@ -117,12 +117,12 @@ class Fall:
         self._paths = self._wanted
         self._network.cut_all(self._paths)
 
-    def go_on(self, _: object = None) -> None:
+    def go_on(self) -> None:
         """A process that stands still does so no more."""
         if self._loop.paused:
             self._loop.resume()
 
-    def end(self, _: object = None) -> None:
+    def end(self) -> None:
         """All nodes and clients reach each other again."""
         if self._over:
             return
@@ -160,10 +160,10 @@ class Witness:
         if world.queued is not None:
             self._asker = Asker(world, self._client, rng.fork("asker"), workload.topics, self._name)
         self._asking: dict[asyncio.Task[None], None] = {}
-        self._change_sides(None)
+        self._change_sides()
         loop.call_soon(lambda: loop.create_task(self._work()))
 
-    def _change_sides(self, _: object) -> None:
+    def _change_sides(self) -> None:
         if self._loop.dead:
             return
         before, now = self._sides

@@ -99,7 +99,7 @@ class Nemesis:
         wait = self._rng.spread(50, 2 * self.world.plan.fault_every_ms)
         self.world.scheduler.after(wait * MS, self._strike)
 
-    def _strike(self, _: object) -> None:
+    def _strike(self) -> None:
         if not self.active:
             return
         kind, strike = self._rng.pick(self._strikes)
@@ -158,7 +158,7 @@ class Nemesis:
         return self._rng.pick(up) if up else None
 
     def _later(self, low_ms: int, high_ms: int, action: Callable[[], None]) -> None:
-        self.world.scheduler.after(self._rng.spread(low_ms, high_ms) * MS, lambda _: action())
+        self.world.scheduler.after(self._rng.spread(low_ms, high_ms) * MS, action)
 
     # --- network ----------------------------------------------------------------------------------
 

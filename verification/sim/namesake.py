@@ -129,7 +129,7 @@ class Stay:
         node.namesake = self.look
         group.restart_soon(node)
 
-    def end(self, _: object = None) -> None:
+    def end(self) -> None:
         """The member's own machine is back."""
         node = self._node
         if self._over:

@@ -135,7 +135,7 @@ class Return:
         self._world.network.heal_all(self._cuts)
         self._cuts = []
 
-    def swap(self, _: object = None) -> None:
+    def swap(self) -> None:
         """The former machine is in the member's place, alone with those that know least where they
         were parted."""
         if self._over or self._is_back:
@@ -149,7 +149,7 @@ class Return:
             self._part([*self._behind, self._node])
         self._world.scheduler.after(self._waits[1] * MS, self.end)
 
-    def end(self, _: object = None) -> None:
+    def end(self) -> None:
         """The new machine is there again, and the former one is gone for good."""
         if self._over:
             return

@@ -159,7 +159,7 @@ class _Run:
         world = self.world
         self.nemesis.start()
         self.group.boot()
-        world.scheduler.after(100 * MS, lambda _: self.workload.boot())
+        world.scheduler.after(100 * MS, self.workload.boot)
         self._until(self._plan.safety_ms * MS, lambda: False)
         self.nemesis.stop()
         self._until(world.scheduler.now_ns + SETTLE_NS, lambda: False)
