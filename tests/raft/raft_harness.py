@@ -255,6 +255,11 @@ class World:
         ]
         return max(leading)[1] if leading else None
 
+    def acknowledged(self, leader: NodeId, member: NodeId) -> Index:
+        """How far ``member`` counts for the commits of ``leader``."""
+        acting: Any = self.node(leader)._machine.acting
+        return acting.acks.watermarks[member]
+
     def call(self, member: NodeId, call: Callable[[RaftNode], Ready]) -> None:
         """Give a node an input and carry out what it returns."""
         state = self.members[member]

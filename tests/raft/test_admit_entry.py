@@ -138,7 +138,7 @@ def test_an_admission_that_was_cut_ends_nobody():
     world.isolate(leader)
     admit(world, leader, other)
     assert world.node(leader).change is not None
-    assert world.node(leader).acknowledged_by(other) == NO_INDEX
+    assert world.acknowledged(leader, other) == NO_INDEX
     world.crash(other)
     world.members[other].disk = before
     world.start(other)
@@ -177,7 +177,7 @@ def test_the_new_one_counts_at_once_for_what_it_had_before_the_commit():
     world.run_until(lambda: world.node(leader).committed_index >= index)
     world.crash(late)
     world.run_until(lambda: world.node(leader).committed_index >= index + 2)
-    assert world.node(leader).acknowledged_by(other) >= index + 2
+    assert world.acknowledged(leader, other) >= index + 2
 
 
 def entries_with(*bodies: bytes, term: int = 1, after: list[Entry] | None = None) -> list[Entry]:

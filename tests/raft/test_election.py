@@ -150,7 +150,7 @@ def tally(*answers, asked=5, own=True):
     full = {N0: (ACCEPT, Term(asked))} if own else {}
     for i, given in enumerate(answers, 1):
         full[NodeId(f"n{i}")] = given if isinstance(given, tuple) else (given, Term(asked))
-    return VoteTally.of(Term(asked), full)
+    return VoteTally(Term(asked), full)
 
 
 @pytest.mark.parametrize(

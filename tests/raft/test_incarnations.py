@@ -132,7 +132,7 @@ def test_B27_wiped_node_catches_up_and_does_not_count_before_admission():
     world.crash(other)
     assert world.node(leader).role is Role.LEADER
     world.run(500)
-    assert world.node(leader).acknowledged_by(wiped) == -1
+    assert world.acknowledged(leader, wiped) == -1
     before = world.node(leader).committed_index
     world.propose(leader, b"c")
     world.run(700)
@@ -234,7 +234,7 @@ def test_B30_a_late_answer_to_an_earlier_beat_is_no_loss():
     for round_ in range(3):
         late_answer(world, leader, follower, round_, -1)
     settled_with(world, leader, b"b")
-    assert node.acknowledged_by(follower) == node.end_index
+    assert world.acknowledged(leader, follower) == node.end_index
     assert world.node(follower).is_admitted
 
 
