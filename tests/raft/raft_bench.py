@@ -3,7 +3,7 @@ one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -246,11 +246,20 @@ def only(ready: Ready, kind: type[M], to: NodeId | None = None) -> M:
     return message
 
 
-def asked(node: RaftNode) -> tuple[Ready, list[VoteRequest], int]:
-    """Let time pass until the node asks for votes; the effects, the questions, and the time."""
-    for _ in range(100):
+def ticks(node: RaftNode, *peers: NodeId, most: int = 100) -> Iterator[tuple[int, Ready]]:
+    """The node's next deadlines, with the effects of each, after which these peers answer its
+    heartbeats."""
+    for _ in range(most):
         now_ms = node.deadline_ms()
         ready = node.tick(now_ms)
+        for peer in peers:
+            node.step(beat_answer(node, peer, 1), now_ms)
+        yield now_ms, ready
+
+
+def asked(node: RaftNode) -> tuple[Ready, list[VoteRequest], int]:
+    """Let time pass until the node asks for votes; the effects, the questions, and the time."""
+    for now_ms, ready in ticks(node):
         if requests := sent(ready, VoteRequest):
             return ready, requests, now_ms
     raise AssertionError(f"{node.node_id} never asks for votes")
@@ -283,12 +292,24 @@ def following(*terms: int, term: int = 5, **more: Any) -> RaftNode:
     return node
 
 
+def elected(*terms: int, **more: Any) -> tuple[RaftNode, int]:
+    """A leader, and the time; its NOOP is on no disk yet."""
+    node = node_with(*terms, **more)
+    return node, lead(node)[1]
+
+
 def leading(*terms: int, **more: Any) -> tuple[RaftNode, int]:
     """A leader whose NOOP is durable, and the time; its followers have answered nothing yet."""
-    node = node_with(*terms, **more)
-    ready, now_ms = lead(node)
-    node.persisted(ready.append[-1].position, now_ms)
+    node, now_ms = elected(*terms, **more)
+    node.persisted(node.end.position, now_ms)
     return node, now_ms
+
+
+def asking(*terms: int, **more: Any) -> tuple[RaftNode, list[VoteRequest], int]:
+    """A node that has just asked for votes, its questions, and the time."""
+    node = node_with(*terms, **more)
+    _, requests, now_ms = asked(node)
+    return node, requests, now_ms
 
 
 def catches_up(node: RaftNode, of: NodeId, index: int, now_ms: int) -> Ready:

@@ -17,7 +17,7 @@ from raft_bench import (
     N4,
     TRUNCATE,
     answer,
-    asked,
+    asking,
     beat_answer,
     catches_up,
     config,
@@ -366,8 +366,7 @@ def test_a_leader_knows_when_a_quorum_knows():
 
 
 def leader_of_five() -> tuple[RaftNode, int]:
-    node = node_with(0, group=config(5), change_of=change_of)
-    _, requests, now_ms = asked(node)
+    node, requests, now_ms = asking(0, group=config(5), change_of=change_of)
     for _ in range(2):
         for request in requests:
             requests = (

@@ -19,10 +19,10 @@ from raft_bench import (
     N2,
     TRUNCATE,
     answer,
-    asked,
-    beat_answer,
+    asking,
     catches_up,
     config,
+    elected,
     following,
     lead,
     leading,
@@ -32,6 +32,7 @@ from raft_bench import (
     push,
     pushed,
     sent,
+    ticks,
     vote,
     voted,
 )
@@ -80,8 +81,7 @@ def test_d1_a_leader_counts_itself_only_when_its_own_disk_has_it():
 
 def test_d1_two_followers_commit_before_the_leaders_own_disk():
     """The leader writes in parallel: a quorum without it is a quorum."""
-    node = node_with()
-    _, now_ms = lead(node)
+    node, now_ms = elected()
     assert [catches_up(node, peer, 0, now_ms).committed for peer in (N1, N2)] == [None, 0]
     assert node.durable_index == -1
 
@@ -161,8 +161,7 @@ def test_d5_term_and_vote_are_one_record_in_the_same_effects_as_the_answer():
 
 
 def test_d5_a_candidate_saves_its_term_and_own_vote_before_it_asks():
-    node = node_with(0, term=3)
-    _, requests, now_ms = asked(node)
+    node, requests, now_ms = asking(0, term=3)
     ready = node.step(answer(requests[0], VoteResult.ACCEPT), now_ms)
     assert sent(ready, VoteRequest)
     assert (ready.hard_state.term, ready.hard_state.voted_for) == (4, N0)
@@ -229,17 +228,10 @@ def test_d8_a_read_is_never_served_beyond_the_commit_index():
 
 def test_d9_an_append_that_timed_out_may_still_commit():
     """WAIT_QUORUM_ACK_TIMEOUT is no refusal: the answer is out, the entry stays."""
-    node = node_with(group=config(ack_timeout_ms=500))
-    _, now_ms = lead(node)
+    node, now_ms = elected(group=config(ack_timeout_ms=500))
     entry = node.propose([b"x"], now_ms).append[-1]
-    finished = []
-    for _ in range(100):
-        at = node.deadline_ms()
-        finished += node.tick(at).finished
-        node.step(beat_answer(node, N1, 1), at)
-        if finished:
-            break
-    assert finished == [Finished(entry.index, entry.index, Code.WAIT_QUORUM_ACK_TIMEOUT)]
+    at, finished = next((at, ready.finished) for at, ready in ticks(node, N1) if ready.finished)
+    assert finished == (Finished(entry.index, entry.index, Code.WAIT_QUORUM_ACK_TIMEOUT),)
     assert node.end_index == entry.index
     node.persisted(entry.position, at)
     ready = catches_up(node, N1, entry.index, at)

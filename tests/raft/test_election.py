@@ -12,15 +12,17 @@ from raft_bench import (
     TRUNCATE,
     answer,
     asked,
+    asking,
     beat,
     config,
+    elected,
     follow,
-    lead,
     log_of,
     node_with,
     only,
     push,
     sent,
+    ticks,
     vote,
     voted,
 )
@@ -109,8 +111,7 @@ def test_a_silent_leader_protects_nobody():
 
 
 def test_a_leader_is_not_voted_away_unless_it_asked_for_that():
-    node = node_with(0)
-    _, now_ms = lead(node)
+    node, now_ms = elected(0)
     assert voted(node, vote(9, (9, 9), pre=True), now_ms) is VoteResult.REJECT_ALREADY_HAS_LEADER
     assert voted(node, vote(9, (9, 9)), now_ms) is VoteResult.REJECT_ALREADY_HAS_LEADER
     assert node.role is Role.LEADER
@@ -223,8 +224,7 @@ def test_an_isolated_node_keeps_its_term():
 
 
 def test_a_candidate_asks_the_ones_that_were_not_ready_again_at_once():
-    node = node_with(0, term=4)
-    _, requests, now_ms = asked(node)
+    node, requests, now_ms = asking(0, term=4)
     ready = node.step(answer(requests[0], ACCEPT), now_ms)
     ready = node.step(
         answer(sent(ready, VoteRequest)[0], VoteResult.REJECT_TERM_NOT_READY, term=4), now_ms
@@ -236,8 +236,7 @@ def test_a_candidate_asks_the_ones_that_were_not_ready_again_at_once():
 
 
 def test_a_higher_term_in_an_answer_is_taken_up():
-    node = node_with(0, term=4)
-    _, requests, now_ms = asked(node)
+    node, requests, now_ms = asking(0, term=4)
     ready = node.step(answer(requests[0], VoteResult.REJECT_EXPIRED_VOTE_TERM, term=8), now_ms)
     assert (node.term, ready.hard_state.term, node.role) == (8, 8, Role.CANDIDATE)
     _, requests, _ = asked(node)
@@ -267,16 +266,14 @@ def test_a_term_in_which_a_voter_has_voted_already_is_not_asked_for_again():
 
 
 def test_a_known_leader_makes_a_candidate_wait_longer():
-    node = node_with(0, term=4)
-    _, requests, now_ms = asked(node)
+    node, requests, now_ms = asking(0, term=4)
     node.step(answer(requests[0], VoteResult.REJECT_ALREADY_HAS_LEADER), now_ms)
     assert node.deadline_ms() - now_ms >= config().election_ms
 
 
 def test_quorum_without_leader_is_not_delayed_by_voter_that_has_one():
     """The pre-vote has passed: the real round goes on to its end, in one term."""
-    node = node_with(0, term=4, group=config(5))
-    _, requests, now_ms = asked(node)
+    node, requests, now_ms = asking(0, term=4, group=config(5))
     for request in requests[:2]:
         ready = node.step(answer(request, ACCEPT), now_ms)
     real = sent(ready, VoteRequest)
@@ -292,8 +289,7 @@ def test_quorum_without_leader_is_not_delayed_by_voter_that_has_one():
 
 def test_answers_to_another_round_are_not_counted():
     """A late ACCEPT of a pre-vote, or of an earlier term, elects nobody."""
-    node = node_with(0, term=4)
-    _, requests, now_ms = asked(node)
+    node, requests, now_ms = asking(0, term=4)
     ready = node.step(answer(requests[0], ACCEPT), now_ms)
     real = sent(ready, VoteRequest)
     node.step(answer(requests[1], ACCEPT), now_ms)
@@ -304,8 +300,7 @@ def test_answers_to_another_round_are_not_counted():
 
 
 def test_a_lost_term_is_not_asked_for_again_but_an_unanswered_one_is():
-    node = node_with(0, term=4)
-    _, requests, now_ms = asked(node)
+    node, requests, now_ms = asking(0, term=4)
     ready = node.step(answer(requests[0], ACCEPT), now_ms)
     assert sent(ready, VoteRequest)[0].term == 5
     _, requests, now_ms = asked(node)
@@ -321,8 +316,7 @@ def test_a_lost_term_is_not_asked_for_again_but_an_unanswered_one_is():
 def test_a_term_that_a_node_led_or_was_restarted_in_is_never_its_own_again():
     """Its entries of that term may be lost or be elsewhere: a second log of the same term would
     contradict them."""
-    node = node_with(0, term=4)
-    _, now_ms = lead(node)
+    node, now_ms = elected(0, term=4)
     node.step(vote(6, (9, 9), transfer=True), now_ms)
     assert asked(node)[1][0].term == 7
     restarted = node_with(0, term=5, voted_for=N0)
@@ -365,8 +359,7 @@ def test_node_that_does_not_know_its_log_end_in_file_asks_for_no_votes():
     follow(node, 5)
     node.set_writable(False, 0)
     assert node.step(push(TRUNCATE, 5, (0, 0), log_of(0, 5)[1:]), 0).truncate_to == 0
-    for _ in range(20):
-        assert not sent(node.tick(node.deadline_ms()), VoteRequest)
+    assert not any(sent(ready, VoteRequest) for _, ready in ticks(node, most=20))
     node.truncated(LogEnd.after(log_of(0)[0]))
     assert asked(node)
 

@@ -11,11 +11,10 @@ from raft_bench import (
     N2,
     answer,
     asked,
-    beat_answer,
     catches_up,
     config,
+    elected,
     follow,
-    lead,
     leading,
     log_of,
     node_with,
@@ -24,6 +23,7 @@ from raft_bench import (
     pushed,
     sent,
     take_over,
+    ticks,
     vote,
     voted,
 )
@@ -31,7 +31,6 @@ from raft_harness import World
 
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.peer import (
-    HeartBeatRequest,
     LeadershipTransferRequest,
     LeadershipTransferResponse,
     PushEntryResponse,
@@ -52,12 +51,9 @@ def damaged(*terms, **more):
 
 def test_B8_a_damaged_node_asks_for_no_votes_until_it_is_repaired():
     node = damaged(0, 0, 0, committed=2)
-    now_ms = 0
-    for _ in range(20):
-        now_ms = node.deadline_ms()
-        assert not sent(node.tick(now_ms), VoteRequest)
+    assert not any(sent(ready, VoteRequest) for _, ready in ticks(node, most=20))
     assert (node.role, node.term) == (Role.CANDIDATE, 0)
-    node.set_faulty((), now_ms)
+    node.set_faulty((), node.deadline_ms())
     assert asked(node)
 
 
@@ -95,10 +91,9 @@ def test_B8_leader_that_finds_damage_hands_over_when_a_peer_is_near():
     assert node.can_accept(1) is Code.SUCCESS, "nobody is near yet"
     catches_up(node, N1, 2, now_ms)
     requests: list[LeadershipTransferRequest] = []
-    for _ in range(50):
-        now_ms = node.deadline_ms()
+    for now_ms, ready in ticks(node, most=50):
+        requests += sent(ready, LeadershipTransferRequest)
         node.step(pushed(node, N1, APPEND, 2), now_ms)
-        requests += sent(node.tick(now_ms), LeadershipTransferRequest)
     assert requests
     assert requests[0].remote_id == N1
 
@@ -110,32 +105,25 @@ def test_B8_a_leader_with_damage_nobody_can_mend_yields_to_a_quorum(
     """Else nothing is ever committed again. A quorum that can elect one of its own has to be there,
     for this node does not vote for a shorter log; while it is not, this one goes on and serves what
     it can."""
-    node = node_with(0, 0, 0, 0)
-    _, now_ms = lead(node)
+    node, now_ms = elected(0, 0, 0, 0)
     node.set_faulty(((Index(2), Index(2)),), now_ms)
     for peer in living:
         node.step(pushed(node, peer, COMPARE, 1), now_ms)
     end_ms = now_ms + 5 * config().election_ms
-    while now_ms < end_ms and node.role is Role.LEADER:
-        now_ms = node.deadline_ms()
-        for beat in sent(node.tick(now_ms), HeartBeatRequest):
-            if beat.remote_id in living:
-                node.step(beat_answer(node, beat.remote_id, beat.round), now_ms)
+    for now_ms, _ in ticks(node, *living):
+        if now_ms >= end_ms or node.role is not Role.LEADER:
+            break
     assert (node.role is Role.CANDIDATE) == (len(living) == 2)
     assert node.end_index == 4, "it cuts nothing by itself"
 
 
 def test_B8_a_leader_goes_on_with_damage_that_a_quorum_has_passed():
-    node = node_with(0, 0, 0, 0)
-    _, now_ms = lead(node)
+    node, now_ms = elected(0, 0, 0, 0)
     node.set_faulty(((Index(2), Index(2)),), now_ms)
     node.step(pushed(node, N2, COMPARE, 1), now_ms)
     catches_up(node, N1, 4, now_ms)
-    for _ in range(50):
-        now_ms = node.deadline_ms()
-        for beat in sent(node.tick(now_ms), HeartBeatRequest):
-            node.step(beat_answer(node, beat.remote_id, beat.round), now_ms)
-    assert node.role is Role.LEADER
+    for _ in ticks(node, N1, N2, most=50):
+        assert node.role is Role.LEADER
 
 
 def test_a_node_alone_leads_with_damage_because_nobody_else_could():

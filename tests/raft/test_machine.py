@@ -15,6 +15,7 @@ from raft_bench import (
     beat,
     beat_answer,
     config,
+    elected,
     events,
     following,
     lead,
@@ -25,6 +26,7 @@ from raft_bench import (
     pushed,
     sent,
     take_over,
+    ticks,
     vote,
 )
 
@@ -123,8 +125,7 @@ def test_a_push_of_a_later_term_is_word_enough_of_a_leader():
 
 
 def test_a_later_term_in_an_answer_ends_a_leadership():
-    node = node_with(0)
-    _, now_ms = lead(node)
+    node, now_ms = elected(0)
     node.propose([b"x"], now_ms)
     ready = node.step(beat_answer(node, N1, 1, Code.EXPIRED_TERM, term=9), now_ms)
     assert (node.role, node.term) == (Role.CANDIDATE, 9)
@@ -133,15 +134,13 @@ def test_a_later_term_in_an_answer_ends_a_leadership():
 
 
 def test_answers_of_an_earlier_term_do_not_count():
-    node = node_with(0)
-    _, now_ms = lead(node)
+    node, now_ms = elected(0)
     node.step(pushed(node, N1, APPEND, 99, term=0), now_ms)
     assert node.watermarks[N1] == -1
 
 
 def test_a_follower_that_had_to_learn_the_term_is_beaten_again_at_once():
-    node = node_with(0)
-    _, now_ms = lead(node)
+    node, now_ms = elected(0)
     ready = node.step(beat_answer(node, N2, 1, Code.TERM_NOT_READY), now_ms)
     assert only(ready, HeartBeatRequest).remote_id == N2
 
@@ -167,15 +166,10 @@ def test_a_connection_to_somebody_who_is_no_member_leaves_nothing_to_do():
 
 def test_a_leader_that_no_quorum_answers_steps_down_in_its_term():
     """Check-quorum: it serves nothing that another leader may have overtaken."""
-    node = node_with(0)
-    _, now_ms = lead(node)
+    node, now_ms = elected(0)
     node.propose([b"x"], now_ms)
-    finished = []
-    for _ in range(100):
-        at = node.deadline_ms()
-        finished += node.tick(at).finished
-        if node.role is not Role.LEADER:
-            break
+    at, finished = next((at, ready.finished) for at, ready in ticks(node) if ready.finished)
+    assert node.role is not Role.LEADER
     assert 0 <= at - now_ms - config().election_ms <= config().heartbeat_ms
     assert (node.term, node.leader_id) == (1, None)
     assert [f.code for f in finished] == [Code.EXPIRED_TERM]
@@ -184,26 +178,20 @@ def test_a_leader_that_no_quorum_answers_steps_down_in_its_term():
 
 
 def test_one_answering_follower_of_two_is_a_quorum():
-    node = node_with(0)
-    _, now_ms = lead(node)
-    for _ in range(50):
-        now_ms = node.deadline_ms()
-        node.tick(now_ms)
-        node.step(beat_answer(node, N2, 1), now_ms)
-    assert node.role is Role.LEADER
+    node, _ = elected(0)
+    for _ in ticks(node, N2, most=50):
+        assert node.role is Role.LEADER
 
 
 def test_a_leader_that_was_paused_steps_down_before_it_does_anything_else():
-    node = node_with(0)
-    _, now_ms = lead(node)
+    node, now_ms = elected(0)
     ready = node.tick(now_ms + 20_000)
     assert node.role is Role.CANDIDATE
     assert not sent(ready, HeartBeatRequest)
 
 
 def test_two_leaders_in_a_term_are_reported():
-    node = node_with(0)
-    _, now_ms = lead(node)
+    node, now_ms = elected(0)
     ready = node.step(beat(node.term, of=N2), now_ms)
     assert only(ready, HeartBeatResponse).code is Code.INCONSISTENT_LEADER
     assert "two_leaders_in_a_term" in events(ready)

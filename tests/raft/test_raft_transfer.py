@@ -19,6 +19,7 @@ from raft_bench import (
     pushed,
     sent,
     take_over,
+    ticks,
     vote,
 )
 
@@ -79,18 +80,13 @@ def test_the_leader_learns_that_the_transferee_leads():
 def test_failed_transfer_ends_within_an_election_time_and_writes_resume():
     node, now_ms = followed()
     node.transfer(N1, now_ms)
-    results = []
-    for _ in range(100):
-        at = node.deadline_ms()
-        ready = node.tick(at)
-        node.step(beat_answer(node, N2, 1), at)
-        results += [ready.transfer] if ready.transfer else []
-        if results:
+    for at, ready in ticks(node, N2):
+        assert at <= now_ms + config().election_ms
+        if ready.transfer:
             break
         if sent(ready, HeartBeatRequest):
             assert only(ready, LeadershipTransferRequest, N1), "told again: the first may be lost"
-    assert results == [TransferDone(N1, Code.TAKE_LEADERSHIP_FAILED)]
-    assert at <= now_ms + config().election_ms
+    assert ready.transfer == TransferDone(N1, Code.TAKE_LEADERSHIP_FAILED)
     assert node.role is Role.LEADER
     assert node.can_accept(1) is Code.SUCCESS
 
@@ -138,10 +134,7 @@ def test_without_a_name_the_nearest_follower_takes_over():
 
 def test_a_dead_follower_is_no_transferee():
     node, _ = followed()
-    for _ in range(20):
-        at = node.deadline_ms()
-        node.tick(at)
-        node.step(beat_answer(node, N2, 1), at)
+    *_, (at, _) = ticks(node, N2, most=20)
     assert node.transfer(N1, at).transfer == TransferDone(N1, Code.FALL_BEHIND_TOO_MUCH)
 
 
@@ -175,41 +168,38 @@ def test_requests_to_take_over_that_are_late_or_false_are_not_followed():
         assert (node.role, node.term) == (Role.FOLLOWER, 5)
 
 
-def beaten(node, now_ms, count=30):
-    """Heartbeats that both followers answer; the requests to take over that go out."""
-    requests = []
-    for _ in range(count):
-        at = node.deadline_ms()
-        ready = node.tick(at)
-        requests += sent(ready, LeadershipTransferRequest)
-        for peer in (N1, N2):
-            node.step(beat_answer(node, peer, 1), at)
-    return [request.remote_id for request in requests]
+def beaten(node, count=30):
+    """Heartbeats that both followers answer; who is asked meanwhile to take over."""
+    return [
+        request.remote_id
+        for _, ready in ticks(node, N1, N2, most=count)
+        for request in sent(ready, LeadershipTransferRequest)
+    ]
 
 
 def test_leadership_moves_to_a_preferred_node_that_is_up_to_date():
     """A leader that is itself a preferred node keeps the leadership."""
-    node, now_ms = followed(group=config(preferred_leaders=(N1,)))
-    assert N1 in beaten(node, now_ms)
-    node, now_ms = followed(group=config(preferred_leaders=(N0, N1)))
-    assert beaten(node, now_ms) == []
-    node, now_ms = followed(group=config(preferred_leaders=(N2,), max_transfer_lag=0))
-    assert beaten(node, now_ms) == [], "it is behind"
+    node, _ = followed(group=config(preferred_leaders=(N1,)))
+    assert N1 in beaten(node)
+    node, _ = followed(group=config(preferred_leaders=(N0, N1)))
+    assert beaten(node) == []
+    node, _ = followed(group=config(preferred_leaders=(N2,), max_transfer_lag=0))
+    assert beaten(node) == [], "it is behind"
 
 
 def test_preferred_node_that_does_not_take_over_is_not_asked_constantly():
     """Appends are refused while it is asked."""
-    node, now_ms = followed(group=config(preferred_leaders=(N1,)))
-    beaten(node, now_ms, 25)
+    node, _ = followed(group=config(preferred_leaders=(N1,)))
+    beaten(node, 25)
     assert node.can_accept(1) is Code.SUCCESS
-    assert beaten(node, now_ms, 60) == []
+    assert beaten(node, 60) == []
 
 
 def test_a_leader_with_a_full_disk_hands_over_and_takes_nothing():
     node, now_ms = followed()
     ready = node.set_writable(False, now_ms)
     assert only(ready, LeadershipTransferRequest).remote_id == N1
-    beaten(node, now_ms, 12)
+    beaten(node, 12)
     assert node.can_accept(1) is Code.DISK_FULL
     node.set_writable(True, now_ms)
     assert node.can_accept(1) is Code.SUCCESS
@@ -222,7 +212,7 @@ def test_a_leader_whose_disk_stalls_hands_over():
     node.step(pushed(node, N1, APPEND, 2), now_ms)
     assert catches_up(node, N2, 2, now_ms).committed == 2
     assert node.durable_index == 1
-    assert beaten(node, now_ms)
+    assert beaten(node)
 
 
 def test_leader_with_a_slow_but_advancing_disk_keeps_followed():
@@ -233,7 +223,7 @@ def test_leader_with_a_slow_but_advancing_disk_keeps_followed():
         end = node.propose([b"x"], now_ms).append[-1].position
         node.step(pushed(node, N1, APPEND, index), now_ms)
         catches_up(node, N2, index, now_ms)
-        requests += beaten(node, now_ms, 1)
+        requests += beaten(node, 1)
         now_ms = node.deadline_ms() - 1
         assert node.durable_index < node.committed_index
         node.persisted(end, now_ms)

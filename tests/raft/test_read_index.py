@@ -15,6 +15,7 @@ from raft_bench import (
     node_with,
     pushed,
     sent,
+    ticks,
 )
 
 from dledger.protocol.messages.codes import Code
@@ -99,13 +100,8 @@ def test_reads_fail_when_the_leader_steps_down():
 def test_a_leader_cut_off_answers_no_read_and_gives_up_in_an_election_time():
     node, now_ms = opened()
     node.read_index(1, now_ms)
-    reads = []
-    for _ in range(100):
-        at = node.deadline_ms()
-        reads += node.tick(at).reads
-        if reads:
-            break
-    assert reads == [ReadDone(1, Code.NOT_LEADER, NO_INDEX)]
+    at, reads = next((at, ready.reads) for at, ready in ticks(node) if ready.reads)
+    assert reads == (ReadDone(1, Code.NOT_LEADER, NO_INDEX),)
     assert at - now_ms <= config().election_ms + config().heartbeat_ms
 
 

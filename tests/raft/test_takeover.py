@@ -13,11 +13,11 @@ from raft_bench import (
     N2,
     TRUNCATE,
     answer,
-    asked,
+    asking,
     beat,
     config,
+    elected,
     follow,
-    lead,
     leading,
     node_with,
     only,
@@ -165,8 +165,7 @@ def test_a_follower_with_a_full_disk_leaves_the_turn_to_others():
 
 
 def test_a_leader_and_a_candidate_wait_for_nobody_and_lose_nobody():
-    node = node_with(0)
-    _, now_ms = lead(node)
+    node, now_ms = elected(0)
     assert not node.peer_lost(N1, now_ms)
     assert node.role is Role.LEADER
     candidate = node_with(0, term=5)
@@ -200,8 +199,7 @@ def test_a_leader_asks_again_where_the_cut_of_a_follower_was_lost():
 
 
 def test_a_candidate_asks_a_voter_that_comes_up_during_the_round():
-    node = node_with(0, term=4)
-    _, requests, now_ms = asked(node)
+    node, requests, now_ms = asking(0, term=4)
     assert only(node.peer_found(N2, now_ms + 10), VoteRequest) == requests[1]
     node.step(answer(requests[0], VoteResult.REJECT_ALREADY_VOTED), now_ms)
     assert not node.peer_found(N1, now_ms + 20), "it has answered"
@@ -216,8 +214,7 @@ def test_candidate_between_rounds_and_follower_do_not_greet_a_peer():
 
 
 def test_a_stranger_that_comes_up_is_told_nothing():
-    node = node_with(0)
-    _, now_ms = lead(node)
+    node, now_ms = elected(0)
     assert not node.peer_found(NodeId("n9"), now_ms)
 
 

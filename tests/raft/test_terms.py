@@ -25,6 +25,7 @@ from raft_bench import (
     pushed,
     sent,
     take_over,
+    ticks,
     vote,
 )
 
@@ -118,9 +119,8 @@ def test_a_node_whose_term_is_spent_asks_for_no_votes_and_says_so(term):
     reset-term` helps."""
     node = node_with(5, term=term)
     facts, requests = [], []
-    for _ in range(50):
-        ready = node.tick(node.deadline_ms())
-        facts += [fact.event for fact in ready.facts]
+    for _, ready in ticks(node, most=50):
+        facts += events(ready)
         requests += sent(ready, VoteRequest)
     assert requests == []
     assert facts.count("term_spent") == 1
