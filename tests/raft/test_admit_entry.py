@@ -36,7 +36,7 @@ from raft_bench import (
 from raft_harness import SimDisk, World, admit_body, change_of, new_group
 
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, LogEnd, stamp
+from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, LogEnd, stamp_all
 from dledger.protocol.messages.membership import Change, Membership
 from dledger.protocol.messages.peer import (
     HeartBeatRequest,
@@ -181,12 +181,8 @@ def test_the_new_one_counts_at_once_for_what_it_had_before_the_commit():
 
 
 def entries_with(*bodies: bytes, term: int = 1, after: list[Entry] | None = None) -> list[Entry]:
-    entries: list[Entry] = []
     end = LogEnd.after(after[-1]) if after else LogEnd()
-    for body in bodies:
-        entries.append(stamp(end, Term(term), MAGIC_NORMAL, body, 1 << 20))
-        end = LogEnd.after(entries[-1])
-    return entries
+    return stamp_all(end, Term(term), MAGIC_NORMAL, bodies, 1 << 20)
 
 
 ADMIT = admit_body(N2, NEW, -1)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dledger.config import GroupConfig
-from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, HardState, LogEnd, stamp
+from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, HardState, LogEnd, stamp_all
 from dledger.raft.state.incarnations import Admission
 from dledger.raft.state.log import LogSummary, RaftLog
 from dledger.raft.state.ready import Ready
@@ -101,12 +101,8 @@ class FakeGroup:
 
     def entries(self, term: int, count: int = 1, after: LogEnd | None = None) -> tuple[Entry, ...]:
         """Well made entries behind ``after``."""
-        end, made = after or LogEnd(), []
-        for _ in range(count):
-            entry = stamp(end, Term(term), MAGIC_NORMAL, b"body", self.config.segment_bytes)
-            made.append(entry)
-            end = LogEnd.after(entry)
-        return tuple(made)
+        bodies, size = [b"body"] * count, self.config.segment_bytes
+        return tuple(stamp_all(after or LogEnd(), Term(term), MAGIC_NORMAL, bodies, size))
 
     def look(self, name: str) -> None:
         self.watch.after_event(NodeId(name))

@@ -18,6 +18,7 @@ from dledger.protocol.messages.entry import (
     Entry,
     LogEnd,
     stamp,
+    stamp_all,
 )
 from dledger.protocol.messages.peer import (
     HeartBeatRequest,
@@ -453,20 +454,22 @@ def test_i17_members_admitted_in_turn_by_all_nodes_alike_are_right(
     assert group.watch.broken is None
 
 
-def test_i17_two_members_that_change_at_once_are_found(group: Group) -> None:
+@pytest.mark.parametrize(
+    ("before", "node", "index", "changed"),
+    [
+        ({}, "n0", 1, {"n1": 7, "n2": 8}),
+        ({"n1": 7}, "n1", 1, {"n1": 9}),
+        ({}, "n0", 3, {"n1": 7}),
+    ],
+    ids=["two at once", "others by the same entry", "by an entry that is not committed"],
+)
+def test_i17_a_change_of_who_counts_that_no_entry_makes_is_found(
+    group: Group, before: dict[str, int], node: str, index: int, changed: dict[str, int]
+) -> None:
     group.replicate(1, 3)
-    breaks("I17", bind, group, "n0", 1, n1=7, n2=8)
-
-
-def test_i17_nodes_that_count_others_by_the_same_entry_are_found(group: Group) -> None:
-    group.replicate(1, 3)
-    bind(group, "n0", 1, n1=7)
-    breaks("I17", bind, group, "n1", 1, n1=9)
-
-
-def test_i17_a_change_by_an_entry_that_is_not_committed_is_found(group: Group) -> None:
-    group.replicate(1, 3)
-    breaks("I17", bind, group, "n0", 3, n1=7)
+    if before:
+        bind(group, "n0", 1, **before)
+    breaks("I17", bind, group, node, index, **changed)
 
 
 def test_i17_a_node_that_takes_part_with_another_list_of_members_is_found(group: Group) -> None:
@@ -488,20 +491,20 @@ def test_i17_a_group_that_is_founded_twice_is_found(group: Group) -> None:
 # --- what is applied ------------------------------------------------------------------------------
 
 
-def data(group: Group, after: LogEnd | None = None, term: int = 1, **header: Any) -> Entry:
-    """An entry with a batch of two records for topic 1."""
-    body = encode_header(BodyHeader(BodyKind.DATA, **{"topic_id": 1, "count": 2, **header}))
-    return stamp(after or LogEnd(), Term(term), MAGIC_NORMAL, body, 1 << 20)
+def data(*headers: dict[str, Any]) -> tuple[Entry, ...]:
+    """Entries with a batch of two records for topic 1 each."""
+    bodies = [
+        encode_header(BodyHeader(BodyKind.DATA, **({"topic_id": 1, "count": 2} | header)))
+        for header in headers
+    ]
+    return tuple(stamp_all(LogEnd(), Term(1), MAGIC_NORMAL, bodies, 1 << 20))
 
 
-def committed(group: Group, *headers: dict[str, Any]) -> list[Entry]:
+def committed(group: Group, *headers: dict[str, Any]) -> tuple[Entry, ...]:
     """Batches that all nodes have and call committed."""
     group.lead("n0", 1)
-    entries, end = [], LogEnd()
-    for header in headers:
-        entries.append(data(group, end, **header))
-        end = LogEnd.after(entries[-1])
-    group.append(tuple(entries), "n0", "n1", "n2")
+    entries = data(*headers)
+    group.append(entries, "n0", "n1", "n2")
     for name in ("n0", "n1", "n2"):
         group.commit(name, len(entries) - 1)
     return entries
@@ -517,7 +520,7 @@ def ok(base: int) -> DataResult:
 
 def test_i5_a_node_that_applies_another_entry_is_found(group: Group) -> None:
     committed(group, {})
-    breaks("I5", apply, group, "n0", data(group, count=3), ok(0))
+    breaks("I5", apply, group, "n0", *data({"count": 3}), ok(0))
 
 
 def test_i5_a_node_that_applies_changed_bytes_is_found(group: Group) -> None:
@@ -549,30 +552,30 @@ def test_i11_transactions_share_the_offsets_of_their_partitions(group: Group) ->
     breaks("I11", apply, group, "n0", commit, CommandResult(Code.SUCCESS, "", made))
 
 
-def test_i16_a_batch_that_is_taken_twice_is_found(group: Group) -> None:
-    session = {"producer_id": 7, "sequence": 0}
-    first, second = committed(group, session, session)
+SESSION = {"producer_id": 7, "sequence": 0}
+
+
+@pytest.mark.parametrize(
+    ("before", "batch"),
+    [
+        (SESSION, SESSION),
+        (SESSION, {"producer_id": 7, "sequence": 2}),
+        ({"producer_id": 7, "producer_epoch": 1}, SESSION),
+    ],
+    ids=["taken twice", "before its turn", "of a fenced session"],
+)
+def test_i16_a_batch_that_is_not_the_next_of_its_session_is_found(
+    group: Group, before: dict[str, int], batch: dict[str, int]
+) -> None:
+    first, second = committed(group, before, batch)
     apply(group, "n0", first, ok(0))
     breaks("I16", apply, group, "n0", second, ok(2))
 
 
 def test_i16_a_batch_that_is_repeated_with_its_first_offset_is_right(group: Group) -> None:
-    session = {"producer_id": 7, "sequence": 0}
-    first, second = committed(group, session, session)
+    first, second = committed(group, SESSION, SESSION)
     apply(group, "n0", first, ok(0))
     apply(group, "n0", second, ok(0))
-
-
-def test_i16_a_batch_that_comes_before_its_turn_is_found(group: Group) -> None:
-    first, second = committed(group, {"producer_id": 7}, {"producer_id": 7, "sequence": 2})
-    apply(group, "n0", first, ok(0))
-    breaks("I16", apply, group, "n0", second, ok(2))
-
-
-def test_i16_a_batch_of_a_fenced_session_is_found(group: Group) -> None:
-    first, second = committed(group, {"producer_id": 7, "producer_epoch": 1}, {"producer_id": 7})
-    apply(group, "n0", first, ok(0))
-    breaks("I16", apply, group, "n0", second, ok(2))
 
 
 def test_i10_an_acknowledgement_of_what_is_not_there_is_found(group: Group) -> None:
