@@ -24,6 +24,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from raft_bench import summary_of
+
 from dledger.config import GroupConfig
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry, HardState, LogEnd, chain_is_sound
@@ -91,11 +93,7 @@ class SimDisk:
         return LogEnd.after(self.entries[-1]) if self.entries else LogEnd()
 
     def summary(self) -> LogSummary:
-        terms: list[tuple[Term, Index]] = []
-        for entry in self.entries:
-            if not terms or terms[-1][0] != entry.term:
-                terms.append((entry.term, entry.index))
-        return LogSummary(Index(0), self.end, tuple(terms), self.hard_state.commit_hint)
+        return summary_of(self.entries, self.hard_state.commit_hint)
 
 
 @dataclass(frozen=True)
@@ -224,13 +222,23 @@ class World:
     def cut(self, one: NodeId, other: NodeId) -> None:
         self.cuts |= {(one, other), (other, one)}
 
+    def others(self, member: NodeId) -> list[NodeId]:
+        return [other for other in self.config.members if other != member]
+
     def isolate(self, member: NodeId) -> None:
-        for other in self.config.members:
-            if other != member:
-                self.cut(member, other)
+        for other in self.others(member):
+            self.cut(member, other)
 
     def heal(self) -> None:
         self.cuts.clear()
+
+    def mend(self) -> None:
+        """All faults end, and all nodes that are down come up."""
+        self.heal()
+        self.chaos = Chaos()
+        for name, state in self.members.items():
+            if state.node is None:
+                self.start(name)
 
     def node(self, member: NodeId) -> RaftNode:
         node = self.members[member].node
@@ -246,6 +254,11 @@ class World:
             if m.node and m.node.role is Role.LEADER
         ]
         return max(leading)[1] if leading else None
+
+    def acknowledged(self, leader: NodeId, member: NodeId) -> Index:
+        """How far ``member`` counts for the commits of ``leader``."""
+        acting: Any = self.node(leader)._machine.acting
+        return acting.acks.watermarks[member]
 
     def call(self, member: NodeId, call: Callable[[RaftNode], Ready]) -> None:
         """Give a node an input and carry out what it returns."""
@@ -544,3 +557,23 @@ class World:
             assert self.committed[entry.index] == (entry.term, entry.chain_crc), (
                 f"{entry} was committed otherwise"
             )
+
+
+def new_group(count: int = 3, *arguments: Any, **settings: Any) -> World:
+    """New directories, each with its incarnation: 100 and on."""
+    disks = [SimDisk(membership=Membership(100 + number)) for number in range(count)]
+    return World(count, *arguments, disks=disks, **settings)
+
+
+def check_seeds(run_world: Callable[[int], World], seeds: int, bites: dict[str, int]) -> None:
+    """Run so many worlds. ``bites``: what must have happened at least so often in all of them, for
+    a fault that never comes proves nothing."""
+    totals: Counter[str] = Counter()
+    for seed in range(seeds):
+        try:
+            totals.update(run_world(seed).counts)
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+    for what, least in bites.items():
+        assert totals[what] >= least, f"{what}: {totals}"

@@ -8,56 +8,56 @@ from dataclasses import replace
 
 import pytest
 from raft_bench import (
+    APPEND,
+    COMPARE,
+    FOUNDED,
     N0,
     N1,
     N2,
     N4,
+    TRUNCATE,
     answer,
-    asked,
+    asking,
     beat_answer,
+    catches_up,
     config,
     follow,
     heard,
-    log_of,
+    message,
+    node_with,
     only,
     push,
-    pushed,
     sent,
+    started,
     summary_of,
+    told,
     vote,
 )
-from raft_harness import SimDisk, World, admit_body, change_of
+from raft_harness import SimDisk, World, admit_body, change_of, new_group
 
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, HardState, LogEnd, stamp
+from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, LogEnd, stamp_all
 from dledger.protocol.messages.membership import Change, Membership
 from dledger.protocol.messages.peer import (
     HeartBeatRequest,
     MemberRequest,
     MemberResponse,
-    PushType,
     VoteRequest,
     VoteResult,
 )
 from dledger.raft import RaftNode
 from dledger.raft.state.ready import ReadDone
-from dledger.raft.state.saved_state import RaftOptions, SavedState
 from dledger.types import NO_INDEX, Index, NodeId, Position, Role, Term
 
 GROUP = {"group_id": "A", "members": (N0, N1, N2)}
-FOUNDED = ((N0, 100), (N1, 101), (N2, 102))
 NEW = 900
-
-
-def group(count: int = 3) -> World:
-    return World(count, disks=[SimDisk(membership=Membership(100 + n)) for n in range(count)])
 
 
 def replaced(world: World) -> tuple[NodeId, NodeId, NodeId, SimDisk]:
     """Leader, another follower, and a member whose machine was replaced and has caught up; with its
     former disk."""
     leader = world.elect()
-    late, other = [m for m in world.config.members if m != leader][:2]
+    late, other = world.others(leader)[:2]
     assert world.propose(leader, b"a")
     world.run_until(world.settled)
     world.run(300)
@@ -66,14 +66,19 @@ def replaced(world: World) -> tuple[NodeId, NodeId, NodeId, SimDisk]:
     return leader, late, other, before
 
 
+def admit(world: World, leader: NodeId, member: NodeId) -> Index:
+    index = world.admit(leader, member)
+    assert index is not None
+    return index
+
+
 def admitted_where_late_does_not_know(
     world: World,
 ) -> tuple[NodeId, NodeId, NodeId, SimDisk, Index]:
     """Leader and ``late`` commit the entry; ``late`` is cut off before it hears so; the new one
     applies it."""
     leader, late, other, before = replaced(world)
-    index = world.admit(leader, other)
-    assert index is not None
+    index = admit(world, leader, other)
     world.run_until(lambda: world.node(leader).committed_index >= index)
     world.isolate(late)
     assert world.node(late).end_index >= index > world.node(late).committed_index
@@ -85,7 +90,7 @@ def admitted_where_late_does_not_know(
 
 def test_replaced_machine_that_returns_elects_no_node_with_admission():
     """Such a node has the admission in its log."""
-    world = group()
+    world = new_group()
     leader, late, other, before, index = admitted_where_late_does_not_know(world)
     assert world.propose(leader, b"acknowledged")
     world.run_until(lambda: world.node(leader).committed_index > index)
@@ -103,7 +108,7 @@ def test_replaced_machine_that_returns_elects_no_node_with_admission():
 
 def test_node_learns_from_admitted_member_that_admission_is_committed():
     """The node has the admission in its log."""
-    world = group()
+    world = new_group()
     leader, late, other, _, index = admitted_where_late_does_not_know(world)
     world.crash(leader)
     world.heal()
@@ -116,7 +121,7 @@ def test_node_learns_from_admitted_member_that_admission_is_committed():
 
 
 def test_it_is_learned_after_a_restart_too():
-    world = group()
+    world = new_group()
     leader, late, other, _, _ = admitted_where_late_does_not_know(world)
     world.crash(leader)
     for member in (late, other):
@@ -128,13 +133,12 @@ def test_it_is_learned_after_a_restart_too():
 
 
 def test_an_admission_that_was_cut_ends_nobody():
-    world = group()
+    world = new_group()
     leader, late, other, before = replaced(world)
     world.isolate(leader)
-    index = world.admit(leader, other)
-    assert index is not None
+    admit(world, leader, other)
     assert world.node(leader).change is not None
-    assert world.node(leader).acknowledged_by(other) == NO_INDEX
+    assert world.acknowledged(leader, other) == NO_INDEX
     world.crash(other)
     world.members[other].disk = before
     world.start(other)
@@ -152,11 +156,10 @@ def test_an_admission_that_was_cut_ends_nobody():
 
 
 def test_neither_incarnation_counts_for_the_admission_itself():
-    world = group()
+    world = new_group()
     leader, late, other, _ = replaced(world)
     world.crash(late)
-    index = world.admit(leader, other)
-    assert index is not None
+    index = admit(world, leader, other)
     world.run(900)
     assert world.node(leader).committed_index < index
     world.run(5_000)
@@ -167,71 +170,59 @@ def test_neither_incarnation_counts_for_the_admission_itself():
 
 
 def test_the_new_one_counts_at_once_for_what_it_had_before_the_commit():
-    world = group()
+    world = new_group()
     leader, late, other, _ = replaced(world)
-    index = world.admit(leader, other)
-    assert index is not None
+    index = admit(world, leader, other)
     assert world.propose(leader, b"b", b"c")
     world.run_until(lambda: world.node(leader).committed_index >= index)
     world.crash(late)
     world.run_until(lambda: world.node(leader).committed_index >= index + 2)
-    assert world.node(leader).acknowledged_by(other) >= index + 2
+    assert world.acknowledged(leader, other) >= index + 2
 
 
 def entries_with(*bodies: bytes, term: int = 1, after: list[Entry] | None = None) -> list[Entry]:
-    entries: list[Entry] = []
     end = LogEnd.after(after[-1]) if after else LogEnd()
-    for body in bodies:
-        entries.append(stamp(end, Term(term), MAGIC_NORMAL, body, 1 << 20))
-        end = LogEnd.after(entries[-1])
-    return entries
+    return stamp_all(end, Term(term), MAGIC_NORMAL, bodies, 1 << 20)
 
 
 ADMIT = admit_body(N2, NEW, -1)
+ADMITTED = (*FOUNDED[:2], (N2, NEW))
 CHANGE = Change(Position(Term(1), Index(1)), NO_INDEX, N2, NEW)
+
+
+def member(changes: tuple[Change, ...] = (), *, incarnation: int = 100) -> Membership:
+    """The record of a member of the founded group, with changes that are not committed."""
+    return Membership(incarnation, NO_INDEX, FOUNDED, changes, **GROUP)
 
 
 def follower(
     entries: list[Entry], committed: int = -1, changes: tuple[Change, ...] = (), **summary
 ) -> RaftNode:
     log = replace(summary_of(entries, committed), **summary)
-    term = max((entry.term for entry in entries), default=Term(1))
-    return RaftNode(
-        config(),
-        N0,
-        saved=SavedState(
-            HardState(term, None, Index(committed)),
-            log,
-            Membership(100, NO_INDEX, FOUNDED, changes, **GROUP),
-        ),
-        dice=lambda n: 0,
-        now_ms=0,
-        options=RaftOptions(cache_bytes=1 << 20, change_of=change_of),
-    )
+    return started(log, log.end.position.term, membership=member(changes), change_of=change_of)
 
 
 def test_the_record_is_given_out_with_the_entry_and_before_it_is_written():
     node = follower(entries_with(b"a"))
     follow(node, 1)
     entries = entries_with(ADMIT, after=entries_with(b"a"))
-    ready = heard(node, push(PushType.APPEND, 1, (1, 0), entries))
+    ready = heard(node, push(APPEND, 1, (1, 0), entries))
     assert ready.append == tuple(entries)
-    assert ready.membership == Membership(100, NO_INDEX, FOUNDED, (CHANGE,), **GROUP), (
-        "saved before it is written"
-    )
+    assert ready.membership == member((CHANGE,)), "saved before it is written"
     assert node.change == CHANGE
 
 
 @pytest.mark.parametrize(
-    "crashed", ["before the entry", "with the entry", "with another one in its place"]
+    ("entries", "known"),
+    [
+        (entries_with(b"a"), None),
+        (entries_with(b"a", ADMIT), CHANGE),
+        (entries_with(b"a") + entries_with(b"other", term=2, after=entries_with(b"a")), None),
+    ],
+    ids=["before the entry", "with the entry", "with another one in its place"],
 )
-def test_a_restart_knows_the_change_whose_entry_the_log_holds(crashed):
-    bodies = {"before the entry": [b"a"], "with the entry": [b"a", ADMIT]}.get(crashed, [b"a"])
-    entries = entries_with(*bodies)
-    if crashed == "with another one in its place":
-        entries += entries_with(b"other", term=2, after=entries)
-    node = follower(entries, changes=(CHANGE,))
-    assert (node.change == CHANGE) is (crashed == "with the entry")
+def test_a_restart_knows_the_change_whose_entry_the_log_holds(entries, known):
+    assert follower(entries, changes=(CHANGE,)).change == known
 
 
 def test_a_cut_that_a_crash_undid_leaves_the_change_in_force():
@@ -240,11 +231,11 @@ def test_a_cut_that_a_crash_undid_leaves_the_change_in_force():
     node = follower(entries_with(b"a", ADMIT), changes=(CHANGE,))
     follow(node, 2)
     other = entries_with(b"x", admit_body(N1, 901, -1), term=2, after=entries_with(b"a"))
-    ready = heard(node, push(PushType.TRUNCATE, 2, (1, 0), other[:1]))
+    ready = heard(node, push(TRUNCATE, 2, (1, 0), other[:1]))
     node.truncated(LogEnd.after(entries_with(b"a")[0]))
     assert ready.truncate_to == 0
     assert node.change is None
-    ready = heard(node, push(PushType.APPEND, 2, (2, 1), other[1:]))
+    ready = heard(node, push(APPEND, 2, (2, 1), other[1:]))
     assert node.change is not None
     assert node.change.node == N1
     assert ready.membership is not None
@@ -271,7 +262,7 @@ def test_unrecorded_change_is_recorded_when_damaged_entry_is_repaired():
     node.repaired(entries[1:2])
     ready = node.set_faulty((), 0)
     assert node.change == CHANGE
-    assert ready.membership == Membership(100, NO_INDEX, FOUNDED, (CHANGE,), **GROUP)
+    assert ready.membership == member((CHANGE,))
     node.repaired(entries[1:2])
     assert node.set_faulty((), 0).membership is None, "once"
 
@@ -279,10 +270,8 @@ def test_unrecorded_change_is_recorded_when_damaged_entry_is_repaired():
 def test_a_commit_binds_the_change_and_forgets_the_record():
     node = follower(entries_with(b"a", ADMIT), changes=(CHANGE,))
     follow(node, 1)
-    ready = heard(node, push(PushType.COMPARE, 1, (1, 1), commit=1))
-    assert ready.membership == Membership(
-        100, Index(1), (*FOUNDED[:2], (N2, NEW)), (), Term(1), **GROUP
-    )
+    ready = heard(node, push(COMPARE, 1, (1, 1), commit=1))
+    assert ready.membership == Membership(100, Index(1), ADMITTED, (), Term(1), **GROUP)
     assert node.change is None
 
 
@@ -290,7 +279,7 @@ def test_later_change_in_log_shows_that_previous_one_is_committed():
     node = follower(entries_with(b"a", ADMIT), changes=(CHANGE,))
     follow(node, 1)
     second = entries_with(admit_body(N1, 901, 1), after=entries_with(b"a", ADMIT))
-    heard(node, push(PushType.APPEND, 1, (1, 1), second))
+    heard(node, push(APPEND, 1, (1, 1), second))
     assert node.membership.of(N2) == NEW
     assert node.change is not None
     assert node.change.node == N1
@@ -300,8 +289,8 @@ def test_of_two_changes_that_crossed_the_second_is_void():
     node = follower(entries_with(b"a"))
     follow(node, 1)
     crossed = entries_with(ADMIT, admit_body(N1, 901, -1), after=entries_with(b"a"))
-    heard(node, push(PushType.APPEND, 1, (1, 0), crossed, commit=2))
-    assert node.membership.bound == (*FOUNDED[:2], (N2, NEW))
+    heard(node, push(APPEND, 1, (1, 0), crossed, commit=2))
+    assert node.membership.bound == ADMITTED
     assert node.change is None
 
 
@@ -315,17 +304,8 @@ def test_a_vote_is_given_to_neither_while_the_change_is_pending(who, incarnation
 
 def test_a_node_that_the_change_replaces_is_not_admitted_any_more():
     log = summary_of(entries_with(b"a", ADMIT))
-    node = RaftNode(
-        config(),
-        N2,
-        saved=SavedState(
-            HardState(Term(1)), log, Membership(102, NO_INDEX, FOUNDED, (CHANGE,), **GROUP)
-        ),
-        dice=lambda n: 0,
-        now_ms=0,
-        options=RaftOptions(cache_bytes=1 << 20, change_of=change_of),
-    )
-    assert not node.is_admitted
+    record = member((CHANGE,), incarnation=102)
+    assert not started(log, 1, membership=record, me=N2, change_of=change_of).is_admitted
 
 
 def test_candidate_asks_about_its_change_and_takes_term_of_confirmer():
@@ -333,20 +313,8 @@ def test_candidate_asks_about_its_change_and_takes_term_of_confirmer():
     node = follower(entries_with(b"a", ADMIT), changes=(CHANGE,))
     request = only(node.tick(0), MemberRequest, N2)
     assert request.change == CHANGE.position
-    answer = MemberResponse(
-        group="default",
-        local_id=N2,
-        remote_id=N0,
-        term=Term(7),
-        incarnation=NEW,
-        asked=100,
-        nonce=request.nonce,
-        index=Index(1),
-        bound={"n0": 100, "n1": 101, "n2": NEW},
-        change=CHANGE.position,
-        is_committed=True,
-    )
-    heard(node, answer)
+    known = {"index": Index(1), "change": CHANGE.position, "is_committed": True}
+    heard(node, told(request, N2, NEW, ADMITTED, term=7, **known))
     assert (node.term, node.committed_index, node.change) == (7, 1, None)
     assert node.membership.of(N2) == NEW
     assert not sent(node.tick(node.deadline_ms()), MemberRequest), "nothing is left to ask"
@@ -355,18 +323,8 @@ def test_candidate_asks_about_its_change_and_takes_term_of_confirmer():
 def test_an_answer_on_another_entry_says_nothing():
     node = follower(entries_with(b"a", ADMIT), changes=(CHANGE,))
     request = only(node.tick(0), MemberRequest, N2)
-    answer = MemberResponse(
-        group="default",
-        local_id=N2,
-        remote_id=N0,
-        term=Term(1),
-        incarnation=NEW,
-        asked=100,
-        nonce=request.nonce,
-        change=Position(Term(2), Index(1)),
-        is_committed=True,
-    )
-    heard(node, answer)
+    other = {"change": Position(Term(2), Index(1)), "is_committed": True}
+    heard(node, told(request, N2, NEW, term=1, **other))
     assert node.change == CHANGE
 
 
@@ -375,41 +333,17 @@ def test_an_answer_on_another_entry_says_nothing():
 )
 def test_only_a_committed_entry_of_that_term_is_said_to_be_committed(position, expected):
     node = follower(entries_with(b"a", ADMIT, b"c"), committed=1)
-    request = MemberRequest(
-        group="default",
-        local_id=N1,
-        remote_id=N0,
-        term=Term(1),
-        incarnation=101,
-        nonce=3,
-        change=Position(Term(position[0]), Index(position[1])),
-    )
+    change = Position(Term(position[0]), Index(position[1]))
+    request = message(MemberRequest, N1, N0, 1, incarnation=101, nonce=3, change=change)
     assert only(heard(node, request), MemberResponse).is_committed == expected
 
 
 def test_who_is_told_of_its_admission_takes_the_term_of_the_teller():
     """It would else vote in a term from before the commit, where another quorum may have elected
     somebody."""
-    node = RaftNode(
-        config(),
-        N2,
-        saved=SavedState(HardState(Term(2)), summary_of(log_of(1)), Membership(NEW)),
-        dice=lambda n: 0,
-        now_ms=0,
-        options=RaftOptions(cache_bytes=1 << 20, change_of=change_of),
-    )
+    node = node_with(1, term=2, membership=Membership(NEW), me=N2)
     request = only(node.tick(0), MemberRequest, N0)
-    answer = MemberResponse(
-        group="default",
-        local_id=N0,
-        remote_id=N2,
-        term=Term(5),
-        incarnation=100,
-        asked=NEW,
-        nonce=request.nonce,
-        index=Index(1),
-        bound={"n0": 100, "n1": 101, "n2": NEW},
-    )
+    answer = told(request, N0, 100, ADMITTED, term=5, index=Index(1), group_id="")
     ready = heard(node, answer)
     assert node.is_admitted
     assert ready.hard_state is not None
@@ -417,10 +351,9 @@ def test_who_is_told_of_its_admission_takes_the_term_of_the_teller():
 
 
 def test_a_leader_knows_when_a_quorum_knows():
-    world = group()
+    world = new_group()
     leader, late, other, _ = replaced(world)
-    index = world.admit(leader, other)
-    assert index is not None
+    index = admit(world, leader, other)
     world.run_until(lambda: world.node(leader).committed_index >= index)
     assert not world.node(leader).is_known(index)
     world.run_until(lambda: world.node(leader).is_known(index))
@@ -429,15 +362,7 @@ def test_a_leader_knows_when_a_quorum_knows():
 
 
 def leader_of_five() -> tuple[RaftNode, int]:
-    node = RaftNode(
-        config(5),
-        N0,
-        saved=SavedState(HardState(Term(0)), summary_of(log_of(0))),
-        dice=lambda n: 0,
-        now_ms=0,
-        options=RaftOptions(cache_bytes=1 << 20, change_of=change_of),
-    )
-    _, requests, now_ms = asked(node)
+    node, requests, now_ms = asking(0, group=config(5), change_of=change_of)
     for _ in range(2):
         for request in requests:
             requests = (
@@ -452,8 +377,7 @@ def test_what_the_replaced_one_answered_before_serves_no_read_after():
     noop = node.noop_index
     node.persisted(node.end.position, now_ms)
     for of in (N1, N2):
-        node.step(pushed(node, of, PushType.COMPARE, 0), now_ms)
-        node.step(pushed(node, of, PushType.APPEND, noop), now_ms)
+        catches_up(node, of, noop, now_ms)
     assert node.committed_index == noop
     ready = node.read_index(5, now_ms)
     round_ = only(ready, HeartBeatRequest, N4).round
@@ -468,31 +392,28 @@ def test_what_the_replaced_one_answered_before_serves_no_read_after():
 def test_what_the_replaced_one_acknowledged_before_commits_nothing_after():
     node, now_ms = leader_of_five()
     noop = node.noop_index
-    node.step(pushed(node, N4, PushType.COMPARE, 0), now_ms)
-    node.step(pushed(node, N4, PushType.APPEND, noop), now_ms)
+    catches_up(node, N4, noop, now_ms)
     node.propose([admit_body(N4, NEW, -1)], now_ms)
     node.persisted(node.end.position, now_ms)
     for of in (N1, N2):
         assert node.committed_index < noop
-        node.step(pushed(node, of, PushType.COMPARE, 0), now_ms)
-        node.step(pushed(node, of, PushType.APPEND, noop), now_ms)
+        catches_up(node, of, noop, now_ms)
     assert node.committed_index == noop
 
 
 def test_a_found_disk_of_before_does_not_vote_for_who_lacks_the_admission():
     """Five members, the entry is on three: the former machine and one that lacks it get no third
     vote."""
-    world = group(5)
+    world = new_group(5)
     leader = world.elect()
-    a, b, lacking, other = [m for m in world.config.members if m != leader]
+    a, b, lacking, other = world.others(leader)
     assert world.propose(leader, b"a")
     world.run_until(world.settled)
     world.run(300)
     before = deepcopy(world.replace(other, NEW))
     world.run_until(lambda: other in world.node(leader).heard and world.settled())
     world.isolate(lacking)
-    index = world.admit(leader, other)
-    assert index is not None
+    index = admit(world, leader, other)
     world.run_until(lambda: all(world.node(m).committed_index >= index for m in (leader, a, b)))
     world.crash(other)
     world.members[other].disk = before

@@ -12,21 +12,29 @@ from pathlib import Path
 
 import pytest
 from raft_bench import (
+    APPEND,
+    COMPARE,
     N0,
     N1,
     N2,
-    asked,
-    beat_answer,
+    TRUNCATE,
+    answer,
+    asking,
+    catches_up,
     config,
-    follow,
+    elected,
+    following,
     lead,
+    leading,
     log_of,
     node_with,
     only,
     push,
     pushed,
     sent,
+    ticks,
     vote,
+    voted,
 )
 from raft_harness import Chaos, World
 
@@ -45,18 +53,11 @@ from dledger.protocol.messages.peer import (
 from dledger.raft import Finished, SafetyViolation
 from dledger.types import Index, Role
 
-APPEND, COMPARE, TRUNCATE, COMMIT = (
-    PushType.APPEND,
-    PushType.COMPARE,
-    PushType.TRUNCATE,
-    PushType.COMMIT,
-)
 
-
-def following(*terms, term=5, **more):
-    node = node_with(*terms, term=term, **more)
-    follow(node, term)
-    return node
+def effects(node, message):
+    """What a message makes of a node: entries to write and to cut, the commit, the end."""
+    ready = node.step(message, 0)
+    return ready.append, ready.truncate_to, ready.committed, node.end_index
 
 
 def test_d1_a_follower_acknowledges_only_what_is_durable():
@@ -74,20 +75,14 @@ def test_d1_a_follower_acknowledges_only_what_is_durable():
 def test_d1_a_leader_counts_itself_only_when_its_own_disk_has_it():
     node = node_with()
     ready, now_ms = lead(node)
-    node.step(pushed(node, N1, COMPARE, -1), now_ms)
-    ready_of_ack = node.step(pushed(node, N1, APPEND, 0), now_ms)
-    assert ready_of_ack.committed is None, "on one disk of three"
+    assert catches_up(node, N1, 0, now_ms).committed is None, "on one disk of three"
     assert node.persisted(ready.append[-1].position, now_ms).committed == 0
 
 
 def test_d1_two_followers_commit_before_the_leaders_own_disk():
     """The leader writes in parallel: a quorum without it is a quorum."""
-    node = node_with()
-    _, now_ms = lead(node)
-    for peer in (N1, N2):
-        node.step(pushed(node, peer, COMPARE, -1), now_ms)
-        ready = node.step(pushed(node, peer, APPEND, 0), now_ms)
-    assert ready.committed == 0
+    node, now_ms = elected()
+    assert [catches_up(node, peer, 0, now_ms).committed for peer in (N1, N2)] == [None, 0]
     assert node.durable_index == -1
 
 
@@ -166,38 +161,22 @@ def test_d5_term_and_vote_are_one_record_in_the_same_effects_as_the_answer():
 
 
 def test_d5_a_candidate_saves_its_term_and_own_vote_before_it_asks():
-    node = node_with(0, term=3)
-    _, requests, now_ms = asked(node)
-    ready = node.step(
-        VoteResponse(
-            group="default",
-            local_id=N1,
-            remote_id=N0,
-            term=requests[0].term,
-            request_term=requests[0].term,
-            result=VoteResult.ACCEPT,
-            pre_vote=True,
-        ),
-        now_ms,
-    )
+    node, requests, now_ms = asking(0, term=3)
+    ready = node.step(answer(requests[0], VoteResult.ACCEPT), now_ms)
     assert sent(ready, VoteRequest)
     assert (ready.hard_state.term, ready.hard_state.voted_for) == (4, N0)
 
 
 def test_d5_a_vote_is_not_given_again_after_a_restart():
     node = node_with(0, term=3, voted_for=N2)
-    assert (
-        only(node.step(vote(3, (9, 9), of=N1), 0), VoteResponse).result
-        is VoteResult.REJECT_ALREADY_VOTED
-    )
+    assert voted(node, vote(3, (9, 9), of=N1)) is VoteResult.REJECT_ALREADY_VOTED
 
 
 @pytest.mark.parametrize("kind", list(PushType))
 def test_d6_push_of_earlier_term_is_answered_expired_and_does_nothing(kind):
-    node = following(0, 1, term=5)
-    ready = node.step(push(kind, 4, (1, 1), log_of(0, 1, 4)[2:], commit=1, of=N2), 0)
-    assert only(ready, PushEntryResponse).code is Code.EXPIRED_TERM
-    assert (ready.append, ready.truncate_to, ready.committed, node.end_index) == ((), None, None, 1)
+    late = push(kind, 4, (1, 1), log_of(0, 1, 4)[2:], commit=1, of=N2)
+    assert only(following(0, 1).step(late, 0), PushEntryResponse).code is Code.EXPIRED_TERM
+    assert effects(following(0, 1), late) == ((), None, None, 1)
 
 
 @pytest.mark.parametrize("kind", list(PushType))
@@ -205,20 +184,9 @@ def test_d6_a_push_of_another_group_member_or_leader_does_nothing(kind):
     previous, entries = (
         ((0, 0), log_of(0, 5)[1:]) if kind is TRUNCATE else ((1, 1), log_of(0, 1, 5)[2:])
     )
-    for stray in (
-        push(kind, 5, previous, entries, commit=1, group="other"),
-        push(kind, 5, previous, entries, commit=1, to=N2),
-        push(kind, 5, previous, entries, commit=1, of=N2),
-        push(kind, 5, previous, entries, commit=1, of=N2, leader=N1),
-    ):
-        node = following(0, 1, term=5)
-        ready = node.step(stray, 0)
-        assert (ready.append, ready.truncate_to, ready.committed, node.end_index) == (
-            (),
-            None,
-            None,
-            1,
-        )
+    for stray in ({"group": "other"}, {"to": N2}, {"of": N2}, {"of": N2, "leader": N1}):
+        message = push(kind, 5, previous, entries, commit=1, **stray)
+        assert effects(following(0, 1), message) == ((), None, None, 1)
 
 
 @pytest.mark.parametrize("kind", [COMPARE, TRUNCATE, APPEND])
@@ -260,21 +228,13 @@ def test_d8_a_read_is_never_served_beyond_the_commit_index():
 
 def test_d9_an_append_that_timed_out_may_still_commit():
     """WAIT_QUORUM_ACK_TIMEOUT is no refusal: the answer is out, the entry stays."""
-    node = node_with(group=config(ack_timeout_ms=500))
-    _, now_ms = lead(node)
+    node, now_ms = elected(group=config(ack_timeout_ms=500))
     entry = node.propose([b"x"], now_ms).append[-1]
-    finished = []
-    for _ in range(100):
-        at = node.deadline_ms()
-        finished += node.tick(at).finished
-        node.step(beat_answer(node, N1, 1), at)
-        if finished:
-            break
-    assert finished == [Finished(entry.index, entry.index, Code.WAIT_QUORUM_ACK_TIMEOUT)]
+    at, finished = next((at, ready.finished) for at, ready in ticks(node, N1) if ready.finished)
+    assert finished == (Finished(entry.index, entry.index, Code.WAIT_QUORUM_ACK_TIMEOUT),)
     assert node.end_index == entry.index
     node.persisted(entry.position, at)
-    node.step(pushed(node, N1, COMPARE, -1), at)
-    ready = node.step(pushed(node, N1, APPEND, entry.index), at)
+    ready = catches_up(node, N1, entry.index, at)
     assert (ready.committed, ready.finished) == (entry.index, ())
 
 
@@ -314,7 +274,7 @@ def test_d11_a_node_that_comes_back_from_a_partition_disturbs_nobody():
     world = World(3, seed=5)
     leader = world.elect()
     term = world.node(leader).term
-    lost = next(m for m in world.config.members if m != leader)
+    lost = world.others(leader)[0]
     world.isolate(lost)
     world.run(60_000)
     world.heal()
@@ -327,8 +287,7 @@ def test_d11_follower_that_lost_its_leader_link_does_not_unseat_leader():
     """Stickiness: the third node hears the leader, so it helps nobody else."""
     world = World(3, seed=6)
     leader = world.elect()
-    one = next(m for m in world.config.members if m != leader)
-    world.cut(leader, one)
+    world.cut(leader, world.others(leader)[0])
     world.run(60_000)
     assert list(world.leaders.values()) == [leader]
 
@@ -364,21 +323,16 @@ def test_d13_a_noop_opens_each_term():
 
 def test_d13_entries_of_earlier_terms_commit_only_under_one_of_this_term():
     """Figure 8 of the paper: an old entry on a quorum can still be overwritten."""
-    node = node_with(1, 2)
-    noop = lead(node)[0].append[-1]
-    node.persisted(noop.position, 1000)
-    node.step(pushed(node, N1, COMPARE, 1), 1000)
-    assert node.step(pushed(node, N1, APPEND, 1), 1000).committed is None
-    assert node.step(pushed(node, N1, APPEND, 2), 1000).committed == 2
+    node, now_ms = leading(1, 2)
+    assert catches_up(node, N1, 1, now_ms).committed is None
+    assert node.step(pushed(node, N1, APPEND, 2), now_ms).committed == 2
 
 
 def test_d13_an_idle_group_commits_what_the_last_leader_left():
     world = World(3, seed=9, chaos=Chaos(sync_ms=0))
     leader = world.elect()
     world.run_until(world.settled)
-    for other in world.config.members:
-        if other != leader:
-            world.cut(leader, other)
+    world.isolate(leader)
     world.propose(leader, b"left behind")
     world.run_until(lambda: world.leader not in {None, leader})
     world.heal()
@@ -387,7 +341,7 @@ def test_d13_an_idle_group_commits_what_the_last_leader_left():
 
 
 def test_d14_append_of_earlier_term_takes_no_place_from_the_right_one():
-    node = following(0, term=5)
+    node = following(0)
     node.step(push(APPEND, 4, (0, 0), log_of(0, 4)[1:], of=N2), 0)
     ready = node.step(push(APPEND, 5, (0, 0), log_of(0, 5)[1:]), 0)
     assert [entry.term for entry in ready.append] == [5]
@@ -395,15 +349,14 @@ def test_d14_append_of_earlier_term_takes_no_place_from_the_right_one():
 
 def test_d15_entries_at_start_count_as_durable_because_of_recovery():
     node = following(0, 5)
-    responses = sent(node.step(push(COMPARE, 5, (5, 1)), 0), PushEntryResponse)
-    assert responses[-1].index == 1
+    assert sent(node.step(push(COMPARE, 5, (5, 1)), 0), PushEntryResponse)[-1].index == 1
     assert node.durable_index == 1
 
 
 def test_d15_sync_from_before_cut_says_nothing_of_rewritten_entries():
     """The same entry, cut and come again while one slow sync was under way: that sync may not have
     had it."""
-    node = following(0, 1, term=5)
+    node = following(0, 1)
     generation = node.generation
     first = push(TRUNCATE, 5, (0, 0), log_of(0, 5)[1:])
     node.step(first, 0)

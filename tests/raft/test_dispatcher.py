@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import pytest
-from raft_bench import N1, N2, beat_answer, config, lead, log_of, node_with, only, pushed, sent
+from raft_bench import (
+    APPEND,
+    COMMIT,
+    COMPARE,
+    INSTALL,
+    N1,
+    N2,
+    TRUNCATE,
+    beat_answer,
+    catches_up,
+    config,
+    events,
+    lead,
+    leading,
+    log_of,
+    node_with,
+    only,
+    pushed,
+    sent,
+)
 
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.peer import PushEntryRequest, PushType
+from dledger.protocol.messages.peer import PushEntryRequest
 from dledger.raft.roles.entry_dispatcher import COMMIT_DELAY_MS, MAX_IN_FLIGHT
 from dledger.types import Index, Role
-
-APPEND, COMPARE, TRUNCATE, COMMIT = (
-    PushType.APPEND,
-    PushType.COMPARE,
-    PushType.TRUNCATE,
-    PushType.COMMIT,
-)
-INSTALL = PushType.INSTALL_SNAPSHOT
-
-
-def leading(*terms, **more):
-    """A leader whose NOOP is durable, and the time; its followers have answered nothing yet."""
-    node = node_with(*terms, **more)
-    ready, now_ms = lead(node)
-    node.persisted(ready.append[-1].position, now_ms)
-    return node, now_ms
 
 
 def matched(*terms, **more):
@@ -61,32 +64,23 @@ def test_a_new_leader_compares_at_its_end_before_it_appends_its_noop():
     assert pushes(ready) == [(APPEND, 1, [2])]
 
 
-def test_an_empty_follower_is_found_with_one_question():
-    node, now_ms = leading(0, 0, 0)
-    ready = node.step(pushed(node, N1, COMPARE, 2, Code.INCONSISTENT_STATE, end=-1), now_ms)
-    assert pushes(ready) == [(COMPARE, -1, [])]
-
-
-def test_a_shorter_follower_is_compared_at_its_end():
-    node, now_ms = leading(0, 0, 0, 0)
-    ready = node.step(pushed(node, N1, COMPARE, 3, Code.INCONSISTENT_STATE, end=1), now_ms)
-    assert pushes(ready) == [(COMPARE, 1, [])]
-
-
-def test_the_way_back_goes_over_whole_terms():
-    """Figure 7 of the paper: a follower with two terms that the leader never saw."""
-    node, now_ms = leading(1, 1, 1, 4, 4, 5, 5, 6, 6, 6)
-    refused = pushed(node, N1, COMPARE, 9, Code.INCONSISTENT_STATE, end=10, x=(3, 6))
-    ready = node.step(refused, now_ms)
-    assert pushes(ready) == [(COMPARE, 2, [])], "the last entry of a term not above 3"
-
-
-def test_the_way_back_ends_at_the_last_entry_of_a_common_term():
-    node, now_ms = leading(1, 1, 1, 4, 4, 5, 5)
-    ready = node.step(
-        pushed(node, N1, COMPARE, 6, Code.INCONSISTENT_STATE, end=9, x=(4, 3)), now_ms
-    )
-    assert pushes(ready) == [(COMPARE, 4, [])]
+@pytest.mark.parametrize(
+    ("terms", "refused", "asked"),
+    [
+        ((0, 0, 0), {"end": -1}, -1),
+        ((0, 0, 0, 0), {"end": 1}, 1),
+        ((1, 1, 1, 4, 4, 5, 5, 6, 6, 6), {"end": 10, "x": (3, 6)}, 2),
+        ((1, 1, 1, 4, 4, 5, 5), {"end": 9, "x": (4, 3)}, 4),
+    ],
+    ids=["empty follower", "shorter follower", "over whole terms", "last entry of a common term"],
+)
+def test_the_way_back_to_where_the_logs_may_agree_takes_one_question(terms, refused, asked):
+    """Over whole terms: figure 7 of the paper, a follower with two terms that the leader never saw,
+    is asked for the last entry of a term not above 3."""
+    node, now_ms = leading(*terms)
+    last = len(terms) - 1
+    ready = node.step(pushed(node, N1, COMPARE, last, Code.INCONSISTENT_STATE, **refused), now_ms)
+    assert pushes(ready) == [(COMPARE, asked, [])]
 
 
 def test_a_longer_follower_is_shown_the_entry_that_replaces_its_tail():
@@ -275,17 +269,14 @@ def behind(end=0):
     ``end``."""
     node, now_ms = leading(0, 0, 0, committed=2)
     node.forget(Index(2))
-    return (
-        node,
-        now_ms,
-        node.step(pushed(node, N1, COMPARE, 2, Code.INCONSISTENT_STATE, end=end), now_ms),
-    )
+    refused = pushed(node, N1, COMPARE, 2, Code.INCONSISTENT_STATE, end=end)
+    return node, now_ms, node.step(refused, now_ms)
 
 
 @pytest.mark.parametrize("end", [-1, 0])
 def test_follower_behind_retention_is_offered_the_state_now_and_then(end):
     node, now_ms, ready = behind(end)
-    assert [fact.event for fact in ready.facts] == ["follower_too_far_behind"]
+    assert events(ready) == ["follower_too_far_behind"]
     assert pushes(ready) == [(INSTALL, 2, [])]
     assert not ready.load, "there is nothing to load"
     ready = node.step(pushed(node, N1, INSTALL, 2, Code.INCONSISTENT_STATE, end=end), now_ms)
@@ -294,9 +285,7 @@ def test_follower_behind_retention_is_offered_the_state_now_and_then(end):
 
 
 def test_a_follower_that_ends_right_before_the_kept_entries_needs_no_state():
-    node, now_ms = leading(0, 0, 0, committed=2)
-    node.forget(Index(2))
-    ready = node.step(pushed(node, N1, COMPARE, 2, Code.INCONSISTENT_STATE, end=1), now_ms)
+    *_, ready = behind(end=1)
     assert pushes(ready) == [(COMPARE, 1, [])]
 
 
@@ -313,9 +302,7 @@ def test_follower_with_taken_over_state_goes_on_behind_first_entry():
 
 def test_retention_that_goes_on_meanwhile_offers_a_later_first_entry():
     node, now_ms, _ = behind()
-    node.step(pushed(node, N2, COMPARE, 2), now_ms)
-    node.step(pushed(node, N2, APPEND, 3), now_ms)
-    assert node.committed_index == 3
+    assert catches_up(node, N2, 3, now_ms).committed == 3
     node.forget(Index(3))
     assert pushes(alive(node, now_ms + 1000)) == [(INSTALL, 3, [])]
     ready = node.step(pushed(node, N1, INSTALL, 2), now_ms + 1000)
@@ -330,8 +317,7 @@ def test_a_first_entry_that_is_not_committed_is_not_offered():
     node.forget(Index(2))
     ready = node.step(pushed(node, N1, COMPARE, 2, Code.INCONSISTENT_STATE, end=0), now_ms)
     assert pushes(ready) == []
-    node.step(pushed(node, N2, COMPARE, 2), now_ms)
-    node.step(pushed(node, N2, APPEND, 3), now_ms)
+    catches_up(node, N2, 3, now_ms)
     assert pushes(alive(node, now_ms + 1000)) == [(INSTALL, 2, [])]
 
 
@@ -346,6 +332,6 @@ def test_follower_that_lost_acknowledged_data_is_reported_and_refilled():
     node.propose([b"a"], now_ms)
     node.step(pushed(node, N1, APPEND, 3, Code.INCONSISTENT_STATE, end=0), now_ms)
     ready = node.step(pushed(node, N1, COMPARE, 2, Code.INCONSISTENT_STATE, end=0), now_ms)
-    assert any(fact.event == "follower_fell_back" for fact in ready.facts)
+    assert "follower_fell_back" in events(ready)
     assert pushes(ready) == [(COMPARE, 0, [])]
     assert node.role is Role.LEADER

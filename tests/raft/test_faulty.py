@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import pytest
 from raft_bench import (
+    APPEND,
+    COMPARE,
     N1,
     N2,
     answer,
     asked,
-    beat_answer,
+    catches_up,
     config,
+    elected,
     follow,
-    lead,
+    leading,
     log_of,
     node_with,
     only,
@@ -20,19 +23,18 @@ from raft_bench import (
     pushed,
     sent,
     take_over,
+    ticks,
     vote,
+    voted,
 )
 from raft_harness import World
 
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.peer import (
-    HeartBeatRequest,
     LeadershipTransferRequest,
     LeadershipTransferResponse,
     PushEntryResponse,
-    PushType,
     VoteRequest,
-    VoteResponse,
     VoteResult,
 )
 from dledger.raft import SafetyViolation
@@ -49,21 +51,17 @@ def damaged(*terms, **more):
 
 def test_B8_a_damaged_node_asks_for_no_votes_until_it_is_repaired():
     node = damaged(0, 0, 0, committed=2)
-    now_ms = 0
-    for _ in range(20):
-        now_ms = node.deadline_ms()
-        assert not sent(node.tick(now_ms), VoteRequest)
+    assert not any(sent(ready, VoteRequest) for _, ready in ticks(node, most=20))
     assert (node.role, node.term) == (Role.CANDIDATE, 0)
-    node.set_faulty((), now_ms)
+    node.set_faulty((), node.deadline_ms())
     assert asked(node)
 
 
 def test_B8_a_damaged_node_votes_by_the_true_end_of_its_log():
     node = damaged(0, 0, 0, committed=2)
-    short = only(node.step(vote(0, (0, 1), pre=True), 0), VoteResponse)
-    assert short.result is VoteResult.REJECT_SMALL_LEDGER_END_INDEX
-    whole = only(node.step(vote(0, (0, 2)), 0), VoteResponse)
-    assert whole.result is VoteResult.ACCEPT, "somebody sound may lead, with its help"
+    short, whole = vote(0, (0, 1), pre=True), vote(0, (0, 2))
+    assert voted(node, short) is VoteResult.REJECT_SMALL_LEDGER_END_INDEX
+    assert voted(node, whole) is VoteResult.ACCEPT, "somebody sound may lead, with its help"
 
 
 @pytest.mark.parametrize("pre_vote", [True, False])
@@ -88,18 +86,14 @@ def test_B8_a_damaged_follower_refuses_to_take_over():
 
 
 def test_B8_leader_that_finds_damage_hands_over_when_a_peer_is_near():
-    node = node_with(0, 0, group=config(3, max_transfer_lag=1))
-    ready, now_ms = lead(node)
-    node.persisted(ready.append[-1].position, now_ms)
+    node, now_ms = leading(0, 0, group=config(3, max_transfer_lag=1))
     node.set_faulty(RUN, now_ms)
     assert node.can_accept(1) is Code.SUCCESS, "nobody is near yet"
-    node.step(pushed(node, N1, PushType.COMPARE, 1), now_ms)
-    node.step(pushed(node, N1, PushType.APPEND, 2), now_ms)
+    catches_up(node, N1, 2, now_ms)
     requests: list[LeadershipTransferRequest] = []
-    for _ in range(50):
-        now_ms = node.deadline_ms()
-        node.step(pushed(node, N1, PushType.APPEND, 2), now_ms)
-        requests += sent(node.tick(now_ms), LeadershipTransferRequest)
+    for now_ms, ready in ticks(node, most=50):
+        requests += sent(ready, LeadershipTransferRequest)
+        node.step(pushed(node, N1, APPEND, 2), now_ms)
     assert requests
     assert requests[0].remote_id == N1
 
@@ -111,33 +105,25 @@ def test_B8_a_leader_with_damage_nobody_can_mend_yields_to_a_quorum(
     """Else nothing is ever committed again. A quorum that can elect one of its own has to be there,
     for this node does not vote for a shorter log; while it is not, this one goes on and serves what
     it can."""
-    node = node_with(0, 0, 0, 0)
-    _, now_ms = lead(node)
+    node, now_ms = elected(0, 0, 0, 0)
     node.set_faulty(((Index(2), Index(2)),), now_ms)
     for peer in living:
-        node.step(pushed(node, peer, PushType.COMPARE, 1), now_ms)
+        node.step(pushed(node, peer, COMPARE, 1), now_ms)
     end_ms = now_ms + 5 * config().election_ms
-    while now_ms < end_ms and node.role is Role.LEADER:
-        now_ms = node.deadline_ms()
-        for beat in sent(node.tick(now_ms), HeartBeatRequest):
-            if beat.remote_id in living:
-                node.step(beat_answer(node, beat.remote_id, beat.round), now_ms)
+    for now_ms, _ in ticks(node, *living):
+        if now_ms >= end_ms or node.role is not Role.LEADER:
+            break
     assert (node.role is Role.CANDIDATE) == (len(living) == 2)
     assert node.end_index == 4, "it cuts nothing by itself"
 
 
 def test_B8_a_leader_goes_on_with_damage_that_a_quorum_has_passed():
-    node = node_with(0, 0, 0, 0)
-    _, now_ms = lead(node)
+    node, now_ms = elected(0, 0, 0, 0)
     node.set_faulty(((Index(2), Index(2)),), now_ms)
-    node.step(pushed(node, N2, PushType.COMPARE, 1), now_ms)
-    node.step(pushed(node, N1, PushType.COMPARE, 3), now_ms)
-    node.step(pushed(node, N1, PushType.APPEND, 4), now_ms)
-    for _ in range(50):
-        now_ms = node.deadline_ms()
-        for beat in sent(node.tick(now_ms), HeartBeatRequest):
-            node.step(beat_answer(node, beat.remote_id, beat.round), now_ms)
-    assert node.role is Role.LEADER
+    node.step(pushed(node, N2, COMPARE, 1), now_ms)
+    catches_up(node, N1, 4, now_ms)
+    for _ in ticks(node, N1, N2, most=50):
+        assert node.role is Role.LEADER
 
 
 def test_a_node_alone_leads_with_damage_because_nobody_else_could():
@@ -151,14 +137,14 @@ def test_committed_damaged_entry_of_unknown_term_is_as_leader_says():
     node = node_with(0, 0, 5, committed=2, term=5)
     follow(node, 5)
     with pytest.raises(SafetyViolation):
-        node.step(push(PushType.COMPARE, 5, (5, 1)), 0)
+        node.step(push(COMPARE, 5, (5, 1)), 0)
     node = node_with(0, 0, 5, committed=2, term=5)
     node.set_faulty(RUN, 0)
     follow(node, 5)
-    ready = node.step(push(PushType.COMPARE, 5, (5, 1)), 0)
+    ready = node.step(push(COMPARE, 5, (5, 1)), 0)
     assert sent(ready, PushEntryResponse)[0].code is Code.SUCCESS
     with pytest.raises(SafetyViolation):
-        node.step(push(PushType.COMPARE, 5, (5, 0)), 0)
+        node.step(push(COMPARE, 5, (5, 0)), 0)
 
 
 @pytest.mark.parametrize("term", [0, 3, 5])

@@ -6,36 +6,31 @@ from __future__ import annotations
 from copy import deepcopy
 
 import pytest
-from raft_bench import N0, N1, N2, config, log_of, only, sent, summary_of
-from raft_harness import Chaos, SimDisk, World
+from raft_bench import (
+    FOUNDED,
+    N0,
+    N1,
+    N2,
+    beat_answer,
+    events,
+    heard,
+    message,
+    node_with,
+    only,
+    sent,
+    ticks,
+    told,
+)
+from raft_harness import Chaos, World, new_group
 
-from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import HardState
 from dledger.protocol.messages.membership import Membership
 from dledger.protocol.messages.peer import (
-    HeartBeatResponse,
     MemberRequest,
     MemberResponse,
     VoteRequest,
 )
-from dledger.raft import RaftNode
-from dledger.raft.state.saved_state import RaftOptions, SavedState
-from dledger.types import Index, NodeId, Role, Term
-
-
-def group(count: int = 3, **more) -> World:
-    """New directories, each with its incarnation."""
-    return World(
-        count, disks=[SimDisk(membership=Membership(100 + n)) for n in range(count)], **more
-    )
-
-
-def wipe(world: World, member: NodeId, incarnation: int = 900) -> None:
-    """The disk is lost; the node comes back with an empty one."""
-    if world.members[member].node is not None:
-        world.crash(member)
-    world.members[member].disk = SimDisk(membership=Membership(incarnation))
-    world.start(member)
+from dledger.raft import RaftNode, Ready
+from dledger.types import NO_INDEX, Index, NodeId, Role
 
 
 def known(world: World, member: NodeId) -> dict[NodeId, int]:
@@ -66,9 +61,17 @@ def settled_with(world: World, leader: NodeId, *bodies: bytes) -> None:
     world.run_until(world.settled)
 
 
+def late_answer(world: World, leader: NodeId, follower: NodeId, round_: int, durable: int) -> None:
+    """The follower's answer to that beat arrives at the leader."""
+    node = world.node(leader)
+    known = {"incarnation": node.membership.of(follower), "durable_index": Index(durable)}
+    answer = beat_answer(node, follower, round_, group=node.tag, **known)
+    world.call(leader, lambda node: node.step(answer, world.now_ms))
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_new_group_founds_itself_and_each_node_remembers_all_members(count):
-    world = group(count)
+    world = new_group(count)
     settled_with(world, world.elect(), b"a")
     for member in world.config.members:
         assert known(world, member) == {NodeId(f"n{n}"): 100 + n for n in range(count)}
@@ -77,7 +80,7 @@ def test_new_group_founds_itself_and_each_node_remembers_all_members(count):
 def test_a_new_group_waits_for_its_last_member_once():
     """Two of three may be what is left of a group of which the third knows more; who is new cannot
     tell."""
-    world = group()
+    world = new_group()
     world.crash(N2)
     world.run(20_000)
     assert world.leader is None
@@ -93,12 +96,9 @@ def test_a_new_group_waits_for_its_last_member_once():
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_group_is_founded_through_lost_doubled_late_messages_and_crashes(seed):
-    world = group(3, seed=seed, chaos=Chaos(loss=0.2, double=0.2, long_delay=0.1, crash=0.01))
+    world = new_group(3, seed=seed, chaos=Chaos(loss=0.2, double=0.2, long_delay=0.1, crash=0.01))
     world.run(10_000)
-    world.chaos = Chaos()
-    for member, state in world.members.items():
-        if state.node is None:
-            world.start(member)
+    world.mend()
     world.elect()
     assert len({tuple(known(world, member).items()) for member in world.config.members}) == 1
 
@@ -106,9 +106,9 @@ def test_a_group_is_founded_through_lost_doubled_late_messages_and_crashes(seed)
 def test_B27_a_voter_that_lost_its_disk_elects_nobody():
     """n_late misses what the leader and n_wiped acknowledged; with the wiped node's vote it would
     lead without it."""
-    world = group()
+    world = new_group()
     leader = world.elect()
-    late, wiped = [m for m in world.config.members if m != leader]
+    late, wiped = world.others(leader)
     world.isolate(late)
     world.run(500)
     for n in range(5):
@@ -116,7 +116,7 @@ def test_B27_a_voter_that_lost_its_disk_elects_nobody():
     world.run_until(lambda: world.node(wiped).committed_index == world.node(leader).end_index)
     world.crash(leader)
     world.heal()
-    wipe(world, wiped)
+    world.replace(wiped, 900)
     world.run(30_000)
     assert world.leader is None
     world.start(leader)
@@ -124,16 +124,16 @@ def test_B27_a_voter_that_lost_its_disk_elects_nobody():
 
 
 def test_B27_wiped_node_catches_up_and_does_not_count_before_admission():
-    world = group()
+    world = new_group()
     leader = world.elect()
-    wiped, other = [m for m in world.config.members if m != leader]
+    wiped, other = world.others(leader)
     settled_with(world, leader, b"a", b"b")
-    wipe(world, wiped)
+    world.replace(wiped, 900)
     world.run_until(world.settled)
     world.crash(other)
     assert world.node(leader).role is Role.LEADER
     world.run(500)
-    assert world.node(leader).acknowledged_by(wiped) == -1
+    assert world.acknowledged(leader, wiped) == -1
     before = world.node(leader).committed_index
     world.propose(leader, b"c")
     world.run(700)
@@ -145,11 +145,11 @@ def test_B27_wiped_node_catches_up_and_does_not_count_before_admission():
 
 
 def test_B27_an_admitted_node_votes_and_counts():
-    world = group()
+    world = new_group()
     leader = world.elect()
-    wiped, other = [m for m in world.config.members if m != leader]
+    wiped, other = world.others(leader)
     settled_with(world, leader, b"a", b"b")
-    wipe(world, wiped)
+    world.replace(wiped, 900)
     world.run_until(world.settled)
     admit(world, wiped)
     assert known(world, leader)[wiped] == known(world, wiped)[wiped] == 900
@@ -166,13 +166,13 @@ def test_B27_an_admitted_node_votes_and_counts():
 
 
 def test_B26_former_incarnation_is_refused_after_another_was_admitted():
-    world = group()
+    world = new_group()
     leader = world.elect()
-    wiped, other = [m for m in world.config.members if m != leader]
+    wiped, other = world.others(leader)
     settled_with(world, leader, b"a")
     world.crash(wiped)
     found_again = deepcopy(world.members[wiped].disk)
-    wipe(world, wiped)
+    world.replace(wiped, 900)
     world.run_until(world.settled)
     admit(world, wiped)
     world.crash(wiped)
@@ -186,12 +186,12 @@ def test_B26_former_incarnation_is_refused_after_another_was_admitted():
 
 
 def test_B27_two_wiped_nodes_are_admitted_one_after_the_other():
-    world = group(5)
+    world = new_group(5)
     leader = world.elect()
-    one, two, *_ = [m for m in world.config.members if m != leader]
+    one, two, *_ = world.others(leader)
     settled_with(world, leader, b"a")
-    wipe(world, one, 901)
-    wipe(world, two, 902)
+    world.replace(one, 901)
+    world.replace(two, 902)
     world.run_until(world.settled)
     admit(world, one)
     admit(world, two)
@@ -200,9 +200,9 @@ def test_B27_two_wiped_nodes_are_admitted_one_after_the_other():
 
 
 def test_B30_older_directory_copy_is_found_and_becomes_new_incarnation():
-    world = group()
+    world = new_group()
     leader = world.elect()
-    old, other = [m for m in world.config.members if m != leader]
+    old, other = world.others(leader)
     settled_with(world, leader, b"a")
     world.crash(old)
     copy = deepcopy(world.members[old].disk)
@@ -227,34 +227,24 @@ def test_B30_older_directory_copy_is_found_and_becomes_new_incarnation():
 
 
 def test_B30_a_late_answer_to_an_earlier_beat_is_no_loss():
-    world = group()
+    world = new_group()
     leader = world.elect()
-    follower = next(m for m in world.config.members if m != leader)
+    follower = world.others(leader)[0]
     settled_with(world, leader, b"a")
     node = world.node(leader)
-    for round_ in range(0, 3):
-        late = HeartBeatResponse(
-            group=node.tag,
-            local_id=follower,
-            remote_id=leader,
-            term=node.term,
-            code=Code.SUCCESS,
-            round=round_,
-            incarnation=dict(node.membership.bound)[follower],
-            durable_index=Index(-1),
-        )
-        world.call(leader, lambda node, late=late: node.step(late, world.now_ms))
+    for round_ in range(3):
+        late_answer(world, leader, follower, round_, -1)
     settled_with(world, leader, b"b")
-    assert node.acknowledged_by(follower) == node.end_index
+    assert world.acknowledged(leader, follower) == node.end_index
     assert world.node(follower).is_admitted
 
 
 def test_B30_answer_to_beat_before_the_checking_one_is_no_loss():
     """It left the follower before all that the leader had noted was acknowledged, and overtook
     nothing but time."""
-    world = group()
+    world = new_group()
     leader = world.elect()
-    follower = next(m for m in world.config.members if m != leader)
+    follower = world.others(leader)[0]
     settled_with(world, leader, b"a", b"b")
     world.isolate(follower)
     node = world.node(leader)
@@ -262,60 +252,29 @@ def test_B30_answer_to_beat_before_the_checking_one_is_no_loss():
     world.run_until(lambda: watched.check_round is not None)
     had = watched.check_watermark
     for round_, is_lost in ((watched.check_round - 1, False), (watched.check_round, True)):
-        answer = HeartBeatResponse(
-            group=node.tag,
-            local_id=follower,
-            remote_id=leader,
-            term=node.term,
-            code=Code.SUCCESS,
-            round=round_,
-            incarnation=dict(node.membership.bound)[follower],
-            durable_index=Index(had - 1),
-        )
-        world.call(leader, lambda node, answer=answer: node.step(answer, world.now_ms))
+        late_answer(world, leader, follower, round_, had - 1)
         assert any("follower_lost_data" in fact for _, fact in world.facts) is is_lost
 
 
 def lone(me: NodeId = N1, incarnation: int = 101, *terms: int, bound=()) -> RaftNode:
     """A node of a group of three that is not founded yet."""
-    hard_state = HardState(Term(max((*terms, -1))))
-    membership = Membership(incarnation, Index(-1), bound)
-    return RaftNode(
-        config(),
-        me,
-        saved=SavedState(hard_state, summary_of(log_of(*terms)), membership),
-        dice=lambda n: 7 % n,
-        now_ms=0,
-        options=RaftOptions(cache_bytes=1 << 20),
+    return node_with(*terms, membership=Membership(incarnation, NO_INDEX, bound), me=me, dice=7)
+
+
+def answered(node: RaftNode, of: NodeId, incarnation: int, bound=(), **more) -> Ready:
+    """The node hears that answer to its question about the founding."""
+    question = message(
+        MemberRequest, node.node_id, of, -1, incarnation=node.membership.incarnation, nonce=7
     )
-
-
-def told(
-    node: RaftNode, of: NodeId, bound: dict[str, int], incarnation: int, nonce: int = 7, **more
-) -> MemberResponse:
-    return MemberResponse(
-        group=node.tag,
-        group_id=more.pop("group_id", "A" if bound else ""),
-        local_id=of,
-        remote_id=node.node_id,
-        term=Term(-1),
-        incarnation=incarnation,
-        asked=more.pop("asked", node.membership.incarnation),
-        nonce=nonce,
-        bound=bound,
-        **more,
-    )
-
-
-FOUNDING = {"n0": 100, "n1": 101, "n2": 102}
+    return heard(node, told(question, of, incarnation, bound, term=-1, **more))
 
 
 def test_a_founding_is_taken_over_from_whoever_knows_it():
     node = lone()
     assert {request.remote_id for request in sent(node.tick(0), MemberRequest)} == {N0, N2}
-    ready = node.step(told(node, N2, FOUNDING, 102), 0)
-    bound = ((N0, 100), (N1, 101), (N2, 102))
-    assert ready.membership == Membership(101, Index(-1), bound, group_id="A", members=(N0, N1, N2))
+    ready = answered(node, N2, 102, FOUNDED)
+    members = (N0, N1, N2)
+    assert ready.membership == Membership(101, NO_INDEX, FOUNDED, group_id="A", members=members)
     assert node.is_admitted
 
 
@@ -324,70 +283,69 @@ def test_a_member_that_is_reached_anew_is_asked_at_once():
     node = lone()
     node.tick(0)
     assert [request.remote_id for request in sent(node.peer_found(N2, 1), MemberRequest)] == [N2]
-    node.step(told(node, N2, FOUNDING, 102), 1)
+    answered(node, N2, 102, FOUNDED)
     assert not sent(node.peer_found(N2, 2), MemberRequest), "founded: nothing is left to ask"
 
 
 def test_node_unknown_to_founding_is_not_admitted_and_does_not_found():
     node = lone(N0, 555)
-    ready = node.step(told(node, N2, FOUNDING, 102), 0)
+    ready = answered(node, N2, 102, FOUNDED)
     assert ready.membership == Membership(555, group_id="A", members=(N0, N1, N2)), (
         "it hears that group"
     )
-    assert any(fact.event == "not_admitted" for fact in ready.facts)
-    node.step(told(node, N1, {}, 101, is_empty=True), 0)
+    assert "not_admitted" in events(ready)
+    answered(node, N1, 101, is_empty=True)
     assert not node.membership.founded
 
 
 @pytest.mark.parametrize("late", [{"nonce": 8}, {"asked": 99}])
 def test_an_answer_to_a_question_of_an_earlier_life_counts_for_nothing(late):
     node = lone()
-    assert node.step(told(node, N2, FOUNDING, 102, **late), 0).membership is None
+    assert answered(node, N2, 102, FOUNDED, **late).membership is None
     founder = lone(N0, 100)
-    founder.step(told(founder, N1, {}, 101, **late), 0)
-    founder.step(told(founder, N2, {}, 102), 0)
+    answered(founder, N1, 101, **late)
+    answered(founder, N2, 102)
     assert not founder.membership.founded
 
 
 def test_founding_of_lost_founder_is_not_taken_after_reply_to_successor():
     """The reply to the successor said that the node knows no founding."""
     node = lone()
-    who = {"group": "default", "local_id": N0, "remote_id": N1, "term": Term(-1)}
-    request = MemberRequest(**who, incarnation=200, nonce=3)
+    request = message(MemberRequest, N0, N1, -1, incarnation=200, nonce=3)
     assert only(node.step(request, 0), MemberResponse).bound == {}
-    assert node.step(told(node, N0, FOUNDING, 100), 0).membership is None
-    assert node.step(told(node, N0, FOUNDING | {"n0": 200}, 200), 0).membership is not None
+    assert answered(node, N0, 100, FOUNDED).membership is None
+    successor = ((N0, 200), *FOUNDED[1:])
+    assert answered(node, N0, 200, successor).membership is not None
 
 
 @pytest.mark.parametrize("bound", [(), ((N0, 100), (N1, 55), (N2, 102))])
 def test_a_node_that_is_not_admitted_asks_for_no_votes(bound):
     node = lone(bound=bound)
-    for _ in range(30):
-        assert not sent(node.tick(node.deadline_ms()), VoteRequest)
+    assert not any(sent(ready, VoteRequest) for _, ready in ticks(node, most=30))
     assert (node.role, node.term) == (Role.CANDIDATE, -1)
 
 
 def test_first_member_alone_founds_after_all_answered_to_know_nothing():
     other, founder = lone(N1, 101), lone(N0, 100)
     for node in (other, founder):
-        for peer, incarnation in ((N0, 100), (N1, 101), (N2, 102)):
+        for peer, incarnation in FOUNDED:
             if peer != node.node_id:
                 assert not node.membership.founded
-                node.step(told(node, peer, {}, incarnation, is_empty=True), 0)
+                answered(node, peer, incarnation, is_empty=True)
     assert not other.membership.founded
-    assert dict(founder.membership.bound) == {N0: 100, N1: 101, N2: 102}
+    assert dict(founder.membership.bound) == dict(FOUNDED)
 
 
 def test_group_from_before_foundings_does_not_count_empty_member():
     """Most have a log, so the one that has none has lost it."""
     founder = lone(N0, 100, 0, 0)
-    founder.step(told(founder, N1, {}, 101, is_empty=False), 0)
-    founder.step(told(founder, N2, {}, 102, is_empty=True), 0)
+    answered(founder, N1, 101, is_empty=False)
+    answered(founder, N2, 102, is_empty=True)
     assert dict(founder.membership.bound) == {N0: 100, N1: 101}
 
 
 def test_one_log_that_two_new_nodes_are_to_get_is_founded_with_all_of_them():
     founder = lone(N0, 100, 0, 0)
-    founder.step(told(founder, N1, {}, 101, is_empty=True), 0)
-    founder.step(told(founder, N2, {}, 102, is_empty=True), 0)
+    answered(founder, N1, 101, is_empty=True)
+    answered(founder, N2, 102, is_empty=True)
     assert len(founder.membership.bound) == 3

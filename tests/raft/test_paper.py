@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
-from raft_bench import log_of
+from raft_bench import N0, N1, N2, N3, N4, log_of
 from raft_harness import Chaos, SimDisk, World
 
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HardState
-from dledger.types import Index, NodeId, Role, Term
+from dledger.types import Index, Role, Term
 
 
 def disk(*terms: int, term: int | None = None, committed: int = -1) -> SimDisk:
@@ -34,17 +36,10 @@ LEADER_OF_FIGURE_7 = (1, 1, 1, 4, 4, 5, 5, 6, 6, 6)
 )
 @pytest.mark.parametrize("cache_bytes", [100, 1 << 20])
 def test_figure_7_every_followers_log_becomes_the_leaders(terms, cache_bytes):
-    world = World(
-        3,
-        seed=1,
-        cache_bytes=cache_bytes,
-        disks=[
-            disk(*LEADER_OF_FIGURE_7, term=7),
-            disk(*LEADER_OF_FIGURE_7, term=7),
-            disk(*terms, term=7),
-        ],
-    )
-    world.isolate(NodeId("n2"))
+    logs = (LEADER_OF_FIGURE_7, LEADER_OF_FIGURE_7, terms)
+    disks = [disk(*log, term=7) for log in logs]
+    world = World(3, seed=1, cache_bytes=cache_bytes, disks=disks)
+    world.isolate(N2)
     leader = world.elect()
     world.heal()
     world.propose(leader, b"new")
@@ -59,7 +54,7 @@ def test_figure_7_every_followers_log_becomes_the_leaders(terms, cache_bytes):
 def test_election_restriction_bars_node_without_committed_entries():
     """5.4.1: the voter denies its vote if its own log is more up to date."""
     world = World(3, seed=2, disks=[disk(1, 1, 1), disk(1, 1, 1), disk(1)])
-    world.isolate(NodeId("n0"))
+    world.isolate(N0)
     world.run_until(lambda: world.leader is not None)
     assert world.leader == "n1"
     world.run(10_000)
@@ -69,36 +64,27 @@ def test_election_restriction_bars_node_without_committed_entries():
 def test_figure_8_old_entry_on_majority_is_overwritten_and_uncommitted():
     """S1 of term 2 left an entry on three of five; S5 of term 3 has another in its place, and may
     still win."""
-    n0, n1, n2, n3, n4 = (NodeId(f"n{i}") for i in range(5))
-    disks = [
-        disk(1, 2, term=4),
-        disk(1, 2, term=4),
-        disk(1, 2, term=4),
-        disk(1, term=4),
-        disk(1, 3, term=4),
-    ]
+    disks = [disk(*terms, term=4) for terms in ((1, 2), (1, 2), (1, 2), (1,), (1, 3))]
     world = World(5, seed=4, disks=disks)
-    for dead in (n0, n1):
+    for dead in (N0, N1):
         world.crash(dead)
     leader = world.elect()
-    assert leader == n4, "3 is later than 2"
-    for name in (n0, n1):
+    assert leader == N4, "3 is later than 2"
+    for name in (N0, N1):
         world.start(name)
     world.run_until(world.settled)
     assert [term for term, _ in world.committed[:2]] == [1, 3]
     assert {m.disk.entries[1].term for m in world.members.values()} == {3}
-    assert world.node(n2).role is world.node(n3).role is Role.FOLLOWER
+    assert world.node(N2).role is world.node(N3).role is Role.FOLLOWER
 
 
 def test_a_minority_commits_nothing():
     world = World(5, seed=5)
     leader = world.elect()
     world.run_until(world.settled)
-    friends = [leader, next(m for m in world.config.members if m != leader)]
-    for one in friends:
-        for other in world.config.members:
-            if other not in friends:
-                world.cut(one, other)
+    friends = [leader, world.others(leader)[0]]
+    for one, other in product(friends, set(world.config.members) - set(friends)):
+        world.cut(one, other)
     before = len(world.committed)
     assert world.propose(leader, b"lost")
     world.run(500)
@@ -151,17 +137,17 @@ def test_acknowledged_entries_survive_a_power_loss_of_all_nodes():
 def test_a_group_of_two_needs_both():
     world = World(2, seed=6)
     world.elect()
-    world.crash(NodeId("n1"))
+    world.crash(N1)
     world.run(10_000)
     assert world.leader is None
-    world.start(NodeId("n1"))
+    world.start(N1)
     world.elect()
 
 
 def test_a_transfer_moves_leadership_without_losing_an_acknowledged_append():
     world = World(3, seed=8)
     leader = world.elect()
-    other = next(m for m in world.config.members if m != leader)
+    other = world.others(leader)[0]
     for _ in range(20):
         world.propose(leader, b"x")
         world.run(1)
@@ -180,7 +166,7 @@ def test_a_full_window_whose_answers_were_all_lost_moves_on_after_healing():
     world = World(3, seed=10)
     leader = world.elect()
     world.run_until(world.settled)
-    others = [m for m in world.config.members if m != leader]
+    others = world.others(leader)
     world.cuts |= {(other, leader) for other in others}
     for _ in range(50):
         world.propose(leader, b"x" * 100)
@@ -195,7 +181,7 @@ def test_a_chain_of_links_still_has_one_leader(seed):
     """n0 - n1 - n2, with n0 and n2 cut from one another: whoever leads, there is one, and terms do
     not run away."""
     world = World(3, seed)
-    world.cut(NodeId("n0"), NodeId("n2"))
+    world.cut(N0, N2)
     world.run(60_000)
     assert world.leader is not None
     assert len(world.leaders) <= 4

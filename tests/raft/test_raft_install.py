@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import pytest
-from raft_bench import N1, N2, config, follow, lead, log_of, node_with, only, push, vote
+from raft_bench import (
+    APPEND,
+    COMPARE,
+    INSTALL,
+    N1,
+    N2,
+    follow,
+    following,
+    lead,
+    log_of,
+    node_with,
+    only,
+    push,
+    started,
+    vote,
+    voted,
+)
 
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import HardState, LogEnd
-from dledger.protocol.messages.peer import PushEntryResponse, PushType, VoteResponse, VoteResult
+from dledger.protocol.messages.entry import LogEnd
+from dledger.protocol.messages.peer import PushEntryResponse, VoteResult
 from dledger.raft import LogSummary, RaftNode, SafetyViolation
 from dledger.raft.roles.snapshot_install import InstallMode
-from dledger.raft.state.saved_state import SavedState
-from dledger.types import Index, NodeId, Position, Role, Term
-
-INSTALL, APPEND, COMPARE = PushType.INSTALL_SNAPSHOT, PushType.APPEND, PushType.COMPARE
-
-
-def following(*terms, term=5, **more):
-    node = node_with(*terms, term=term, **more)
-    follow(node, term)
-    return node
+from dledger.types import Index, Position, Role, Term
 
 
 def first(term, index):
@@ -66,13 +73,13 @@ def test_a_first_entry_that_contradicts_a_committed_one_stops_the_node():
         following(0, 0, 1, committed=2).install_mode(first(4, 2))
 
 
-def test_a_log_that_ends_before_the_state_is_replaced():
-    assert following(0, 0).install_mode(first(4, 7)) is InstallMode.REPLACE
-
-
-def test_a_log_with_another_entry_in_that_place_is_replaced():
-    """What is there and behind it is not committed: the logs do not match (Raft paper, 5.3)."""
-    assert following(0, 0, 1, 1).install_mode(first(4, 2)) is InstallMode.REPLACE
+@pytest.mark.parametrize(
+    ("log", "state"), [((0, 0), (4, 7)), ((0, 0, 1, 1), (4, 2))], ids=["shorter", "other entry"]
+)
+def test_a_log_without_the_first_entry_of_the_state_is_replaced(log, state):
+    """An entry in that place and those behind it are not committed: the logs do not match (Raft
+    paper, 5.3)."""
+    assert following(*log).install_mode(first(*state)) is InstallMode.REPLACE
 
 
 def test_a_log_that_holds_that_entry_keeps_what_is_behind_it():
@@ -100,29 +107,19 @@ def test_a_leader_takes_no_state_over():
     assert node.install_mode(first(9, 70)) is None
 
 
-def installed(*, end: int = 7, committed: int = 7) -> RaftNode:
-    """A node whose log consists of one entry, as a state that was taken over leaves it."""
-    entries = log_of(*[0] * end, 4)
-    log = LogSummary(
-        Index(end), LogEnd.after(entries[-1]), ((Term(4), Index(end)),), Index(committed)
-    )
-    node = RaftNode(
-        config(),
-        NodeId("n0"),
-        saved=SavedState(HardState(Term(5)), log),
-        dice=lambda n: 0,
-        now_ms=0,
-    )
+def installed() -> RaftNode:
+    """A node whose log consists of entry 7, as a state that was taken over leaves it."""
+    end = LogEnd.after(log_of(*[0] * 7, 4)[-1])
+    log = LogSummary(Index(7), end, ((Term(4), Index(7)),), Index(7))
+    node = started(log, 5)
     follow(node, 5)
     return node
 
 
 def test_a_node_with_a_state_goes_on_behind_its_first_entry():
     node = installed()
-    assert (
-        only(node.step(push(INSTALL, 5, (4, 7), commit=9), 0), PushEntryResponse).code
-        is Code.SUCCESS
-    )
+    offered = node.step(push(INSTALL, 5, (4, 7), commit=9), 0)
+    assert only(offered, PushEntryResponse).code is Code.SUCCESS
     ready = node.step(push(COMPARE, 5, (4, 7), commit=9), 0)
     watermarks = [m.index for m in ready.messages if m.type is APPEND]
     assert watermarks == [7], "its first entry is durable, and with it all before it"
@@ -140,4 +137,4 @@ def test_a_node_with_a_state_votes_by_the_term_of_its_entry():
         (4, 6): VoteResult.REJECT_SMALL_LEDGER_END_INDEX,
     }
     for end, result in refusals.items():
-        assert only(node.step(vote(9, end), 10_000), VoteResponse).result is result
+        assert voted(node, vote(9, end), 10_000) is result

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from raft_bench import N0, N1, N2, beat_answer, config, lead, node_with, pushed, sent
+from raft_bench import (
+    APPEND,
+    N0,
+    N1,
+    N2,
+    beat_answer,
+    catches_up,
+    config,
+    lead,
+    leading,
+    node_with,
+    pushed,
+    sent,
+    ticks,
+)
 
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.peer import HeartBeatRequest, PushType
+from dledger.protocol.messages.peer import HeartBeatRequest
 from dledger.raft import ReadDone
 from dledger.raft.roles.read_index import ReadQueue
 from dledger.types import NO_INDEX, Index, Role
@@ -13,11 +27,8 @@ from dledger.types import NO_INDEX, Index, Role
 
 def opened():
     """A leader whose NOOP at 1 is committed, and the time."""
-    node = node_with(0)
-    ready, now_ms = lead(node)
-    node.persisted(ready.append[-1].position, now_ms)
-    node.step(pushed(node, N1, PushType.COMPARE, 0), now_ms)
-    assert node.step(pushed(node, N1, PushType.APPEND, 1), now_ms).committed == 1
+    node, now_ms = leading(0)
+    assert catches_up(node, N1, 1, now_ms).committed == 1
     return node, now_ms
 
 
@@ -25,15 +36,20 @@ def rounds(ready):
     return {m.round for m in sent(ready, HeartBeatRequest)}
 
 
+def served(node, of, round_, now_ms):
+    """The reads that the answer to a beat of that round lets go on, all of them at index 1."""
+    reads = node.step(beat_answer(node, of, round_), now_ms).reads
+    assert {(done.code, done.index) for done in reads} <= {(Code.SUCCESS, 1)}
+    return [done.token for done in reads]
+
+
 def test_read_begins_a_round_at_once_and_ends_with_a_quorum_of_answers():
     node, now_ms = opened()
     ready = node.read_index(7, now_ms)
     [round_] = rounds(ready)
     assert ready.reads == ()
-    assert node.step(beat_answer(node, N1, round_ - 1), now_ms).reads == (), "asked before the read"
-    assert node.step(beat_answer(node, N2, round_), now_ms).reads == (
-        ReadDone(7, Code.SUCCESS, Index(1)),
-    )
+    assert served(node, N1, round_ - 1, now_ms) == [], "asked before the read"
+    assert served(node, N2, round_, now_ms) == [7]
 
 
 def test_the_index_is_what_was_committed_when_it_was_asked():
@@ -41,10 +57,8 @@ def test_the_index_is_what_was_committed_when_it_was_asked():
     [round_] = rounds(node.read_index(7, now_ms))
     ready = node.propose([b"x"], now_ms)
     node.persisted(ready.append[-1].position, now_ms)
-    assert node.step(pushed(node, N1, PushType.APPEND, 2), now_ms).committed == 2
-    assert node.step(beat_answer(node, N1, round_), now_ms).reads == (
-        ReadDone(7, Code.SUCCESS, Index(1)),
-    )
+    assert node.step(pushed(node, N1, APPEND, 2), now_ms).committed == 2
+    assert served(node, N1, round_, now_ms) == [7]
 
 
 def test_a_read_waits_for_the_noop_of_the_term():
@@ -55,9 +69,7 @@ def test_a_read_waits_for_the_noop_of_the_term():
     [round_] = rounds(node.read_index(7, now_ms))
     assert node.step(beat_answer(node, N1, round_), now_ms).reads == ()
     node.persisted(noop.position, now_ms)
-    node.step(pushed(node, N1, PushType.COMPARE, 0), now_ms)
-    ready = node.step(pushed(node, N1, PushType.APPEND, 1), now_ms)
-    assert ready.reads == (ReadDone(7, Code.SUCCESS, noop.index),)
+    assert catches_up(node, N1, 1, now_ms).reads == (ReadDone(7, Code.SUCCESS, noop.index),)
 
 
 def test_reads_that_come_while_a_round_is_open_share_the_next_one():
@@ -67,11 +79,7 @@ def test_reads_that_come_while_a_round_is_open_share_the_next_one():
     ready = node.step(beat_answer(node, N1, first), now_ms)
     assert [done.token for done in ready.reads] == [1]
     [second] = rounds(ready)
-    assert [done.token for done in node.step(beat_answer(node, N2, second), now_ms).reads] == [
-        2,
-        3,
-        4,
-    ]
+    assert served(node, N2, second, now_ms) == [2, 3, 4]
 
 
 def test_a_lost_round_is_made_up_for_by_the_next_heartbeat():
@@ -79,7 +87,7 @@ def test_a_lost_round_is_made_up_for_by_the_next_heartbeat():
     node.read_index(1, now_ms)
     node.read_index(2, now_ms)
     [round_] = rounds(node.tick(now_ms + config().heartbeat_ms))
-    assert [done.token for done in node.step(beat_answer(node, N1, round_), now_ms).reads] == [1, 2]
+    assert served(node, N1, round_, now_ms) == [1, 2]
 
 
 def test_reads_fail_when_the_leader_steps_down():
@@ -92,13 +100,8 @@ def test_reads_fail_when_the_leader_steps_down():
 def test_a_leader_cut_off_answers_no_read_and_gives_up_in_an_election_time():
     node, now_ms = opened()
     node.read_index(1, now_ms)
-    reads = []
-    for _ in range(100):
-        at = node.deadline_ms()
-        reads += node.tick(at).reads
-        if reads:
-            break
-    assert reads == [ReadDone(1, Code.NOT_LEADER, NO_INDEX)]
+    at, reads = next((at, ready.reads) for at, ready in ticks(node) if ready.reads)
+    assert reads == (ReadDone(1, Code.NOT_LEADER, NO_INDEX),)
     assert at - now_ms <= config().election_ms + config().heartbeat_ms
 
 

@@ -7,30 +7,32 @@ from itertools import pairwise
 
 import pytest
 from raft_bench import (
+    COMPARE,
     N0,
     N1,
     N2,
+    TRUNCATE,
     answer,
-    asked,
+    asking,
     beat,
     config,
+    elected,
     follow,
-    lead,
+    leading,
     node_with,
     only,
     push,
     pushed,
     sent,
     vote,
+    voted,
 )
 from raft_harness import Chaos, World
 
 from dledger.protocol.messages.peer import (
     HeartBeatRequest,
     PushEntryRequest,
-    PushType,
     VoteRequest,
-    VoteResponse,
     VoteResult,
 )
 from dledger.types import NodeId, Role
@@ -87,27 +89,24 @@ def test_a_second_loss_in_the_same_silence_does_not_put_the_turn_off():
 
 
 @pytest.mark.parametrize(
-    "sign", [beat(5, of=N1), push(PushType.COMPARE, 5, (0, 0), of=N1)], ids=["beat", "push"]
+    "sign", [beat(5, of=N1), push(COMPARE, 5, (0, 0), of=N1)], ids=["beat", "push"]
 )
 def test_a_leader_heard_on_a_new_connection_has_its_whole_time_again(sign):
     node = orphan()
     node.step(sign, 140)
     assert node.deadline_ms() >= 140 + config().election_ms
     assert node.leader_id == N1
-    refused = only(node.step(vote(6, (0, 0), of=N2, pre=True), 150), VoteResponse)
-    assert refused.result is VoteResult.REJECT_ALREADY_HAS_LEADER
+    answer = voted(node, vote(6, (0, 0), of=N2, pre=True), 150)
+    assert answer is VoteResult.REJECT_ALREADY_HAS_LEADER
 
 
 def test_a_leader_that_is_gone_does_not_keep_others_from_being_elected():
     """Both voters saw its connection end: nobody has to wait until the old leader could have lost
     its patience."""
     node = orphan()
-    assert (
-        only(node.step(vote(6, (0, 0), of=N2, pre=True), 101), VoteResponse).result
-        is VoteResult.ACCEPT
-    )
+    assert voted(node, vote(6, (0, 0), of=N2, pre=True), 101) is VoteResult.ACCEPT
     node.step(vote(6, (0, 0), of=N2), 102)
-    assert only(node.step(vote(6, (0, 0), of=N2), 103), VoteResponse).result is VoteResult.ACCEPT
+    assert voted(node, vote(6, (0, 0), of=N2), 103) is VoteResult.ACCEPT
 
 
 def test_a_follower_that_still_has_its_leader_refuses_whoever_lost_it():
@@ -115,8 +114,8 @@ def test_a_follower_that_still_has_its_leader_refuses_whoever_lost_it():
     follow(node, 5, N1, 100)
     node.peer_lost(N2, 100)
     for pre in (True, False):
-        refused = only(node.step(vote(6, (0, 0), of=N2, pre=pre), 150), VoteResponse)
-        assert refused.result is VoteResult.REJECT_ALREADY_HAS_LEADER
+        answer = voted(node, vote(6, (0, 0), of=N2, pre=pre), 150)
+        assert answer is VoteResult.REJECT_ALREADY_HAS_LEADER
     assert node.deadline_ms() >= 100 + config().election_ms, (
         "the loss of another follower is nothing"
     )
@@ -162,15 +161,11 @@ def test_a_follower_with_a_full_disk_leaves_the_turn_to_others():
     follow(node, 5, N1, 100)
     node.peer_lost(N1, 100)
     assert node.deadline_ms() >= 100 + config().election_ms
-    assert (
-        only(node.step(vote(6, (0, 0), of=N2, pre=True), 101), VoteResponse).result
-        is VoteResult.ACCEPT
-    )
+    assert voted(node, vote(6, (0, 0), of=N2, pre=True), 101) is VoteResult.ACCEPT
 
 
 def test_a_leader_and_a_candidate_wait_for_nobody_and_lose_nobody():
-    node = node_with(0)
-    _, now_ms = lead(node)
+    node, now_ms = elected(0)
     assert not node.peer_lost(N1, now_ms)
     assert node.role is Role.LEADER
     candidate = node_with(0, term=5)
@@ -182,34 +177,29 @@ def test_a_leader_and_a_candidate_wait_for_nobody_and_lose_nobody():
 def test_a_leader_greets_a_peer_that_is_back_and_asks_again_what_it_has():
     """The heartbeat comes before anybody there loses patience; the question does not wait for
     push_timeout_ms."""
-    node = node_with(0)
-    ready, now_ms = lead(node)
-    node.persisted(ready.append[-1].position, now_ms)
+    node, now_ms = leading(0)
     ready = node.peer_found(N1, now_ms + 5)
     assert only(ready, HeartBeatRequest).remote_id == N1
-    assert only(ready, PushEntryRequest).type is PushType.COMPARE
+    assert only(ready, PushEntryRequest).type is COMPARE
 
-    node.step(pushed(node, N1, PushType.COMPARE, 0), now_ms + 6)
+    node.step(pushed(node, N1, COMPARE, 0), now_ms + 6)
     node.propose([b"x"], now_ms + 7)
     ready = node.peer_found(N1, now_ms + 8)
-    assert only(ready, PushEntryRequest).type is PushType.COMPARE, "what was under way may be lost"
-    ready = node.step(pushed(node, N1, PushType.COMPARE, 2), now_ms + 9)
+    assert only(ready, PushEntryRequest).type is COMPARE, "what was under way may be lost"
+    ready = node.step(pushed(node, N1, COMPARE, 2), now_ms + 9)
     assert not sent(ready, PushEntryRequest), "it had arrived, and is not sent twice"
 
 
 def test_a_leader_asks_again_where_the_cut_of_a_follower_was_lost():
-    node = node_with(0, 1)
-    ready, now_ms = lead(node)
-    node.persisted(ready.append[-1].position, now_ms)
-    longer = pushed(node, N1, PushType.COMPARE, 1, end=9)
-    assert only(node.step(longer, now_ms), PushEntryRequest).type is PushType.TRUNCATE
-    assert only(node.peer_found(N1, now_ms + 5), PushEntryRequest).type is PushType.COMPARE
-    assert only(node.step(longer, now_ms + 6), PushEntryRequest).type is PushType.TRUNCATE
+    node, now_ms = leading(0, 1)
+    longer = pushed(node, N1, COMPARE, 1, end=9)
+    assert only(node.step(longer, now_ms), PushEntryRequest).type is TRUNCATE
+    assert only(node.peer_found(N1, now_ms + 5), PushEntryRequest).type is COMPARE
+    assert only(node.step(longer, now_ms + 6), PushEntryRequest).type is TRUNCATE
 
 
 def test_a_candidate_asks_a_voter_that_comes_up_during_the_round():
-    node = node_with(0, term=4)
-    _, requests, now_ms = asked(node)
+    node, requests, now_ms = asking(0, term=4)
     assert only(node.peer_found(N2, now_ms + 10), VoteRequest) == requests[1]
     node.step(answer(requests[0], VoteResult.REJECT_ALREADY_VOTED), now_ms)
     assert not node.peer_found(N1, now_ms + 20), "it has answered"
@@ -224,8 +214,7 @@ def test_candidate_between_rounds_and_follower_do_not_greet_a_peer():
 
 
 def test_a_stranger_that_comes_up_is_told_nothing():
-    node = node_with(0)
-    _, now_ms = lead(node)
+    node, now_ms = elected(0)
     assert not node.peer_found(NodeId("n9"), now_ms)
 
 
@@ -269,7 +258,7 @@ def test_a_leader_that_a_minority_loses_again_and_again_is_not_disturbed(count):
         leader = world.elect()
         world.run(500)
         term = world.node(leader).term
-        minority = [m for m in world.config.members if m != leader][: (count - 1) // 2]
+        minority = world.others(leader)[: (count - 1) // 2]
 
         def break_again(world=world, leader=leader, minority=minority):
             for member in minority:
@@ -282,6 +271,12 @@ def test_a_leader_that_a_minority_loses_again_and_again_is_not_disturbed(count):
         assert world.counts["resets"] > 50
 
 
+def lose_for_a_moment(world, leader, member):
+    world.call(member, lambda node: node.peer_lost(leader, world.now_ms))
+    found = lambda node: node.peer_found(member, world.now_ms)  # noqa: E731
+    world.after(25, lambda: world.call(leader, found))
+
+
 def test_leader_leads_on_after_all_its_connections_broke_for_a_moment():
     """The half step before the first turn is for that, and the greeting with which the leader comes
     back."""
@@ -291,18 +286,8 @@ def test_leader_leads_on_after_all_its_connections_broke_for_a_moment():
         leader = world.elect()
         world.run(500)
         term = world.node(leader).term
-        for member in world.config.members:
-            if member != leader:
-                world.call(
-                    member,
-                    lambda node, world=world, leader=leader: node.peer_lost(leader, world.now_ms),
-                )
-                world.after(
-                    25,
-                    lambda world=world, leader=leader, member=member: world.call(
-                        leader, lambda node: node.peer_found(member, world.now_ms)
-                    ),
-                )
+        for member in world.others(leader):
+            lose_for_a_moment(world, leader, member)
         world.run(3000)
         stayed += world.leader == leader and world.node(leader).term == term
     assert stayed == 20

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import pytest
 from raft_bench import (
+    APPEND,
+    INSTALL,
     N0,
     N1,
     N2,
@@ -12,26 +14,30 @@ from raft_bench import (
     asked,
     beat,
     beat_answer,
+    events,
     follow,
+    following,
     lead,
     log_of,
+    message,
     node_with,
     push,
     pushed,
     sent,
     take_over,
+    ticks,
     vote,
 )
 
+from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.peer import (
     LeadershipTransferResponse,
     MemberRequest,
-    PushType,
     VoteRequest,
     VoteResult,
 )
 from dledger.raft.raft_node import RaftNode
-from dledger.types import MAX_TERM, TERM_JUMP, Position, Role, Term
+from dledger.types import MAX_TERM, TERM_JUMP, Index, Position, Role, Term
 
 WIRE_MAX = (1 << 63) - 1
 
@@ -50,34 +56,25 @@ def absurd_messages(term: int):
     yield answer(vote(6, of=N0, to=N1), VoteResult.REJECT_EXPIRED_VOTE_TERM, term=term)
     yield beat(term)
     yield beat_answer(bench, N1, 1, term=term)
-    yield push(PushType.APPEND, term, previous=(5, 0), entries=log_of(5, term)[1:])
-    yield push(PushType.INSTALL_SNAPSHOT, term, previous=(term, 50), commit=50)
-    yield pushed(bench, N1, PushType.APPEND, 0, term=term)
+    yield push(APPEND, term, previous=(5, 0), entries=log_of(5, term)[1:])
+    yield push(INSTALL, term, previous=(term, 50), commit=50)
+    yield pushed(bench, N1, APPEND, 0, term=term)
     yield take_over(N1, term, 0)
-    yield LeadershipTransferResponse(
-        group="default",
-        local_id=N1,
-        remote_id=N0,
-        term=Term(term),
-        code=beat_answer(bench, N1, 1).code,
-    )
-    yield MemberRequest(
-        group="default", local_id=N1, remote_id=N0, term=Term(term), incarnation=0, nonce=1
-    )
+    yield message(LeadershipTransferResponse, N1, N0, term, code=Code.SUCCESS)
+    yield message(MemberRequest, N1, N0, term, incarnation=0, nonce=1)
 
 
 @pytest.mark.parametrize("term", [5 + TERM_JUMP + 1, MAX_TERM, MAX_TERM + 1, WIRE_MAX])
 def test_message_of_an_absurd_term_changes_nothing_and_is_reported(term):
     """The report names the node from which the message came."""
-    for message in absurd_messages(term):
+    for absurd in absurd_messages(term):
         node = node_with(5, term=5)
         follow(node, 5, leader=N2)
         before = state(node)
-        ready = node.step(message, 0)
-        assert state(node) == before, message
-        assert ready.hard_state is None
-        assert not ready.messages
-        assert [fact.event for fact in ready.facts] == ["term_refused"], message
+        ready = node.step(absurd, 0)
+        assert state(node) == before, absurd
+        assert (ready.hard_state, ready.messages) == (None, ())
+        assert events(ready) == ["term_refused"], absurd
         assert dict(ready.facts[0].about)["node"] == "n1"
         assert node.refused_terms[N1].term == term
 
@@ -85,8 +82,8 @@ def test_message_of_an_absurd_term_changes_nothing_and_is_reported(term):
 def test_leader_and_candidate_keep_their_roles_at_an_absurd_term():
     leader = node_with(5, term=5)
     _, now_ms = lead(leader)
-    for message in absurd_messages(WIRE_MAX):
-        leader.step(message, now_ms)
+    for absurd in absurd_messages(WIRE_MAX):
+        leader.step(absurd, now_ms)
     assert (leader.role, leader.term) == (Role.LEADER, 6)
     candidate = node_with(5, term=5)
     _, requests, now_ms = asked(candidate)
@@ -102,25 +99,18 @@ def test_a_node_that_was_away_for_years_follows_the_term_that_it_finds():
 
 
 def test_push_with_entries_of_a_later_term_than_its_leaders_is_not_taken():
-    node = node_with(5, term=5)
-    follow(node, 5)
-    ready = node.step(push(PushType.APPEND, 5, previous=(5, 0), entries=log_of(5, WIRE_MAX)[1:]), 0)
+    node = following(5)
+    ready = node.step(push(APPEND, 5, previous=(5, 0), entries=log_of(5, WIRE_MAX)[1:]), 0)
     assert not ready.append
     assert node.end.position == Position(Term(5), node.end_index)
 
 
 def test_state_that_begins_in_a_later_term_is_not_taken_over():
     """The term of the node itself is what the first entry of the state is compared with."""
-    node = node_with(5, term=5)
-    follow(node, 5)
-    ready = node.step(push(PushType.INSTALL_SNAPSHOT, 5, previous=(6, 50), commit=50), 0)
+    node = following(5)
+    ready = node.step(push(INSTALL, 5, previous=(6, 50), commit=50), 0)
     assert ready.install is None
-    assert (
-        node.install_mode(
-            Position(Term(6), ready.install.first.index if ready.install else node.end_index)
-        )
-        is None
-    )
+    assert node.install_mode(Position(Term(6), Index(50))) is None
 
 
 @pytest.mark.parametrize("term", [MAX_TERM, WIRE_MAX])
@@ -129,9 +119,8 @@ def test_a_node_whose_term_is_spent_asks_for_no_votes_and_says_so(term):
     reset-term` helps."""
     node = node_with(5, term=term)
     facts, requests = [], []
-    for _ in range(50):
-        ready = node.tick(node.deadline_ms())
-        facts += [fact.event for fact in ready.facts]
+    for _, ready in ticks(node, most=50):
+        facts += events(ready)
         requests += sent(ready, VoteRequest)
     assert requests == []
     assert facts.count("term_spent") == 1

@@ -7,16 +7,9 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from histories_of import APPEND, END, FAILED, READ, TRANSACTION, UNKNOWN, call
 
-from dledger.testing.checkers.history import (
-    NEVER,
-    Operation,
-    OperationKind,
-    OperationOutcome,
-    Recorder,
-    load,
-    save,
-)
+from dledger.testing.checkers.history import NEVER, Recorder, load, save
 from dledger.testing.checkers.values import DAMAGED, decode_value, encode_value, split_id, value_id
 
 
@@ -26,77 +19,37 @@ def recorder(out: io.StringIO | None = None) -> Recorder:
 
 def test_recorder_history_has_finished_and_open_calls() -> None:
     notes = recorder()
-    first = notes.begin(OperationKind.APPEND, "w", "t", 0, values=(1, 2), producer="p", sequence=0)
-    notes.begin(OperationKind.APPEND, "w", "t", 0, values=(3,))
+    first = notes.begin(APPEND, "w", "t", 0, values=(1, 2), producer="p", sequence=0)
+    notes.begin(APPEND, "w", "t", 0, values=(3,))
     first.ok(start=7)
 
     done, open_call = notes.history()
 
-    assert done == Operation(
-        OperationKind.APPEND,
-        "w",
-        "t",
-        0,
-        100,
-        102,
-        OperationOutcome.OK,
-        values=(1, 2),
-        start=7,
-        producer="p",
-        sequence=0,
-    )
-    assert (open_call.outcome, open_call.returned_ns) == (OperationOutcome.UNKNOWN, NEVER)
+    asked = {"producer": "p", "sequence": 0}
+    assert done == call(APPEND, "w", 100, 102, values=(1, 2), start=7, **asked)
+    assert (open_call.outcome, open_call.returned_ns) == (UNKNOWN, NEVER)
 
 
 def test_recorder_errors_are_definite_or_not() -> None:
     notes = recorder()
-    notes.begin(OperationKind.END, "r", "t", 0).failed()
-    notes.begin(OperationKind.END, "r", "t", 0).unknown()
-    assert [operation.outcome for operation in notes.history()] == [
-        OperationOutcome.FAILED,
-        OperationOutcome.UNKNOWN,
-    ]
+    notes.begin(END, "r", "t", 0).failed()
+    notes.begin(END, "r", "t", 0).unknown()
+    assert [operation.outcome for operation in notes.history()] == [FAILED, UNKNOWN]
 
 
 def test_recorder_answer_of_a_read_takes_the_place_of_what_was_asked() -> None:
     notes = recorder()
-    notes.begin(OperationKind.READ, "r", "t", 0, start=5).ok(values=(8, 9), to_end=True)
+    notes.begin(READ, "r", "t", 0, start=5).ok(values=(8, 9), to_end=True)
     assert notes.history()[0].values == (8, 9)
     assert notes.history()[0].start == 5
 
 
 def test_file_of_saved_history_gives_it_back(tmp_path: Path) -> None:
     history = [
-        Operation(
-            OperationKind.APPEND,
-            "w",
-            "t",
-            0,
-            1,
-            5,
-            OperationOutcome.OK,
-            values=(1, 2),
-            start=0,
-            producer="p",
-            sequence=3,
-        ),
-        Operation(
-            OperationKind.TRANSACTION, "w", "t", 1, 2, values=(4,), transaction="q/1", attempt=2
-        ),
-        Operation(
-            OperationKind.READ,
-            "r",
-            "t",
-            0,
-            6,
-            7,
-            OperationOutcome.OK,
-            values=(1,),
-            start=1,
-            offsets=(3,),
-            to_end=True,
-        ),
-        Operation(OperationKind.END, "r", "t", 0, 8, 9, OperationOutcome.FAILED, stale=True),
+        call(APPEND, "w", 1, 5, values=(1, 2), start=0, producer="p", sequence=3),
+        call(TRANSACTION, "w", 2, None, partition=1, values=(4,), transaction="q/1", attempt=2),
+        call(READ, "r", 6, 7, values=(1,), start=1, offsets=(3,), to_end=True),
+        call(END, "r", 8, 9, FAILED, stale=True),
     ]
     save(tmp_path / "h", history)
     assert load(tmp_path / "h") == history
@@ -105,25 +58,19 @@ def test_file_of_saved_history_gives_it_back(tmp_path: Path) -> None:
 def test_file_of_a_killed_process_has_its_open_calls_and_not_the_cut_line(tmp_path: Path) -> None:
     out = io.StringIO()
     notes = recorder(out)
-    first = notes.begin(OperationKind.APPEND, "w", "t", 0, values=(1,))
-    notes.begin(OperationKind.APPEND, "w", "t", 0, values=(2,))
+    first = notes.begin(APPEND, "w", "t", 0, values=(1,))
+    notes.begin(APPEND, "w", "t", 0, values=(2,))
     first.ok(start=0)
     text = out.getvalue()
     (tmp_path / "whole").write_text(text)
     (tmp_path / "cut").write_text(text[:-5])
 
     assert load(tmp_path / "whole") == notes.history()
-    assert [operation.outcome for operation in load(tmp_path / "cut")] == [
-        OperationOutcome.UNKNOWN,
-        OperationOutcome.UNKNOWN,
-    ]
+    assert [operation.outcome for operation in load(tmp_path / "cut")] == [UNKNOWN, UNKNOWN]
 
 
 def test_files_of_several_processes_become_one_history_in_time(tmp_path: Path) -> None:
-    early, late = (
-        Operation(OperationKind.END, "r", "t", 0, at, at + 1, OperationOutcome.OK, start=0)
-        for at in (1, 5)
-    )
+    early, late = (call(END, "r", at, at + 1, start=0) for at in (1, 5))
     save(tmp_path / "a", [late])
     save(tmp_path / "b", [early])
     assert load(tmp_path / "a", tmp_path / "b") == [early, late]

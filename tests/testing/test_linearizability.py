@@ -5,31 +5,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import permutations
-from pathlib import Path
-from typing import Any
 
 import pytest
+from histories_of import (
+    APPEND,
+    END,
+    OK,
+    READ,
+    TRANSACTION,
+    UNKNOWN,
+    call,
+    sections,
+    with_titles,
+)
 
 from dledger.testing.checkers.anomaly import Anomaly
-from dledger.testing.checkers.history import (
-    NEVER,
-    Operation,
-    OperationKind,
-    OperationOutcome,
-    in_pieces,
-)
+from dledger.testing.checkers.history import NEVER, Operation, in_pieces
 from dledger.testing.checkers.linearizability import TooHard, check_linearizable
 from dledger.testing.checkers.notation import parse, show
 from verification.sim.rng import Rng
-
-HISTORIES = Path(__file__).parent / "histories"
-
-
-def sections(name: str) -> list[tuple[str, str]]:
-    """(title, text) of each history in a file."""
-    parts = (HISTORIES / name).read_text().split("\n== ")[1:]
-    return [(title, text) for title, _, text in (part.partition("\n") for part in parts)]
-
 
 BAD = sections("linearizable_bad.txt")
 GOOD = sections("linearizable_good.txt")
@@ -40,7 +34,7 @@ def test_collections_hold_enough_histories() -> None:
     assert len(GOOD) >= 30
 
 
-@pytest.mark.parametrize("text", [pytest.param(text, id=title) for title, text in BAD])
+@with_titles(BAD)
 def test_history_that_no_order_explains_is_refused(text: str) -> None:
     finding = check_linearizable(parse(text))
     assert finding is not None
@@ -48,13 +42,13 @@ def test_history_that_no_order_explains_is_refused(text: str) -> None:
     assert finding.shown_by
 
 
-@pytest.mark.parametrize("text", [pytest.param(text, id=title) for title, text in GOOD])
+@with_titles(GOOD)
 def test_history_that_an_order_explains_is_accepted(text: str) -> None:
     finding = check_linearizable(parse(text))
     assert finding is None, str(finding)
 
 
-@pytest.mark.parametrize("text", [pytest.param(text, id=title) for title, text in BAD + GOOD])
+@with_titles(BAD + GOOD)
 def test_search_agrees_with_trying_every_order(text: str) -> None:
     """Up to seven calls: every order of every choice of unanswered appends, by a model of five
     lines."""
@@ -78,40 +72,21 @@ def random_history(rng: Rng) -> list[Operation]:
     history = []
     for at in range(5):
         begin = rng.below(10)
-        asked: dict[str, Any] = {
-            "session": f"s{at}",
-            "topic": "t",
-            "partition": 0,
-            "invoked_ns": begin,
-            "returned_ns": begin + 1 + rng.below(10),
-        }
+        asked = (f"s{at}", begin, begin + 1 + rng.below(10))
         if rng.chance(400_000):
-            history.append(
-                Operation(
-                    OperationKind.END, **asked, outcome=OperationOutcome.OK, start=rng.below(4)
-                )
-            )
+            history.append(call(END, *asked, start=rng.below(4)))
         else:
-            outcome = rng.pick((OperationOutcome.OK, OperationOutcome.UNKNOWN))
-            start = rng.below(3) if outcome is OperationOutcome.OK and rng.chance(300_000) else -1
+            outcome = rng.pick((OK, UNKNOWN))
+            start = rng.below(3) if outcome is OK and rng.chance(300_000) else -1
             values = (2 * at, 2 * at + 1)[: rng.between(1, 2)]
-            history.append(
-                Operation(
-                    OperationKind.APPEND, **asked, outcome=outcome, start=start, values=values
-                )
-            )
+            history.append(call(APPEND, *asked, outcome, start=start, values=values))
     return history
 
 
 def explains_some_order(history: list[Operation]) -> bool:
-    calls = [op for op in in_pieces(history) if op.outcome is not OperationOutcome.FAILED]
-    must = [op for op in calls if op.outcome is OperationOutcome.OK]
-    may = [
-        op
-        for op in calls
-        if op.outcome is OperationOutcome.UNKNOWN
-        and op.kind in {OperationKind.APPEND, OperationKind.TRANSACTION}
-    ]
+    calls = list(in_pieces(history))
+    must = [op for op in calls if op.outcome is OK]
+    may = [op for op in calls if op.outcome is UNKNOWN and op.kind in {APPEND, TRANSACTION}]
     return any(
         is_legal(order)
         for chosen in range(1 << len(may))
@@ -123,18 +98,18 @@ def is_legal(order: tuple[Operation, ...]) -> bool:
     log: list[int] = []
     latest = -1
     for op in order:
-        returned = op.returned_ns if op.outcome is OperationOutcome.OK else NEVER
+        returned = op.returned_ns if op.outcome is OK else NEVER
         if returned < latest:
             return False
         latest = max(latest, op.invoked_ns)
-        if op.kind in {OperationKind.APPEND, OperationKind.TRANSACTION}:
-            if op.outcome is OperationOutcome.OK and op.start not in {-1, len(log)}:
+        if op.kind in {APPEND, TRANSACTION}:
+            if op.outcome is OK and op.start not in {-1, len(log)}:
                 return False
             log += op.values
-        elif op.kind is OperationKind.END:
+        elif op.kind is END:
             if (op.start > len(log)) if op.stale else (op.start != len(log)):
                 return False
-        elif op.kind is OperationKind.READ:
+        elif op.kind is READ:
             offsets = op.offsets or tuple(range(op.start, op.start + len(op.values)))
             if offsets != tuple(range(op.start, op.start + len(op.values))):
                 return False
@@ -153,35 +128,14 @@ def long_history(count: int, clients: int) -> list[Operation]:
         begin, values = 10 * at, (2 * at, 2 * at + 1)
         slow = 10 * (at * 7 % clients) + 5
         happens = at % 14 != 7
-        outcome = OperationOutcome.UNKNOWN if at % 7 == 0 else OperationOutcome.OK
-        start = length if outcome is OperationOutcome.OK else -1
+        outcome = UNKNOWN if at % 7 == 0 else OK
+        start = length if outcome is OK else -1
+        appended = {"start": start, "values": values}
         history.append(
-            Operation(
-                OperationKind.APPEND,
-                f"w{at % clients}",
-                "t",
-                0,
-                begin - slow,
-                begin + slow,
-                outcome,
-                values=values,
-                start=start,
-            )
+            call(APPEND, f"w{at % clients}", begin - slow, begin + slow, outcome, **appended)
         )
-        if happens:
-            length += 2
-        history.append(
-            Operation(
-                OperationKind.END,
-                "r",
-                "t",
-                0,
-                begin + 1,
-                begin + 2,
-                OperationOutcome.OK,
-                start=length,
-            )
-        )
+        length += 2 * happens
+        history.append(call(END, "r", begin + 1, begin + 2, start=length))
     return history
 
 
@@ -189,25 +143,14 @@ def test_long_history_with_unanswered_appends_is_searched() -> None:
     """10,000 calls, 715 appends without an answer of which half happened, which only holes and ends
     tell."""
     history = long_history(5_000, 16)
-    last = next(op for op in reversed(history) if op.kind is OperationKind.END)
+    last = next(op for op in reversed(history) if op.kind is END)
     values = tuple(
         v
         for op in history
-        if op.kind is OperationKind.APPEND and (op.values[0] // 2) % 14 != 7
+        if op.kind is APPEND and (op.values[0] // 2) % 14 != 7
         for v in op.values
     )
-    read = Operation(
-        OperationKind.READ,
-        "r",
-        "t",
-        0,
-        60_000,
-        60_001,
-        OperationOutcome.OK,
-        values=values,
-        start=0,
-        to_end=True,
-    )
+    read = call(READ, "r", 60_000, 60_001, values=values, start=0, to_end=True)
     assert len(values) == last.start
     assert check_linearizable([*history, read]) is None
     wrong = [replace(op, start=op.start + 2) if op is last else op for op in history]
@@ -219,18 +162,10 @@ def test_unanswered_appends_of_one_size_are_searched_as_one(
 ) -> None:
     """60 single records without an answer, 20 of which fill a hole: that could be any 20."""
     monkeypatch.setattr("dledger.testing.checkers.linearizability.MAX_CONFIGURATIONS", 100)
-    history = [
-        Operation(OperationKind.APPEND, f"w{at}", "t", 0, at, values=(at,)) for at in range(60)
-    ]
-    history.append(
-        Operation(
-            OperationKind.APPEND, "v", "t", 0, 100, 101, OperationOutcome.OK, values=(60,), start=20
-        )
-    )
+    history = [call(APPEND, f"w{at}", at, None, values=(at,)) for at in range(60)]
+    history.append(call(APPEND, "v", 100, 101, values=(60,), start=20))
     assert check_linearizable(history) is None
-    history.append(
-        Operation(OperationKind.END, "r", "t", 0, 102, 103, OperationOutcome.OK, start=62)
-    )
+    history.append(call(END, "r", 102, 103, start=62))
     assert check_linearizable(history) is not None
 
 
@@ -239,13 +174,10 @@ def test_too_many_unanswered_appends_without_a_read_are_given_up_by_name(
 ) -> None:
     monkeypatch.setattr("dledger.testing.checkers.linearizability.MAX_CONFIGURATIONS", 1000)
     history = [
-        Operation(
-            OperationKind.APPEND, "w", "t", 0, 0, values=tuple(range(100 * at, 100 * at + 1 + at))
-        )
+        call(APPEND, "w", 0, None, values=tuple(range(100 * at, 100 * at + 1 + at)))
         for at in range(30)
     ]
-    history.append(Operation(OperationKind.END, "r", "t", 0, 1, 2, OperationOutcome.OK, start=300))
-    history.append(Operation(OperationKind.END, "r", "t", 0, 3, 4, OperationOutcome.OK, start=301))
+    history += [call(END, "r", 1, 2, start=300), call(END, "r", 3, 4, start=301)]
     with pytest.raises(TooHard, match="1000"):
         check_linearizable(history)
 
@@ -255,7 +187,7 @@ def test_calls_of_two_partitions_are_an_error_of_the_caller() -> None:
         check_linearizable(parse("w 0-1 append a @t/0 -> 0\nw 0-1 append b @t/1 -> 0"))
 
 
-@pytest.mark.parametrize("text", [pytest.param(text, id=title) for title, text in BAD + GOOD])
+@with_titles(BAD + GOOD)
 def test_history_that_is_shown_and_parsed_again_has_the_same_verdict(text: str) -> None:
     history = parse(text)
     again = parse(show(history))

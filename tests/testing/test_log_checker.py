@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from histories_of import APPEND, END, READ, call, sections, with_titles
 
 from dledger.testing.checkers.anomaly import MAX_OF_A_KIND, Anomaly
-from dledger.testing.checkers.history import Operation, OperationKind, OperationOutcome
 from dledger.testing.checkers.log_checker import check_log
 from dledger.testing.checkers.notation import parse
-
-HISTORIES = Path(__file__).parent / "histories"
-
-
-def sections(name: str) -> list[tuple[str, str]]:
-    """(title, text) of each history in a file."""
-    parts = (HISTORIES / name).read_text().split("\n== ")[1:]
-    return [(title, text) for title, _, text in (part.partition("\n") for part in parts)]
-
 
 BAD = [(title.rsplit(": ", 1), text) for title, text in sections("log_bad.txt")]
 GOOD = sections("log_good.txt")
@@ -40,7 +29,7 @@ def test_history_that_is_none_of_a_log_is_refused_by_its_anomaly(anomaly: str, t
     assert anomaly in {finding.anomaly.value for finding in findings}, "\n".join(map(str, findings))
 
 
-@pytest.mark.parametrize("text", [pytest.param(text, id=title) for title, text in GOOD])
+@with_titles(GOOD)
 def test_history_of_a_log_is_accepted(text: str) -> None:
     assert check_log(parse(text)) == []
 
@@ -51,24 +40,8 @@ def test_value_that_is_written_twice_is_an_error_of_the_writer() -> None:
 
 
 def test_anomalies_of_one_kind_are_told_a_few_times_only() -> None:
-    lost = [
-        Operation(
-            OperationKind.APPEND,
-            "w",
-            "t",
-            0,
-            2 * at,
-            2 * at + 1,
-            OperationOutcome.OK,
-            values=(at,),
-            start=at,
-        )
-        for at in range(50)
-    ]
-    empty = [
-        Operation(OperationKind.END, "r", "t", 0, 200 + at, 201 + at, OperationOutcome.OK, start=0)
-        for at in range(50)
-    ]
+    lost = [call(APPEND, "w", 2 * at, 2 * at + 1, values=(at,), start=at) for at in range(50)]
+    empty = [call(END, "r", 200 + at, 201 + at, start=0) for at in range(50)]
     findings = check_log(lost + empty)
     assert len(findings) <= 2 * MAX_OF_A_KIND
     assert "the log ends at 0" in str(findings[0])
@@ -80,32 +53,8 @@ def test_long_history_is_checked_in_the_time_of_a_sort() -> None:
     for at in range(20_000):
         begin = 10 * at
         values = tuple(range(begin, begin + 10))
-        history.append(
-            Operation(
-                OperationKind.APPEND,
-                f"w{at % 7}",
-                "t",
-                0,
-                begin,
-                begin + 25,
-                OperationOutcome.OK,
-                values=values,
-                start=begin,
-                producer=f"p{at % 7}",
-                sequence=at,
-            )
-        )
-        history.append(
-            Operation(
-                OperationKind.READ,
-                "r",
-                "t",
-                0,
-                begin + 26,
-                begin + 30,
-                OperationOutcome.OK,
-                values=values,
-                start=begin,
-            )
-        )
+        wrote = {"values": values, "start": begin}
+        asked = {"producer": f"p{at % 7}", "sequence": at}
+        history.append(call(APPEND, f"w{at % 7}", begin, begin + 25, **wrote, **asked))
+        history.append(call(READ, "r", begin + 26, begin + 30, **wrote))
     assert check_log(history) == []

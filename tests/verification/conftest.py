@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dledger.config import GroupConfig
-from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, HardState, LogEnd, stamp
+from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, HardState, LogEnd, stamp_all
 from dledger.raft.state.incarnations import Admission
 from dledger.raft.state.log import LogSummary, RaftLog
 from dledger.raft.state.ready import Ready
@@ -16,6 +18,7 @@ from dledger.types import NO_INDEX, Index, NodeId, Role, Term
 from verification.invariants.view import WatchedNode
 from verification.invariants.watch import Watch
 
+sys.path.insert(0, str(Path(__file__).parent))  # for `watching`: tests are no packages
 MEMBERS = (NodeId("n0"), NodeId("n1"), NodeId("n2"))
 
 
@@ -98,48 +101,66 @@ class FakeGroup:
 
     def entries(self, term: int, count: int = 1, after: LogEnd | None = None) -> tuple[Entry, ...]:
         """Well made entries behind ``after``."""
-        end, made = after or LogEnd(), []
-        for _ in range(count):
-            entry = stamp(end, Term(term), MAGIC_NORMAL, b"body", self.config.segment_bytes)
-            made.append(entry)
-            end = LogEnd.after(entry)
-        return tuple(made)
+        bodies, size = [b"body"] * count, self.config.segment_bytes
+        return tuple(stamp_all(after or LogEnd(), Term(term), MAGIC_NORMAL, bodies, size))
 
     def look(self, name: str) -> None:
         self.watch.after_event(NodeId(name))
 
-    def role(self, name: str, role: Role, term: int, voted_for: str | None = None) -> None:
+    def ready(self, name: str, **effects: Any) -> None:
+        """A call of the node's core has these effects."""
+        self.watch.ready(self.nodes[NodeId(name)].view, Ready(**effects))
+
+    def save(self, name: str, term: int, voted_for: str | None = None) -> None:
+        """The node has this term and vote on its disk."""
+        vote = NodeId(voted_for) if voted_for else None
+        self.nodes[NodeId(name)].store.hard_state = HardState(Term(term), vote)
+
+    def role(
+        self, name: str, role: Role, term: int, voted_for: str | None = None, *, saved: bool = True
+    ) -> None:
         """The node changes its role."""
         machine = self.nodes[NodeId(name)].machine
         machine.role, machine.term = role, Term(term)
         machine.voted_for = NodeId(voted_for) if voted_for else None
-        self.nodes[NodeId(name)].store.hard_state = HardState(machine.term, machine.voted_for)
+        if saved:
+            self.save(name, term, voted_for)
         self.look(name)
 
     def lead(self, name: str, term: int) -> None:
         self.role(name, Role.LEADER, term, name)
 
-    def append(self, name: str, entries: tuple[Entry, ...]) -> None:
-        """The node takes entries, and has them on its disk."""
-        node = self.nodes[NodeId(name)]
-        node.log.append(entries)
-        self.watch.ready(node.view, Ready(append=entries))
-        self.sync(name)
+    def append(self, entries: tuple[Entry, ...], *names: str) -> None:
+        """The nodes take entries, and have them on their disks."""
+        for name in names:
+            node = self.nodes[NodeId(name)]
+            node.log.append(entries)
+            self.ready(name, append=entries)
+            node.store.durable = node.log.end.position
+            node.store.end = node.log.end
+            node.log.durable_index = node.log.end_index
+            self.look(name)
+
+    def cut(self, name: str, after: int) -> None:
+        self.nodes[NodeId(name)].log.truncate(Index(after))
+        self.ready(name, truncate_to=Index(after))
+
+    def count(self, name: str, index: int, **changed: int) -> None:
+        """The node takes these incarnations for those that count, by that entry; the others are as
+        they were founded."""
+        bound = {NodeId(member): changed.get(member, 0) for member in self.nodes}
+        self.nodes[NodeId(name)].machine.admission.bind(Index(index), bound.items())
+
+    def lose_disk(self, name: str) -> None:
+        self.watch.ended(NodeId(name))
+        self.watch.lost_disk(NodeId(name))
 
     def on_disks(self, *names: str) -> tuple[Entry, ...]:
         """n0 leads term 1, and its first two entries are on the disks of these nodes."""
         self.lead("n0", 1)
         entries = self.entries(1, 2)
-        for name in names:
-            self.append(name, entries)
+        self.append(entries, *names)
         return entries
-
-    def sync(self, name: str) -> None:
-        node = self.nodes[NodeId(name)]
-        node.store.durable = node.log.end.position
-        node.store.end = node.log.end
-        node.log.durable_index = node.log.end_index
-        self.look(name)
 
     def commit(self, name: str, index: int) -> None:
         self.nodes[NodeId(name)].log.committed_index = Index(index)
@@ -149,8 +170,7 @@ class FakeGroup:
         """A leader of ``term`` puts entries on all disks and all commit them."""
         self.lead(leader, term)
         entries = self.entries(term, count, self.nodes[NodeId(leader)].log.end)
-        for name in MEMBERS:
-            self.append(name, entries)
+        self.append(entries, *MEMBERS)
         for name in (leader, *MEMBERS):
             self.commit(name, entries[-1].index)
         return entries

@@ -3,17 +3,17 @@ one that does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from watching import breaks
 
 from dledger.errors import CorruptEntry
 from dledger.protocol.messages.entry import LogEnd, stamp
 from dledger.storage.log.walker import blank
 from dledger.types import Index
-from verification.invariants.broken import Broken
 from verification.invariants.retention import Retention
 from verification.invariants.view import Memory, WatchedNode
 from verification.sim.scene import KIB, Scene
@@ -42,6 +42,9 @@ class Alone:
         start = written.pos - written.pos % self.store._data.file_size
         self.disk.flip(self.store._data.path(start), written.pos - start + offset)
 
+    def called_damaged(self, index: int) -> None:
+        self.watch.at_rest.called_damaged(self.view, CorruptEntry("", index))
+
     def byte_behind_the_end(self) -> None:
         end = self.store.end.end_pos
         self.disk.flip(self.store._data.path(end), end % self.store._data.file_size + 700)
@@ -54,16 +57,10 @@ def alone() -> Iterator[Alone]:
         yield Alone(scene)
 
 
-def breaks(invariant: str, call: Callable[..., Any], *args: Any) -> None:
-    with pytest.raises(Broken) as caught:
-        call(*args)
-    assert caught.value.invariant == invariant, str(caught.value)
-
-
 def test_i20_what_a_cut_leaves_behind_the_log_is_found(alone: Alone) -> None:
-    alone.watch.was_cut(alone.view)
+    alone.watch.at_rest.ends(alone.view)
     alone.byte_behind_the_end()
-    breaks("I20", alone.watch.was_cut, alone.view)
+    breaks("I20", alone.watch.check, alone.watch.at_rest.ends, alone.view)
     assert alone.watch.broken is not None
 
 
@@ -85,45 +82,45 @@ def test_i20_padding_up_to_the_next_file_may_stay_behind_a_log(alone: Alone) -> 
     end = alone.store.end.end_pos
     inode, at = alone.disk.names[alone.store._data.path(end)], end % size
     inode.written[at : at + 8] = blank(size - at)
-    alone.watch.was_cut(alone.view)
+    alone.watch.at_rest.ends(alone.view)
     inode.written[at + 9] = 1
-    breaks("I20", alone.watch.was_cut, alone.view)
+    breaks("I20", alone.watch.at_rest.ends, alone.view)
     inode.written[at : at + 10] = blank(size - at - 1) + b"\0\0"
-    breaks("I20", alone.watch.was_cut, alone.view)
+    breaks("I20", alone.watch.at_rest.ends, alone.view)
 
 
 def test_i20_what_rot_puts_behind_a_log_is_no_mistake_of_its_store(alone: Alone) -> None:
     alone.byte_behind_the_end()
     alone.disk.rotten = True
-    alone.watch.was_cut(alone.view)
+    alone.watch.at_rest.ends(alone.view)
 
 
 def test_i20_a_sound_entry_that_is_called_damaged_is_found(alone: Alone) -> None:
     for index in range(alone.store.end.position.index + 1):
-        breaks("I20", alone.watch.called_damaged, alone.view, CorruptEntry("", index))
+        breaks("I20", alone.called_damaged, index)
 
 
 @pytest.mark.parametrize("offset", [0, 4, 12, 20, 28, 33, 37, 41, 47, 48, 300])
 def test_i20_an_entry_with_another_byte_may_be_called_damaged(alone: Alone, offset: int) -> None:
     alone.flip(3, offset)
-    alone.watch.called_damaged(alone.view, CorruptEntry("", 3))
+    alone.called_damaged(3)
 
 
 @pytest.mark.parametrize("offset", [3, 23, 34])
 def test_i20_the_first_entry_with_another_header_may_be_called_damaged(
     alone: Alone, offset: int
 ) -> None:
-    breaks("I20", alone.watch.called_damaged, alone.view, CorruptEntry("", 0))
+    breaks("I20", alone.called_damaged, 0)
     alone.flip(0, offset)
-    alone.watch.called_damaged(alone.view, CorruptEntry("", 0))
+    alone.called_damaged(0)
 
 
 def test_i20_first_entry_after_retention_is_known_by_the_previous_one(alone: Alone) -> None:
     object.__setattr__(alone.store._view, "begin_index", Index(3))
     alone.view.terms.firsts[0] = 3
-    breaks("I20", alone.watch.called_damaged, alone.view, CorruptEntry("", 3))
+    breaks("I20", alone.called_damaged, 3)
     alone.flip(3, 34)
-    alone.watch.called_damaged(alone.view, CorruptEntry("", 3))
+    alone.called_damaged(3)
 
 
 def test_i20_entry_replaced_by_another_sound_one_may_be_called_damaged(
@@ -140,24 +137,24 @@ def test_i20_entry_replaced_by_another_sound_one_may_be_called_damaged(
     inode = alone.disk.names[alone.store._data.path(entry.pos)]
     at = entry.pos % alone.store._data.file_size
     inode.written[at : at + entry.size] = bytes(other.header) + bytes(other.body)
-    alone.watch.called_damaged(alone.view, CorruptEntry("", 3))
+    alone.called_damaged(3)
 
 
 def test_i20_an_entry_behind_a_damaged_one_may_be_called_damaged(alone: Alone) -> None:
     """Nothing vouches for its header."""
     alone.flip(3, 40)
-    alone.watch.called_damaged(alone.view, CorruptEntry("", 4))
-    breaks("I20", alone.watch.called_damaged, alone.view, CorruptEntry("", 5))
+    alone.called_damaged(4)
+    breaks("I20", alone.called_damaged, 5)
 
 
 def test_i20_a_disk_that_fails_or_loses_what_is_mended_excuses_its_store(alone: Alone) -> None:
     alone.disk.harmed = True
-    alone.watch.called_damaged(alone.view, CorruptEntry("", 3))
+    alone.called_damaged(3)
     alone.disk.harmed = False
     alone.disk.misdirect["index"].append(512)
-    alone.watch.called_damaged(alone.view, CorruptEntry("", 3))
+    alone.called_damaged(3)
     alone.disk.misdirect["index"].clear()
-    breaks("I20", alone.watch.called_damaged, alone.view, CorruptEntry("", 3))
+    breaks("I20", alone.called_damaged, 3)
 
 
 def test_i20_a_store_that_does_not_serve_a_sound_entry_is_found(alone: Alone) -> None:
@@ -184,7 +181,7 @@ def test_what_the_watch_has_seen_counts_and_not_what_comes_of_it(alone: Alone) -
     """A task that the find ends looks like a defect of its own."""
     world = alone.node.world
     alone.byte_behind_the_end()
-    breaks("I20", alone.watch.was_cut, alone.view)
+    breaks("I20", alone.watch.check, alone.watch.at_rest.ends, alone.view)
     world.breaks("defect", "the node ended by itself")
     assert world.broken is not None
     assert world.broken.invariant == "I20"

@@ -20,6 +20,17 @@ from verification.sim.settings import FAULTS, UNPROMISED, draw_plan, in_time
 
 SEEDS = range(1, 17)
 SHORT_MS = 15_000
+SELDOM = {
+    "EIO on read",
+    "bit rot",
+    "misdirected write",
+    "empty disk",
+    "deposed leader",
+    "machine back",
+    "wrong list of members",
+    "two groups of one name",
+}
+"""Kinds that so few short seeds need not show."""
 
 
 @pytest.fixture(scope="module")
@@ -40,34 +51,7 @@ def test_seeds_do_something(outcomes: list[SeedOutcome]) -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        "loss",
-        "duplication",
-        "replay",
-        "reorder",
-        "packet loss",
-        "connection reset",
-        "split write",
-        "slow network",
-        "cut",
-        "pause",
-        "kill",
-        "kill at a disk operation",
-        "power cut",
-        "group power cut",
-        "unsynced write lost",
-        "stop",
-        "transfer",
-        "EIO on write",
-        "EIO on fsync",
-        "ENOSPC",
-        "slow disk",
-        "wall clock jump",
-        "drift",
-        "bad luck",
-        "client crash",
-        "kill of the last leader",
-    ],
+    sorted({*FAULTS, "unsynced write lost", "kill of the last leader"} - SELDOM),
 )
 def test_fault_bites(outcomes: list[SeedOutcome], kind: str) -> None:
     bites: Counter[str] = Counter()
@@ -78,12 +62,7 @@ def test_fault_bites(outcomes: list[SeedOutcome], kind: str) -> None:
 
 def test_a_seed_run_twice_leaves_the_same_trace(outcomes: list[SeedOutcome]) -> None:
     for outcome in outcomes[:3]:
-        again = run_seed(outcome.seed, safety_ms=SHORT_MS)
-        assert (again.trace_hash, again.events, again.bites) == (
-            outcome.trace_hash,
-            outcome.events,
-            outcome.bites,
-        )
+        assert run_seed(outcome.seed, safety_ms=SHORT_MS) == outcome
 
 
 def test_another_hash_seed_changes_no_trace(outcomes: list[SeedOutcome]) -> None:
@@ -115,8 +94,7 @@ def test_a_kind_of_fault_can_be_left_out() -> None:
 
 def test_old_records_can_be_kept() -> None:
     drawn, kept = (
-        run_seed(8, safety_ms=2000, retention=retention).config["node"]
-        for retention in (True, False)
+        run_seed(8, safety_ms=2000, retention=wanted).config["node"] for wanted in (True, False)
     )
     assert drawn["retention_ms"] or drawn["retention_bytes"], (
         "another seed has to be taken: this one keeps all anyway"
@@ -159,7 +137,7 @@ def test_timer_reset_for_the_same_moment_is_reported_and_does_not_hang() -> None
     """The simulator stops the seed with an error."""
     scheduler = Scheduler()
 
-    def again(argument: object) -> None:
+    def again() -> None:
         scheduler.after(0, again)
 
     scheduler.after(5, again)

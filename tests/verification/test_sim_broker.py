@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from watching import breaks
 
 from dledger.errors import DLedgerError
 from dledger.protocol.messages.entry import (
@@ -79,6 +81,27 @@ def log() -> Log:
     return Log()
 
 
+def filled(log: Log) -> Any:
+    """A store with thirty messages."""
+    for number in range(30):
+        log.put(str(number), number)
+    store = MemoryStore(segment_bytes=SEGMENT)
+    store.save_hard_state(HardState(Term(1)))
+    store.append(log.entries)
+    return store
+
+
+def opened(folder: Path, disk: Any, store: Any) -> SmallDispatched:
+    files = SmallDispatched(folder, lambda: 1000, lambda opened: None, disk)
+    files.open(store)
+    return files
+
+
+def lookups(files: SmallDispatched) -> list[int]:
+    """How often each of the thirty messages is found by its key."""
+    return [len(files.index.lookup("orders", str(number))) for number in range(30)]
+
+
 @pytest.fixture
 def hosts(tmp_path: Path) -> Callable[[int], HostFiles]:
     """``hosts(seed)``: the files of a host, whose power can be cut."""
@@ -95,30 +118,23 @@ def test_queues_and_index_that_a_mark_speaks_of_outlive_a_power_cut(
 ) -> None:
     """Else all is made again, or, where an earlier page of the index than the last is gone, keys
     are missing."""
-    for number in range(30):
-        log.put(str(number), number)
-    store: Any = MemoryStore(segment_bytes=SEGMENT)
-    store.save_hard_state(HardState(Term(1)))
-    store.append(log.entries)
+    store = filled(log)
     for seed in range(10):
         host = hosts(seed)
-        files = SmallDispatched(host.root, lambda: 1000, lambda opened: None, HostDisk(host))
-        files.open(store)
+        files = opened(host.root, HostDisk(host), store)
         files.put(log.entries)
         files.save(Index(29))
         files.let_go()
         host.cut_power()
-        files = SmallDispatched(host.root, lambda: 1000, lambda opened: None, HostDisk(host))
-        files.open(store)
+        files = opened(host.root, HostDisk(host), store)
         assert files.next_index == 30, seed
-        assert [len(files.index.lookup("orders", str(number))) for number in range(30)] == [1] * 30
+        assert lookups(files) == [1] * 30
         files.let_go()
 
 
 def dispatch(log: Log, store: Any, disk: MemoryDisk) -> None:
     """A node's life with its queues and index: it puts messages, saves, drops old ones, stops."""
-    files = SmallDispatched(Path("/n0"), lambda: 1000, lambda opened: None, disk)
-    files.open(store)
+    files = opened(Path("/n0"), disk, store)
     files.put(log.entries[:12])
     files.save(Index(11))
     files.put(log.entries[12:24])
@@ -129,12 +145,11 @@ def dispatch(log: Log, store: Any, disk: MemoryDisk) -> None:
 
 def look(log: Log, store: Any, disk: MemoryDisk) -> None:
     """The next process brings its queues and index to what the log has, durably."""
-    files = SmallDispatched(Path("/n0"), lambda: 1000, lambda opened: None, disk)
-    files.open(store)
+    files = opened(Path("/n0"), disk, store)
     if files.next_index < 30:
         files.put(log.entries[files.next_index :])
     files.save(Index(29))
-    assert [len(files.index.lookup("orders", str(number))) for number in range(30)] == [1] * 30
+    assert lookups(files) == [1] * 30
     queue = files.queues.get("orders", 0)
     assert queue is not None
     places = [entry.pos + HEADER_SIZE for entry in log.entries]
@@ -145,11 +160,7 @@ def test_failing_operation_never_leaves_queues_or_index_unlike_the_log(
     log: Log,
 ) -> None:
     """These are the queues and the index of a node."""
-    for number in range(30):
-        log.put(str(number), number)
-    store: Any = MemoryStore(segment_bytes=SEGMENT)
-    store.save_hard_state(HardState(Term(1)))
-    store.append(log.entries)
+    store = filled(log)
     faults = faults_of(lambda disk: dispatch(log, store, disk))
     assert len(faults) > 150
     for number, fault in enumerate(faults):
@@ -181,10 +192,8 @@ def test_a_queue_with_a_gap_or_a_number_given_twice_is_seen(log: Log) -> None:
     log.put("0", 0)
     log.put("prepared", 0, sys_flag=int(TransactionType.PREPARED))
     log.put("1", 1)
-    with pytest.raises(Broken, match="Q2"):
-        log.put("again", 1)
-    with pytest.raises(Broken, match="Q2"):
-        log.put("gap", 3)
+    breaks("Q2", log.put, "again", 1)
+    breaks("Q2", log.put, "gap", 3)
 
 
 def test_an_acknowledgement_of_what_lies_elsewhere_is_seen(log: Log) -> None:
@@ -195,8 +204,7 @@ def test_an_acknowledgement_of_what_lies_elsewhere_is_seen(log: Log) -> None:
         (b"1", second.physical_offset, 0),
         (b"2", 1 << 20, 2),
     ):
-        with pytest.raises(Broken, match="Q1"):
-            log.queued.acknowledged(*told)
+        breaks("Q1", log.queued.acknowledged, *told)
 
 
 def test_uncommitted_or_different_message_is_not_to_be_shown(log: Log) -> None:
@@ -207,8 +215,7 @@ def test_uncommitted_or_different_message_is_not_to_be_shown(log: Log) -> None:
         replace(first, queue_offset=1),
         replace(first, physical_offset=1 << 20),
     ):
-        with pytest.raises(Broken, match="Q3"):
-            log.queued.shown([wrong])
+        breaks("Q3", log.queued.shown, [wrong])
 
 
 def test_a_consumer_that_is_led_past_a_message_that_is_kept_is_seen(log: Log) -> None:
@@ -238,29 +245,21 @@ def test_a_consumer_that_is_led_past_a_message_that_is_kept_is_seen(log: Log) ->
 def test_a_linearizable_answer_that_lacks_what_was_there_is_seen(log: Log) -> None:
     first = log.put("0", 0)
     log.queued.reaches(QUEUE, 1, 1)
-    with pytest.raises(Broken, match="Q3"):
-        log.queued.reaches(QUEUE, 0, 1)
+    breaks("Q3", log.queued.reaches, QUEUE, 0, 1)
     log.queued.missing(first.physical_offset + 1)
-    with pytest.raises(Broken, match="Q3"):
-        log.queued.missing(first.physical_offset)
+    breaks("Q3", log.queued.missing, first.physical_offset)
     log.queued.watch_begin("n0", lambda: 1)
     log.queued.missing(first.physical_offset)
 
 
 def dispatched(folder: Path, messages: list[Message]) -> Any:
     """Queues and index of these messages."""
-    queues, index = (
-        ConsumeQueues(folder / "consumequeue", 10),
-        IndexService(folder / "index", 8, units=50),
-    )
+    queues = ConsumeQueues(folder / "consumequeue", 10)
+    index = IndexService(folder / "index", 8, units=50)
     for message in messages:
-        size = message_size(message)
-        queues.put(
-            message.topic, message.queue_id, message.queue_offset, message.physical_offset, size, 0
-        )
-        index.put(
-            message.topic, [message.body.decode()], message.physical_offset, message.store_timestamp
-        )
+        size, place = message_size(message), message.physical_offset
+        queues.put(message.topic, message.queue_id, message.queue_offset, place, size, 0)
+        index.put(message.topic, [message.body.decode()], place, message.store_timestamp)
     queues.write()
     index.write()
     return SimpleNamespace(queues=queues, index=index)
@@ -281,11 +280,9 @@ def test_queues_and_an_index_that_are_not_what_the_log_says_are_seen(
         [*messages[:3], replace(messages[3], body=b"other")],
     ]
     for number, some in enumerate(wrong):
-        with pytest.raises(Broken, match="Q4"):
-            queued.whole("n0", dispatched(tmp_path / str(number), some), 0)
+        breaks("Q4", queued.whole, "n0", dispatched(tmp_path / str(number), some), 0)
     ghost = replace(messages[3], queue_offset=4, physical_offset=1 << 20)
-    with pytest.raises(Broken, match="Q4"):
-        queued.opened("n0", dispatched(tmp_path / "ghost", [*messages, ghost]))
+    breaks("Q4", queued.opened, "n0", dispatched(tmp_path / "ghost", [*messages, ghost]))
 
 
 @pytest.fixture
@@ -360,9 +357,8 @@ def test_node_after_repeated_power_losses_has_its_queues_from_the_log() -> None:
             scene.leader()
             for one in range(5):
                 body = b"%d" % (5 * number + one)
-                scene.run(
-                    loop, lambda to=client, body=body: to.put_message("orders", body, keys="all")
-                )
+                put = partial(client.put_message, "orders", body, keys="all")
+                scene.run(loop, put)
             if number % 3 == 0:
                 scene.wait(700)
             scene.node("n0").kill(power=True)
@@ -371,10 +367,8 @@ def test_node_after_repeated_power_losses_has_its_queues_from_the_log() -> None:
         scene.leader()
         found = scene.run(loop, lambda: client.get_message("orders", 0, 0, max_messages=100))
         assert [message.queue_offset for message in found.messages] == list(range(60))
-        assert (
-            len(scene.run(loop, lambda: client.query_message("orders", "all", max_messages=100)))
-            == 60
-        )
+        by_key = scene.run(loop, lambda: client.query_message("orders", "all", max_messages=100))
+        assert len(by_key) == 60
 
 
 @pytest.mark.parametrize("seed", [2, 5, 18, 44, 47, 50, 53])

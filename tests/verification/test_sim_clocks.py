@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from watching import server_of, with_topic
 
 from dledger.client import AsyncClient
 from dledger.node.node import NodeServer
@@ -27,11 +29,6 @@ SEGMENT = LIMITS["segment_bytes"]
 TIMEOUT_MS = 60_000
 SLACK_MS = 2_000
 """An Expire command is written every now and then, and has to be committed."""
-
-
-def server_of(node: Node) -> NodeServer:
-    assert node.server is not None
-    return node.server
 
 
 def set_wall(node: Node, off_ms: int) -> None:
@@ -66,8 +63,7 @@ def test_d10_wall_clock_jump_of_the_leader_leaves_timeouts_unchanged(
 ) -> None:
     with Scene() as scene:
         leader = scene.leader()
-        client, loop = scene.client()
-        scene.run(loop, lambda: client.create_topic("t"))
+        client, loop = with_topic(scene)
         before = abandon(scene, client, loop, "before")
         set_wall(leader, off_ms)
         during = abandon(scene, client, loop, "during")
@@ -84,10 +80,9 @@ def test_leader_with_another_wall_clock_ends_inherited_stages_in_time() -> None:
         old = scene.leader()
         for number, node in enumerate(scene.group.nodes):
             set_wall(node, number * YEAR_MS)
-        client, loop = scene.client()
-        scene.run(loop, lambda: client.create_topic("t"))
+        client, loop = with_topic(scene)
         stage = abandon(scene, client, loop, "w")
-        other = next(node for node in scene.group.nodes if node is not old)
+        other = scene.group.others(old)[0]
         scene.run(loop, lambda: client.transfer(other.name))
         scene.until(lambda: scene.leader() is other, 5000, "the other leader")
         scene.wait(TIMEOUT_MS // 2)
@@ -143,22 +138,18 @@ def test_first_stamp_of_a_leader_moves_catalog_time_for_its_successor() -> None:
     assert early.clocks.now_ms() <= stamp + 1
 
 
-class Company:
-    """A client's connection, and what it was answered."""
-
-    def __init__(self) -> None:
-        self.answers: list[object] = []
-
-    def send(self, message: object, request_id: int = 0) -> None:
-        self.answers.append(message)
-
-
-def open_stage(server: NodeServer, writer: str) -> Company:
-    """Ask that node for a stage, now."""
-    client = Company()
+def open_stage(server: NodeServer, writer: str) -> list[Any]:
+    """Ask that node for a stage, now; what it answers."""
+    answers: list[Any] = []
+    client: Any = SimpleNamespace(send=lambda message, request_id: answers.append(message))
     command = OpenStage(writer_id=writer, sequence=0, label="", timeout_ms=TIMEOUT_MS)
-    server.parts.proposals.execute(client, 1, ExecuteRequest(command=command))  # type: ignore[arg-type]
-    return client
+    server.parts.proposals.execute(client, 1, ExecuteRequest(command=command))
+    return answers
+
+
+def writers(server: NodeServer) -> set[str]:
+    """Those with an open stage."""
+    return {stage.writer_id for stage in server.catalog.transactions.stages.values()}
 
 
 def test_leader_stamps_nothing_before_it_knows_earlier_leaders_stamps() -> None:
@@ -166,20 +157,19 @@ def test_leader_stamps_nothing_before_it_knows_earlier_leaders_stamps() -> None:
     applied."""
     with Scene() as scene:
         first = scene.leader()
-        client, loop = scene.client()
-        scene.run(loop, lambda: client.create_topic("t"))
+        client, loop = with_topic(scene)
         # else catalog time steps to the wall clock
         abandon(scene, client, loop, "before", timeout_ms=HOUR_MS)
         scene.wait(TIMEOUT_MS + SLACK_MS)
-        lagging, third = (node for node in scene.group.nodes if node is not first)
+        lagging, third = scene.group.others(first)
         lagging.kill(power=False)
         is_up = lambda: lagging.server is not None and lagging.server.catalog.applied_index > 0  # noqa: E731
         scene.until(is_up, 5000, "its restart")
         scene.wait(1000)
         scene.run(loop, lambda: client.transfer(lagging.name))
         scene.until(lambda: scene.leader() is lagging, 5000, "the one whose clock is behind")
-        for path in ((first, lagging), (lagging, third), (third, lagging)):
-            scene.network.cut(*(str(node.name) for node in path))
+        for one, other in ((first, lagging), (lagging, third), (third, lagging)):
+            scene.network.cut(one.name, other.name)
         behind = server_of(first).raft.end_index
         open_stage(server_of(lagging), "lagging")
         scene.until(
@@ -192,26 +182,21 @@ def test_leader_stamps_nothing_before_it_knows_earlier_leaders_stamps() -> None:
             lambda: server_of(first).raft.role is Role.LEADER, 20_000, "the first leader again"
         )
         assert not server_of(first).parts.proposals.caught_up
-        asked = open_stage(server_of(first), "first")
-        scene.until(lambda: bool(asked.answers), 1000, "an answer")
+        answers = open_stage(server_of(first), "first")
+        scene.until(lambda: bool(answers), 1000, "an answer")
         scene.leader()
-        assert {
-            stage.writer_id for stage in server_of(first).catalog.transactions.stages.values()
-        } >= {"lagging"}
+        assert "lagging" in writers(server_of(first))
         scene.wait(TIMEOUT_MS - SLACK_MS)
-        assert "lagging" in {
-            stage.writer_id for stage in server_of(first).catalog.transactions.stages.values()
-        }
-        (answer,) = asked.answers
-        assert answer.code is Code.LEADER_NOT_READY  # type: ignore[attr-defined]
+        assert "lagging" in writers(server_of(first))
+        (answer,) = answers
+        assert answer.code is Code.LEADER_NOT_READY
 
 
 def test_a_catalog_that_a_jump_has_carried_away_ends_stages_in_their_time() -> None:
     """As a leader of an earlier release wrote it: the wall clock went into the log as it was."""
     with Scene(1) as scene:
         server = server_of(scene.leader())
-        client, loop = scene.client()
-        scene.run(loop, lambda: client.create_topic("t"))
+        client, loop = with_topic(scene)
         ahead = wall(server) + YEAR_MS
         command = OpenStage(
             writer_id="old", sequence=0, label="", timeout_ms=TIMEOUT_MS, time_ms=ahead
@@ -236,8 +221,7 @@ def test_time_a_group_slept_is_made_up_and_ends_no_stage_too_early() -> None:
     """Its monotonic clocks do not count it."""
     with Scene(1) as scene:
         node = scene.leader()
-        client, loop = scene.client()
-        scene.run(loop, lambda: client.create_topic("t"))
+        client, loop = with_topic(scene)
         abandon(scene, client, loop, "w")
         scene.wait(1000)
         node.kill(power=False)
@@ -254,8 +238,7 @@ def test_a_producers_session_outlives_a_wall_clock_that_is_years_ahead() -> None
     with Scene(1, node={"scrub_bytes_per_s": 0}) as scene:
         node = scene.leader()
         server = server_of(node)
-        client, loop = scene.client()
-        scene.run(loop, lambda: client.create_topic("t"))
+        client, loop = with_topic(scene)
         producers = server.catalog.producers
         scene.run(loop, lambda: client.producer("t", name="p"))
         ends = producers.next_expiry_ms
@@ -303,7 +286,7 @@ def test_a_wall_clock_that_is_far_off_is_in_status_and_log(
     caplog.set_level(logging.INFO, "dledger.node.proposals.clocks")
     with Scene() as scene:
         leader = scene.leader()
-        follower = next(node for node in scene.group.nodes if node is not leader)
+        follower = scene.group.others(leader)[0]
         client, loop = scene.client()
         follower.kill(power=False)
         follower.wall_offset_us = 600_000_000
@@ -312,9 +295,7 @@ def test_a_wall_clock_that_is_far_off_is_in_status_and_log(
             10_000,
         )
         scene.wait(10_000)
-        clocks = {
-            str(name): state["clock"] for name, state in scene.run(loop, client.status).items()
-        }
+        clocks = {name: state["clock"] for name, state in scene.run(loop, client.status).items()}
         assert clocks[follower.name]["off"] == "600 s ahead of the leader's"
         assert abs(clocks[follower.name]["ahead_of_leader_ms"] - 600_000) < 1000
         assert all(not clock["off"] for name, clock in clocks.items() if name != follower.name)

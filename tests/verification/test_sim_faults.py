@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from watching import server_of
 
 from dledger.errors import ConfigError, CorruptStore, StorageError
 from dledger.net.connections import handshake
@@ -79,21 +80,28 @@ def test_threads_of_nodes_are_quick_when_everything_is_healed() -> None:
             world.dispose()
 
 
+def is_founded(scene: Scene) -> bool:
+    """Whether all nodes know their group's id."""
+    return all(node.server and node.server.store.membership.group_id for node in scene.group.nodes)
+
+
+def follows(node: Node) -> bool:
+    return node.server is not None and node.server.raft.leader_id is not None
+
+
 def test_a_full_disk_explains_that_a_node_ends() -> None:
     with Scene(1) as scene:
         leader = scene.leader()
-        assert leader.server is not None
         leader.disk.hog = 1
-        leader.server.parts.ready_loop.fail(StorageError("no room"))
+        server_of(leader).parts.ready_loop.fail(StorageError("no room"))
         scene.until(lambda: leader.lives == 2, 5000)
 
 
 def test_a_full_disk_does_not_explain_that_files_are_wrong() -> None:
     with Scene(1) as scene:
         leader = scene.leader()
-        assert leader.server is not None
         leader.disk.hog = 1
-        leader.server.parts.ready_loop.fail(CorruptStore("entry 9 does not continue the log"))
+        server_of(leader).parts.ready_loop.fail(CorruptStore("entry 9 does not continue the log"))
         with pytest.raises(Broken, match="does not continue the log"):
             scene.wait(5000)
 
@@ -107,17 +115,13 @@ def test_a_node_with_a_wrong_list_of_members_starts_only_with_the_right(
     with Scene() as scene:
         scene.leader()
         node = scene.node("n0")
-        scene.until(
-            lambda: node.server is not None and bool(node.server.store.membership.members), 5000
-        )
+        scene.until(lambda: is_founded(scene), 5000)
         node.told = told
         node.kill(power=False)
         scene.until(lambda: scene.world.counts.bites.get("wrong list of members") == 1, 5000)
         assert not node.is_up
         assert node.told == ()
-        scene.until(
-            lambda: node.server is not None and node.server.raft.leader_id is not None, 10_000
-        )
+        scene.until(lambda: follows(node), 10_000)
 
 
 def test_a_node_that_starts_with_a_wrong_list_of_members_is_found(
@@ -160,11 +164,7 @@ def invaded() -> Iterator[tuple[Scene, Stay]]:
     """A group that knows its id, and a machine of another group of its name in the place of n1."""
     with Scene() as scene:
         scene.leader()
-        nodes = scene.group.nodes
-        scene.until(
-            lambda: all(node.server and node.server.store.membership.group_id for node in nodes),
-            5000,
-        )
+        scene.until(lambda: is_founded(scene), 5000)
         node, plan = scene.node("n1"), scene.world.plan
         away = {node.name: other_disk(plan, node.name, 5)}
         yield scene, Stay(scene.world, scene.group, Damage(scene.world, scene.group), node, away)
@@ -181,7 +181,7 @@ def test_machine_of_a_namesake_group_is_isolated_and_not_counted(
     assert node.server is None
     assert node not in scene.group.up()
     stay.end()
-    scene.until(lambda: node.server is not None and node.server.raft.leader_id is not None, 10_000)
+    scene.until(lambda: follows(node), 10_000)
 
 
 def test_whoever_knows_no_group_is_refused_by_the_machine_of_another_one(invaded) -> None:
@@ -210,9 +210,8 @@ def test_a_node_that_hears_another_group_of_its_name_is_found(
     scene, _ = invaded
     no_id_in_hellos(monkeypatch)
     no_id_in_messages(monkeypatch)
-    for node in scene.group.nodes:  # what each sends was said before
-        if node.server is not None:
-            node.server.raft._machine.watch.look()
+    for server in scene.group.servers():  # what each sends was said before
+        server.raft._machine.watch.look()
     # the hello is found at once, and is not what is looked for here
     scene.world.breaks = lambda *_: None
     with pytest.raises(Broken, match=r"I17: .* which is another group's"):
@@ -226,9 +225,7 @@ def test_namesake_group_comes_only_after_founding_and_goes_with_faults() -> None
         others = Namesakes(scene.world, group, Damage(scene.world, group))
         assert others.strike() == ""
         scene.leader()
-        scene.until(
-            lambda: all(n.server and n.server.store.membership.group_id for n in group.nodes), 5000
-        )
+        scene.until(lambda: is_founded(scene), 5000)
         assert "another group" in others.strike()
         assert any(node.namesake for node in group.nodes)
         others.stop()

@@ -4,6 +4,7 @@ admission show."""
 from __future__ import annotations
 
 import pytest
+from watching import server_of
 
 from dledger.raft.state.incarnations import Admission
 from verification.sim import SeedOutcome, run_seed
@@ -16,8 +17,7 @@ SEEDS = range(1, 21)
 
 
 def incarnation(node: Node) -> int:
-    assert node.server is not None
-    return node.server.raft.membership.incarnation
+    return server_of(node).raft.membership.incarnation
 
 
 def test_a_machine_is_replaced_comes_back_and_goes_for_good():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from watching import read, server_of, with_topic
 
 from dledger.client import AsyncClient
 from dledger.node.node import NodeServer
@@ -16,11 +17,6 @@ from verification.sim.scene import KIB, LIMITS, Scene
 SEGMENT = LIMITS["segment_bytes"]
 SMALL = {"retention_bytes": 2 * SEGMENT, "checkpoint_bytes": 4 * KIB}
 LARGE = 12 * KIB
-
-
-def server_of(node: Node) -> NodeServer:
-    assert node.server is not None
-    return node.server
 
 
 def append(
@@ -43,8 +39,7 @@ def test_retention_keeps_the_file_ending_with_an_open_stages_first_batch() -> No
     commit."""
     with Scene(1, node=SMALL) as scene:
         server = server_of(scene.leader())
-        client, loop = scene.client()
-        scene.run(loop, lambda: client.create_topic("t"))
+        client, loop = with_topic(scene)
         append(scene, client, loop, count=12)
         before = server.raft.end.end_pos
         append(scene, client, loop)
@@ -66,29 +61,20 @@ def test_retention_keeps_the_file_ending_with_an_open_stages_first_batch() -> No
         scene.wait(10_000)
         assert 0 < server.store.begin_index <= staged
         start, end = scene.run(loop, transaction.commit).offsets["t"][0]
-
-        async def read() -> list[bytes]:
-            found = client.read("t", 0, start, end)
-            return [value async for batch in found for value in batch.column("value").to_pylist()]
-
-        assert scene.run(loop, read) == [b"s" * LARGE]
+        assert read(scene, client, loop, start, end) == [b"s" * LARGE]
 
 
 def values(scene: Scene, client: AsyncClient, loop: SimLoop) -> list[int]:
     """The sizes of all values that are kept."""
 
-    async def read() -> list[int]:
-        begin = (await client.begin_offsets("t"))[0]
-        found = client.read("t", 0, begin)
-        return [len(value) async for batch in found for value in batch.column("value").to_pylist()]
-
-    return scene.run(loop, read)
+    begin = scene.run(loop, lambda: client.begin_offsets("t"))[0]
+    return [len(value) for value in read(scene, client, loop, begin)]
 
 
 def lame(scene: Scene) -> Node:
     """A follower that is down and stays so for now."""
     leader = scene.leader()
-    node = next(node for node in scene.group.nodes if node is not leader)
+    node = scene.group.others(leader)[0]
     scene.group.restart_ms = (HOUR_MS * 1000, HOUR_MS * 1000)
     node.kill(power=False)
     return node
@@ -101,8 +87,7 @@ FOR_MEMBERS = SMALL | {"scrub_bytes_per_s": 0}
 def test_a_member_that_is_down_holds_files_back_then_takes_a_snapshot() -> None:
     """As many bytes as retention_bytes, where nothing else is said."""
     with Scene(node=FOR_MEMBERS) as scene:
-        client, loop = scene.client()
-        scene.run(loop, lambda: client.create_topic("t"))
+        client, loop = with_topic(scene)
         append(scene, client, loop, count=10)
         scene.wait(2000)
         down = lame(scene)
@@ -136,8 +121,7 @@ def test_a_member_that_is_down_holds_files_back_then_takes_a_snapshot() -> None:
 
 def test_a_member_that_was_away_for_a_while_gets_the_rest_of_the_log() -> None:
     with Scene(node=FOR_MEMBERS | {"member_retention_bytes": 64 * SEGMENT}) as scene:
-        client, loop = scene.client()
-        scene.run(loop, lambda: client.create_topic("t"))
+        client, loop = with_topic(scene)
         append(scene, client, loop, count=10)
         down = lame(scene)
         leader = server_of(scene.leader())
@@ -154,8 +138,7 @@ def test_files_go_without_a_member_after_a_time_or_on_a_full_disk() -> None:
     """Files are held for the member until its time ends, or until the disk gets full."""
     settings = FOR_MEMBERS | {"member_retention_ms": 60_000, "member_retention_bytes": 64 * SEGMENT}
     with Scene(node=settings) as scene:
-        client, loop = scene.client()
-        scene.run(loop, lambda: client.create_topic("t"))
+        client, loop = with_topic(scene)
         lame(scene)
         node = scene.leader()
         leader = server_of(node)
@@ -176,8 +159,7 @@ def test_a_bare_quorum_that_let_files_go_has_a_state_for_whoever_returns(returns
     """The leader that deleted them is killed, too, and the one that is left with the returning
     member leads."""
     with Scene(node=FOR_MEMBERS | {"member_retention_ms": 0}) as scene:
-        client, loop = scene.client()
-        scene.run(loop, lambda: client.create_topic("t"))
+        client, loop = with_topic(scene)
         append(scene, client, loop, count=10)
         down = lame(scene)
         old = scene.leader()

@@ -7,6 +7,7 @@ import os
 from contextlib import suppress
 
 import pytest
+from watching import read, server_of, with_topic
 
 from dledger.client import AsyncClient
 from dledger.errors import Behind, DLedgerError, Unavailable
@@ -64,19 +65,11 @@ def test_node_with_an_unreadable_topic_index_restarts_and_answers() -> None:
             for number in range(20):
                 await client.append("t", str(number).encode())
 
-        async def read() -> list[bytes]:
-            return [
-                value
-                async for batch in client.read("t", 0, 0)
-                for value in batch.column("value").to_pylist()
-            ]
-
         scene.run(loop, write)
-        server = node.server
-        assert server is not None
+        server = server_of(node)
         scene.until(lambda: server.checkpoints.index == server.raft.committed_index, 5000)
         node.disk.fail("pread", "tables", errno.EIO, times=1)
-        assert scene.run(loop, read) == [str(number).encode() for number in range(20)]
+        assert read(scene, client, loop) == [str(number).encode() for number in range(20)]
         assert node.lives == 2
 
 
@@ -86,15 +79,13 @@ def shut_out(scene: Scene, old: Node) -> None:
     for stream in scene.network.streams_of(old.name):
         if stream.other in scene.network.nodes:
             scene.network.reset(stream)
-    for node in scene.group.nodes:
-        if node is not old:
-            apart(scene, old.name, node.name)
+    for node in scene.group.others(old):
+        apart(scene, old.name, node.name)
     scene.until(lambda: scene.group.leader not in {None, old}, 1500, "another leader")
 
 
 def apart(scene: Scene, one: str, other: str) -> None:
-    scene.network.cut(one, other)
-    scene.network.cut(other, one)
+    scene.network.cut_all([(one, other), (other, one)])
 
 
 async def append(client: AsyncClient) -> None:
@@ -114,8 +105,7 @@ def test_replaced_leader_gives_no_answer_to_a_client_isolated_with_it() -> None:
     with Scene(group=SLOW) as scene:
         old = scene.leader()
         lonely, lonely_loop = scene.client("c0", request_timeout_ms=1000)
-        free, free_loop = scene.client("c1", **HASTY)
-        scene.run(free_loop, lambda: free.create_topic("t"))
+        free, free_loop = with_topic(scene, "c1", **HASTY)
         assert scene.run(lonely_loop, lambda: lonely.end_offsets("t")) == {0: 0}
         shut_out(scene, old)
         apart(scene, "c1", old.name)
@@ -128,17 +118,14 @@ def test_replaced_leader_gives_no_answer_to_a_client_isolated_with_it() -> None:
 def test_client_returning_to_a_replaced_leader_sees_no_smaller_end() -> None:
     with Scene(group=SLOW) as scene:
         old = scene.leader()
-        client, loop = scene.client("c0", **HASTY)
-        scene.run(loop, lambda: client.create_topic("t"))
+        client, loop = with_topic(scene, "c0", **HASTY)
         shut_out(scene, old)
         apart(scene, "c0", old.name)
         scene.run(loop, lambda: append(client), within_ms=2000)
         assert scene.run(loop, lambda: client.end_offsets("t")) == {0: 1}
-        for node in scene.group.nodes:
-            if node is not old:
-                apart(scene, "c0", node.name)
-        scene.network.heal(old.name, "c0")
-        scene.network.heal("c0", old.name)
+        for node in scene.group.others(old):
+            apart(scene, "c0", node.name)
+        scene.network.heal_all([(old.name, "c0"), ("c0", old.name)])
         said = scene.run(loop, lambda: said_of_the_end(client, 8))
         assert Behind in said
         assert all(one in (Behind, Unavailable) for one in said), said

@@ -18,17 +18,6 @@ if TYPE_CHECKING:
 class Memory:
     """The acts and answers of a node in all of its lives on one disk."""
 
-    __slots__ = (
-        "begin",
-        "durable",
-        "ever_committed",
-        "incarnation",
-        "log",
-        "others",
-        "saved_term",
-        "votes",
-    )
-
     def __init__(self) -> None:
         self.others: tuple[Memory, ...] = ()
         """Of the member's other disks: those that were lost, and those that are away. Empty: it
@@ -51,12 +40,6 @@ class Memory:
 
 class WatchedNode:
     """One life of a node: its parts, and the values of its fields when they were last looked at."""
-
-    __slots__ = (
-        "applied", "begin", "catalog", "committed", "durable", "end", "failed_at", "generation",
-        "held_from", "lazy", "life", "log", "machine", "membership", "memory", "name", "role",
-        "server", "store", "term", "terms", "voted_for",
-    )  # fmt: skip
 
     def __init__(self, name: str, life: int, server: NodeServer, memory: Memory) -> None:
         self.name = name

@@ -4,17 +4,16 @@ invariants of each family."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec
 
 from dledger.catalog.results import CommandResult
 from dledger.config import GroupConfig
-from dledger.errors import CorruptEntry
 from dledger.protocol.messages.entry import Entry
 from dledger.protocol.messages.peer import PeerMessage, VoteRequest, VoteResponse
 from dledger.raft.state.ready import IDLE, Ready
 from dledger.testing.checkers.history import Operation
 from dledger.testing.checkers.verdict import Verdict
-from dledger.types import Buffer, NodeId
+from dledger.types import NodeId
 from verification.invariants.at_rest import AtRest
 from verification.invariants.broken import Broken
 from verification.invariants.commands import Commands
@@ -24,7 +23,7 @@ from verification.invariants.ends import Healing, check_clients, check_equal
 from verification.invariants.logs import Logs
 from verification.invariants.members import Members
 from verification.invariants.messages import check_limits, check_push, check_sent
-from verification.invariants.reads import ReadIndexes, leads_with_quorum
+from verification.invariants.reads import ReadIndexes
 from verification.invariants.retention import Retention
 from verification.invariants.storage import Storage
 from verification.invariants.truth import Truth
@@ -33,6 +32,8 @@ from verification.invariants.writers import Writers
 
 if TYPE_CHECKING:
     from dledger.node.node import NodeServer
+
+P = ParamSpec("P")
 
 
 class Watch:
@@ -45,8 +46,6 @@ class Watch:
     def __init__(self, group: GroupConfig, now_ms: Callable[[], int]) -> None:
         """``now_ms``: the time of the simulation, not that of any node."""
         self.broken: Broken | None = None
-        self.checks = 0
-        """How often a node was looked at."""
         self._now_ms = now_ms
         self.truth = truth = Truth()
         self.views: dict[str, WatchedNode] = {}
@@ -137,7 +136,6 @@ class Watch:
     def look(self, view: WatchedNode) -> None:
         """Compare a node with what it was when last looked at; most of the time nothing is
         another."""
-        self.checks += 1
         machine, log = view.machine, view.log
         if machine.term != view.term or log.end is not view.end:
             self.members.of_this_group(view)
@@ -200,14 +198,10 @@ class Watch:
             self._keep(broken)
             raise
 
-    def ticked(self, view: WatchedNode, node_now_ms: int) -> None:
-        """The core has just looked at the clock."""
+    def check(self, check: Callable[P, None], *told: P.args, **how: P.kwargs) -> None:
+        """Carry out a check of one of the families, and keep the promise that it finds broken."""
         with self:
-            leads_with_quorum(view, node_now_ms)
-
-    def asked(self, view: WatchedNode, token: int) -> None:
-        """A linearizable read begins."""
-        self.reads.asked(view, token)
+            check(*told, **how)
 
     def sent(self, source: NodeId, target: NodeId, message: PeerMessage) -> None:
         """A node lets a message to another go."""
@@ -243,60 +237,12 @@ class Watch:
             self._keep(broken)
             raise
 
-    def was_read(self, view: WatchedNode, entries: Sequence[Entry]) -> None:
-        """A node's store has read these entries."""
-        with self:
-            self.storage.entries(view, entries)
-
-    def was_served(
-        self, view: WatchedNode, refs: Sequence[tuple[int, int, int]], bodies: Sequence[Buffer]
-    ) -> None:
-        """A node's store has read the bodies of entries, given as (index, pos, size), for a
-        reader."""
-        with self:
-            self.storage.bodies(view, refs, bodies)
-
-    def called_damaged(self, view: WatchedNode, error: CorruptEntry) -> None:
-        """A node's store does not serve an entry, because it is damaged."""
-        with self:
-            self.at_rest.called_damaged(view, error)
-
-    def was_cut(self, view: WatchedNode) -> None:
-        """A node's store has cut its log."""
-        with self:
-            self.at_rest.ends(view)
-
     def retained(self, view: WatchedNode, begin: int, *, is_tight: bool = False) -> None:
         """A node's store has let the entries before ``begin`` go; its disk was tight or not."""
         with self:
             self.retention.retained(
                 view, begin, self.views, self.memories, self._now_ms(), is_tight=is_tight
             )
-
-    def saved(self, view: WatchedNode, data: bytes, index: int) -> None:
-        """A node saves its catalog as of ``index``."""
-        with self:
-            self.storage.saved(view, data, index)
-
-    def acknowledged(self, topic: str, partition: int, start: int, end: int) -> None:
-        """A client was told that its records have the offsets [start, end)."""
-        with self:
-            self.applied_log.acknowledged(topic, partition, start, end)
-
-    def looked_for_holds(self, view: WatchedNode) -> None:
-        """A leader looks what consumer groups hold back."""
-        with self:
-            view.held_from = self.commands.held_from(view)
-
-    def progress_acknowledged(self, group: str, topic: str, partition: int, offset: int) -> None:
-        """A client was told how far its group is."""
-        with self:
-            self.commands.progress_acknowledged(group, topic, partition, offset)
-
-    def deletion_acknowledged(self, topic: str) -> None:
-        """A client was told that its topic is deleted."""
-        with self:
-            self.commands.deletion_acknowledged(topic)
 
     # --- the end ----------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from dledger.protocol.messages.entry import Entry
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.raft.state.ready import Ready
 from dledger.types import Buffer, Index, NodeId
+from verification.invariants.reads import leads_with_quorum
 from verification.invariants.retention import is_tight
 from verification.invariants.view import WatchedNode
 from verification.invariants.watch import Watch
@@ -48,11 +49,11 @@ def _attach_core(watch: Watch, view: WatchedNode, server: NodeServer) -> None:
 
     def watched_tick(now_ms: int) -> Ready:
         ready = tick(now_ms)
-        watch.ticked(view, now_ms)
+        watch.check(leads_with_quorum, view, now_ms)
         return ready
 
     def watched_read_index(token: int, now_ms: int) -> Ready:
-        watch.asked(view, token)
+        watch.reads.asked(view, token)
         return read_index(token, now_ms)
 
     def watched_applied(entry: Entry, result: DataResult | CommandResult | None) -> None:
@@ -76,19 +77,19 @@ def _attach_store(watch: Watch, view: WatchedNode, server: NodeServer) -> None:
         try:
             entries: list[Entry] = read(begin, max_bytes, end)
         except CorruptEntry as error:
-            watch.called_damaged(view, error)
+            watch.check(watch.at_rest.called_damaged, view, error)
             raise
-        watch.was_read(view, entries)
+        watch.check(watch.storage.entries, view, entries)
         return entries
 
     def watched_read_bodies(refs: Sequence[tuple[int, int, int]]) -> list[Buffer]:
         bodies: list[Buffer] = read_bodies(refs)
-        watch.was_served(view, refs, bodies)
+        watch.check(watch.storage.bodies, view, refs, bodies)
         return bodies
 
     def watched_truncate(after: Index) -> None:
         truncate(after)
-        watch.was_cut(view)
+        watch.check(watch.at_rest.ends, view)
 
     def watched_retain(*asked: Any, **how: Any) -> Index:
         before, tight = store.begin_index, is_tight(view)
@@ -98,20 +99,17 @@ def _attach_store(watch: Watch, view: WatchedNode, server: NodeServer) -> None:
         return begin
 
     def watched_save(data: bytes, index: Index, *rest: Any) -> None:
-        watch.saved(view, data, index)
+        watch.check(watch.storage.saved, view, data, index)
         save(data, index, *rest)
 
     holds = server.parts.retention.holds
     look = holds.look
 
     def watched_look() -> Any:
-        watch.looked_for_holds(view)
+        view.held_from = watch.commands.held_from(view)
         return look()
 
     holds.look = watched_look  # type: ignore[method-assign]
-    store.read, store.read_bodies, checkpoints.save = (
-        watched_read,
-        watched_read_bodies,
-        watched_save,
-    )
+    store.read, store.read_bodies = watched_read, watched_read_bodies
     store.truncate, store.retain = watched_truncate, watched_retain
+    checkpoints.save = watched_save

@@ -26,16 +26,8 @@ CATCHERS: Final = ("the simulator", "crash states", "schedules", "a test named f
 
 def hunt_in_process(name: str, first: int, seeds: int) -> Hunt:
     """A hunt in a process of its own."""
-    command = [
-        sys.executable,
-        "-m",
-        "verification.mutants.hunt",
-        name,
-        "--first",
-        str(first),
-        "--seeds",
-        str(seeds),
-    ]
+    command = [sys.executable, "-m", "verification.mutants.hunt", name]
+    command += f"--first {first} --seeds {seeds}".split()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(
@@ -80,10 +72,10 @@ def hunts(names: Sequence[str], seeds: int, jobs: int) -> Iterator[Hunt]:
 
 def catcher_of(name: str) -> str:
     """The catcher that has to find a planted bug: one of `CATCHERS`."""
-    simulated = dict.fromkeys(SIMULATED, CATCHERS[0])
-    return {**simulated, CRASH_STATES: CATCHERS[1], SCHEDULES: CATCHERS[2]}.get(
-        named(name).catcher, CATCHERS[3]
-    )
+    catcher = named(name).catcher
+    if catcher in SIMULATED:
+        return CATCHERS[0]
+    return {CRASH_STATES: CATCHERS[1], SCHEDULES: CATCHERS[2]}.get(catcher, CATCHERS[3])
 
 
 def as_dict(found: Sequence[Hunt], seeds: int) -> dict[str, Any]:
@@ -95,16 +87,9 @@ def as_dict(found: Sequence[Hunt], seeds: int) -> dict[str, Any]:
     for hunt in found:
         mutant = named(hunt.name)
         seeds_taken = str(hunt.seeds) if mutant.catcher in SIMULATED else mutant.catcher
-        rows.append(
-            [
-                hunt.name,
-                mutant.stands_for,
-                mutant.why,
-                seeds_taken,
-                str(hunt.seconds),
-                hunt.caught_by or "**nothing**",
-            ]
-        )
+        found_by = hunt.caught_by or "**nothing**"
+        about = [hunt.name, mutant.stands_for, mutant.why]
+        rows.append([*about, seeds_taken, str(hunt.seconds), found_by])
     return result(
         "mutants",
         command=f"python -m verification.mutants --seeds {seeds}",

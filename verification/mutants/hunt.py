@@ -61,15 +61,20 @@ def _too_long(*_: object) -> None:
 def hunt(name: str, first: int, seeds: int) -> Hunt:
     """Plant the bug and look for it, from the first seed on."""
     begun = time.monotonic()
+
+    def ended(seeds: int, caught_by: str, text: str) -> Hunt:
+        return Hunt(name, seeds, round(time.monotonic() - begun, 1), caught_by, text[:400])
+
     catcher = name.removesuffix(NOTHING) or SIMULATOR
     if not name.endswith(NOTHING):
         plant(named(name))
         catcher = named(name).catcher
     if catcher == SCHEDULES:
-        return _schedules(name, begun)
+        return ended(*_schedules("" if name.endswith(NOTHING) else named(name).module))
+    if catcher == CRASH_STATES:
+        return ended(0, *_crash(named(name).module))
     if catcher not in SIMULATED:
-        caught, text = _crash(named(name).module) if catcher == CRASH_STATES else _test(catcher)
-        return Hunt(name, 0, round(time.monotonic() - begun, 1), caught, text[:400])
+        return ended(0, *_test(catcher))
     signal.signal(signal.SIGVTALRM, _too_long)
     gc.disable()
     for done, seed in enumerate(range(first, first + seeds), 1):
@@ -80,10 +85,8 @@ def hunt(name: str, first: int, seeds: int) -> Hunt:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         gc.collect()
         if caught:
-            return Hunt(
-                name, done, round(time.monotonic() - begun, 1), caught, f"seed {seed}: {text}"[:400]
-            )
-    return Hunt(name, seeds, round(time.monotonic() - begun, 1), "", "")
+            return ended(done, caught, f"seed {seed}: {text}")
+    return ended(seeds, "", "")
 
 
 def _run(seed: int, commit_log: str) -> tuple[str, str]:
@@ -98,23 +101,14 @@ def _run(seed: int, commit_log: str) -> tuple[str, str]:
     return ("", "") if violation is None else (violation.invariant, violation.text)
 
 
-def _schedules(name: str, begun: float) -> Hunt:
+def _schedules(module: str) -> tuple[int, str, str]:
     """Schedules of threads that share a store, all scenarios in turn, until one is red."""
     from verification.interleave.campaign import first_red
 
-    number, found = first_red(
-        MOST_SCHEDULES, module="" if name.endswith(NOTHING) else named(name).module
-    )
-    seconds = round(time.monotonic() - begun, 1)
+    number, found = first_red(MOST_SCHEDULES, module=module)
     if found is None:
-        return Hunt(name, number, seconds, "", "")
-    return Hunt(
-        name,
-        number,
-        seconds,
-        SCHEDULES,
-        f"{found.scenario}, seed {found.seed}: {found.problem}"[:400],
-    )
+        return number, "", ""
+    return number, SCHEDULES, f"{found.scenario}, seed {found.seed}: {found.problem}"
 
 
 def _crash(module: str) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -30,28 +31,25 @@ def prepare() -> None:
     gc.freeze()
 
 
-def one(seed: int, without: tuple[str, ...], also: tuple[str, ...], commit_log: str) -> SeedOutcome:
+def one(seed: int, **wanted: Any) -> SeedOutcome:
     """A seed, and its garbage collected in one go: reference counts free nearly everything
     before."""
     gc.disable()
     try:
-        return run_seed(seed, without=without, also=also, commit_log=commit_log)
+        return run_seed(seed, **wanted)
     finally:
         gc.collect()
 
 
-def outcomes(
-    seeds: range, jobs: int, without: tuple[str, ...], also: tuple[str, ...], commit_log: str = ""
-) -> Iterator[SeedOutcome]:
-    """In the order of the seeds."""
+def outcomes(seeds: range, jobs: int, **wanted: Any) -> Iterator[SeedOutcome]:
+    """In the order of the seeds; ``wanted`` is for `run_seed`."""
+    each = partial(one, **wanted)
     if jobs == 1:
         prepare()
-        for seed in seeds:
-            yield one(seed, without, also, commit_log)
+        yield from map(each, seeds)
         return
     with ProcessPoolExecutor(jobs, initializer=prepare) as pool:
         try:
-            each = partial(one, without=without, also=also, commit_log=commit_log)
             yield from pool.map(each, seeds, chunksize=4)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -61,31 +59,25 @@ class Total:
     """The sums of all seeds."""
 
     def __init__(self) -> None:
-        self.seeds = self.simulated_ms = self.events = self.operations = self.acknowledged = (
-            self.records
-        ) = 0
-        self.elections = 0
-        self.injected: dict[str, int] = {}
-        self.bites: dict[str, int] = {}
+        self.seeds = self.simulated_ms = self.events = self.operations = 0
+        self.acknowledged = self.records = self.elections = 0
+        self.injected: Counter[str] = Counter()
+        self.bites: Counter[str] = Counter()
 
     def add(self, outcome: SeedOutcome) -> None:
         self.seeds += 1
-        for name in (
-            "simulated_ms",
-            "events",
-            "operations",
-            "acknowledged",
-            "records",
-            "elections",
-        ):
-            setattr(self, name, getattr(self, name) + getattr(outcome, name))
-        for total, more in ((self.injected, outcome.injected), (self.bites, outcome.bites)):
-            for kind, count in more.items():
-                total[kind] = total.get(kind, 0) + count
+        self.simulated_ms += outcome.simulated_ms
+        self.events += outcome.events
+        self.operations += outcome.operations
+        self.acknowledged += outcome.acknowledged
+        self.records += outcome.records
+        self.elections += outcome.elections
+        self.injected.update(outcome.injected)
+        self.bites.update(outcome.bites)
 
     def never_bit(self) -> list[str]:
         """Kinds that were ordered and changed nothing."""
-        return [kind for kind in self.injected if not self.bites.get(kind)]
+        return [kind for kind in self.injected if not self.bites[kind]]
 
     def lines(self, seconds: float) -> list[str]:
         rate = self.seeds / seconds if seconds else 0.0
@@ -149,14 +141,13 @@ def main(
 
     Ends with an error at the first broken invariant, and names its seed.
     """
-    commit_log = commit_log or ""
+    wanted = {"also": also, "commit_log": commit_log or ""}
     if seed is not None:
-        sys.exit(show(seed, without, also, shrinking, commit_log))
+        sys.exit(show(seed, without, shrinking, **wanted))
     begun, total, failed = time.monotonic(), Total(), None
-    again = (
-        outcomes(range(first, first + seeds), jobs, without, also, commit_log) if twice else None
-    )
-    for outcome in outcomes(range(first, first + seeds), jobs, without, also, commit_log):
+    run = partial(outcomes, range(first, first + seeds), jobs, without=without, **wanted)
+    again = run() if twice else None
+    for outcome in run():
         total.add(outcome)
         if again is not None and next(again).trace_hash != outcome.trace_hash:
             click.echo(f"seed {outcome.seed}: another trace the second time")
@@ -210,20 +201,12 @@ def as_dict(
     )
 
 
-def show(
-    seed: int,
-    without: tuple[str, ...],
-    also: tuple[str, ...],
-    shrinking: bool,
-    commit_log: str = "",
-) -> int:
+def show(seed: int, without: tuple[str, ...], shrinking: bool, **wanted: Any) -> int:
     """One seed with all that it says; 1 when it fails."""
     if shrinking:
-        outcome = shrink(seed, without, click.echo, also, commit_log)
+        outcome = shrink(seed, without, click.echo, **wanted)
     else:
-        outcome = run_seed(
-            seed, without=without, also=also, commit_log=commit_log, verbose=True, story_lines=200
-        )
+        outcome = run_seed(seed, without=without, verbose=True, story_lines=200, **wanted)
     click.echo(outcome.story)
     click.echo(f"settings: {outcome.config}")
     click.echo(f"bites: {outcome.bites}")

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from dledger.client.protocol.results import Committed
 from dledger.errors import DLedgerError
 from dledger.protocol.messages.entry import HEADER_SIZE, MIN_BLANK_SIZE
 from dledger.records.body.build import make_records
@@ -62,7 +61,8 @@ class Chores:
             await self._client.commit_offsets(self._group, {topic.name: {partition: offset}})
             self._progress[place] = offset
             if self._watch is not None:
-                self._watch.progress_acknowledged(self._group, *place, offset)
+                told = self._watch.commands.progress_acknowledged
+                self._watch.check(told, self._group, *place, offset)
         except DLedgerError as error:
             self._life.note(f"progress of {self._group}: {error}")
             # it may still come, over what another one says: begin with another group
@@ -100,7 +100,7 @@ class Chores:
             if self._rng.chance(700_000):
                 await self._client.delete_topic(name)
                 if self._watch is not None:
-                    self._watch.deletion_acknowledged(name)
+                    self._watch.check(self._watch.commands.deletion_acknowledged, name)
         except DLedgerError as error:
             self._life.note(f"topic {name}: {error}")
 
@@ -143,24 +143,13 @@ class Chores:
             life.note(f"stage {name} is abandoned")
             return
         await asyncio.sleep(self._rng.spread(1, timeout_ms) / 1000)
-        call = life.workload.recorder.begin(
-            OperationKind.TRANSACTION,
-            life.session,
-            topic.name,
-            partition,
-            values=(number,),
-            transaction=name,
-            attempt=0,
-        )
+        kind, values = OperationKind.TRANSACTION, (number,)
+        call = life.begin(kind, topic, partition, values=values, transaction=name, attempt=0)
         try:
             done = await transaction.commit()
         except DLedgerError as error:
             life.ended(call, f"stage {name}", error)
         else:
-            start, end = _span(done, topic, partition)
+            start, end = done.offsets[topic.name][partition]
             call.ok(start=start)
             life.workload.done(topic.name, partition, start, end, 1)
-
-
-def _span(done: Committed, topic: Topic, partition: int) -> tuple[int, int]:
-    return done.offsets[topic.name][partition]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 from functools import partial
 from traceback import extract_tb
@@ -12,6 +12,8 @@ from dledger.errors import ConfigError, CorruptStore, StorageError
 from dledger.node.node import NodeServer
 from dledger.node.parts import OpenFiles
 from dledger.node.peers.handshake import Gate
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 from dledger.types import NodeId, Role
 from verification.disk.memory_disk import ProcessKilled
 from verification.invariants.broken import Broken
@@ -21,7 +23,6 @@ from verification.invariants.wiring import attach
 from verification.sim.broker_files import BrokerFiles, HostFiles
 from verification.sim.broker_files import attach as attach_broker
 from verification.sim.disk import SimDisk
-from verification.sim.hellos import OtherMachine, watch_hellos
 from verification.sim.loop import SimLoop
 from verification.sim.machine import Machine
 from verification.sim.network import Network
@@ -84,8 +85,10 @@ class World:
             self.story.hidden = str(self.broker.folder)
         self._broken: Broken | None = None
 
-    def new_loop(self, name: str, clock: Clock) -> SimLoop:
+    def new_loop(self, name: str, clock: Clock | None = None) -> SimLoop:
+        """Of one more process; its clock is right unless given."""
         rng = self.rng.fork(f"loop {name} {len(self.graveyard)}")
+        clock = clock or Clock(self.scheduler)
         loop = SimLoop(self.scheduler, self.network, name, clock, rng)  # type: ignore[abstract]
         self.graveyard.append(loop)
         loop.on_defect = self.defect
@@ -144,9 +147,9 @@ class Node:
         self.lives = 0
         self.told: tuple[NodeId, ...] = ()
         """Members that its next process is told in place of the group's."""
-        self.namesake: OtherMachine | None = None
-        """A machine of another group is in its place, and no fault is to take that for the
-        group's."""
+        self.namesake: Callable[[NodeServer], None] | None = None
+        """A machine of another group is in its place, and no fault is to take that for the group's;
+        looks at it after every event."""
         self.drift = 0
         self.wall_offset_us = 0
         plan, rng = world.plan, world.rng
@@ -211,13 +214,32 @@ class Node:
         loop.create_task(self._main(server, loop, told))
 
     def _built(self, server: NodeServer, loop: SimLoop) -> None:
-        watch_hellos(self.world, self, server)
+        gate = server.parts.gate
+        gate.answer = partial(self._greeted, gate)  # type: ignore[method-assign]
         if self.namesake is not None:
-            loop.after_callback = partial(self.namesake.look, server)
+            loop.after_callback = partial(self.namesake, server)
             return
         self.world.built(server, self.disk)
         if self.world.watch is not None:
             loop.after_callback = self.world.watch.observer(self.name)
+
+    def _greeted(
+        self, gate: Gate, hello: HelloRequest, certified: Set[str] | None = None
+    ) -> HelloResponse:
+        """The answer to a hello, looked at. Later messages of peers have the group's id too, so
+        that a hello that is taken from another group need not have an effect by itself."""
+        answer, own = Gate.answer(gate, hello, certified), gate.known().group_id
+        if answer.code is not Code.SUCCESS:
+            return answer
+        if own and hello.group_id and own != hello.group_id:
+            who = hello.node_id or "a client"
+            text = f"{self.name} of group {own} takes the hello of {who} of group {hello.group_id}"
+            self.world.breaks("I17", text)
+        if self.namesake is not None and not hello.group_id:
+            return replace(
+                answer, code=Code.LEADER_PENDING_FULL, message="this is another group's machine"
+            )
+        return answer
 
     async def _main(self, server: NodeServer, loop: SimLoop, told: tuple[NodeId, ...]) -> None:
         """As `dledger.node.process.serve`: until it fails."""
@@ -337,6 +359,13 @@ class Group:
         """The leader of the highest term."""
         leaders = [node for node in self.nodes if node.is_leader]
         return max(leaders, key=_term, default=None)
+
+    def servers(self) -> list[NodeServer]:
+        """Those of the nodes that have started."""
+        return [node.server for node in self.nodes if node.server is not None]
+
+    def others(self, one: Node) -> list[Node]:
+        return [node for node in self.nodes if node is not one]
 
     def up(self) -> list[Node]:
         """Those of this group."""

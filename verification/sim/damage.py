@@ -13,6 +13,7 @@ from typing import Final
 
 from verification.invariants.watch import Watch
 from verification.sim.cluster import Group, Node, World
+from verification.sim.scheduler import MS
 
 SETTLED_MS: Final = 1500
 """By then a node's mark covers what was durable before."""
@@ -41,23 +42,21 @@ class Damage:
 
     def start(self) -> None:
         if self._unlucky:
-            self._look(None)
+            self._look()
 
-    def _look(self, _: object) -> None:
+    def _look(self) -> None:
         """Note now what may be harmed later."""
+        after = self._world.scheduler.after
         for node in self._unlucky:
             server = node.server
             if server is not None:
                 known = min(server.raft.committed_index, server.store.durable.index)
                 if self._world.plan.has("older disk") and self._rng.chance(100_000):
                     self._images.setdefault(node.name, []).append(node.disk.image())
-                self._world.scheduler.after(
-                    SETTLED_MS * 1_000_000, self._settle, (node, node.lives, known)
-                )
-        self._world.scheduler.after(500 * 1_000_000, self._look)
+                after(SETTLED_MS * MS, self._settle, node, node.lives, known)
+        after(500 * MS, self._look)
 
-    def _settle(self, seen: tuple[Node, int, int]) -> None:
-        node, life, index = seen
+    def _settle(self, node: Node, life: int, index: int) -> None:
         if node.lives == life and node.is_up:
             self._settled[node.name] = max(index, self._settled.get(node.name, -1))
 

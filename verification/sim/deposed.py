@@ -18,8 +18,9 @@ from dledger.testing.checkers.history import OperationKind
 from verification.sim.broker_life import Asker
 from verification.sim.cluster import Group, Node, World
 from verification.sim.machine import Machine
-from verification.sim.scheduler import MS, US, Clock
-from verification.sim.settings import PORT
+from verification.sim.network import Path
+from verification.sim.scheduler import MS
+from verification.sim.settings import addresses_of
 from verification.sim.workload import Workload
 
 FAULT: Final = "deposed leader"
@@ -64,10 +65,10 @@ class Deposed:
         for fall in self._falls:
             fall.end()
 
-    def _apart(self, leader: Node) -> list[tuple[str, str]]:
+    def _apart(self, leader: Node) -> list[Path]:
         """Paths to be cut between nodes and clients, each for itself."""
-        paths: list[tuple[str, str]] = []
-        peers = [str(node.name) for node in self._group.nodes if node is not leader]
+        paths: list[Path] = []
+        peers = [str(node.name) for node in self._group.others(leader)]
         for client in self._workload.clients:
             side = self._rng.below(3)
             for node in ((), peers, [str(leader.name)])[side]:
@@ -85,7 +86,7 @@ class Fall:
         leader: Node,
         witness: Witness,
         downfall: str,
-        paths: list[tuple[str, str]],
+        paths: list[Path],
     ) -> None:
         """``paths``: between nodes and clients, to be cut meanwhile."""
         assert leader.loop is not None
@@ -95,15 +96,15 @@ class Fall:
         self._witness = witness
         self._downfall = downfall
         self._over = False
-        self._paths: list[tuple[str, str]] = []
+        self._paths: list[Path] = []
         self._wanted = list(paths)
-        self._peers = peers = [str(node.name) for node in group.nodes if node is not leader]
+        self._peers = peers = [str(node.name) for node in group.others(leader)]
         if downfall not in {"it stands still", "it hears nobody"}:
             self._wanted += [(str(leader.name), peer) for peer in peers]
         if downfall not in {"it stands still", "it is not heard"}:
             self._wanted += [(peer, str(leader.name)) for peer in peers]
 
-    def begin(self, _: object) -> None:
+    def begin(self) -> None:
         """If it leads still."""
         if self._over or self._loop.dead or not self._leader.is_leader:
             return
@@ -114,23 +115,21 @@ class Fall:
                 if stream.other in self._peers:
                     self._network.reset(stream)
         self._paths = self._wanted
-        for one, other in self._paths:
-            self._network.cut(one, other)
+        self._network.cut_all(self._paths)
 
-    def go_on(self, _: object = None) -> None:
+    def go_on(self) -> None:
         """A process that stands still does so no more."""
         if self._loop.paused:
             self._loop.resume()
 
-    def end(self, _: object = None) -> None:
+    def end(self) -> None:
         """All nodes and clients reach each other again."""
         if self._over:
             return
         self._over = True
         self.go_on()
         self._witness.end()
-        for one, other in self._paths:
-            self._network.heal(one, other)
+        self._network.heal_all(self._paths)
 
 
 class Witness:
@@ -144,18 +143,15 @@ class Witness:
         self._workload = workload
         self._group = group
         self._node = node
-        self._session = self._name = f"w{number}"
-        self._others = [str(other.name) for other in group.nodes if other is not node]
-        self._sides = (self._others, [str(node.name)])
-        self._cut_off: list[str] = []
-        loop = self._loop = world.new_loop(self._name, Clock(world.scheduler))
-        loop.latency_ns = lambda: 50 * US
+        self._name = f"w{number}"
+        others = [str(other.name) for other in group.others(node)]
+        self._sides = (others, [str(node.name)])
+        self._cut_off: list[Path] = []
+        loop = self._loop = world.new_loop(self._name)
         rng = self._rng = world.rng.fork(f"witness {number}")
-        machine = Machine(loop, rng.fork("dice"), 0, lambda: None)
-        addresses = ",".join(f"{one}:{PORT}" for one in [node.name, *self._others])
         self._client = AsyncClient(
-            addresses,
-            environment=machine,
+            addresses_of([node.name, *others]),
+            environment=Machine(loop, rng.fork("dice")),
             retry_max_ms=100,
             connect_timeout_ms=100,
             request_timeout_ms=rng.pick((200, 600, 2000)),
@@ -164,37 +160,30 @@ class Witness:
         if world.queued is not None:
             self._asker = Asker(world, self._client, rng.fork("asker"), workload.topics, self._name)
         self._asking: dict[asyncio.Task[None], None] = {}
-        self._change_sides(None)
+        self._change_sides()
         loop.call_soon(lambda: loop.create_task(self._work()))
 
-    def _change_sides(self, _: object) -> None:
+    def _change_sides(self) -> None:
         if self._loop.dead:
             return
         before, now = self._sides
-        self._heal()
-        self._cut_off, self._sides = before, (now, before)
-        for node in self._cut_off:
-            self._world.network.cut(self._name, node)
-            self._world.network.cut(node, self._name)
+        self._sides = now, before
+        self._world.network.heal_all(self._cut_off)
+        self._cut_off = [
+            path for node in before for path in ((self._name, node), (node, self._name))
+        ]
+        self._world.network.cut_all(self._cut_off)
         self._world.scheduler.after(self._rng.spread(50, 2000) * MS, self._change_sides)
-
-    def _heal(self) -> None:
-        for node in self._cut_off:
-            self._world.network.heal(self._name, node)
-            self._world.network.heal(node, self._name)
 
     async def _work(self) -> None:
         while True:
-            if self._is_deposed():
+            # it leads an old term while another one leads
+            if self._node.is_leader and self._group.leader is not self._node:
                 self._world.counts.bite(FAULT)
             task = self._loop.create_task(self._ask())
             self._asking[task] = None
             task.add_done_callback(self._asking.pop)
             await asyncio.sleep(self._rng.spread(10, 100) / 1000)
-
-    def _is_deposed(self) -> bool:
-        """Whether it leads an old term while another one leads."""
-        return self._node.is_leader and self._group.leader is not self._node
 
     async def _ask(self) -> None:
         if self._asker is not None:
@@ -204,7 +193,7 @@ class Witness:
         recorder = self._workload.recorder
         partitions = range(topic.partitions)
         calls = [
-            recorder.begin(OperationKind.END, self._session, topic.name, at, stale=stale)
+            recorder.begin(OperationKind.END, self._name, topic.name, at, stale=stale)
             for at in partitions
         ]
         try:
@@ -220,4 +209,4 @@ class Witness:
         """It is killed."""
         self._loop.kill()
         self._world.network.died(self._name, self._loop, power=False)
-        self._heal()
+        self._world.network.heal_all(self._cut_off)

@@ -38,8 +38,9 @@ class Nemesis:
         self._replaced = Replaced(world, group, self._damage)
         self._namesakes = Namesakes(world, group, self._damage)
         self._operator: Operator | None = None
+        """Admits nodes that have another disk, as often as it takes."""
         plan = world.plan
-        strikes: dict[str, Callable[[], None]] = {
+        strikes: dict[str, Callable[[], str | None]] = {
             "cut": self._cut,
             "pause": self._pause,
             "kill": self._kill,
@@ -56,15 +57,16 @@ class Nemesis:
             "slow network": self._slow_network,
             "wall clock jump": self._wall_jump,
             "client crash": self._client_crash,
-            "bit rot": self._rot,
+            "bit rot": self._damage.rot,
             "misdirected write": self._misdirect,
-            "empty disk": lambda: self._replace_disk(older=False),
-            "older disk": lambda: self._replace_disk(older=True),
-            DEPOSED: self._depose,
-            MACHINE_BACK: self._bring_back,
+            "empty disk": lambda: self._damage.replace(older=False),
+            "older disk": lambda: self._damage.replace(older=True),
+            DEPOSED: self._deposed.strike,
+            MACHINE_BACK: self._replaced.strike,
             "wrong list of members": self._tell_members,
-            NAMESAKES: self._exchange_group,
+            NAMESAKES: self._namesakes.strike,
         }
+        # A strike says what it did, if anything, or has told it before what came of it.
         self._strikes = [(kind, strike) for kind, strike in strikes.items() if plan.has(kind)]
 
     def start(self) -> None:
@@ -97,12 +99,15 @@ class Nemesis:
         wait = self._rng.spread(50, 2 * self.world.plan.fault_every_ms)
         self.world.scheduler.after(wait * MS, self._strike)
 
-    def _strike(self, _: object) -> None:
+    def _strike(self) -> None:
         if not self.active:
             return
         kind, strike = self._rng.pick(self._strikes)
         self._counts.inject(kind)
-        strike()
+        if done := strike():
+            self._tell(done)
+        if self._damage.replaced and self._operator is None:
+            self._operator = Operator(self.world, self._damage.replaced)
         self._next()
 
     def stop(self) -> None:
@@ -153,7 +158,7 @@ class Nemesis:
         return self._rng.pick(up) if up else None
 
     def _later(self, low_ms: int, high_ms: int, action: Callable[[], None]) -> None:
-        self.world.scheduler.after(self._rng.spread(low_ms, high_ms) * MS, lambda _: action())
+        self.world.scheduler.after(self._rng.spread(low_ms, high_ms) * MS, action)
 
     # --- network ----------------------------------------------------------------------------------
 
@@ -176,19 +181,9 @@ class Nemesis:
             if kind != 3 or rng.chance(500_000):
                 paths += [(other, one) for one, other in paths]
         paths = [(one, other) for one, other in paths if one != other]
-        for one, other in paths:
-            network.cut(one, other)
+        network.cut_all(paths)
         self._tell("cuts " + ", ".join(f"{one}>{other}" for one, other in paths))
-
-        def mend() -> None:
-            for one, other in paths:
-                network.heal(one, other)
-
-        self._later(100, 15_000, mend)
-
-    def _depose(self) -> None:
-        if done := self._deposed.strike():
-            self._tell(done)
+        self._later(100, 15_000, lambda: network.heal_all(paths))
 
     def _slow_network(self) -> None:
         weather = self.world.network.weather
@@ -331,37 +326,12 @@ class Nemesis:
 
             self._later(500, 10_000, mend)
 
-    def _rot(self) -> None:
-        if done := self._damage.rot():
-            self._tell(done)
-
-    def _replace_disk(self, older: bool) -> None:
-        if done := self._damage.replace(older):
-            self._tell(done)
-            self._operate()
-
-    def _bring_back(self) -> None:
-        if done := self._replaced.strike():
-            self._tell(done)
-            self._operate()
-
-    def _exchange_group(self) -> None:
-        if done := self._namesakes.strike():
-            self._tell(done)
-
-    def _operate(self) -> None:
-        """An operator admits the node, as often as it takes."""
-        if self._operator is None:
-            self._operator = Operator(self.world, self._damage.replaced)
-
-    def _misdirect(self) -> None:
+    def _misdirect(self) -> str:
         """Not where power is cut as well: the node would not know that it had the entry, see
         `damage`."""
         plan = self.world.plan
-        if plan.has("power cut") or plan.has("group power cut"):
-            return
-        if done := self._damage.misdirect():
-            self._tell(done)
+        has_cuts = plan.has("power cut") or plan.has("group power cut")
+        return "" if has_cuts else self._damage.misdirect()
 
     def _wall_jump(self) -> None:
         if node := self._victim():

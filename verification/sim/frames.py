@@ -30,7 +30,7 @@ class Carrier(Protocol):
 
     def send(self, source: Any, item: Any) -> None: ...
 
-    def arrive(self, what: Any) -> None: ...
+    def arrive(self, source: Any, item: Any) -> None: ...
 
 
 class FrameHarm:
@@ -91,4 +91,4 @@ class FrameHarm:
         network, transport = self._network, self._transport
         transport.owe(len(frame))
         when = transport.arrival_ns + network.rng.below(network.weather.late_ns)
-        network.scheduler.at(when, network.arrive, (transport, frame))
+        network.scheduler.at(when, network.arrive, transport, frame)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 from dledger.client.aio.producer import AsyncProducer
@@ -18,6 +19,7 @@ from verification.sim.shared_history import SharedHistory, Topic
 from verification.sim.transactions import Transactions
 from verification.sim.writes import Writes
 
+Call = Callable[[], Awaitable[None]]
 READ_RECORDS: Final = 100
 """A read asks for no more, so that long logs do not make all others slow."""
 
@@ -62,23 +64,24 @@ class ClientLife(ClientSession):
             self.workload.world.breaks("defect", text, error)
         self._on_end()
 
-    def _calls(self) -> list[Callable[[], Awaitable[None]]]:
+    def _calls(self) -> list[Call]:
         """The calls of this client; a call that stands there more often is made more often."""
-        weights = (
+        end = partial(self._ends, OperationKind.END, stale=False)
+        weights: tuple[tuple[Call, int], ...] = (
             (self._append, 3),
             (self._produce, 5),
             (self._transactions.transact, 2),
             (self._read, 3),
-            (self._end, 3),
-            (self._stale_end, 1),
-            (self._begin, 1),
+            (end, 3),
+            (partial(self._ends, OperationKind.END, stale=True), 1),
+            (partial(self._ends, OperationKind.BEGIN, stale=False), 1),
             (self._writes.write, 3),
             *self._chores.weights(),
         )
-        calls: list[Callable[[], Awaitable[None]]] = []
+        calls: list[Call] = []
         for call, most in weights:
             calls += [call] * self.rng.between(0, most)
-        return calls or [self._append, self._end]
+        return calls or [self._append, end]
 
     async def _prepare(self) -> None:
         for topic in self.workload.topics:
@@ -114,9 +117,7 @@ class ClientLife(ClientSession):
         self, through: AsyncProducer, topic: Topic, partition: int, **more: Any
     ) -> None:
         numbers, values = self.new_values()
-        call = self.workload.recorder.begin(
-            OperationKind.APPEND, self.session, topic.name, partition, values=numbers, **more
-        )
+        call = self.begin(OperationKind.APPEND, topic, partition, values=numbers, **more)
         future = await through.append(values, partition=partition)
         future.add_done_callback(self._answer(call, topic, partition, len(values)))
 
@@ -154,10 +155,8 @@ class ClientLife(ClientSession):
         """A newer session of the same name takes over, and the old one goes on as if it were the
         only one. The order of the two is not known, so in the history each call has a producer of
         its own."""
-        newer, partition = (
-            await self.client.producer(topic.name, name=old.name),
-            self.rng.below(topic.partitions),
-        )
+        newer = await self.client.producer(topic.name, name=old.name)
+        partition = self.rng.below(topic.partitions)
         for producer in (newer, old):
             self._fenced += 1
             await self._hand_in(
@@ -176,12 +175,10 @@ class ClientLife(ClientSession):
 
     async def read(self, topic: Topic, partition: int, start: int, most: int = READ_RECORDS) -> int:
         """Read and record; the offset behind the last record."""
-        call = self.workload.recorder.begin(
-            OperationKind.READ, self.session, topic.name, partition, start=start
-        )
+        call = self.begin(OperationKind.READ, topic, partition, start=start)
         values: list[int] = []
         offsets: list[int] = []
-        known = self.known
+        known, to_end = self.known, False
         try:
             async for batch in self.client.read(topic.name, partition, start):
                 offsets += batch.column("offset").to_pylist()
@@ -191,17 +188,16 @@ class ClientLife(ClientSession):
                 if len(values) >= most:
                     break
             else:
-                call.ok(values=tuple(values), offsets=tuple(offsets), to_end=True)
-                self._advance(topic, partition, start, offsets)
-                return start + len(values)
+                to_end = True
         except DLedgerError as error:
             self.ended(call, f"read {topic.name}/{partition} from {start}", error)
             if isinstance(error, OffsetOutOfRange):
                 self._positions[topic.name, partition] = max(error.begin, 0)
             return start
-        call.ok(values=tuple(values), offsets=tuple(offsets))
-        self._advance(topic, partition, start, offsets)
-        return start + len(values)
+        call.ok(values=tuple(values), offsets=tuple(offsets), to_end=to_end)
+        end = self._positions[topic.name, partition] = start + len(offsets)
+        self.note(f"read {topic.name}/{partition} {start} to {end}")
+        return end
 
     async def probe(self) -> None:
         """Append until it works: a commit is seen only when a client writes."""
@@ -223,26 +219,10 @@ class ClientLife(ClientSession):
                 await asyncio.sleep(0.1)
         await self.read(topic, partition, begin, most=1 << 40)
 
-    def _advance(self, topic: Topic, partition: int, start: int, offsets: list[int]) -> None:
-        self._positions[topic.name, partition] = start + len(offsets)
-        self.note(f"read {topic.name}/{partition} {start} to {start + len(offsets)}")
-
-    async def _end(self) -> None:
-        await self._ends(OperationKind.END, stale=False)
-
-    async def _stale_end(self) -> None:
-        await self._ends(OperationKind.END, stale=True)
-
-    async def _begin(self) -> None:
-        await self._ends(OperationKind.BEGIN, stale=False)
-
     async def _ends(self, kind: OperationKind, stale: bool) -> None:
         topic = self.rng.pick(self.workload.topics)
         partitions = range(topic.partitions)
-        recorder = self.workload.recorder
-        calls = [
-            recorder.begin(kind, self.session, topic.name, at, stale=stale) for at in partitions
-        ]
+        calls = [self.begin(kind, topic, at, stale=stale) for at in partitions]
         ask = self.client.end_offsets if kind is OperationKind.END else self.client.begin_offsets
         try:
             answer = await ask(topic.name, stale=stale)

@@ -12,17 +12,17 @@ import asyncio
 import asyncio.events
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextvars import Context
 from typing import Any, Final, Protocol
 
 from verification.disk.memory_disk import ProcessKilled
 from verification.sim.disk_waits import DiskWaits
 from verification.sim.executors import Executors
 from verification.sim.rng import Rng
-from verification.sim.scheduler import SECOND, US, Clock, Handle, Scheduler, _set_running
+from verification.sim.scheduler import SECOND, US, Action, Clock, Handle, Scheduler, _set_running
 from verification.sim.turns import Turns
 
 NOT_DUE: Final = -1
+Callback = Callable[..., object]
 
 
 class Wires(Protocol):
@@ -60,7 +60,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._busy_until_ns = 0
         self.posted: list[Handle] | None = None
         """The callbacks that the running thread has handed to the loop; None: the loop runs."""
-        self._held: list[tuple[Callable[[Any], None], Any]] = []
+        self._held: list[tuple[Action, tuple[Any, ...]]] = []
         self.disk_waits = DiskWaits(scheduler)
         self.turns = Turns(self)
         self.executors = Executors(self, self.turns)
@@ -82,8 +82,8 @@ class SimLoop(asyncio.AbstractEventLoop):
     def resume(self) -> None:
         self.paused = False
         held, self._held = self._held, []
-        for action, argument in held:
-            self.scheduler.after(0, action, argument)
+        for action, arguments in held:
+            self.scheduler.after(0, action, *arguments)
         if self._ready:
             self._wake()
 
@@ -97,15 +97,12 @@ class SimLoop(asyncio.AbstractEventLoop):
                 self._wake()
         self.disk_waits.hurry()
 
-    def hold(self, action: Callable[[Any], None], argument: Any) -> bool:
+    def hold(self, action: Action, *arguments: Any) -> bool:
         """Whether the process cannot do this now: it does it after its pause, or never when it is
         dead."""
-        if self.dead:
-            return True
-        if self.paused:
-            self._held.append((action, argument))
-            return True
-        return False
+        if self.paused and not self.dead:
+            self._held.append((action, arguments))
+        return self.dead or self.paused
 
     def waiting(self) -> list[str]:
         """Where each task waits, from the outermost coroutine to the innermost one."""
@@ -174,11 +171,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._ready.extend(handles)
         self._wake()
 
-    # --- asyncio ----------------------------------------------------------------------------------
+    # --- asyncio: what it may ask for besides (``how``) makes no difference here ------------------
 
-    def call_soon(  # type: ignore[override]
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> Handle:
+    def call_soon(self, callback: Callback, *args: Any, **how: Any) -> Handle:  # type: ignore[override]
         handle = Handle(callback, args, 0.0)
         if not self.dead:
             self._ready.append(handle)
@@ -186,31 +181,17 @@ class SimLoop(asyncio.AbstractEventLoop):
                 self._wake()
         return handle
 
-    def call_soon_threadsafe(  # type: ignore[override]
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> Handle:
+    def call_soon_threadsafe(self, callback: Callback, *args: Any, **how: Any) -> Handle:  # type: ignore[override]
         if self.posted is None:
             return self.call_soon(callback, *args)
         handle = Handle(callback, args, 0.0)
         self.posted.append(handle)
         return handle
 
-    def call_later(  # type: ignore[override]
-        self,
-        delay: float,
-        callback: Callable[..., object],
-        *args: Any,
-        context: Context | None = None,
-    ) -> Handle:
+    def call_later(self, delay: float, callback: Callback, *args: Any, **how: Any) -> Handle:  # type: ignore[override]
         return self.call_at(self.time() + delay, callback, *args)
 
-    def call_at(  # type: ignore[override]
-        self,
-        when: float,
-        callback: Callable[..., object],
-        *args: Any,
-        context: Context | None = None,
-    ) -> Handle:
+    def call_at(self, when: float, callback: Callback, *args: Any, **how: Any) -> Handle:  # type: ignore[override]
         handle = Handle(callback, args, when)
         if not self.dead:
             self.scheduler.at(self.clock.global_ns(int(when * SECOND)), self._due, handle)
@@ -228,11 +209,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return asyncio.Future(loop=self)
 
     def create_task(  # type: ignore[override]
-        self,
-        coro: Coroutine[Any, Any, Any],
-        *,
-        name: str | None = None,
-        context: Context | None = None,
+        self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, **how: Any
     ) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name or "task")
         self.tasks.append(task)

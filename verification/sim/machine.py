@@ -16,7 +16,11 @@ class Machine(Environment):
     """Clocks, dice and threads that one process takes from its machine."""
 
     def __init__(
-        self, loop: SimLoop, dice: Rng, bad_luck: int, on_bad_luck: Callable[[], None]
+        self,
+        loop: SimLoop,
+        dice: Rng,
+        bad_luck: int = 0,
+        on_bad_luck: Callable[[], None] = lambda: None,
     ) -> None:
         """``bad_luck``: so many draws in a million are the lowest or the highest there is: the
         earliest time-out, the same one everywhere, the longest pause."""

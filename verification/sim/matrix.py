@@ -54,25 +54,21 @@ class Graph:
     silent: bool
 
     @property
+    def names(self) -> list[str]:
+        return [f"n{n}" for n in range(self.nodes)]
+
+    @property
     def links(self) -> set[Link]:
         """The directed pairs of nodes that can send."""
-        names = [f"n{n}" for n in range(self.nodes)]
-        pairs = permutations(names, 2) if self.nodes == 3 else combinations(names, 2)
-        there = [pair for bit, pair in enumerate(pairs) if self.number >> bit & 1]
-        return (
-            set(there)
-            if self.nodes == 3
-            else {link for pair in there for link in (pair, pair[::-1])}
-        )
+        pairs = permutations(self.names, 2) if self.nodes == 3 else combinations(self.names, 2)
+        there = {pair for bit, pair in enumerate(pairs) if self.number >> bit & 1}
+        return there if self.nodes == 3 else there | {pair[::-1] for pair in there}
 
     def reaches_majority(self, node: str) -> bool:
         """Whether it can talk both ways with a majority, itself counted."""
         links = self.links
-        others = [f"n{n}" for n in range(self.nodes) if f"n{n}" != node]
-        return (
-            1 + sum((node, other) in links and (other, node) in links for other in others)
-            > self.nodes // 2
-        )
+        peers = [one for one in self.names if {(node, one), (one, node)} <= links]
+        return 1 + len(peers) > self.nodes // 2
 
     def __str__(self) -> str:
         kind = "silent" if self.silent else "connections end"
@@ -114,7 +110,7 @@ class Run:
             before = self._in_good_order()
             term, cut_ms = self._term(), scene.now_ms
             self._cut()
-            available = any(graph.reaches_majority(node.name) for node in scene.group.nodes)
+            available = any(map(graph.reaches_majority, graph.names))
             scene.wait(SETTLE_MS)
             settled, leader, settled_ms = self._term(), scene.group.leader, scene.now_ms
             self._must(
@@ -189,13 +185,11 @@ class Run:
         return bool(self._acknowledged) and self._acknowledged[-1][0] > moment_ms
 
     def _term(self) -> int:
-        return max(
-            node.server.raft.term for node in self._scene.group.nodes if node.server is not None
-        )
+        return max(server.raft.term for server in self._scene.group.servers())
 
     def _until_in_step(self) -> None:
         """Wait until all nodes have applied all entries that are committed now."""
-        servers = [node.server for node in self._scene.group.nodes if node.server is not None]
+        servers = self._scene.group.servers()
         committed = max(server.raft.committed_index for server in servers)
         in_step = lambda: min(server.catalog.applied_index for server in servers) >= committed  # noqa: E731
         self._scene.until(in_step, SETTLE_MS, f"everybody in step: {self._graph}:")

@@ -126,10 +126,10 @@ class Stay:
         damage.in_turns.append(node)
         node.kill(power=False)
         self._own = node.disk.exchange(away.pop(node.name))
-        node.namesake = self
+        node.namesake = self.look
         group.restart_soon(node)
 
-    def end(self, _: object = None) -> None:
+    def end(self) -> None:
         """The member's own machine is back."""
         node = self._node
         if self._over:
@@ -144,12 +144,8 @@ class Stay:
 
     def look(self, server: NodeServer) -> None:
         """After every event: this machine knows the state of the other group alone."""
-        raft, world, name, last = (
-            server.raft,
-            self._world,
-            self._node.name,
-            server.raft.log.end.position,
-        )
+        raft, world, name = server.raft, self._world, self._node.name
+        last = raft.end.position
         if raft.membership != self._record:
             world.breaks(
                 "I17",

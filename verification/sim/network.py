@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,6 +20,8 @@ from verification.sim.rng import Rng
 from verification.sim.scheduler import MS, SECOND, US, Scheduler
 from verification.sim.stream import RESET, Item, SimTransport
 
+Path = tuple[str, str]
+"""From one host to another."""
 UNANSWERED_NS: Final = 3 * SECOND
 """A link between nodes gives up a connection without answers, as TCP_USER_TIMEOUT makes it."""
 
@@ -65,6 +67,21 @@ class Server:
         self._network.closed(self._address, self)
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A connection that a process wants."""
+
+    loop: SimLoop
+    factory: Callable[[], Any]
+    host: str
+    port: int
+    answer: asyncio.Future[Any]
+
+    @property
+    def is_over(self) -> bool:
+        return self.loop.dead or self.answer.done()
+
+
 class Network:
     """All hosts and the links between them."""
 
@@ -75,17 +92,17 @@ class Network:
         self.weather = Weather()
         self.seen: Callable[[SimLoop, SimLoop, bytes], None] = _ignore
         """Told everything that arrives."""
-        self.cuts: dict[tuple[str, str], bool] = {}
-        """(from, to) -> nothing arrives."""
+        self.cuts: dict[Path, bool] = {}
+        """Nothing arrives by these."""
         self.nodes: dict[str, bool] = {}
         """Hosts whose links among each other are harmed frame by frame."""
         self.off: dict[str, bool] = {}
         """Hosts without power."""
-        self.old_frames: dict[tuple[str, str], list[bytes]] = {}
+        self.old_frames: dict[Path, list[bytes]] = {}
         """Frames of each link that may come again."""
         self._servers: dict[tuple[str, int], Server] = {}
         self._streams: dict[str, list[SimTransport]] = {}
-        self._stalled: dict[tuple[str, str], list[tuple[SimTransport, Item]]] = {}
+        self._stalled: dict[Path, list[tuple[SimTransport, Item]]] = {}
 
     # --- connections ------------------------------------------------------------------------------
 
@@ -103,33 +120,28 @@ class Network:
     async def connect(self, loop: SimLoop, factory: Callable[[], Any], host: str, port: int) -> Any:
         """A connection, ConnectionRefusedError, or no answer for ever, as the weather is."""
         answer = loop.create_future()
-        self._knock((loop, factory, host, port, answer))
+        self._knock(Attempt(loop, factory, host, port, answer))
         return await answer
 
-    def _knock(
-        self, attempt: tuple[SimLoop, Callable[[], Any], str, int, asyncio.Future[Any]]
-    ) -> None:
-        loop, _, host, _, answer = attempt
-        if loop.dead or answer.done():
+    def _knock(self, attempt: Attempt) -> None:
+        loop, host = attempt.loop, attempt.host
+        if attempt.is_over:
             return
         if self.is_cut(loop.name, host) or self.is_cut(host, loop.name) or self.off.get(host):
             self.scheduler.after(SECOND, self._knock, attempt)
             return
         self.scheduler.after(self.delay(), self._arrived, attempt)
 
-    def _arrived(
-        self, attempt: tuple[SimLoop, Callable[[], Any], str, int, asyncio.Future[Any]]
-    ) -> None:
-        loop, factory, host, port, answer = attempt
-        server = self._servers.get((host, port))
+    def _arrived(self, attempt: Attempt) -> None:
+        server, loop = self._servers.get((attempt.host, attempt.port)), attempt.loop
         if server is None or server.loop.dead:
-            self.scheduler.after(self.delay(), self._refused, (loop, host, answer))
+            self.scheduler.after(self.delay(), self._refused, attempt)
             return
-        if loop.dead or answer.done():
+        if attempt.is_over:
             return
         ours, theirs = self._pair(loop, server.loop)
         server.loop.call_soon(theirs.open, server.factory)
-        self.scheduler.after(self.delay(), self._accepted, (loop, ours, factory, answer))
+        self.scheduler.after(self.delay(), self._accepted, attempt, ours)
 
     def _pair(self, loop: SimLoop, other: SimLoop) -> tuple[SimTransport, SimTransport]:
         is_link = loop.name in self.nodes and other.name in self.nodes
@@ -145,10 +157,8 @@ class Network:
             streams.append(transport)
         return ours, theirs
 
-    def _accepted(
-        self, done: tuple[SimLoop, SimTransport, Callable[[], Any], asyncio.Future[Any]]
-    ) -> None:
-        loop, transport, factory, answer = done
+    def _accepted(self, attempt: Attempt, transport: SimTransport) -> None:
+        answer = attempt.answer
 
         def opened() -> None:
             if answer.done():
@@ -156,20 +166,20 @@ class Network:
             elif transport.over:  # reset between the other side's accept and now
                 answer.set_exception(ConnectionResetError(errno.ECONNRESET, "reset"))
             else:
-                transport.open(factory)
+                transport.open(attempt.factory)
                 answer.set_result((transport, transport.protocol))
 
-        loop.call_soon(opened)
+        attempt.loop.call_soon(opened)
 
-    def _refused(self, refused: tuple[SimLoop, str, asyncio.Future[Any]]) -> None:
-        loop, host, answer = refused
+    def _refused(self, attempt: Attempt) -> None:
+        answer, host = attempt.answer, attempt.host
 
         def tell() -> None:
             if not answer.done():
                 answer.set_exception(ConnectionRefusedError(errno.ECONNREFUSED, f"{host} refused"))
 
-        if not self.is_cut(host, loop.name):
-            loop.call_soon(tell)
+        if not self.is_cut(host, attempt.loop.name):
+            attempt.loop.call_soon(tell)
 
     # --- bytes ------------------------------------------------------------------------------------
 
@@ -209,11 +219,10 @@ class Network:
         when = self.scheduler.now_ns + delay
         if when > source.arrival_ns:
             source.arrival_ns = when
-        self.scheduler.at(source.arrival_ns, self.arrive, (source, item))
+        self.scheduler.at(source.arrival_ns, self.arrive, source, item)
 
-    def arrive(self, sent: tuple[SimTransport, Item]) -> None:
+    def arrive(self, source: SimTransport, item: Item) -> None:
         """At the other end, or cut off in the last moment."""
-        source, item = sent
         target = source.peer
         if source.lost:
             return
@@ -268,9 +277,14 @@ class Network:
                 stream.doubted = False
                 self.send(stream, item)
 
-    def heal_all(self) -> None:
-        for source, target in list(self.cuts):
-            self.heal(source, target)
+    def cut_all(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            self.cut(*path)
+
+    def heal_all(self, paths: Iterable[Path] | None = None) -> None:
+        """These paths; all that are cut, unless given."""
+        for path in list(self.cuts) if paths is None else paths:
+            self.heal(*path)
 
     def died(self, host: str, loop: SimLoop, power: bool) -> None:
         """A process is gone: its system closes its connections, unless that is gone too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,14 +11,14 @@ class SeedCounts:
     """How often each kind of fault was ordered, and how often it really changed something."""
 
     def __init__(self) -> None:
-        self.injected: dict[str, int] = {}
-        self.bites: dict[str, int] = {}
+        self.injected: Counter[str] = Counter()
+        self.bites: Counter[str] = Counter()
 
     def inject(self, kind: str) -> None:
-        self.injected[kind] = self.injected.get(kind, 0) + 1
+        self.injected[kind] += 1
 
     def bite(self, kind: str, times: int = 1) -> None:
-        self.bites[kind] = self.bites.get(kind, 0) + times
+        self.bites[kind] += times
 
 
 @dataclass(frozen=True, slots=True)

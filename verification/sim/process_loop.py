@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from verification.sim.disk_waits import DiskWaits
 from verification.sim.rng import Rng
-from verification.sim.scheduler import Handle, Scheduler
+from verification.sim.scheduler import Action, Handle, Scheduler
 
 
 class ProcessLoop(Protocol):
@@ -29,6 +29,6 @@ class ProcessLoop(Protocol):
 
     def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any: ...
 
-    def hold(self, action: Callable[[Any], None], argument: Any) -> bool: ...
+    def hold(self, action: Action, *arguments: Any) -> bool: ...
 
     def deliver(self, said: Any) -> None: ...

@@ -44,7 +44,7 @@ class Replaced:
         if node is None:
             return ""
         rng = self._rng
-        others = [other for other in self._group.nodes if other is not node]
+        others = self._group.others(node)
         rng.shuffle(others)
         behind = others[: quorum_size(len(self._group.nodes)) - 1]
         moment = rng.pick(MOMENTS)
@@ -129,15 +129,13 @@ class Return:
             for to in front
             for a, b in ((one, to), (to, one))
         ]
-        for path in self._cuts:
-            self._world.network.cut(*path)
+        self._world.network.cut_all(self._cuts)
 
     def _join(self) -> None:
-        for path in self._cuts:
-            self._world.network.heal(*path)
+        self._world.network.heal_all(self._cuts)
         self._cuts = []
 
-    def swap(self, _: object = None) -> None:
+    def swap(self) -> None:
         """The former machine is in the member's place, alone with those that know least where they
         were parted."""
         if self._over or self._is_back:
@@ -151,7 +149,7 @@ class Return:
             self._part([*self._behind, self._node])
         self._world.scheduler.after(self._waits[1] * MS, self.end)
 
-    def end(self, _: object = None) -> None:
+    def end(self) -> None:
         """The new machine is there again, and the former one is gone for good."""
         if self._over:
             return

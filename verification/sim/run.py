@@ -11,7 +11,6 @@ from dledger.catalog.state_machine import Catalog
 from dledger.checksum import crc32
 from dledger.node.rocketmq.dledger_commit_log import DLedgerCommitLog
 from dledger.testing.checkers.history import Operation
-from dledger.types import Role
 from verification.greenlets import other_threading
 from verification.invariants.broken import Broken
 from verification.invariants.ends import check_clients
@@ -151,10 +150,7 @@ class _Run:
 
     @property
     def elections(self) -> int:
-        return max(
-            (node.server.raft.term for node in self.group.nodes if node.server is not None),
-            default=0,
-        )
+        return max((server.raft.term for server in self.group.servers()), default=0)
 
     def _seen(self, source: SimLoop, target: SimLoop, data: bytes) -> None:
         self.world.story.mark(crc32(data), len(data), source.name, target.name)
@@ -163,7 +159,7 @@ class _Run:
         world = self.world
         self.nemesis.start()
         self.group.boot()
-        world.scheduler.after(100 * MS, lambda _: self.workload.boot())
+        world.scheduler.after(100 * MS, self.workload.boot)
         self._until(self._plan.safety_ms * MS, lambda: False)
         self.nemesis.stop()
         self._until(world.scheduler.now_ns + SETTLE_NS, lambda: False)
@@ -210,10 +206,7 @@ class _Run:
         loop.call_soon(lambda: loop.create_task(call()))
 
     def _committed(self) -> int:
-        return max(
-            (n.server.raft.committed_index for n in self.group.nodes if n.server is not None),
-            default=-1,
-        )
+        return max((server.raft.committed_index for server in self.group.servers()), default=-1)
 
     def _clients_are_done(self) -> bool:
         return all(client.idle or not client.is_up for client in self.workload.clients)
@@ -226,18 +219,14 @@ class _Run:
             for place in client.loop.waiting()
         )
 
-    def _ends(self) -> dict[str, Any]:
+    def _ends(self) -> dict[str, tuple[int, int, int]]:
         return {
-            str(node.name): (
-                (
-                    node.server.raft.committed_index,
-                    node.server.raft.end_index,
-                    node.server.catalog.applied_index,
-                )
-                if node.server is not None
-                else None
+            str(server.node.node_id): (
+                server.raft.committed_index,
+                server.raft.end_index,
+                server.catalog.applied_index,
             )
-            for node in self.group.nodes
+            for server in self.group.servers()
         }
 
     def _converge(self, patience_ns: int) -> None:
@@ -246,17 +235,9 @@ class _Run:
 
     def _converged(self) -> bool:
         """A leader too: the one that was may have found its catalog damaged, and make it again."""
-        ends = list(self._ends().values())
-        is_led = any(
-            node.server is not None and node.server.raft.role is Role.LEADER
-            for node in self.group.nodes
-        )
-        return (
-            is_led
-            and ends[0] is not None
-            and len(set(ends[0])) == 1
-            and all(end == ends[0] for end in ends)
-        )
+        ends, is_led = self._ends(), any(node.is_leader for node in self.group.nodes)
+        is_whole = is_led and len(ends) == len(self.group.nodes)
+        return is_whole and len({place for end in ends.values() for place in end}) == 1
 
     def _end_stages(self) -> None:
         """I28: a stage that was abandoned keeps no entry of the log longer than its time-out."""
@@ -289,17 +270,14 @@ class _Run:
 
     def _judge_queues(self) -> None:
         """Queues and index of all nodes, when all messages are in them."""
-        queued, servers = (
-            self.world.queued,
-            [node.server for node in self.group.nodes if node.server is not None],
-        )
-        parts = [
-            (server, application)
-            for server in servers
-            if isinstance(application := server.parts.application, DLedgerCommitLog)
-        ]
+        queued = self.world.queued
         if queued is None:
             return
+        parts = [
+            (server, application)
+            for server in self.group.servers()
+            if isinstance(application := server.parts.application, DLedgerCommitLog)
+        ]
         done = lambda: all(a.reput.dispatched_index >= s.raft.committed_index for s, a in parts)  # noqa: E731
         if not self._until(self.world.scheduler.now_ns + SETTLE_NS, done):
             raise Broken("Q4", "the queues do not come up to the log")

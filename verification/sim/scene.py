@@ -11,8 +11,8 @@ from verification.sim.cluster import Group, Node, World
 from verification.sim.loop import SimLoop
 from verification.sim.machine import Machine
 from verification.sim.rng import Rng
-from verification.sim.scheduler import MS, US, Clock
-from verification.sim.settings import PORT, SeedPlan
+from verification.sim.scheduler import MS
+from verification.sim.settings import SeedPlan, addresses_of
 
 T = TypeVar("T")
 KIB = 1 << 10
@@ -74,10 +74,9 @@ class Scene:
 
     def client(self, name: str = "c0", **settings: Any) -> tuple[AsyncClient, SimLoop]:
         """A client in a process of its own."""
-        loop = self.world.new_loop(name, Clock(self.world.scheduler))
-        loop.latency_ns = lambda: 50 * US
-        machine = Machine(loop, Rng(7).fork(name), 0, lambda: None)
-        addresses = ",".join(f"{node.name}:{PORT}" for node in self.group.nodes)
+        loop = self.world.new_loop(name)
+        machine = Machine(loop, Rng(7).fork(name))
+        addresses = addresses_of(self.world.plan.names)
         return AsyncClient(addresses, environment=machine, **settings), loop
 
     def run(

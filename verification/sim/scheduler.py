@@ -12,22 +12,13 @@ from typing import Any, Final
 from verification.invariants.broken import Broken
 from verification.sim.rng import MILLION
 
+Action = Callable[..., None]
 US: Final = 1_000
-
-
 MS: Final = 1_000_000
-
-
 SECOND: Final = 1_000_000_000
-
-
 MOST_AT_ONCE: Final = 1_000_000
 """Events while no time passes; a whole seed has a tenth of them."""
-
-
 WALL_BASE_US: Final = 1_700_000_000_000_000
-
-
 _set_running = asyncio.events._set_running_loop
 
 
@@ -41,26 +32,22 @@ class Scheduler:
         self.events = 0
         self.speaker = "?"
         """The process that ran last."""
-        self._heap: list[tuple[int, int, Callable[[Any], None], Any]] = []
-        self._soon: deque[tuple[Callable[[Any], None], Any]] = deque()
+        self._heap: list[tuple[int, int, Action, tuple[Any, ...]]] = []
+        self._soon: deque[tuple[Action, tuple[Any, ...]]] = deque()
         """Actions that are due now: asked for at this very moment, so behind all that the heap has
         for it."""
         self._number = 0
 
-    def at(self, when_ns: int, action: Callable[[Any], None], argument: Any = None) -> None:
-        """Call ``action(argument)`` then, or now if that has passed."""
+    def at(self, when_ns: int, action: Action, *arguments: Any) -> None:
+        """Call ``action(*arguments)`` then, or now if that has passed."""
         if when_ns <= self.now_ns:
-            self._soon.append((action, argument))
+            self._soon.append((action, arguments))
         else:
             self._number = number = self._number + 1
-            heappush(self._heap, (when_ns, number, action, argument))
+            heappush(self._heap, (when_ns, number, action, arguments))
 
-    def after(self, delay_ns: int, action: Callable[[Any], None], argument: Any = None) -> None:
-        if delay_ns <= 0:
-            self._soon.append((action, argument))
-        else:
-            self._number = number = self._number + 1
-            heappush(self._heap, (self.now_ns + delay_ns, number, action, argument))
+    def after(self, delay_ns: int, action: Action, *arguments: Any) -> None:
+        self.at(self.now_ns + delay_ns, action, *arguments)
 
     def run(self, until_ns: int) -> None:
         """All events up to that time.
@@ -73,7 +60,7 @@ class Scheduler:
         try:
             while True:
                 if soon and not (heap and heap[0][0] <= self.now_ns):
-                    action, argument = soon.popleft()
+                    action, arguments = soon.popleft()
                     at_once += 1
                     if at_once > MOST_AT_ONCE:
                         raise Broken(
@@ -82,12 +69,12 @@ class Scheduler:
                             f"passes",
                         )
                 elif heap and heap[0][0] <= until_ns:
-                    self.now_ns, _, action, argument = heappop(heap)
+                    self.now_ns, _, action, arguments = heappop(heap)
                     at_once = 0
                 else:
                     break
                 self.events += 1
-                action(argument)
+                action(*arguments)
             self.now_ns = until_ns
         finally:
             _set_running(None)

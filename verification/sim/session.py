@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dledger.client.aio.client import AsyncClient
 from dledger.errors import DLedgerError
 from dledger.testing.checkers.history import OpenOperation, OperationKind
@@ -9,7 +11,7 @@ from dledger.testing.checkers.values import encode_value, value_id
 from verification.sim.loop import SimLoop
 from verification.sim.machine import Machine
 from verification.sim.rng import Rng
-from verification.sim.settings import PORT
+from verification.sim.settings import addresses_of
 from verification.sim.shared_history import SharedHistory, Topic
 
 
@@ -21,10 +23,9 @@ class ClientSession:
         self.workload = workload
         self.rng = rng
         self.plan = plan = workload.world.plan
-        machine = Machine(loop, rng.fork("dice"), 0, lambda: None)
-        addresses = [f"{name}:{PORT}" for name in plan.names]
-        rng.shuffle(addresses)
-        self.client = AsyncClient(",".join(addresses), environment=machine, **plan.client)
+        machine, names = Machine(loop, rng.fork("dice")), plan.names
+        rng.shuffle(names)
+        self.client = AsyncClient(addresses_of(names), environment=machine, **plan.client)
         self.known = workload.known
         self.values = 0
         """How many values it has made."""
@@ -53,6 +54,13 @@ class ClientSession:
         self.known[value] = number
         return number, value
 
+    def begin(
+        self, kind: OperationKind, topic: Topic, partition: int, **known: Any
+    ) -> OpenOperation:
+        """A call of this session begins, see `Recorder.begin`."""
+        recorder = self.workload.recorder
+        return recorder.begin(kind, self.session, topic.name, partition, **known)
+
     def ended(self, call: OpenOperation, what: str, error: DLedgerError) -> None:
         if error.definite:
             call.failed()
@@ -69,9 +77,7 @@ class ClientSession:
         what: str = "append",
     ) -> bool:
         """One append; whether it was acknowledged. ``what``: its name in the story."""
-        call = self.workload.recorder.begin(
-            OperationKind.APPEND, self.session, topic.name, partition, values=numbers
-        )
+        call = self.begin(OperationKind.APPEND, topic, partition, values=numbers)
         try:
             done = await self.client.append(topic.name, values, partition=partition)
         except DLedgerError as error:

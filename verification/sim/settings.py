@@ -3,6 +3,7 @@ and its kinds of faults."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +33,11 @@ FAULTS: Final = (
 UNPROMISED: Final = ("older disk",)
 """Kinds that a seed has only when asked: an older copy of a disk is found out by the leader that
 knew more of it, but when another one leads by then, no node can tell (docs/guarantees.md, P13)."""
+
+
+def addresses_of(names: Iterable[str]) -> str:
+    """The nodes' addresses as a client takes them."""
+    return ",".join(f"{name}:{PORT}" for name in names)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -45,4 +45,4 @@ class SharedHistory:
         self.records += records
         watch = self.world.watch
         if watch is not None:
-            watch.acknowledged(topic, partition, start, end)
+            watch.check(watch.applied_log.acknowledged, topic, partition, start, end)

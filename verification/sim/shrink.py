@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from verification.sim.outcome import SeedOutcome
 from verification.sim.run import run_seed
@@ -11,37 +13,30 @@ STEP_MS = 250
 
 
 def shrink(
-    seed: int,
-    without: tuple[str, ...],
-    tell: Callable[[str], None],
-    also: tuple[str, ...] = (),
-    commit_log: str = "",
+    seed: int, without: tuple[str, ...], tell: Callable[[str], None], **wanted: Any
 ) -> SeedOutcome:
     """The run of the seed with the least faults and in the least time that still breaks the same
-    invariant.
+    invariant; ``wanted`` is for `run_seed`.
 
     Every try is a whole run, so a fault that is left out changes all later events: the last failure
     may be another way to the same broken promise.
     """
-    best = run_seed(seed, without=without, also=also, commit_log=commit_log, verbose=True)
+    run = partial(run_seed, seed, verbose=True, **wanted)
+    best = run(without=without)
     if best.violation is None:
         tell(f"seed {seed} does not fail")
         return best
-    wanted = best.violation.invariant
+    broken = best.violation.invariant
     for kind in best.config["faults"]:
-        tried = run_seed(
-            seed, without=(*without, kind), also=also, commit_log=commit_log, verbose=True
-        )
-        if tried.violation is not None and tried.violation.invariant == wanted:
+        tried = run(without=(*without, kind))
+        if tried.violation is not None and tried.violation.invariant == broken:
             best, without = tried, (*without, kind)
             tell(f"fails without {kind}: {tried.violation}")
     low, high = 0, best.config["safety_ms"]
     while high - low > STEP_MS:
         middle = (low + high) // 2
-        tried = run_seed(
-            seed, without=without, also=also, commit_log=commit_log, safety_ms=middle, verbose=True
-        )
-        if tried.violation is not None and tried.violation.invariant == wanted:
+        tried = run(without=without, safety_ms=middle)
+        if tried.violation is not None and tried.violation.invariant == broken:
             best, high = tried, middle
             tell(f"fails with {middle} ms of faults: {tried.violation}")
         else:

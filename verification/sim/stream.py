@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from verification.sim.frames import Carrier, FrameHarm
 from verification.sim.loop import SimLoop
@@ -165,9 +165,6 @@ class SimTransport(asyncio.Transport):
                 self._read_due = True
                 self.loop.call_soon(self._read)
 
-    def is_reading(self) -> bool:
-        return self._reading
-
     # --- ending -----------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -205,9 +202,3 @@ class SimTransport(asyncio.Transport):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return (self.other, 1) if name == "peername" else default
-
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        return cast(asyncio.BaseProtocol, self.protocol)
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self.protocol = protocol

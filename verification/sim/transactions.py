@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dledger.client.protocol.results import Committed
 from dledger.errors import DLedgerError
-from dledger.testing.checkers.history import OpenOperation, OperationKind
+from dledger.testing.checkers.history import OperationKind
 from verification.sim.session import ClientSession
 from verification.sim.shared_history import Topic
+
+Place = tuple[Topic, int]
+"""A topic and a partition of it."""
 
 
 class Transactions:
@@ -30,10 +32,8 @@ class Transactions:
                     await self._attempt(name, places, attempt + 1)
                 return
 
-    async def _attempt(self, name: str, places: list[tuple[Topic, int]], attempt: int) -> bool:
+    async def _attempt(self, name: str, places: list[Place], attempt: int) -> bool:
         """Whether nothing more is to be done."""
-        calls: dict[tuple[str, int], OpenOperation] = {}
-        counts: dict[tuple[str, int], int] = {}
         try:
             transaction = await self._life.client.transaction(
                 name, self._transactions, timeout_ms=5000
@@ -41,55 +41,42 @@ class Transactions:
         except DLedgerError as error:
             self._life.note(f"transaction {name}: {error}")
             return False
-        wanted: dict[tuple[str, int], list[int]] = {}
-        pieces: list[tuple[Topic, int, list[bytes]]] = []
-        for topic, partition in places:
+        wanted: dict[Place, list[int]] = {}
+        pieces: list[tuple[Place, list[bytes]]] = []
+        for place in places:
             numbers, values = self._life.new_values()
-            wanted.setdefault((topic.name, partition), []).extend(numbers)
-            pieces.append((topic, partition, values))
-        for (topic_name, partition), numbers_there in wanted.items():
-            counts[topic_name, partition] = len(numbers_there)
-            calls[topic_name, partition] = self._life.workload.recorder.begin(
+            wanted.setdefault(place, []).extend(numbers)
+            pieces.append((place, values))
+        calls = {
+            (topic, partition): self._life.begin(
                 OperationKind.TRANSACTION,
-                self._life.session,
-                topic_name,
+                topic,
                 partition,
-                values=tuple(numbers_there),
+                values=tuple(numbers),
                 transaction=name,
                 attempt=attempt,
             )
+            for (topic, partition), numbers in wanted.items()
+        }
         try:
-            for topic, partition, values in pieces:
+            for (topic, partition), values in pieces:
                 await transaction.append(topic.name, values, partition=partition)
             if self._rng.chance(150_000):
                 await transaction.abort()
-                self._all_failed(calls)
+                for call in calls.values():
+                    call.failed()
                 return True
             result = await transaction.commit()
         except DLedgerError as error:
             for call in calls.values():
                 self._life.ended(call, f"transaction {name}", error)
             return False
-        self._committed(name, attempt, calls, counts, result)
-        return True
-
-    def _all_failed(self, calls: dict[tuple[str, int], OpenOperation]) -> None:
-        for call in calls.values():
-            call.failed()
-
-    def _committed(
-        self,
-        name: str,
-        attempt: int,
-        calls: dict[tuple[str, int], OpenOperation],
-        counts: dict[tuple[str, int], int],
-        result: Committed,
-    ) -> None:
         self._life.note(f"transaction {name}: {result}")
-        for (topic_name, partition), call in calls.items():
-            start, end = result.offsets.get(topic_name, {}).get(partition, (-1, -1))
-            if attempt == 0 and end - start == counts[topic_name, partition]:
+        for (topic, partition), call in calls.items():
+            start, end = result.offsets.get(topic.name, {}).get(partition, (-1, -1))
+            if attempt == 0 and end - start == len(wanted[topic, partition]):
                 call.ok(start=start)
-                self._life.workload.done(topic_name, partition, start, end, end - start)
+                self._life.workload.done(topic.name, partition, start, end, end - start)
             else:  # a repeat may tell of the attempt before
                 call.unknown()
+        return True

@@ -139,17 +139,13 @@ class Turns:
             self.lefts += 1
             self._left.append(turn)
             loop.scheduler.after(
-                spent + self._rng.spread(1000, self.longest_ns), self._take_up, (turn, turn.number)
+                spent + self._rng.spread(1000, self.longest_ns), self._take_up, turn, turn.number
             )
         return spent
 
-    def _take_up(self, which: tuple[TurnUnderWay, int]) -> None:
-        turn, number = which
-        if (
-            turn in self._left
-            and turn.number == number
-            and not self._loop.hold(self._take_up, which)
-        ):
+    def _take_up(self, turn: TurnUnderWay, number: int) -> None:
+        is_left = turn in self._left and turn.number == number
+        if is_left and not self._loop.hold(self._take_up, turn, number):
             self._left.remove(turn)
             self._go_on(turn)
 

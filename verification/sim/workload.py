@@ -13,8 +13,7 @@ from verification.sim.life import ClientLife
 from verification.sim.loop import SimLoop
 from verification.sim.machine import Machine
 from verification.sim.rng import Rng
-from verification.sim.scheduler import US, Clock
-from verification.sim.settings import PORT
+from verification.sim.settings import addresses_of
 from verification.sim.shared_history import SharedHistory
 
 
@@ -50,9 +49,8 @@ class Client:
         world = self.workload.world
         self.lives += 1
         self.idle = False
-        loop = self.loop = world.new_loop(self.name, Clock(world.scheduler))
+        loop = self.loop = world.new_loop(self.name)
         rng = world.rng.fork(f"client {self.name} {self.lives}")
-        loop.latency_ns = lambda: 50 * US
         life = new_life(self, loop, rng, f"{self.name}.{self.lives}")
         loop.create_task(life.main())
 
@@ -84,11 +82,11 @@ class Operator:
         """``nodes``: those that have to be admitted; one that is, is taken out."""
         self._nodes = nodes
         self._story = world.story
-        self._loop = world.new_loop("op", Clock(world.scheduler))
-        machine = Machine(self._loop, world.rng.fork("operator"), 0, lambda: None)
-        addresses = ",".join(f"{name}:{PORT}" for name in world.plan.names)
+        loop = world.new_loop("op")
+        machine = Machine(loop, world.rng.fork("operator"))
+        addresses = addresses_of(world.plan.names)
         self._client = AsyncClient(addresses, environment=machine, request_timeout_ms=5000)
-        self._loop.call_soon(lambda: self._loop.create_task(self._work()))
+        loop.call_soon(lambda: loop.create_task(self._work()))
 
     async def _work(self) -> None:
         while True:
@@ -111,5 +109,5 @@ def final_reader(workload: Workload) -> tuple[ClientLife, SimLoop]:
     """A client of the liveness phase, whose calls the caller schedules."""
     client = Client(workload, 1_000)
     world = workload.world
-    loop = client.loop = world.new_loop(client.name, Clock(world.scheduler))
+    loop = client.loop = world.new_loop(client.name)
     return new_life(client, loop, world.rng.fork("last client"), "last"), loop

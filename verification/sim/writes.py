@@ -151,10 +151,9 @@ class Writes:
             raise
 
     def _begin(self, rows: Rows, attempt: int) -> OpenOperation:
-        return self._life.workload.recorder.begin(
+        return self._life.begin(
             OperationKind.TRANSACTION,
-            self._life.session,
-            rows.topic.name,
+            rows.topic,
             rows.partition,
             values=rows.numbers,
             transaction=f"{self.name}/{self._sequence}",
@@ -193,9 +192,8 @@ class Writes:
                         f"a repeat with the same rows is taken for a new write: {stages}, {done}"
                     )
         if self._rng.chance(300_000):
-            other = (
-                rows.sum + RowsSum(0, 1) if self._rng.chance(500_000) else rows.sum + RowsSum(1, 0)
-            )
+            more = RowsSum(0, 1) if self._rng.chance(500_000) else RowsSum(1, 0)
+            other = rows.sum + more
             await self._refused("a repeat with other rows", self.name, self._sequence, other)
 
     async def _refused(

@@ -106,7 +106,7 @@ class Machine(RaftState):
     def peer_found(self, peer: NodeId, now_ms: int) -> None:
         if peer not in self.peers:
             return
-        self.founding.peer_found(peer)
+        self.founding.ask(peer)
         if not isinstance(self.acting, Follower):
             self.acting.peer_found(peer, now_ms)
 
@@ -270,10 +270,7 @@ class Machine(RaftState):
     def _answer_beat(self, request: HeartBeatRequest, code: Code) -> None:
         self.send(
             HeartBeatResponse(
-                group=self.tag,
-                local_id=self.me,
-                remote_id=request.local_id,
-                term=self.term,
+                **self.header(request.local_id),
                 code=code,
                 round=request.round,
                 incarnation=self.admission.membership.incarnation,

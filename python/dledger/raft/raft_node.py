@@ -268,11 +268,6 @@ class RaftNode:
         others = {peer: follower.watermark for peer, follower in self.leader.dispatchers.items()}
         return {self.node_id: self.leader.acks.watermarks[self.node_id], **others}
 
-    def acknowledged_by(self, member: NodeId) -> Index:
-        """On a leader, how far ``member`` counts for commits; -1 when it does not, or on another
-        node."""
-        return NO_INDEX if (leader := self.leader) is None else leader.acks.watermarks[member]
-
     @property
     def membership(self) -> Membership:
         """This node's incarnation, and those that it counts."""

@@ -240,10 +240,7 @@ class Follower:
         core, log = self.core, self.core.log
         core.send(
             PushEntryResponse(
-                group=core.tag,
-                local_id=core.me,
-                remote_id=request.local_id,
-                term=core.term,
+                **core.header(request.local_id),
                 type=request.type,
                 code=code,
                 index=index,

@@ -88,23 +88,17 @@ class Founding:
         self._found()
         self._draw_id()
         for peer in core.peers:
-            self._ask(peer)
+            self.ask(peer)
 
-    def peer_found(self, peer: NodeId) -> None:
-        """A question sent before may be lost: ask now, not when it is time again."""
-        self._ask(peer)
-
-    def _ask(self, peer: NodeId) -> None:
+    def ask(self, peer: NodeId) -> None:
+        """Ask this member now, if there is anything to ask: a question sent before may be lost."""
         core = self.core
         if not self._asks:
             return
         pending = core.admission.pending
         core.send(
             MemberRequest(
-                group=core.tag,
-                local_id=core.me,
-                remote_id=peer,
-                term=core.term,
+                **core.header(peer),
                 incarnation=core.admission.membership.incarnation,
                 nonce=self._nonce,
                 change=NOWHERE if pending is None else pending.position,
@@ -125,10 +119,7 @@ class Founding:
         known = core.admission.membership
         core.send(
             MemberResponse(
-                group=core.tag,
-                local_id=core.me,
-                remote_id=request.local_id,
-                term=core.term,
+                **core.header(request.local_id),
                 incarnation=known.incarnation,
                 asked=request.incarnation,
                 nonce=request.nonce,

@@ -208,9 +208,8 @@ class Leader:
         """Whether a quorum has durably saved the membership of that entry: then no quorum of the
         living has to guess."""
         knows = [d.counts and d.members_index >= members_index for d in self.dispatchers.values()]
-        return (self.core.admission.membership.index >= members_index) + sum(
-            knows
-        ) >= self.core.quorum
+        knows.append(self.core.admission.membership.index >= members_index)
+        return sum(knows) >= self.core.quorum
 
     def _counts(self, peer: NodeId, incarnation: int | None) -> bool:
         known = self.core.admission.of(peer)
@@ -265,8 +264,7 @@ class Leader:
         self.core.out.fact("transfer_answer", transferee=response.local_id, code=response.code.name)
 
     def loaded(self, peer: NodeId, entries: Sequence[Entry], now_ms: int) -> None:
-        if peer in self.dispatchers:
-            self.dispatchers[peer].loaded(entries, now_ms)
+        self.dispatchers[peer].loaded(entries, now_ms)
 
     def _append(self, bodies: Sequence[Buffer], magic: int) -> int:
         core = self.core
@@ -314,10 +312,7 @@ class Leader:
         core, incarnation = self.core, self.dispatchers[peer].incarnation
         core.send(
             HeartBeatRequest(
-                group=core.tag,
-                local_id=core.me,
-                remote_id=peer,
-                term=core.term,
+                **core.header(peer),
                 leader_id=core.me,
                 round=self.reads.round,
                 lost=incarnation
@@ -326,26 +321,24 @@ class Leader:
             )
         )
 
+    def _heard_lately(self, now_ms: int) -> list[EntryDispatcher]:
+        """The followers that count and answered within an election time."""
+        since_ms = now_ms - self.core.config.election_ms
+        return [d for d in self.dispatchers.values() if d.counts and d.heard_ms > since_ms]
+
     def _lost_quorum(self, now_ms: int) -> bool:
         """Check-quorum: whether fewer than a quorum were heard within the shortest patience of a
         follower."""
-        since = now_ms - self.core.config.election_ms
-        return (
-            1 + sum(d.counts and d.heard_ms > since for d in self.dispatchers.values())
-            < self.core.quorum
-        )
+        return 1 + len(self._heard_lately(now_ms)) < self.core.quorum
 
     def _is_held_up(self, now_ms: int) -> bool:
         """Whether for an election time a quorum of others has been there that acknowledged no
         damaged entry of this log. While that lasts the entry is not repaired, and this node can
         send nothing behind it. The others can do without this node: the next leader among them
         sends the entry, or has it cut."""
-        core, since_ms = self.core, now_ms - self.core.config.election_ms
+        core = self.core
         damaged = core.log.faulty[-1][1] if core.log.faulty else NO_INDEX
-        behind = sum(
-            d.counts and d.heard_ms > since_ms and d.watermark < damaged
-            for d in self.dispatchers.values()
-        )
+        behind = sum(d.watermark < damaged for d in self._heard_lately(now_ms))
         if behind < core.quorum:
             self._held_up_since_ms = now_ms
         return now_ms - self._held_up_since_ms > core.config.election_ms

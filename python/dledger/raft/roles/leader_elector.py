@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
@@ -23,47 +24,42 @@ class VoteOutcome(Enum):
 SILENT: Final = VoteResult.UNKNOWN
 
 
-@dataclass(frozen=True, slots=True)
+REFUSED_FOR_TERM: Final = (
+    VoteResult.REJECT_EXPIRED_VOTE_TERM,
+    VoteResult.REJECT_TERM_SMALL_THAN_LEDGER,
+)
+
+
 class VoteTally:
     """The answers of one round, the candidate's own vote among them."""
 
-    asked_term: Term
-    known_max_term_in_group: Term
-    already_has_leader: bool
-    """A voter still has a leader: that ends a pre-vote. In the real round, for which a quorum has
-    said that it has none, it is one refusal among others; else a voter that has not noticed yet
-    would spend term after term."""
-    valid: int
-    bigger_ledgers: int
-    accepted: int
-    not_ready: int
-    already_voted: bool = False
-    """A voter is in the asked term and has voted there: a pre-vote for it can only be lost, again
-    and again."""
-
-    @staticmethod
-    def of(
-        asked_term: Term, answers: dict[NodeId, tuple[VoteResult, Term]], *, pre_vote: bool = True
-    ) -> VoteTally:
-        results = [result for result, _ in answers.values()]
-        refused_for_term = {
-            VoteResult.REJECT_EXPIRED_VOTE_TERM,
-            VoteResult.REJECT_TERM_SMALL_THAN_LEDGER,
-        }
-        return VoteTally(
-            asked_term=asked_term,
-            known_max_term_in_group=max(
-                (term for result, term in answers.values() if result in refused_for_term),
-                default=NO_TERM,
-            ),
-            already_has_leader=pre_vote and VoteResult.REJECT_ALREADY_HAS_LEADER in results,
-            valid=len(results) - results.count(SILENT),
-            bigger_ledgers=results.count(VoteResult.REJECT_EXPIRED_LEDGER_TERM)
-            + results.count(VoteResult.REJECT_SMALL_LEDGER_END_INDEX),
-            accepted=results.count(VoteResult.ACCEPT),
-            not_ready=results.count(VoteResult.REJECT_TERM_NOT_READY),
-            already_voted=VoteResult.REJECT_ALREADY_VOTED in results,
+    def __init__(
+        self,
+        asked_term: Term,
+        answers: Mapping[NodeId, tuple[VoteResult, Term]],
+        *,
+        pre_vote: bool = True,
+    ) -> None:
+        count = Counter(result for result, _ in answers.values())
+        self.asked_term = asked_term
+        self.known_max_term_in_group = max(
+            (term for result, term in answers.values() if result in REFUSED_FOR_TERM),
+            default=NO_TERM,
         )
+        self.already_has_leader = pre_vote and VoteResult.REJECT_ALREADY_HAS_LEADER in count
+        """A voter still has a leader: that ends a pre-vote. In the real round, for which a quorum
+        has said that it has none, it is one refusal among others; else a voter that has not noticed
+        yet would spend term after term."""
+        self.valid = len(answers) - count[SILENT]
+        self.bigger_ledgers = (
+            count[VoteResult.REJECT_EXPIRED_LEDGER_TERM]
+            + count[VoteResult.REJECT_SMALL_LEDGER_END_INDEX]
+        )
+        self.accepted = count[VoteResult.ACCEPT]
+        self.not_ready = count[VoteResult.REJECT_TERM_NOT_READY]
+        self.already_voted = VoteResult.REJECT_ALREADY_VOTED in count
+        """A voter is in the asked term and has voted there: a pre-vote for it can only be lost,
+        again and again."""
 
     def is_decided(self, quorum: int, members: int) -> bool:
         """Whether more answers would change nothing worth waiting for."""
@@ -282,13 +278,13 @@ class Candidate:
         )
 
     def _count(self, now_ms: int) -> None:
-        tally = VoteTally.of(self.asked_term, self._answers, pre_vote=self.pre_vote)
+        tally = VoteTally(self.asked_term, self._answers, pre_vote=self.pre_vote)
         if tally.is_decided(self.core.quorum, len(self.core.config.members)):
             self._close_round(now_ms)
 
     def _close_round(self, now_ms: int) -> None:
         core, interval = self.core, self.core.config.vote_interval_ms
-        tally = VoteTally.of(self.asked_term, self._answers, pre_vote=self.pre_vote)
+        tally = VoteTally(self.asked_term, self._answers, pre_vote=self.pre_vote)
         outcome = self.last_outcome = tally.outcome(core.quorum)
         self._round_ends_ms = None
         core.out.fact(

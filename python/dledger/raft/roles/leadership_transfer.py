@@ -41,10 +41,7 @@ def tell(core: RaftState, to: NodeId) -> None:
     """Tell the transferee, whose log is complete, to ask for votes now."""
     core.send(
         LeadershipTransferRequest(
-            group=core.tag,
-            local_id=core.me,
-            remote_id=to,
-            term=core.term,
+            **core.header(to),
             take_leadership_index=core.log.end_index,
         )
     )
@@ -66,11 +63,7 @@ def on_request(core: RaftState, request: LeadershipTransferRequest, now_ms: int)
         code = Code.TAKE_LEADERSHIP_FAILED
     else:
         code = Code.SUCCESS
-    core.send(
-        LeadershipTransferResponse(
-            group=core.tag, local_id=core.me, remote_id=request.local_id, term=core.term, code=code
-        )
-    )
+    core.send(LeadershipTransferResponse(**core.header(request.local_id), code=code))
     core.out.fact("take_leadership", leader=request.local_id, term=request.term, code=code.name)
     if code is Code.SUCCESS:
         core.become_candidate(core.term, now_ms)

@@ -96,7 +96,7 @@ class Admission:
         self, bound: Iterable[tuple[NodeId, int]], group_id: str, members: Iterable[NodeId]
     ) -> None:
         """The group begins, as this very node says or has learned."""
-        self._set(replace(self.membership, group_id=group_id, members=tuple(sorted(members))))
+        self.join(group_id, self.membership.ancestors, members)
         self.bind(NO_INDEX, bound)
 
     def join(self, group_id: str, ancestors: Ancestors, members: Iterable[NodeId]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypedDict
 
 from dledger.config import GroupConfig
 from dledger.errors import ConfigError
@@ -18,6 +19,15 @@ from dledger.raft.state.quorum_ack_checker import quorum_size
 from dledger.raft.state.ready import Outbox
 from dledger.raft.state.saved_state import RaftOptions, SavedState
 from dledger.types import MAX_TERM, Index, NodeId, Role, Term
+
+
+class Header(TypedDict):
+    """The fields that all messages begin with."""
+
+    group: str
+    local_id: NodeId
+    remote_id: NodeId
+    term: Term
 
 
 class RaftState(ABC):
@@ -116,6 +126,9 @@ class RaftState(ABC):
     def draw(self, base_ms: int) -> int:
         """A wait from [base, 2 * base), so that nodes seldom do the same at the same time."""
         return base_ms + self.dice(base_ms)
+
+    def header(self, to: NodeId) -> Header:
+        return {"group": self.tag, "local_id": self.me, "remote_id": to, "term": self.term}
 
     def send(self, message: PeerMessage) -> None:
         """Send to a member. A stranger has no address: the message goes into the trace."""
