@@ -79,11 +79,11 @@ def test_walk_passes_entries_padding_and_damage(kit, disk):
     entries = kit.fill(store, [400, 400, 400])
     store.close()
     data = SegmentFiles(disk, kit.root / "data", file_size=kit.segment, read_only=True)
-    events = list(Walker(data, LogEnd(), seed=0).walk())
+    events = list(Walker(data, LogEnd()).walk())
     assert [type(event) for event in events] == [Good, Good, Padding, Good, Finish]
     assert events[2] == Padding(entries[1].end_pos, kit.segment - entries[1].end_pos)
     disk.flip(kit.root / "data" / f"{0:020d}", entries[1].pos + 100)
-    events = list(Walker(data, LogEnd(), seed=0).walk())
+    events = list(Walker(data, LogEnd()).walk())
     assert [type(event) for event in events] == [Good, Bad, Good, Finish]
     assert (events[1].first, events[1].last, events[1].pos, events[1].resume) == (1, 1, 448, 1024)
 
@@ -97,7 +97,7 @@ def test_walk_finds_entries_behind_a_damaged_header_by_their_own_pos(kit, disk):
     for offset in (4, 44):
         disk.flip(path, entries[1].pos + offset)
     data = SegmentFiles(disk, kit.root / "data", file_size=kit.segment, read_only=True)
-    events = list(Walker(data, LogEnd(), seed=0).walk())
+    events = list(Walker(data, LogEnd()).walk())
     assert [type(event) for event in events] == [Good, Bad, Good, Good, Finish]
     assert events[1].resume == entries[2].pos
 

@@ -18,7 +18,7 @@ from dledger.storage.api import Fault, Scrubbed
 from dledger.storage.log.reader import LogView, Reader
 from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.log.walker import Bad, Finish, Good, Walker
-from dledger.types import NO_TERM, Index, Position
+from dledger.types import Index
 
 BLOCK: Final = 4096
 UNREADABLE: Final = b"\xee"
@@ -78,19 +78,15 @@ def _changed(first: Index) -> CorruptEntry:
 def _examine(
     data: SegmentFiles, reader: Reader, view: LogView, known: LogEnd, first: Index, last: Index
 ) -> tuple[Fault, ...]:
-    begin = LogEnd(
-        Position(NO_TERM, Index(view.begin_index - 1)), view.begin_pos, max(view.begin_chain, 0)
-    )
-    start, seed = begin, None if view.begin_chain < 0 else view.begin_chain
+    start = view.begin
     # The walk needs a sound entry to begin behind. A near one costs less, and the begin of the log
     # always serves.
     for back in (2, 16, 128, 1024):
         if first - back >= view.begin_index:
             with suppress(CorruptEntry):
                 start = LogEnd.after(reader.read(Index(first - back), 1)[0])
-                seed = start.chain_crc
                 break
-    walker, faults = Walker(TolerantReader(data), start, seed=seed, known=known), list[Fault]()
+    walker, faults = Walker(TolerantReader(data), start, known), list[Fault]()
     for event in walker.walk():
         if isinstance(event, Finish) or (isinstance(event, Good) and event.entry.index > last):
             break
@@ -144,15 +140,7 @@ class Scrub:
         """Where the log goes on, and the damage before it, again and again."""
         view, known = self._view(), self._sure()
         limit = min(committed, known.position.index)
-        begin = LogEnd(
-            Position(NO_TERM, Index(view.begin_index - 1)), view.begin_pos, max(view.begin_chain, 0)
-        )
-        walker = Walker(
-            TolerantReader(self._data),
-            begin,
-            seed=None if view.begin_chain < 0 else view.begin_chain,
-            known=known,
-        )
+        walker = Walker(TolerantReader(self._data), view.begin, known)
         events = walker.walk()
         while walker.end.position.index < limit:
             event = next(events)

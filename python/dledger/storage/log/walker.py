@@ -35,8 +35,9 @@ class Chain:
     neighbour.
     """
 
-    def __init__(self, seed: int | None) -> None:
-        self._seeds: tuple[int, ...] = () if seed is None else (seed,)
+    def __init__(self, seed: int) -> None:
+        """``seed``: chainCrc of the entry before; -1: unknown."""
+        self._seeds: tuple[int, ...] = () if seed < 0 else (seed,)
 
     def follows(self, entry: Entry) -> bool:
         """Whether the entry continues the chain; if so, go on behind it."""
@@ -107,17 +108,16 @@ class Walker:
     """Walks from ``start`` to the end of the log.
 
     Args:
+        start: chain_crc -1: unknown.
         known: where the log is known to have been, from the mark: damage in front of it ends there
             at the latest. Entries behind it have checksums.
     """
 
-    def __init__(
-        self, data: SegmentFiles, start: LogEnd, *, seed: int | None, known: LogEnd | None = None
-    ) -> None:
+    def __init__(self, data: SegmentFiles, start: LogEnd, known: LogEnd | None = None) -> None:
         self._data = data
         self._known = known or LogEnd()
         self._is_ours = known is not None
-        self._chain = Chain(seed)
+        self._chain = Chain(start.chain_crc)
         self.end = start
         """Behind the last entry passed, sound or not."""
         self._chunk = b""

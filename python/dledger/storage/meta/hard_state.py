@@ -8,11 +8,12 @@ and settled now and then.
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Final
 
 from dledger.protocol.messages.entry import HardState, LogEnd
 from dledger.storage.api import Identity
-from dledger.types import NO_INDEX, Index, NodeId, Position, Term, slots_dataclass
+from dledger.types import NO_INDEX, NO_TERM, Index, NodeId, Position, Term, slots_dataclass
 
 STATE_FILE: Final = "state"
 MARK_FILE: Final = "mark"
@@ -94,6 +95,11 @@ class RecoveryPoint:
     begin_chain: int = 0
     """chainCrc of the entry before the first kept one, -1 when unknown."""
 
+    @property
+    def begin(self) -> LogEnd:
+        """The place before the first kept entry."""
+        return before_first(self.begin_index, self.begin_pos, self.begin_chain)
+
     def raised(self, durable: LogEnd, commit: Index) -> RecoveryPoint:
         """The same with these two, as at each sync: `dataclasses.replace` takes several times as
         long."""
@@ -138,6 +144,17 @@ class RecoveryPoint:
             f[11],
             f[12],
         )
+
+
+def before_first(index: int, pos: int, chain: int) -> LogEnd:
+    """The place before the first kept entry, which is the one at ``index``: the term of the entry
+    before it is not known any more. ``chain`` -1: its chainCrc is not either."""
+    return LogEnd(Position(NO_TERM, Index(index - 1)), pos, chain)
+
+
+def empty_log(begin: LogEnd) -> LogEnd:
+    """The end of a log that begins there and has no entry yet."""
+    return replace(begin, chain_crc=max(begin.chain_crc, 0))
 
 
 def parse_properties(text: str) -> dict[str, str]:

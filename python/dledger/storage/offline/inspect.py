@@ -22,6 +22,7 @@ from dledger.storage.meta.hard_state import (
     STATE_MAGIC,
     RecoveryPoint,
     StateRecord,
+    before_first,
 )
 from dledger.storage.meta.members import MEMBERS_FILE, MEMBERS_MAGIC
 from dledger.storage.meta.slots import SLOT_SIZE, unpack_slot
@@ -32,7 +33,7 @@ from dledger.storage.recovery.snapshot_install import (
     INSTALL_MAGIC,
     InstallRecord,
 )
-from dledger.types import NO_TERM, Index, Position
+from dledger.types import Index
 
 Problem = dict[str, Any]
 
@@ -60,18 +61,17 @@ class Inspection:
         begin = self.data.starts[0] if self.data.starts else 0
         mark = self.mark
         if mark is not None and mark.begin_pos == begin:
-            index, seed = mark.begin_index, mark.begin_chain
+            start = mark.begin
         else:
-            index, seed = self._first_index(begin), -1 if begin else 0
+            start = before_first(self._first_index(begin), begin, -1 if begin else 0)
         known = None
         if (
             mark is not None
-            and mark.durable.position.index >= index
+            and mark.durable.position.index > start.position.index
             and self.data.has(mark.durable.end_pos - 1)
         ):
             known = mark.durable
-        start = LogEnd(Position(NO_TERM, Index(index - 1)), begin, max(seed, 0))
-        return Walker(self.data, start, seed=None if seed < 0 else seed, known=known)
+        return Walker(self.data, start, known)
 
     def _first_index(self, begin: int) -> Index:
         if begin == 0:
@@ -79,7 +79,7 @@ class Inspection:
         found = first_index(self.data, begin) if self.data.starts else Index(0)
         if found is None:
             self.problem(-1, begin, self.data.path(begin), "the first entry's header is damaged")
-            later = Walker(self.data, LogEnd(), seed=None).search(begin + 1, 0)
+            later = Walker(self.data, LogEnd()).search(begin + 1, 0)
             return Index(later.index - 1 if later is not None else 0)
         return found
 
