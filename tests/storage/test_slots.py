@@ -11,7 +11,7 @@ from dledger.errors import CorruptStore
 from dledger.protocol.messages.entry import HardState, LogEnd
 from dledger.storage.api import Identity
 from dledger.storage.meta.hard_state import RecoveryPoint, StateRecord, imported_hard_state
-from dledger.storage.meta.slots import SLOT_SIZE, SlotFile, new_slots, pack_slot, unpack_slot
+from dledger.storage.meta.slots import SLOT_SIZE, SlotFile, create_slots, pack_slot, unpack_slot
 from dledger.types import Index, NodeId, Position, Term
 from verification.disk.memory_disk import MemoryDisk, ProcessKilled
 
@@ -25,8 +25,7 @@ def open_slots(disk: MemoryDisk) -> SlotFile:
 
 @pytest.fixture
 def slots(disk) -> SlotFile:
-    new_slots(disk.open(PATH, create=True), MAGIC, b"first")
-    disk.fsync_dir(PATH.parent)
+    create_slots(disk, PATH, MAGIC, b"first")
     return open_slots(disk)
 
 

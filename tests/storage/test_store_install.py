@@ -301,7 +301,7 @@ def killed_in_commit(kit: Any, reach: int, again: bool, operation: int) -> Case 
 def step_of(case: Case) -> str:
     """What the record says that a running system shows."""
     record = (
-        read_record(case.disk, case.kit.root)
+        read_record(case.disk, case.kit.root, notes=[])
         if case.disk.exists(case.kit.root / INSTALL_FILE)
         else None
     )

@@ -24,7 +24,7 @@ from dledger.storage.api import Fault
 from dledger.storage.log.index import LogIndex, LogIndexUnit
 from dledger.storage.log.index_rebuild import first_index, header_at, rebuild_index
 from dledger.storage.log.segments import SegmentFiles
-from dledger.storage.log.walker import Chain
+from dledger.storage.log.walker import MAX_MAGIC, Chain
 from dledger.storage.meta.hard_state import EMPTY_LOG, FIRST, before_first
 from dledger.types import Buffer, Index, Term, slots_dataclass
 
@@ -254,7 +254,7 @@ class Reader:
             entry = parse(data)
         except ValueError:
             return None, "its header is damaged"
-        if (entry.index, entry.pos) != (index, pos) or not 1 <= entry.magic <= 3:
+        if (entry.index, entry.pos) != (index, pos) or not 1 <= entry.magic <= MAX_MAGIC:
             return None, f"its header is damaged: it names entry {entry.index} at {entry.pos}"
         if not body_is_sound(entry):
             return None, "the body does not match its checksum bodyCrc"

@@ -26,9 +26,10 @@ from dledger.storage.disk.allocated_blocks import make_room
 from dledger.storage.disk.disk import DiskFile, is_full
 from dledger.storage.disk.file_names import NEW_SUFFIX, file_name
 from dledger.storage.disk.lock_checks import is_held
+from dledger.storage.disk.small_files import remove
 from dledger.storage.log.reader import LogView, Reader
 from dledger.storage.log.segments import SegmentFiles
-from dledger.storage.log.walker import Chain
+from dledger.storage.log.walker import MAX_MAGIC, Chain
 from dledger.types import Buffer, Index
 
 CHUNK: Final = 4 << 20
@@ -60,7 +61,7 @@ def check_run(
         fits = (
             (entry.index, entry.pos) == (index, pos)
             and entry.term >= term
-            and 1 <= entry.magic <= 3
+            and 1 <= entry.magic <= MAX_MAGIC
         )
         if not fits or (before is not None and not before.follows(entry)):
             raise CorruptEntry(
@@ -180,8 +181,7 @@ class FileCopy:
 
     def drop(self) -> None:
         """Remove the copy."""
-        if self._data.disk.exists(self._path):
-            self._data.disk.unlink(self._path)
+        remove(self._data.disk, self._path)
 
     def _copy(self, file: DiskFile, end_pos: int) -> None:
         at, stop = self._copied, min(end_pos, self._start + self._data.file_size)

@@ -94,10 +94,7 @@ class MemberFile:
             )
             self.save(Membership(draw()))
             return
-        if self._slots.damaged:
-            notes.append(
-                f"{MEMBERS_FILE}: one of two copies was damaged; written again from the other one"
-            )
+        self._slots.note_damage(notes)
         self.membership = unpack_membership(self._slots.payload)
         self._slots.write_both(self._slots.payload)  # it may be a page that was never synced (D15)
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from dledger.checksum import crc32
 from dledger.storage.disk.disk import Disk, DiskFile
-from dledger.storage.disk.file_names import NEW_SUFFIX
+from dledger.storage.disk.small_files import replace_whole
 
 SLOT_SIZE: Final = 4096
 SLOT_VERSION: Final = 1
@@ -60,6 +60,14 @@ class SlotFile:
         self._next = 1 - valid[-1][1] if valid else 0
         """The slot that the next write goes to: never the one that is known to be durable."""
 
+    def note_damage(self, notes: list[str]) -> None:
+        """Tell of a damaged slot next to a sound one, whose record is about to be written again."""
+        if self.damaged:
+            notes.append(
+                f"{self._file.path.name}: one of two copies was damaged; written again from the "
+                "other one"
+            )
+
     def write(self, payload: bytes) -> None:
         """Put the record into the spare slot; a crash may lose it, but never the durable one."""
         self._sequence += 1
@@ -81,15 +89,6 @@ class SlotFile:
             self.settle()
 
 
-def new_slots(file: DiskFile, magic: bytes, payload: bytes) -> None:
-    """Fill a new file; durable on return (its name is not)."""
-    file.pwritev([pack_slot(magic, 1, payload), pack_slot(magic, 2, payload)], 0)
-    file.fdatasync()
-
-
 def create_slots(disk: Disk, path: Path, magic: bytes, payload: bytes) -> None:
     """Make the file, complete or not at all; durable on return, its name too."""
-    fresh = path.with_name(path.name + NEW_SUFFIX)
-    new_slots(disk.open(fresh, create=True), magic, payload)
-    disk.rename(fresh, path)
-    disk.fsync_dir(path.parent)
+    replace_whole(disk, path, pack_slot(magic, 1, payload) + pack_slot(magic, 2, payload))

@@ -3,14 +3,15 @@ it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from dledger.errors import PathError
 from dledger.protocol.messages.entry import LogEnd
 from dledger.storage.disk.disk import Disk, RealDisk
-from dledger.storage.disk.file_names import is_file_name
+from dledger.storage.disk.file_names import file_name, is_file_name
 from dledger.storage.log.index import UNIT_SIZE, LogIndex
 from dledger.storage.log.index_rebuild import first_index
 from dledger.storage.log.segments import SegmentFiles
@@ -35,7 +36,13 @@ from dledger.storage.recovery.snapshot_install import (
 )
 from dledger.types import Index
 
-Problem = dict[str, Any]
+
+class Problems(list[dict[str, Any]]):
+    """The faults found so far, as JSON values."""
+
+    def note(self, file: Path | str, reason: str, *, index: int = -1, pos: int = -1) -> None:
+        """Add one; -1: no entry, or no place in the log."""
+        self.append({"index": index, "pos": pos, "file": str(file), "reason": reason})
 
 
 @dataclass(slots=True)
@@ -48,13 +55,9 @@ class Inspection:
     index: LogIndex | None
     state: StateRecord | None
     mark: RecoveryPoint | None
-    problems: list[Problem] = field(default_factory=list)
-    waiting: InstallRecord | None = None
+    problems: Problems
+    waiting: InstallRecord | None
     """The state of another node that the next start takes over, or goes on to."""
-
-    def problem(self, index: int, pos: int, file: Path | str, reason: str) -> None:
-        """Note one; -1: no entry, or no place in the log."""
-        self.problems.append({"index": index, "pos": pos, "file": str(file), "reason": reason})
 
     def walker(self) -> Walker:
         """A walk over the whole log, from the first kept entry."""
@@ -78,7 +81,8 @@ class Inspection:
             return Index(0)
         found = first_index(self.data, begin) if self.data.starts else Index(0)
         if found is None:
-            self.problem(-1, begin, self.data.path(begin), "the first entry's header is damaged")
+            path = self.data.path(begin)
+            self.problems.note(path, "the first entry's header is damaged", pos=begin)
             later = Walker(self.data, LogEnd()).search(begin + 1, 0)
             return Index(later.index - 1 if later is not None else 0)
         return found
@@ -94,7 +98,7 @@ def inspect_store(directory: str | Path, disk: Disk | None = None) -> Inspection
     if not disk.exists(root / "data") and not disk.listdir(root / "data"):
         raise PathError(f"{root}: no log here (there is no {root / 'data'})")
     _check_stopped(root, disk)
-    problems: list[Problem] = []
+    problems = Problems()
     state = _slots(disk, root / STATE_FILE, STATE_MAGIC, problems)
     mark = _slots(disk, root / MARK_FILE, MARK_MAGIC, problems)
     _slots(disk, root / MEMBERS_FILE, MEMBERS_MAGIC, problems)
@@ -105,20 +109,16 @@ def inspect_store(directory: str | Path, disk: Disk | None = None) -> Inspection
         reason = (
             "the state of another node is being taken over: start the node, which goes on with that"
         )
-        problems.append(
-            {"index": -1, "pos": -1, "file": str(root / INSTALL_FILE), "reason": reason}
-        )
+        problems.note(root / INSTALL_FILE, reason)
     data_size = _file_size(disk, root / "data", 1, problems)
     index_size = _file_size(disk, root / "index", UNIT_SIZE, problems)
     data = SegmentFiles(disk, root / "data", file_size=data_size, read_only=True)
     index = SegmentFiles(disk, root / "index", file_size=index_size, read_only=True)
     for files in (data, index):
-        for before, after in zip(files.starts, files.starts[1:], strict=False):
+        for before, after in pairwise(files.starts):
             if after != before + files.file_size:
-                reason = f"a file is missing between {before:020d} and {after:020d}"
-                problems.append(
-                    {"index": -1, "pos": before, "file": str(files.directory), "reason": reason}
-                )
+                reason = f"a file is missing between {file_name(before)} and {file_name(after)}"
+                problems.note(files.directory, reason, pos=before)
     return Inspection(
         root,
         disk,
@@ -142,7 +142,7 @@ def _check_stopped(root: Path, disk: Disk) -> None:
         return  # may be read but not locked: no process that could write it need be running
 
 
-def _slots(disk: Disk, path: Path, magic: bytes, problems: list[Problem]) -> bytes | None:
+def _slots(disk: Disk, path: Path, magic: bytes, problems: Problems) -> bytes | None:
     """The payload that counts; every damaged slot is a problem."""
     if not disk.exists(path):
         return None
@@ -151,17 +151,15 @@ def _slots(disk: Disk, path: Path, magic: bytes, problems: list[Problem]) -> byt
     for number in range(2):
         slot = unpack_slot(magic, file.pread(SLOT_SIZE, number * SLOT_SIZE))
         if slot is None:
-            reason = f"copy {number} of the record is damaged"
-            problems.append({"index": -1, "pos": -1, "file": str(path), "reason": reason})
+            problems.note(path, f"copy {number} of the record is damaged")
         else:
             found.append(slot)
     if file.size() != 2 * SLOT_SIZE:
-        reason = f"has {file.size()} bytes, not {2 * SLOT_SIZE}"
-        problems.append({"index": -1, "pos": -1, "file": str(path), "reason": reason})
+        problems.note(path, f"has {file.size()} bytes, not {2 * SLOT_SIZE}")
     return max(found)[1] if found else None
 
 
-def _file_size(disk: Disk, directory: Path, least: int, problems: list[Problem]) -> int:
+def _file_size(disk: Disk, directory: Path, least: int, problems: Problems) -> int:
     """The size of the directory's files, which is the largest one's; others are problems."""
     names = filter(is_file_name, disk.listdir(directory))
     sizes = {name: disk.size(directory / name) for name in names}
@@ -169,7 +167,5 @@ def _file_size(disk: Disk, directory: Path, least: int, problems: list[Problem])
     for name, own in sizes.items():
         if own != size or int(name) % size:
             reason = f"has {own} bytes where the largest file has {size}"
-            problems.append(
-                {"index": -1, "pos": int(name), "file": str(directory / name), "reason": reason}
-            )
+            problems.note(directory / name, reason, pos=int(name))
     return size

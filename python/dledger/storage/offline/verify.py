@@ -9,6 +9,7 @@ from typing import Any
 from dledger.protocol.messages.entry import (
     HEADER,
     HEADER_SIZE,
+    Entry,
     LogEnd,
     body_is_sound,
     chain_is_sound,
@@ -74,39 +75,35 @@ class _Log:
         self.entries = self.bytes = self.unverified = 0
 
     def verify(self) -> None:
-        look, data = self._look, self._look.data
+        look, data, note = self._look, self._look.data, self._look.problems.note
         for event in self._walker.walk():
             if isinstance(event, Good):
-                self._count(event)
+                self._count(event.entry)
             elif isinstance(event, Bad):
-                file = data.path(event.pos)
-                for index in range(event.first, event.last + 1):
-                    look.problem(index, event.pos, file, event.reason)
-                if event.last < event.first:
-                    look.problem(event.last, event.pos, file, event.reason)
+                for index in range(event.first, event.last + 1) or (event.last,):
+                    note(data.path(event.pos), event.reason, index=index, pos=event.pos)
             elif isinstance(event, Padding):
                 found = first_nonzero(data, event.pos + 8, event.pos + event.size)
                 if found is not None:
-                    index = self._walker.end.position.index
-                    look.problem(
-                        index, found, data.path(found), "the padding behind this entry is not zero"
+                    note(
+                        data.path(found),
+                        "the padding behind this entry is not zero",
+                        index=self._walker.end.position.index,
+                        pos=found,
                     )
             else:
                 self._finish(event)
         end = self._walker.end
         if look.mark is not None and look.mark.durable.position.index > end.position.index:
-            durable = look.mark.durable
-            look.problem(
-                end.position.index + 1,
-                end.end_pos,
-                data.directory,
+            reason = (
                 f"the log ends at entry {end.position.index}, but entries up to "
-                f"{durable.position.index} were durable",
+                f"{look.mark.durable.position.index} were durable"
             )
+            note(data.directory, reason, index=end.position.index + 1, pos=end.end_pos)
         self._index_behind(end)
 
-    def _count(self, event: Good) -> None:
-        look, entry = self._look, event.entry
+    def _count(self, entry: Entry) -> None:
+        look, note = self._look, self._look.problems.note
         self.entries += 1
         self.bytes += entry.size
         self.unverified += not entry.verified
@@ -115,48 +112,40 @@ class _Log:
             return
         files = look.index.files
         if files.pread(offset, UNIT_SIZE) != unit_of(entry):
-            look.problem(
-                entry.index,
-                entry.pos,
-                files.path(offset),
-                "the index unit is not that of the entry",
-            )
-        mark = look.mark
+            reason = "the index unit is not that of the entry"
+            note(files.path(offset), reason, index=entry.index, pos=entry.pos)
+        durable = None if look.mark is None else look.mark.durable
         if (
-            mark is not None
-            and entry.index == mark.durable.position.index
-            and LogEnd.after(entry) != mark.durable
+            durable is not None
+            and entry.index == durable.position.index
+            and LogEnd.after(entry) != durable
         ):
-            look.problem(
-                entry.index,
-                entry.pos,
-                look.data.path(entry.pos),
-                "not the entry that the mark names",
-            )
+            reason = "not the entry that the mark names"
+            note(look.data.path(entry.pos), reason, index=entry.index, pos=entry.pos)
 
     def _finish(self, event: Finish) -> None:
         if not event.reason:
             return
-        look, end = self._look, self._walker.end
-        if look.mark is not None and end.position == look.mark.durable.position:
-            reason = f"behind the last entry: {event.reason}"
-            look.problem(end.position.index, event.pos, event.file, reason)
+        look, last = self._look, self._walker.end.position
+        if look.mark is not None and last == look.mark.durable.position:
+            index, reason = int(last.index), f"behind the last entry: {event.reason}"
         else:
+            index = last.index + 1
             reason = f"{event.reason}: a torn write, or a damaged last entry"
-            look.problem(end.position.index + 1, event.pos, event.file, reason)
+        look.problems.note(event.file, reason, index=index, pos=event.pos)
 
     def _index_behind(self, end: LogEnd) -> None:
         look = self._look
         if look.index is None:
             if self.entries:
-                look.problem(-1, -1, look.directory / "index", "there are no index files")
+                look.problems.note(look.directory / "index", "there are no index files")
             return
         files = look.index.files
         offset = max((end.position.index + 1) * UNIT_SIZE, files.starts[0])
         found = first_nonzero(files, offset)
         if found is not None:
             reason = "the index has something behind the last entry's unit"
-            look.problem(end.position.index, -1, files.path(found), reason)
+            look.problems.note(files.path(found), reason, index=end.position.index)
 
 
 def _verify_tables(look: Inspection) -> None:
@@ -165,7 +154,7 @@ def _verify_tables(look: Inspection) -> None:
         if not name.endswith((NEW_SUFFIX, INSTALL_SUFFIX)):
             reason = verify_table_file(look.disk.open_read_only(directory / name))
             if reason:
-                look.problem(-1, -1, directory / name, reason)
+                look.problems.note(directory / name, reason)
 
 
 def _verify_snapshots(look: Inspection) -> None:
@@ -173,7 +162,7 @@ def _verify_snapshots(look: Inspection) -> None:
     for name in filter(is_file_name, look.disk.listdir(directory)):
         reason = _wrong_in_snapshot(look.disk.open_read_only(directory / name), int(name))
         if reason:
-            look.problem(-1, -1, directory / name, reason)
+            look.problems.note(directory / name, reason)
 
 
 def _wrong_in_snapshot(file: DiskFile, index: int) -> str:
@@ -200,7 +189,7 @@ def _verify_waiting(look: Inspection, record: InstallRecord) -> None:
                     _wrong_in_log(file, record),
                 )
             if reason:
-                look.problem(index, pos, path, reason)
+                look.problems.note(path, reason, index=index, pos=pos)
 
 
 def _wrong_in_log(file: DiskFile, record: InstallRecord) -> str:

@@ -15,7 +15,12 @@ from dledger.protocol.messages.entry import HardState
 from dledger.storage.api import Identity
 from dledger.storage.disk.disk import Disk, Lock
 from dledger.storage.disk.file_names import NEW_SUFFIX
-from dledger.storage.disk.small_files import read_all, sync_names_above
+from dledger.storage.disk.small_files import (
+    read_all,
+    remove,
+    replace_whole,
+    sync_names_above,
+)
 from dledger.storage.log.index import LogIndex
 from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.meta.hard_state import (
@@ -28,7 +33,7 @@ from dledger.storage.meta.hard_state import (
     imported_hard_state,
 )
 from dledger.storage.meta.members import MEMBERS_FILE, MemberFile
-from dledger.storage.meta.slots import SlotFile, create_slots
+from dledger.storage.meta.slots import SLOT_SIZE, SlotFile, create_slots
 from dledger.storage.recovery.snapshot_install import INSTALL_FILE, finish_install
 from dledger.types import Index, NodeId
 
@@ -147,8 +152,7 @@ def _open_locked(
     root, notes = settings.directory, list[str]()
     sync_names_above(disk, root, {root.parent} if disk.exists(root / STATE_FILE) else None)
     for name in (STATE_FILE, MARK_FILE, MEMBERS_FILE, INSTALL_FILE):
-        if disk.exists(root / (name + NEW_SUFFIX)):
-            disk.unlink(root / (name + NEW_SUFFIX))
+        remove(disk, root / (name + NEW_SUFFIX))
     installed = finish_install(disk, root, settings.index_file_bytes, notes)
     if not disk.exists(root / STATE_FILE):
         _create_state(settings, disk, environment, notes)
@@ -161,10 +165,7 @@ def _open_locked(
         )
     record = StateRecord.unpack(state.payload)
     _check_identity(settings, record)
-    if state.damaged:
-        notes.append(
-            f"{STATE_FILE}: one of two copies was damaged; written again from the other one"
-        )
+    state.note_damage(notes)
     # the bytes read may be a page that a killed process left unsynced (D15)
     state.write_both(state.payload)
     data = SegmentFiles(disk, root / "data", file_size=settings.segment_bytes)
@@ -265,21 +266,14 @@ def _check_sizes(disk: Disk, directory: Path, setting: str, size: int) -> None:
 
 
 def _import(disk: Disk, root: Path) -> HardState:
-    texts = []
-    for name in ("currterm", "checkpoint"):
-        texts.append(read_all(disk, root / name) or b"")
+    texts = [read_all(disk, root / name) or b"" for name in ("currterm", "checkpoint")]
     try:
-        return imported_hard_state(texts[0], texts[1])
+        return imported_hard_state(*texts)
     except (ValueError, KeyError) as error:
         raise CorruptStore(f"{root / 'currterm'} is not DLedger's: {error}") from error
 
 
 def _open_mark(disk: Disk, path: Path) -> SlotFile:
     if not disk.exists(path):
-        fresh = path.with_name(path.name + NEW_SUFFIX)
-        empty = disk.open(fresh, create=True)
-        empty.fallocate(2 * 4096)
-        empty.fdatasync()
-        disk.rename(fresh, path)
-        disk.fsync_dir(path.parent)
+        replace_whole(disk, path, bytes(2 * SLOT_SIZE))
     return SlotFile(disk.open(path), MARK_MAGIC)
