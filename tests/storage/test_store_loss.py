@@ -78,7 +78,7 @@ def test_member_that_lost_committed_entries_gets_a_new_incarnation(kit, caplog, 
     disk = disk_that_lost_entries(kit, way)
     store = kit.open(disk)
     assert store.recovery.lost.startswith(WHY)
-    assert store.recovery.as_dict()["lost"] == store.recovery.lost
+
     assert store.recovery.lost in caplog.text
     assert store.identity.incarnation != OLD
     assert store.membership.of(NodeId("n0")) == OLD, "the one that counts, which this is no more"

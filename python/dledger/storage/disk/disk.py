@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-from dledger.errors import DiskFull, StorageError
+from dledger.errors import DiskFull, PathError, StorageError
 from dledger.forks import check_lock, let_go, open_for_lock
 from dledger.storage.disk.allocation_steps import FIRST_STEP
 from dledger.storage.disk.direct_io import DIRECT_BYTES, PIECE_BYTES, DirectWriter, is_refusal
@@ -51,9 +51,11 @@ def storage_error(what: str, where: Path, error: OSError) -> StorageError:
 
 @contextmanager
 def fatal(what: str, where: Path) -> Iterator[None]:
-    """Raise OSErrors as `storage_error`."""
+    """Raise OSErrors as `storage_error`; a path that cannot be used says so itself."""
     try:
         yield
+    except PathError:
+        raise
     except OSError as error:
         raise storage_error(what, where, error) from error
 

@@ -28,7 +28,7 @@ from dledger.storage.log.zeros import first_nonzero
 from dledger.types import Buffer
 
 MAX_HANDLES: Final = 256
-"""Bytes read at a time when much is."""
+"""Files of one directory that are kept open."""
 
 
 class SegmentFiles:

@@ -59,6 +59,5 @@ class TermTable:
 
     def drop_front(self, begin: Index) -> None:
         """Everything in front of ``begin`` is gone."""
-        kept = [pair for pair in self.pairs if pair[1] > begin]
-        older = [pair for pair in self.pairs if pair[1] <= begin]
-        self._replace((*((older[-1][0], begin) for _ in older[-1:]), *kept))
+        older = [term for term, first in self.pairs if first <= begin]
+        self._replace((*((term, begin) for term in older[-1:]), *self.pairs[len(older) :]))

@@ -279,7 +279,7 @@ class Walker:
         may know better."""
         known = self._known
         if entry.end_pos == known.end_pos:
-            return (entry.position, entry.chain_crc) != (known.position, known.chain_crc)
+            return LogEnd.after(entry) != known
         if entry.end_pos < known.end_pos and entry.index >= known.position.index:
             return True
         pos = self._behind_padding(entry.end_pos)

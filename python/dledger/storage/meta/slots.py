@@ -53,8 +53,8 @@ class SlotFile:
         self._magic = magic
         slots = [unpack_slot(magic, file.pread(SLOT_SIZE, n * SLOT_SIZE)) for n in range(2)]
         valid = sorted((slot[0], n, slot[1]) for n, slot in enumerate(slots) if slot is not None)
-        self.damaged = len(valid) < 2
-        """A slot cannot be read: a write that a crash cut short, or rot. The other one counts."""
+        self.damaged = [n for n, slot in enumerate(slots) if slot is None]
+        """Slots that cannot be read: a write that a crash cut short, or rot. A sound one counts."""
         self.payload: bytes | None = valid[-1][2] if valid else None
         self._sequence = valid[-1][0] if valid else 0
         self._next = 1 - valid[-1][1] if valid else 0

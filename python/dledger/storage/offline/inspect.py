@@ -26,7 +26,7 @@ from dledger.storage.meta.hard_state import (
     before_first,
 )
 from dledger.storage.meta.members import MEMBERS_FILE, MEMBERS_MAGIC
-from dledger.storage.meta.slots import SLOT_SIZE, unpack_slot
+from dledger.storage.meta.slots import SLOT_SIZE, SlotFile
 from dledger.storage.recovery.open_files import LOCK_FILE
 from dledger.storage.recovery.snapshot_install import (
     DONE,
@@ -147,16 +147,12 @@ def _slots(disk: Disk, path: Path, magic: bytes, problems: Problems) -> bytes | 
     if not disk.exists(path):
         return None
     file = disk.open_read_only(path)
-    found = []
-    for number in range(2):
-        slot = unpack_slot(magic, file.pread(SLOT_SIZE, number * SLOT_SIZE))
-        if slot is None:
-            problems.note(path, f"copy {number} of the record is damaged")
-        else:
-            found.append(slot)
+    slots = SlotFile(file, magic)
+    for number in slots.damaged:
+        problems.note(path, f"copy {number} of the record is damaged")
     if file.size() != 2 * SLOT_SIZE:
         problems.note(path, f"has {file.size()} bytes, not {2 * SLOT_SIZE}")
-    return max(found)[1] if found else None
+    return slots.payload
 
 
 def _file_size(disk: Disk, directory: Path, least: int, problems: Problems) -> int:

@@ -134,10 +134,7 @@ def _check_start(parts: Parts, start: LogEnd, found: _Findings) -> None:
     if unit is None or unit.pos + unit.size != start.end_pos:
         return  # the index will be rebuilt there when it is asked
     entry = Walker(parts.data, start).entry_at(unit.pos)
-    if isinstance(entry, Entry) and (entry.position, entry.chain_crc) == (
-        start.position,
-        start.chain_crc,
-    ):
+    if isinstance(entry, Entry) and LogEnd.after(entry) == start:
         return
     reason = (
         entry
