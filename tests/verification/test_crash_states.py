@@ -237,7 +237,6 @@ PLANTED = [
 def test_safety_rule_that_is_taken_out_is_seen(plant, scenario, monkeypatch):
     """By what a crash leaves, not by the disk that looks on while nothing has crashed."""
     monkeypatch.setattr(MemoryDisk, "witness", None)
-    monkeypatch.setattr(RecordingDisk, "witness", None)
     plant(monkeypatch)
     tally = Sweep(BY_NAME[scenario], 6000, findings=1).run()
     assert tally.findings, f"{len(tally.seen)} states, and nothing was seen"
@@ -256,7 +255,7 @@ def test_names_of_index_files_need_no_sync_because_they_are_rebuilt(monkeypatch)
 
 def model_of(*steps) -> Model:
     """The model after steps on one file in a directory that is there."""
-    disk = RecordingDisk(MemoryDisk())
+    disk = RecordingDisk()
     disk.mkdir(Path("/d"))
     disk.fsync_dir(Path("/"))
     for step in steps:

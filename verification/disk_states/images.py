@@ -24,7 +24,7 @@ from verification.disk_states.giver import Giver
 from verification.disk_states.life import StoreLife
 from verification.disk_states.model import State
 from verification.disk_states.promise import Promise
-from verification.disk_states.recording import STEP, RecordingDisk
+from verification.disk_states.recording import RecordingDisk
 from verification.disk_states.scenarios import PAGE, SMALL, batch, command, settings_of
 
 SETTINGS: Final = settings_of(4 * PAGE, PAGE)
@@ -93,7 +93,7 @@ def images() -> list[Image]:
 
 
 def _image(name: str, stop: bool) -> Image:
-    life = StoreLife(SETTINGS, RecordingDisk(MemoryDisk(first_step=STEP)))
+    life = StoreLife(SETTINGS, RecordingDisk())
     life.open()
     life.open_catalog()
     life.save(1, "n1")
@@ -121,7 +121,7 @@ def _image(name: str, stop: bool) -> Image:
 
 def _image_of_state(waits: bool) -> Image:
     """Another node's state in the place of a small store's, or beside it."""
-    life = StoreLife(SMALL, RecordingDisk(MemoryDisk(first_step=STEP)))
+    life = StoreLife(SMALL, RecordingDisk())
     life.open()
     life.open_catalog()
     life.save(1, "n1")
@@ -153,12 +153,8 @@ def _image_of_state(waits: bool) -> Image:
 
 def _state(life: StoreLife) -> State:
     """The state that a running system shows."""
-    assert isinstance(life.disk, RecordingDisk), "lived on one"
-    inner = life.disk.inner
-    return State(
-        {path: bytes(inode.written) for path, inode in inner.names.items()},
-        frozenset(inner.directories),
-    )
+    files = {path: bytes(inode.written) for path, inode in life.disk.names.items()}
+    return State(files, frozenset(life.disk.directories))
 
 
 def kind_of(image: Image, path: Path, offset: int) -> tuple[str, Index | None]:

@@ -148,12 +148,7 @@ class FileTable:
             stored = self._stored(start, stop)
         if len(stored) != (stop - start) * self._step:
             raise self._damaged(start)
-        rows: list[bytes] = []
-        for number, row, is_sound in unpack_rows(stored, self.row_size, start):
-            if not is_sound:
-                raise self._damaged(number)
-            rows.append(row)
-        return rows[0] if len(rows) == 1 else b"".join(rows)
+        return self._verified(stored, start)
 
     def _stored(self, start: int, stop: int) -> bytes:
         """The bytes of these rows, from the file and from memory."""
@@ -166,6 +161,14 @@ class FileTable:
             low = max(start - self._written, 0) * step
             stored += self._waiting[low : (stop - self._written) * step]
         return stored
+
+    def _verified(self, stored: bytes, start: int) -> bytes:
+        rows: list[bytes] = []
+        for number, row, is_sound in unpack_rows(stored, self.row_size, start):
+            if not is_sound:
+                raise self._damaged(number)
+            rows.append(row)
+        return rows[0] if len(rows) == 1 else b"".join(rows)
 
     def _damaged(self, number: int) -> CatalogLost:
         return CatalogLost(f"row {number} of {self._path(self._first)} is damaged")
