@@ -11,6 +11,7 @@ succeeds once there is room (D12). ENOSPC anywhere else is like EIO.
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -178,7 +179,7 @@ class PatientLife(StoreLife):
 class FailureTally:
     """The faults that were tried, and their outcomes."""
 
-    faults: dict[str, int] = field(default_factory=dict)
+    faults: Counter[str] = field(default_factory=Counter)
     """By error and operation."""
     refused: int = 0
     """Appends, repairs and fetched states that found no room, and succeeded later."""
@@ -211,8 +212,7 @@ class FailureSweep:
         for fault in self.faults()[:: self._every]:
             if len(self._tally.findings) >= self._findings:
                 return
-            key = f"{errno.errorcode[fault.code]} {fault.operation}"
-            self._tally.faults[key] = self._tally.faults.get(key, 0) + 1
+            self._tally.faults[f"{errno.errorcode[fault.code]} {fault.operation}"] += 1
             try:
                 self._try(fault)
             except Exception as error:

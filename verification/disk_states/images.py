@@ -94,9 +94,7 @@ def images() -> list[Image]:
 
 def _image(name: str, stop: bool) -> Image:
     life = StoreLife(SETTINGS, RecordingDisk())
-    life.open()
-    life.open_catalog()
-    life.save(1, "n1")
+    life.begin("n1", catalog=True)
     life.store.save_membership(
         Membership(life.store.membership.incarnation, Index(0), ((NodeId("n1"), 5),))
     )
@@ -122,9 +120,7 @@ def _image(name: str, stop: bool) -> Image:
 def _image_of_state(waits: bool) -> Image:
     """Another node's state in the place of a small store's, or beside it."""
     life = StoreLife(SMALL, RecordingDisk())
-    life.open()
-    life.open_catalog()
-    life.save(1, "n1")
+    life.begin("n1", catalog=True)
     life.append_bodies(
         [command(CreateTopic(name="a", log_id="1")), batch(1, 2, 300), batch(1, 1, 200)]
     )

@@ -83,6 +83,13 @@ class StoreLife:
         if self._tell is not None:
             self._tell(promise)
 
+    def begin(self, vote: str = "n0", catalog: bool = False) -> None:
+        """The first start, and a vote in term 1."""
+        self.open()
+        if catalog:
+            self.open_catalog()
+        self.save(1, vote)
+
     def open(self) -> None:
         """Start; the state that is found then counts from now on.
 
@@ -199,6 +206,13 @@ class StoreLife:
         self.catalog.saved(self._checkpoints.oldest_index)
         self.others = False
         self._say(replace(self.promise, checkpoint=index))
+
+    def sum_up(self, in_doubt: int) -> None:
+        """Make everything durable, commit all but the last ``in_doubt`` entries, and save their
+        catalog."""
+        self.sync()
+        self.commit(len(self.log) - 1 - in_doubt)
+        self.checkpoint()
 
     def take_over(
         self, giver: Giver, first: Entry, mode: InstallMode, catalog: bool = True
