@@ -7,9 +7,8 @@ import random
 import pytest
 
 from dledger.storage.api import Held
-from dledger.storage.offline.verify import verify_store
 from dledger.types import Index
-from verification.disk.memory_disk import MemoryDisk, ProcessKilled
+from verification.disk.memory_disk import MemoryDisk, kills
 
 HOUR = 3_600_000
 
@@ -129,31 +128,28 @@ def test_index_files_go_with_the_data(kit, disk):
 def test_retained_store_reopens_and_goes_on(kit, disk):
     store, start = aged_store(kit, disk, retention_ms=1)
     store.retain(Index(5), start + 99 * HOUR, 0)
-    store.close()
-    store = kit.open(disk)
+    store = kit.reopen(store, disk)
     assert (store.begin_index, store.end.position.index) == (6, 10)
     assert store.terms == ((1, 6),)
     more = kit.fill(store, [500, 500], term=3)
     assert store.terms == ((1, 6), (3, 11))
     assert kit.bytes_of(kit.all(store))[-2:] == kit.bytes_of(more)
-    store.close()
-    assert verify_store(kit.root, disk)["problems"] == []
+    kit.close_sound(store, disk)
 
 
 @pytest.mark.parametrize("outcome", ["process", "lost", "seed"])
 def test_crash_in_retention_leaves_a_log_that_starts_at_a_file(kit, outcome):
     """The crash comes at every operation of the retention."""
-    probe = MemoryDisk()
-    store, start = aged_store(kit, probe, retention_ms=1)
-    before = probe.operations
-    store.retain(Index(7), start + 99 * HOUR, 0)
-    for step in range(probe.operations - before):
+
+    def aged():
         disk = MemoryDisk()
         store, start = aged_store(kit, disk, retention_ms=1)
-        entries = kit.bytes_of(kit.all(store))
-        disk.kill_at = disk.operations + step
-        with pytest.raises(ProcessKilled):
-            store.retain(Index(7), start + 99 * HOUR, 0)
+        return disk, store, start + 99 * HOUR, kit.bytes_of(kit.all(store))
+
+    def retain(_, store, now_ms, entries):
+        store.retain(Index(7), now_ms, 0)
+
+    for step, (disk, _, _, entries) in enumerate(kills(aged, retain)):
         disk.reboot(
             outcome != "process", random.Random(step).randrange if outcome == "seed" else None
         )
@@ -161,5 +157,4 @@ def test_crash_in_retention_leaves_a_log_that_starts_at_a_file(kit, outcome):
         assert store.begin_index in (0, 2, 4, 6, 8)
         assert kit.bytes_of(kit.all(store)) == entries[store.begin_index :]
         kit.fill(store, [30], term=2)
-        store.close()
-        assert verify_store(kit.root, disk)["problems"] == []
+        kit.close_sound(store, disk)

@@ -76,8 +76,7 @@ def test_torn_write_leaves_the_old_or_the_new_record(disk, slots, torn):
         assert open_slots(disk).payload in (old, b"new %d" % write)
 
 
-def test_D5_hard_state_survives_any_damaged_byte_of_its_file(kit, disk):
-    store = kit.open(disk)
+def test_D5_hard_state_survives_any_damaged_byte_of_its_file(kit, disk, store):
     store.save_hard_state(HardState(Term(4), NodeId("n1")))
     store.save_hard_state(HardState(Term(5), NodeId("n2")))
     store.close()

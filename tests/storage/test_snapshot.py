@@ -10,7 +10,7 @@ import pytest
 from dledger.errors import StorageError
 from dledger.storage.meta.snapshots import SnapshotFiles
 from dledger.types import Index
-from verification.disk.memory_disk import MemoryDisk, ProcessKilled
+from verification.disk.memory_disk import MemoryDisk, kills
 
 ROOT = Path("/disk/n0/snapshot")
 
@@ -61,14 +61,10 @@ def test_crash_at_every_operation_gives_the_old_or_the_new_one(outcome):
         files.save(Index(2), b"two")
         return disk, files
 
-    disk, files = prepared()
-    before = disk.operations
-    files.save(Index(3), bytes(5000))
-    for step in range(disk.operations - before):
-        disk, files = prepared()
-        disk.kill_at = disk.operations + step
-        with pytest.raises(ProcessKilled):
-            files.save(Index(3), bytes(5000))
+    def save(_: MemoryDisk, files: SnapshotFiles) -> None:
+        files.save(Index(3), bytes(5000))
+
+    for step, (disk, _) in enumerate(kills(prepared, save)):
         choose = {"survived": lambda n: n - 1, "seed": random.Random(step).randrange}.get(outcome)
         disk.reboot(outcome != "process", choose)
         again = SnapshotFiles(ROOT, disk)

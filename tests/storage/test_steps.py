@@ -141,7 +141,7 @@ def test_D12_a_full_disk_is_said_before_anything_is_written_at_each_step(kit, st
     refused = 0
     for size in (40, 120, 10, 300, 500, 20, 700, 60, 60):
         more = kit.make(store.end, [size])
-        strict.free, before = 0, bytes(strict.content(kit.root / "data" / file_name(0)))
+        strict.free, before = 0, bytes(strict.content(kit.data()))
         error = None
         try:
             store.append(more)
@@ -150,7 +150,7 @@ def test_D12_a_full_disk_is_said_before_anything_is_written_at_each_step(kit, st
         if error is not None:
             refused += 1
             assert "nothing was written" in str(error)
-            assert bytes(strict.content(kit.root / "data" / file_name(0))) == before
+            assert bytes(strict.content(kit.data())) == before
             assert store.disk_level() is DiskLevel.FULL
             assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries)
             strict.free = strict.total
@@ -223,7 +223,7 @@ def test_a_power_cut_that_takes_a_step_takes_nothing_that_is_acknowledged(kit, s
     strict.reboot(power=True)
     store = kit.open(strict, BackgroundState.MANUAL)
     assert strict.reserved("data") == 128
-    assert len(strict.content(kit.root / "data" / file_name(0))) == kit.segment
+    assert len(strict.content(kit.data())) == kit.segment
     strict.free = 0
     more = kit.make(store.end, [300])
     with pytest.raises(DiskFull):

@@ -276,7 +276,7 @@ def test_repair_takes_no_entry_that_was_damaged_on_its_way(kit, disk):
         if store is memory:
             memory.damage(Index(1))
         else:
-            disk.flip(kit.root / "data" / f"{0:020d}", entries[1].pos + 60)
+            kit.flip(disk, entries[1].pos + 60)
         with pytest.raises(CorruptEntry, match="entry 1"):
             store.repair(replace(entries[1], body=bytes(60)))
         store.repair(entries[1])
@@ -294,7 +294,7 @@ def test_repair_takes_only_the_entry_that_belongs_there(kit, disk):
             memory.damage(Index(4))
         else:
             for index in (2, 4):
-                disk.flip(kit.root / "data" / f"{0:020d}", entries[index].pos + 60)
+                kit.flip(disk, entries[index].pos + 60)
         for index in (2, 4):
             with pytest.raises(CorruptEntry, match=f"entry {index}"):
                 store.read(Index(index), 1)

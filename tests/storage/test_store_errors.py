@@ -33,10 +33,9 @@ def every_call(kit, store):
 
 
 @pytest.mark.parametrize("operation", ["fdatasync", "pwritev"])
-def test_D2_calls_after_a_failed_write_or_sync_raise_and_touch_nothing(kit, disk, operation):
+def test_D2_calls_after_a_failed_write_or_sync_raise_and_touch_nothing(kit, disk, operation, store):
     """The second sync would succeed, and would say of pages that were never written that they are
     durable."""
-    store = kit.open(disk)
     kit.fill(store, [10, 10])
     disk.fail(operation, "data/", times=1)
     with pytest.raises(StorageError, match="The disk failed"):  # noqa: PT012 - either of them
@@ -61,8 +60,7 @@ def test_D2_calls_after_a_failed_write_or_sync_raise_and_touch_nothing(kit, disk
         (errno.EIO, "replace the disk"),
     ],
 )
-def test_an_error_that_is_not_of_the_disk_is_not_called_one(kit, disk, code, way_out):
-    store = kit.open(disk)
+def test_an_error_that_is_not_of_the_disk_is_not_called_one(kit, disk, code, way_out, store):
     disk.fail("fdatasync", "data/", code, times=1)
     with pytest.raises(StorageError, match=f"{way_out}.* before it starts again"):
         kit.fill(store, [10])
@@ -109,8 +107,7 @@ def test_D2_failed_sync_gives_no_ack_and_a_restart_keeps_acked_entries(kit):
                 store.append(kit.make(store.end, [200, 200]))
                 acked = store.sync().index
         assert store.durable.index == acked
-        disk.reboot(power=True)
-        store = kit.open(disk)
+        store = kit.restart(disk, power=True)
         assert store.end.position.index >= acked
         kit.fill(store, [10], term=2)
         disk.reboot(power=True)
@@ -146,8 +143,7 @@ def test_B12_B13_failed_save_of_the_hard_state_leaves_the_old_or_new_one(kit, op
             assert kit.open(disk).hard_state in (old, new)
 
 
-def test_B11_read_error_names_the_old_entry_and_the_store_goes_on(kit, disk):
-    store = kit.open(disk)
+def test_B11_read_error_names_the_old_entry_and_the_store_goes_on(kit, disk, store):
     entries = kit.fill(store, [300] * 6)
     disk.fail("pread", f"data/{0:020d}", times=2)
     with pytest.raises(CorruptEntry, match="entry 0") as read:
@@ -159,23 +155,20 @@ def test_B11_read_error_names_the_old_entry_and_the_store_goes_on(kit, disk):
     kit.fill(store, [10])
 
 
-def test_B21_entry_without_index_unit_and_header_is_an_error_that_names_it(kit, disk):
+def test_B21_entry_without_index_unit_and_header_is_an_error_that_names_it(kit, disk, store):
     """Nothing is left that says where it lies."""
-    store = kit.open(disk)
     entries = kit.fill(store, [100, 50, 60])
     for at in range(2 * UNIT_SIZE):
         disk.flip(kit.root / "index" / f"{0:020d}", UNIT_SIZE + at)
     for entry in entries[1:]:
-        for at in range(HEADER_SIZE):
-            disk.flip(kit.root / "data" / f"{0:020d}", entry.pos + at)
+        kit.flip(disk, entry.pos, entry.pos + HEADER_SIZE)
     with pytest.raises(CorruptEntry, match="entry 2: not found in") as caught:
         store.read(Index(2), 300)
     assert caught.value.index == 2
     assert kit.bytes_of(store.read(Index(0), 1)) == kit.bytes_of(entries[:1])
 
 
-def test_D2_unreadable_tail_of_its_own_ends_the_store(kit, disk):
-    store = kit.open(disk)
+def test_D2_unreadable_tail_of_its_own_ends_the_store(kit, disk, store):
     kit.fill(store, [100])
     store.append(kit.make(store.end, [100]))
     disk.fail("pread", "data/", times=1)
@@ -195,16 +188,14 @@ def test_B12_write_cut_short_by_a_full_disk_is_no_entry_afterwards(kit):
         disk.fail("pwritev", "data/", errno.ENOSPC, short=short)
         with pytest.raises(StorageError):
             store.append(more)
-        disk.reboot(power=False)
-        store = kit.open(disk)
+        store = kit.restart(disk, power=False)
         found = kit.bytes_of(kit.all(store))
         assert found == kit.bytes_of([*entries, *more])[: len(found)]
         assert len(found) >= 2
         kit.fill(store, [700], term=2)
 
 
-def test_D12_append_without_room_for_the_next_file_fails_without_loss(kit, disk):
-    store = kit.open(disk)
+def test_D12_append_without_room_for_the_next_file_fails_without_loss(kit, disk, store):
     entries = kit.fill(store, [300])
     disk.free = 0
     more = kit.make(store.end, [600, 500])
@@ -240,9 +231,8 @@ def test_D12_full_is_said_while_the_current_file_still_has_room(kit, disk):
         store.close()
 
 
-def test_D12_full_is_said_as_long_as_the_refused_file_cannot_be_made(kit, disk):
+def test_D12_full_is_said_as_long_as_the_refused_file_cannot_be_made(kit, disk, store):
     """The file before it is there already, which says nothing of the room for one more."""
-    store = kit.open(disk)
     kit.fill(store, [600])
     assert len(disk.listdir(kit.root / "data")) == 2
     disk.free = 0

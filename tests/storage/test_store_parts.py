@@ -74,28 +74,25 @@ def test_entries_stamped_at_once_equal_those_stamped_one_by_one():
         stamp_all(end, Term(3), 2, [b"", b"x" * 457], 512)
 
 
-def test_walk_passes_entries_padding_and_damage(kit, disk):
-    store = kit.open(disk)
+def test_walk_passes_entries_padding_and_damage(kit, disk, store):
     entries = kit.fill(store, [400, 400, 400])
     store.close()
     data = SegmentFiles(disk, kit.root / "data", file_size=kit.segment, read_only=True)
     events = list(Walker(data, LogEnd()).walk())
     assert [type(event) for event in events] == [Good, Good, Padding, Good, Finish]
     assert events[2] == Padding(entries[1].end_pos, kit.segment - entries[1].end_pos)
-    disk.flip(kit.root / "data" / f"{0:020d}", entries[1].pos + 100)
+    kit.flip(disk, entries[1].pos + 100)
     events = list(Walker(data, LogEnd()).walk())
     assert [type(event) for event in events] == [Good, Bad, Good, Finish]
     assert (events[1].first, events[1].last, events[1].pos, events[1].resume) == (1, 1, 448, 1024)
 
 
-def test_walk_finds_entries_behind_a_damaged_header_by_their_own_pos(kit, disk):
+def test_walk_finds_entries_behind_a_damaged_header_by_their_own_pos(kit, disk, store):
     """Both sizes are gone, so nothing says where the next entry is."""
-    store = kit.open(disk)
     entries = kit.fill(store, [100, 150, 100, 100])
     store.close()
-    path = kit.root / "data" / f"{0:020d}"
     for offset in (4, 44):
-        disk.flip(path, entries[1].pos + offset)
+        kit.flip(disk, entries[1].pos + offset)
     data = SegmentFiles(disk, kit.root / "data", file_size=kit.segment, read_only=True)
     events = list(Walker(data, LogEnd()).walk())
     assert [type(event) for event in events] == [Good, Bad, Good, Good, Finish]
@@ -229,8 +226,7 @@ def test_readers_beside_a_writer_see_whole_sound_entries(kit, tmp_path):
     store.close()
 
 
-def test_next_file_is_there_before_it_is_needed(kit, disk):
-    store = kit.open(disk)
+def test_next_file_is_there_before_it_is_needed(kit, disk, store):
     kit.fill(store, [300])
     assert len(disk.listdir(kit.root / "data")) == 1
     kit.fill(store, [300])
@@ -242,8 +238,7 @@ def test_next_file_is_there_before_it_is_needed(kit, disk):
     assert all(step.startswith("pwritev") for step in disk.trace[-(disk.operations - before) :])
 
 
-def test_reading_many_bodies_takes_one_read_per_run(kit, disk, monkeypatch):
-    store = kit.open(disk)
+def test_reading_many_bodies_takes_one_read_per_run(kit, monkeypatch, store):
     entries = kit.fill(store, [50] * 20)
     reads: list[int] = []
     monkeypatch.setattr(
@@ -256,13 +251,12 @@ def test_reading_many_bodies_takes_one_read_per_run(kit, disk, monkeypatch):
     assert len(reads) == len({entry.pos // kit.segment for entry in entries})
 
 
-def test_body_is_a_view_of_what_was_read(kit, disk):
-    store = kit.open(disk)
+def test_body_is_a_view_of_what_was_read(kit, disk, store):
     entries = kit.fill(store, [50] * 3)
     bodies = store.read_bodies(kit.refs(entries))
     assert all(isinstance(body, memoryview) for body in bodies)
     assert len({id(body.obj) for body in bodies}) == 1
-    disk.flip(kit.root / "data" / f"{0:020d}", entries[1].pos + 48)
+    kit.flip(disk, entries[1].pos + 48)
     with pytest.raises(CorruptEntry, match="entry 1"):
         store.read_bodies(kit.refs(entries))
 

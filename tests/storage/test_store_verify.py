@@ -11,7 +11,7 @@ import pytest
 
 from dledger.checksum import crc32
 from dledger.errors import ConfigError, PathError
-from dledger.protocol.messages.entry import HEADER, HEADER_SIZE, MAGIC_NOOP, LogEnd, stamp
+from dledger.protocol.messages.entry import HEADER, MAGIC_NOOP, LogEnd, stamp
 from dledger.records.body.header import BodyHeader, BodyKind, Flag, encode_header
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.disk import RealDisk
@@ -124,7 +124,7 @@ def test_any_changed_byte_of_the_other_files_is_reported_with_the_file(kit, wher
 
 def test_verify_and_dump_change_nothing(kit):
     disk, _ = full_store(kit)
-    disk.flip(kit.root / "data" / f"{0:020d}", 60)
+    kit.flip(disk, 60)
     before = {path: bytes(inode.written) for path, inode in disk.names.items()}
     operations = disk.operations
     verify_store(kit.root, disk)
@@ -141,8 +141,7 @@ def test_lost_last_files_are_reported(kit):
     assert any("entries up to 10 were durable" in problem["reason"] for problem in problems)
 
 
-def test_dump_gives_one_dict_per_entry(kit, disk):
-    store = kit.open(disk)
+def test_dump_gives_one_dict_per_entry(kit, disk, store):
     kit.reach(store, 3)
     bodies = [
         (1, b"plain"),
@@ -170,7 +169,7 @@ def test_dump_gives_one_dict_per_entry(kit, disk):
         "body_crc": 0,
         "verified": True,
     }
-    disk.flip(kit.root / "data" / f"{0:020d}", 50)
+    kit.flip(disk, 50)
     assert [entry["kind"] for entry in dump_store(kit.root, disk)][:2] == ["damaged", "noop"]
 
 
@@ -291,25 +290,21 @@ def test_first_entry_of_a_retained_log_is_checked_too(kit, disk):
     entries = kit.fill(store, [400] * 9)
     begin = store.retain(Index(8), 0, 0)
     store.close()
-    pos = entries[begin].pos
-    path = kit.root / "data" / f"{pos:020d}"
-    for offset in range(HEADER_SIZE + 400):
-        disk.flip(path, offset, 0x04)
+    for pos in range(entries[begin].pos, entries[begin].end_pos):
+        kit.flip(disk, pos, mask=0x04)
         problems = verify_store(kit.root, disk)["problems"]
-        disk.flip(path, offset, 0x04)
-        assert begin in [problem["index"] for problem in problems], offset
+        kit.flip(disk, pos, mask=0x04)
+        assert begin in [problem["index"] for problem in problems], pos
     assert verify_store(kit.root, disk)["begin_index"] == begin
 
 
 @pytest.mark.parametrize("beyond", [0, 20], ids=["behind its last entry", "in zeros"])
-def test_verify_says_where_a_file_that_was_cut_short_ends(kit, disk, beyond):
+def test_verify_says_where_a_file_that_was_cut_short_ends(kit, disk, beyond, store):
     """Opening makes it as long as it was; until then its missing zeros are no sound end of the
     log."""
-    store = kit.open(disk)
     end = kit.fill(store, [200] * 3)[-1].end_pos
     store.close()
-    path = kit.root / "data" / f"{0:020d}"
-    inode = disk.names[path]
+    inode = disk.names[kit.data()]
     del inode.written[end + beyond :], inode.durable[end + beyond :]
     reasons = {
         (problem["pos"], problem["reason"]) for problem in verify_store(kit.root, disk)["problems"]

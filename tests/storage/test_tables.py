@@ -13,7 +13,7 @@ import pytest
 from dledger.catalog.topics.table import MemoryTables
 from dledger.errors import CorruptStore, DiskFull, StorageError
 from dledger.storage.meta.tables import BUFFER_BYTES, CHUNK_ROWS, TableFiles
-from verification.disk.memory_disk import MemoryDisk, ProcessKilled
+from verification.disk.memory_disk import MemoryDisk, kills
 
 ROOT = Path("/disk/n0/tables")
 
@@ -119,31 +119,18 @@ def test_dropped_rows_give_their_space_back(disk):
 
 @pytest.mark.parametrize("power", [True, False])
 def test_crash_at_every_operation_keeps_what_was_synced(power):
-    def live(disk: MemoryDisk) -> int:
-        synced = 0
-        try:
-            files = TableFiles(ROOT, disk)
-            table = files.open("t", 12)
-            for step in range(4):
-                for _ in range(CHUNK_ROWS // 2):
-                    table.append(row(table.end))
-                files.sync()
-                synced = table.end
-                if step == 3:
-                    table.drop_front(CHUNK_ROWS + 5)
-            table.append(row(table.end))
+    def live(disk: MemoryDisk, ends: list[int]) -> None:
+        files = TableFiles(ROOT, disk)
+        table = files.open("t", 12)
+        for count in [CHUNK_ROWS // 2] * 4 + [1]:
+            table.append(b"".join(map(row, range(table.end, table.end + count))))
             files.sync()
-            synced = table.end
-        except ProcessKilled:
-            pass
-        return synced
+            ends.append(table.end)
+            if table.end == 2 * CHUNK_ROWS:
+                table.drop_front(CHUNK_ROWS + 5)
 
-    whole = MemoryDisk()
-    live(whole)
-    for at in range(whole.operations):
-        disk = MemoryDisk()
-        disk.kill_at = at
-        synced = live(disk)
+    for at, (disk, ends) in enumerate(kills(lambda: (MemoryDisk(), [0]), live)):
+        synced = ends[-1]
         disk.reboot(power, random.Random(at).randrange if power else None)
         table = TableFiles(ROOT, disk).open("t", 12)
         assert table.end >= synced
@@ -162,7 +149,7 @@ def test_a_crash_in_a_start_that_truncates_all_rows_leaves_no_old_row(
     away and appends them again from the log; interrupted, the next one does."""
     synced, known = CHUNK_ROWS * 2, CHUNK_ROWS + 7
 
-    def dropped() -> MemoryDisk:
+    def dropped() -> tuple[MemoryDisk]:
         disk = MemoryDisk()
         files = TableFiles(ROOT, disk)
         table = files.open("t", 12)
@@ -170,7 +157,7 @@ def test_a_crash_in_a_start_that_truncates_all_rows_leaves_no_old_row(
         files.sync()
         table.drop_front(known + 5)
         assert disk.listdir(ROOT) == [f"t.{known + 5:020d}"]
-        return disk
+        return (disk,)
 
     def start(disk: MemoryDisk) -> None:
         files = TableFiles(ROOT, disk)
@@ -180,14 +167,7 @@ def test_a_crash_in_a_start_that_truncates_all_rows_leaves_no_old_row(
         table.append(row(known) + row(known + 1))
         files.sync()
 
-    whole = dropped()
-    before = whole.operations
-    start(whole)
-    for at in range(before, whole.operations):
-        disk = dropped()
-        disk.kill_at = at
-        with pytest.raises(ProcessKilled):
-            start(disk)
+    for at, (disk,) in enumerate(kills(dropped, start)):
         disk.reboot(power, random.Random(at).randrange if power else None)
         start(disk)
         disk.reboot(power=True)
