@@ -32,6 +32,18 @@ def every_call(kit, store):
     ]
 
 
+def check_it_is_dead(kit, disk, store):
+    """Every call raises, and nothing touches the disk any more."""
+    operations = disk.operations
+    for call in every_call(kit, store):
+        with pytest.raises(StorageError, match="this node stops"):
+            call()
+    store.keep()
+    store.close()
+    assert disk.operations == operations
+    assert disk.locked == set()
+
+
 @pytest.mark.parametrize("operation", ["fdatasync", "pwritev"])
 def test_D2_calls_after_a_failed_write_or_sync_raise_and_touch_nothing(kit, disk, operation, store):
     """The second sync would succeed, and would say of pages that were never written that they are
@@ -41,14 +53,7 @@ def test_D2_calls_after_a_failed_write_or_sync_raise_and_touch_nothing(kit, disk
     with pytest.raises(StorageError, match="The disk failed"):  # noqa: PT012 - either of them
         store.append(kit.make(store.end, [10]))
         store.sync()
-    operations = disk.operations
-    for call in every_call(kit, store):
-        with pytest.raises(StorageError, match="this node stops"):
-            call()
-    store.keep()
-    store.close()
-    assert disk.operations == operations
-    assert disk.locked == set()
+    check_it_is_dead(kit, disk, store)
     assert not isinstance(store._failed, CorruptStore)
 
 
@@ -72,14 +77,7 @@ def test_D2_a_store_whose_node_failed_elsewhere_touches_nothing_any_more(kit, di
     kit.fill(store, [10, 10])
     store.append(kit.make(store.end, [10]))
     store.abandon()
-    operations = disk.operations
-    for call in every_call(kit, store):
-        with pytest.raises(StorageError, match="this node stops"):
-            call()
-    store.keep()
-    store.close()
-    assert disk.operations == operations
-    assert disk.locked == set()
+    check_it_is_dead(kit, disk, store)
 
 
 def test_D2_memory_store_behaves_alike(kit):
@@ -88,8 +86,7 @@ def test_D2_memory_store_behaves_alike(kit):
     store.fail_next = StorageError("the disk failed: this node stops")
     with pytest.raises(StorageError):
         store.sync()
-    calls = every_call(kit, store)
-    for call in calls:
+    for call in every_call(kit, store):
         with pytest.raises(StorageError, match="this node stops"):
             call()
     store.close()
@@ -123,24 +120,21 @@ def test_error_of_the_housekeeping_ends_the_store_too(kit, disk):
         store.sync()
 
 
-@pytest.mark.parametrize("operation", ["pwritev", "fdatasync"])
+@pytest.mark.parametrize(
+    ("operation", "how"),
+    [("fdatasync", {}), ("pwritev", {}), *(("pwritev", {"short": n}) for n in (0, 30, 600))],
+)
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("skip", [0, 1])
-def test_B12_B13_failed_save_of_the_hard_state_leaves_the_old_or_new_one(kit, operation, skip):
-    for code in (errno.EIO, errno.ENOSPC):
-        for short in (None, 0, 30, 600) if operation == "pwritev" else (None,):
-            disk = MemoryDisk()
-            store = kit.open(disk)
-            old = HardState(Term(4), NodeId("n1"))
-            new = HardState(Term(5), NodeId("n2"))
-            store.save_hard_state(old)
-            disk.failures.clear()
-            disk.fail(
-                operation, "state", code, skip=skip, **({} if short is None else {"short": short})
-            )
-            with pytest.raises(StorageError):
-                store.save_hard_state(new)
-            disk.reboot(power=True)
-            assert kit.open(disk).hard_state in (old, new)
+def test_B12_B13_failed_save_of_the_hard_state_leaves_the_old_or_new_one(
+    kit, disk, store, operation, how, code, skip
+):
+    old, new = HardState(Term(4), NodeId("n1")), HardState(Term(5), NodeId("n2"))
+    store.save_hard_state(old)
+    disk.fail(operation, "state", code, skip=skip, **how)
+    with pytest.raises(StorageError):
+        store.save_hard_state(new)
+    assert kit.restart(disk, power=True).hard_state in (old, new)
 
 
 def test_B11_read_error_names_the_old_entry_and_the_store_goes_on(kit, disk, store):

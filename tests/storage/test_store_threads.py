@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -37,19 +38,8 @@ def on_another_thread(action: Callable[[], object]) -> Callable[[], None]:
     """The action, carried out by a thread of its own, to its end."""
 
     def run() -> None:
-        errors: list[BaseException] = []
-
-        def body() -> None:
-            try:
-                action()
-            except BaseException as error:
-                errors.append(error)
-
-        thread = threading.Thread(target=body)
-        thread.start()
-        thread.join()
-        if errors:
-            raise errors[0]
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(action).result()
 
     return run
 
