@@ -230,24 +230,16 @@ def test_D4_damage_before_entries_is_reported_if_no_crash_explains_it(kit, disk)
     assert kit.bytes_of(store.read(Index(3), 10_000)) == kit.bytes_of(unsynced[1:])
 
 
-def test_D4_without_a_mark_damage_with_entries_behind_it_is_reported(kit, disk, store):
-    entries = kit.fill(store, [300] * 7)
-    store.close()
-    lose_mark(kit, disk)
-    kit.flip(disk, kit.segment + 100)
-    store = kit.open(disk)
-    assert store.end == LogEnd.after(entries[-1])
-    assert [fault.first for fault in store.recovery.faulty] == [2]
-    assert any("mark" in note for note in store.recovery.notes)
-
-
-def test_D4_without_a_mark_the_last_entry_alone_shows_earlier_damage(kit, disk, store):
-    """Nothing follows it that could bear it out: it counts all the same, and nothing is cut."""
-    entries = kit.fill(store, [100] * 4)
+@pytest.mark.parametrize("sizes", [[300] * 7, [100] * 4], ids=["several", "the last one alone"])
+def test_D4_without_a_mark_damage_with_entries_behind_it_is_reported(kit, disk, store, sizes):
+    """Nothing follows a last one that could bear it out: it counts all the same, and nothing is
+    cut."""
+    entries = kit.fill(store, sizes)
     store.close()
     lose_mark(kit, disk)
     kit.flip(disk, entries[2].pos + 60)
     store = kit.open(disk)
+    assert any("mark" in note for note in store.recovery.notes)
     assert store.end == LogEnd.after(entries[-1])
     assert [(fault.first, fault.last) for fault in store.recovery.faulty] == [(2, 2)]
     assert store.recovery.cut == ()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from dledger.storage.api import Held
 from dledger.types import Index
+from tests.storage.conftest import SEGMENT
 from verification.disk.memory_disk import MemoryDisk, kills
 
 HOUR = 3_600_000
@@ -65,38 +67,36 @@ def test_D12_full_disk_deletes_nothing_unexpired(kit, disk):
     assert [e.index for e in kit.all(store)] == list(range(11))
 
 
-def test_expired_files_are_held_back_from_the_first_entry_that_is_wanted(kit, disk):
+@pytest.mark.parametrize(
+    ("holds", "age_ms", "begin", "kept"),
+    [
+        ([], 20 * HOUR, 10, []),
+        ([Held(Index(5), 100 * HOUR)], 20 * HOUR, 4, [(3, 9)]),
+        ([Held(Index(9), 100 * HOUR)], 20 * HOUR, 8, [(1, 9)]),
+        ([Held(Index(0), 2 * HOUR)], 4 * HOUR - 1, 0, [(2, 3)]),
+        # and the two files behind those that stay are not expired yet
+        ([Held(Index(0), 2 * HOUR)], 4 * HOUR, 2, [(2, 5)]),
+        ([Held(Index(0), 99 * HOUR, 2 * SEGMENT)], 20 * HOUR, 6, [(2, 9)]),
+        ([Held(Index(0), 2 * HOUR), Held(Index(5), 100 * HOUR)], 20 * HOUR, 4, [(0, -1), (3, 9)]),
+    ],
+    ids=[
+        "none",
+        "from an entry",
+        "from a last entry",
+        "not too old",
+        "too old",
+        "too large",
+        "two",
+    ],
+)
+def test_expired_files_are_held_back_while_they_may_be(kit, disk, holds, age_ms, begin, kept):
+    """By any of those who want their entries."""
     store, start = aged_store(kit, disk, retention_ms=HOUR)
-    held = Held(Index(5), 100 * HOUR)
-    assert store.retain(Index(100), start + 20 * HOUR, 0, [held]) == 4
-    assert (held.bytes, held.last) == (3 * kit.segment, 9)
-    assert store.retain(Index(100), start + 20 * HOUR, 0, [Held(Index(9), 100 * HOUR)]) == 8
-    assert store.retain(Index(100), start + 20 * HOUR, 0) == 10
-
-
-def test_what_is_held_goes_when_it_is_too_old(kit, disk):
-    store, start = aged_store(kit, disk, retention_ms=HOUR)
-    assert store.retain(Index(100), start + 4 * HOUR - 1, 0, [Held(Index(0), 2 * HOUR)]) == 0
-    assert store.retain(Index(100), start + 4 * HOUR, 0, [held := Held(Index(0), 2 * HOUR)]) == 2
-    assert held.bytes == 2 * kit.segment  # and the two behind it are not expired yet
-
-
-def test_what_is_held_goes_from_the_front_while_it_is_too_large(kit, disk):
-    store, start = aged_store(kit, disk, retention_ms=HOUR)
-    assert (
-        store.retain(
-            Index(100), start + 20 * HOUR, 0, [held := Held(Index(0), 99 * HOUR, 2 * kit.segment)]
-        )
-        == 6
-    )
-    assert held.bytes == 2 * kit.segment
-
-
-def test_what_several_hold_stays_as_long_as_one_of_them_may_hold_it(kit, disk):
-    store, start = aged_store(kit, disk, retention_ms=HOUR)
-    short, long = Held(Index(0), 2 * HOUR), Held(Index(5), 100 * HOUR)
-    assert store.retain(Index(100), start + 20 * HOUR, 0, [short, long]) == 4
-    assert (short.bytes, short.last, long.bytes) == (0, -1, 3 * kit.segment)
+    holds = [replace(held) for held in holds]
+    assert store.retain(Index(100), start + age_ms, 0, holds) == begin
+    assert [(held.bytes, held.last) for held in holds] == [
+        (files * SEGMENT, last) for files, last in kept
+    ]
 
 
 def test_nothing_is_held_on_a_disk_that_gets_full_or_where_nobody_may(kit, disk):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import random
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -176,51 +177,40 @@ def test_readers_beside_a_writer_see_whole_sound_entries(kit, tmp_path):
     store = kit.open(RealDisk(), BackgroundState.THREAD, **where)
     kit.reach(store, 1)
     store.append(kit.make(store.end, [200] * 50, segment=segment))
-    failures: list[BaseException] = []
     done = threading.Event()
-    counts = [0, 0]
 
-    def read(which: int) -> None:
-        dice = random.Random(which)
-        try:
-            while not done.is_set():
-                begin = Index(dice.randrange(0, store.end.position.index + 1))
-                entries = store.read(begin, 20_000)
-                counts[which] += len(entries)
-                assert [entry.index for entry in entries] == list(
-                    range(begin, begin + len(entries))
-                )
-                kept = [entry for entry in entries if entry.index < 50]
-                assert len(store.read_bodies(kit.refs(kept))) == len(kept)
-        except BaseException as error:
-            failures.append(error)
+    def read(which: int) -> int:
+        dice, count = random.Random(which), 0
+        while not done.is_set():
+            begin = Index(dice.randrange(0, store.end.position.index + 1))
+            entries = store.read(begin, 20_000)
+            count += len(entries)
+            assert [entry.index for entry in entries] == list(range(begin, begin + len(entries)))
+            kept = [entry for entry in entries if entry.index < 50]
+            assert len(store.read_bodies(kit.refs(kept))) == len(kept)
+        return count
 
-    def sync() -> None:
+    def sync() -> int:
         while not done.is_set():
             store.sync()
+        return 1
 
-    threads = [threading.Thread(target=read, args=(n,)) for n in range(2)] + [
-        threading.Thread(target=sync)
-    ]
-    for thread in threads:
-        thread.start()
-    term = 1
-    for round_ in range(60):
-        store.append(
-            kit.make(store.end, [200, 1000, 3000, 10] * 4, term=term, segment=segment, salt=round_)
-        )
-        if round_ % 7 == 6:
-            term += 1
-            kit.reach(store, term)
-            store.truncate(Index(store.end.position.index - 40))
-    done.set()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    assert min(counts) > 0
+    with ThreadPoolExecutor(3) as pool:
+        others = [pool.submit(read, 0), pool.submit(read, 1), pool.submit(sync)]
+        try:
+            term = 1
+            for turn in range(60):
+                sizes = [200, 1000, 3000, 10] * 4
+                store.append(kit.make(store.end, sizes, term, salt=turn, segment=segment))
+                if turn % 7 == 6:
+                    term += 1
+                    kit.reach(store, term)
+                    store.truncate(Index(store.end.position.index - 40))
+        finally:
+            done.set()
+    assert min(other.result() for other in others) > 0
     end = store.sync()
-    store.close()
-    store = kit.open(RealDisk(), BackgroundState.THREAD, **where)
+    store = kit.reopen(store, RealDisk(), BackgroundState.THREAD, **where)
     assert store.end.position == end
     assert len(kit.all(store)) == end.index + 1
     store.close()
