@@ -47,7 +47,7 @@ def rebuild_index(
     files = range(start, begin.end_pos, -data.file_size)
     vouched = (_vouched_start(data, index, file) for file in files)
     rebuilt, wanted = 0, None
-    walker = Walker(data, next(filter(None, vouched), begin), stop)
+    walker = Walker(data, next(filter(None, vouched), begin), known=stop)
     for event in walker.walk():
         if isinstance(event, Padding):
             continue

@@ -86,7 +86,7 @@ def _examine(
             with suppress(CorruptEntry):
                 start = LogEnd.after(reader.read(Index(first - back), 1)[0])
                 break
-    walker, faults = Walker(TolerantReader(data), start, known), list[Fault]()
+    walker, faults = Walker(TolerantReader(data), start, known=known), list[Fault]()
     for event in walker.walk():
         if isinstance(event, Finish) or (isinstance(event, Good) and event.entry.index > last):
             break
@@ -140,7 +140,7 @@ class Scrub:
         """Where the log goes on, and the damage before it, again and again."""
         view, known = self._view(), self._sure()
         limit = min(committed, known.position.index)
-        walker = Walker(TolerantReader(self._data), view.begin, known)
+        walker = Walker(TolerantReader(self._data), view.begin, known=known)
         events = walker.walk()
         while walker.end.position.index < limit:
             event = next(events)

@@ -113,7 +113,7 @@ class Walker:
             at the latest. Entries behind it have checksums.
     """
 
-    def __init__(self, data: SegmentFiles, start: LogEnd, known: LogEnd | None = None) -> None:
+    def __init__(self, data: SegmentFiles, start: LogEnd, *, known: LogEnd | None = None) -> None:
         self._data = data
         self._known = known or LogEnd()
         self._is_ours = known is not None

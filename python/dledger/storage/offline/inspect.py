@@ -74,7 +74,7 @@ class Inspection:
             and self.data.has(mark.durable.end_pos - 1)
         ):
             known = mark.durable
-        return Walker(self.data, start, known)
+        return Walker(self.data, start, known=known)
 
     def _first_index(self, begin: int) -> Index:
         if begin == 0:

@@ -77,7 +77,7 @@ def recover(parts: Parts, commit_hint: Index) -> Recovered:
     if start is not begin:
         _check_start(parts, start, found)
         _check_index(parts, start, begin, found)
-    walker = Walker(parts.data, start, None if mark is None else known)
+    walker = Walker(parts.data, start, known=None if mark is None else known)
     reason = _walk(parts, walker, known, commit_hint, found)
     end = _finish(parts, walker.end, reason, known, found)
     if end.position.index < begin_index:
