@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from dledger.errors import CorruptEntry
-from dledger.protocol.messages.entry import LogEnd, parse, stamp, stamp_all
+from dledger.protocol.messages.entry import Entry, LogEnd, parse, stamp, stamp_all
 from dledger.storage.api_rules import check_append
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.disk import RealDisk
 from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.log.term_index import TermTable, find_terms
-from dledger.storage.log.walker import Bad, Finish, Good, Padding, Walker
+from dledger.storage.log.walker import Bad, Finish, Padding, Walker
 from dledger.storage.log.zeros import first_nonzero
 from dledger.types import Index, Term
 from verification.disk.memory_disk import MemoryDisk
@@ -80,11 +80,11 @@ def test_walk_passes_entries_padding_and_damage(kit, disk, store):
     store.close()
     data = SegmentFiles(disk, kit.root / "data", file_size=kit.segment, read_only=True)
     events = list(Walker(data, LogEnd()).walk())
-    assert [type(event) for event in events] == [Good, Good, Padding, Good, Finish]
+    assert [type(event) for event in events] == [Entry, Entry, Padding, Entry, Finish]
     assert events[2] == Padding(entries[1].end_pos, kit.segment - entries[1].end_pos)
     kit.flip(disk, entries[1].pos + 100)
     events = list(Walker(data, LogEnd()).walk())
-    assert [type(event) for event in events] == [Good, Bad, Good, Finish]
+    assert [type(event) for event in events] == [Entry, Bad, Entry, Finish]
     assert (events[1].first, events[1].last, events[1].pos, events[1].resume) == (1, 1, 448, 1024)
 
 
@@ -96,7 +96,7 @@ def test_walk_finds_entries_behind_a_damaged_header_by_their_own_pos(kit, disk, 
         kit.flip(disk, entries[1].pos + offset)
     data = SegmentFiles(disk, kit.root / "data", file_size=kit.segment, read_only=True)
     events = list(Walker(data, LogEnd()).walk())
-    assert [type(event) for event in events] == [Good, Bad, Good, Good, Finish]
+    assert [type(event) for event in events] == [Entry, Bad, Entry, Entry, Finish]
     assert events[1].resume == entries[2].pos
 
 

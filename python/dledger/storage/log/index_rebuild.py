@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dledger.protocol.messages.entry import HEADER, HEADER_SIZE, MIN_BLANK_SIZE, Entry, LogEnd
 from dledger.storage.log.index import LogIndex, LogIndexUnit
 from dledger.storage.log.segments import SegmentFiles
-from dledger.storage.log.walker import MAX_MAGIC, Bad, Finish, Good, Padding, Walker, blank
+from dledger.storage.log.walker import MAX_MAGIC, Bad, Finish, Padding, Walker, blank
 from dledger.storage.meta.hard_state import before_first
 from dledger.types import NO_INDEX, Index, Term
 
@@ -53,15 +53,14 @@ def rebuild_index(
             continue
         if isinstance(event, Finish):
             break
-        pos = event.entry.pos if isinstance(event, Good) else event.pos
-        if pos >= stop.end_pos or (
-            pos >= start + data.file_size and walker.end.position.index > until
+        if event.pos >= stop.end_pos or (
+            event.pos >= start + data.file_size and walker.end.position.index > until
         ):
             break
-        if isinstance(event, Good):
-            rebuilt += index.put_again(event.entry)
-            if event.entry.index == until:
-                wanted = LogIndexUnit.of(event.entry)
+        if isinstance(event, Entry):
+            rebuilt += index.put_again(event)
+            if event.index == until:
+                wanted = LogIndexUnit.of(event)
         else:
             if on_damage is not None:
                 on_damage(event)

@@ -13,11 +13,11 @@ from itertools import pairwise
 from typing import Final
 
 from dledger.errors import CorruptEntry
-from dledger.protocol.messages.entry import LogEnd
+from dledger.protocol.messages.entry import Entry, LogEnd
 from dledger.storage.api import Fault, Scrubbed
 from dledger.storage.log.reader import LogView, Reader
 from dledger.storage.log.segments import SegmentFiles
-from dledger.storage.log.walker import Bad, Finish, Good, Walker
+from dledger.storage.log.walker import Bad, Finish, Walker
 from dledger.types import Index
 
 BLOCK: Final = 4096
@@ -88,15 +88,17 @@ def _examine(
                 break
     walker, faults = Walker(TolerantReader(data), start, known=known), list[Fault]()
     for event in walker.walk():
-        if isinstance(event, Finish) or (isinstance(event, Good) and event.entry.index > last):
+        if isinstance(event, Finish) or (isinstance(event, Entry) and event.index > last):
             break
-        if isinstance(event, Bad) and event.first <= event.last:
-            faults.append(fault_of(data, event))
+        if isinstance(event, Bad) and (fault := fault_of(data, event)) is not None:
+            faults.append(fault)
     return tuple(faults)
 
 
-def fault_of(data: SegmentFiles, event: Bad) -> Fault:
-    """Damage that hits entries, as it is reported."""
+def fault_of(data: SegmentFiles, event: Bad) -> Fault | None:
+    """Damage that hits entries, as it is reported; None where none is hit."""
+    if event.last < event.first:
+        return None
     return Fault(event.first, event.last, event.pos, str(data.path(event.pos)), event.reason)
 
 
@@ -144,12 +146,9 @@ class Scrub:
         events = walker.walk()
         while walker.end.position.index < limit:
             event = next(events)
-            if isinstance(event, Good):
-                yield event.entry.end_pos, None
+            if isinstance(event, Entry):
+                yield event.end_pos, None
             elif isinstance(event, Bad):
-                yield (
-                    event.resume,
-                    None if event.last < event.first else fault_of(self._data, event),
-                )
+                yield event.resume, fault_of(self._data, event)
             elif isinstance(event, Finish):
                 return

@@ -65,13 +65,6 @@ class Chain:
 
 
 @slots_dataclass()
-class Good:
-    """A sound entry."""
-
-    entry: Entry
-
-
-@slots_dataclass()
 class Bad:
     """Damage with more of the log behind it. ``first > last``: no entry is hit, only padding behind
     ``last``."""
@@ -101,7 +94,8 @@ class Finish:
     file: str = ""
 
 
-Event = Good | Bad | Padding | Finish
+Event = Entry | Bad | Padding | Finish
+"""An entry is a sound one."""
 
 
 class Walker:
@@ -147,7 +141,7 @@ class Walker:
             if isinstance(found, Entry):
                 self.end = LogEnd.after(found)
                 pos = found.end_pos
-                yield Good(found)
+                yield found
             elif isinstance(found, int):
                 yield Padding(pos, found - pos)
                 pos = found

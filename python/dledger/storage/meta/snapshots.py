@@ -27,22 +27,22 @@ SNAPSHOTS: Final = "snapshot"
 """The directory, in that of the node."""
 
 
+def _header(index: int, data: bytes) -> bytes:
+    crc = crc32(data, crc32(_HEADER.pack(b"DLsn", VERSION, 0, index, len(data), 0)))
+    return _HEADER.pack(b"DLsn", VERSION, 0, index, len(data), crc)
+
+
 def pack_snapshot(index: Index, data: bytes) -> bytes:
     """The bytes of a snapshot file."""
-    crc = crc32(data, crc32(_HEADER.pack(b"DLsn", VERSION, 0, index, len(data), 0)))
-    return _HEADER.pack(b"DLsn", VERSION, 0, index, len(data), crc) + data
+    return _header(index, data) + data
 
 
 def unpack_snapshot(stored: bytes) -> tuple[Index, bytes] | None:
     """(index, data), or None when any byte is not as written."""
     if len(stored) < _HEADER.size:
         return None
-    magic, version, reserved, index, length, crc = _HEADER.unpack_from(stored)
-    data = stored[_HEADER.size :]
-    if magic != b"DLsn" or version != VERSION or reserved != 0 or length != len(data):
-        return None
-    computed = crc32(data, crc32(_HEADER.pack(magic, version, 0, index, length, 0)))
-    return (Index(index), data) if computed == crc else None
+    index, data = _HEADER.unpack_from(stored)[3], stored[_HEADER.size :]
+    return (Index(index), data) if stored[: _HEADER.size] == _header(index, data) else None
 
 
 class SnapshotFiles:
@@ -98,8 +98,7 @@ class SnapshotFiles:
 
     def oldest(self) -> Index | None:
         """The index of the oldest snapshot kept: entries behind it are needed to go back to it."""
-        indexes = self._indexes()
-        return Index(indexes[0]) if indexes else None
+        return next(map(Index, self._indexes()), None)
 
     def remove(self, above: int = -2) -> None:
         """Those of later entries than that one go, by default all; durable on return."""

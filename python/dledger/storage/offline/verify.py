@@ -18,7 +18,7 @@ from dledger.protocol.messages.entry import (
 from dledger.storage.disk.disk import Disk, DiskFile
 from dledger.storage.disk.file_names import NEW_SUFFIX, is_file_name
 from dledger.storage.log.index import UNIT_SIZE, unit_of
-from dledger.storage.log.walker import Bad, Finish, Good, Padding, Walker
+from dledger.storage.log.walker import Bad, Finish, Padding, Walker
 from dledger.storage.log.zeros import CHUNK, first_nonzero
 from dledger.storage.meta.snapshots import SNAPSHOTS, unpack_snapshot
 from dledger.storage.meta.tables import TABLES, verify_table_file
@@ -43,10 +43,9 @@ def verify_store(directory: str | Path, disk: Disk | None = None) -> dict[str, A
     begin = walker.end.position.index + 1
     log = _Log(look, walker)
     log.verify()
-    _verify_tables(look)
-    _verify_snapshots(look)
+    _verify_files(look, None)
     if look.waiting is not None:
-        _verify_waiting(look, look.waiting)
+        _verify_files(look, look.waiting)
     state = look.state
     return {
         "directory": str(look.directory),
@@ -77,8 +76,8 @@ class _Log:
     def verify(self) -> None:
         look, data, note = self._look, self._look.data, self._look.problems.note
         for event in self._walker.walk():
-            if isinstance(event, Good):
-                self._count(event.entry)
+            if isinstance(event, Entry):
+                self._count(event)
             elif isinstance(event, Bad):
                 for index in range(event.first, event.last + 1) or (event.last,):
                     note(data.path(event.pos), event.reason, index=index, pos=event.pos)
@@ -148,48 +147,31 @@ class _Log:
             look.problems.note(files.path(found), reason, index=end.position.index)
 
 
-def _verify_tables(look: Inspection) -> None:
-    directory = look.directory / TABLES
-    for name in look.disk.listdir(directory):
-        if not name.endswith((NEW_SUFFIX, INSTALL_SUFFIX)):
-            reason = verify_table_file(look.disk.open_read_only(directory / name))
-            if reason:
-                look.problems.note(directory / name, reason)
-
-
-def _verify_snapshots(look: Inspection) -> None:
-    directory = look.directory / SNAPSHOTS
-    for name in filter(is_file_name, look.disk.listdir(directory)):
-        reason = _wrong_in_snapshot(look.disk.open_read_only(directory / name), int(name))
+def _verify_files(look: Inspection, waiting: InstallRecord | None) -> None:
+    """Tables and snapshots; with ``waiting`` those of another node's state that have yet to get
+    their names, and its log."""
+    for path in (
+        look.directory / directory / name
+        for directory in ((TABLES, SNAPSHOTS) if waiting is None else (DATA, TABLES, SNAPSHOTS))
+        for name in look.disk.listdir(look.directory / directory)
+        if name.endswith(INSTALL_SUFFIX) == (waiting is not None) and not name.endswith(NEW_SUFFIX)
+    ):
+        file, reason, index, pos = look.disk.open_read_only(path), "", -1, -1
+        name = path.name.removesuffix(INSTALL_SUFFIX)
+        if path.parent.name == TABLES:
+            reason = verify_table_file(file)
+        elif path.parent.name == SNAPSHOTS:
+            reason = _wrong_in_snapshot(file, int(name)) if is_file_name(name) else ""
+        elif waiting is not None:
+            index, pos = waiting.begin.position.index + 1, waiting.begin.end_pos
+            reason = _wrong_in_log(file, waiting)
         if reason:
-            look.problems.note(directory / name, reason)
+            look.problems.note(path, reason, index=index, pos=pos)
 
 
 def _wrong_in_snapshot(file: DiskFile, index: int) -> str:
     found = unpack_snapshot(b"".join(file.pread(CHUNK, at) for at in range(0, file.size(), CHUNK)))
     return "the snapshot is damaged" if found is None or found[0] != index else ""
-
-
-def _verify_waiting(look: Inspection, record: InstallRecord) -> None:
-    """The files of another node's state that have yet to get their names."""
-    for directory in (look.directory / name for name in (DATA, TABLES, SNAPSHOTS)):
-        for name in look.disk.listdir(directory):
-            if not name.endswith(INSTALL_SUFFIX):
-                continue
-            path, index, pos = directory / name, -1, -1
-            file = look.disk.open_read_only(path)
-            if directory.name == TABLES:
-                reason = verify_table_file(file)
-            elif directory.name == SNAPSHOTS:
-                reason = _wrong_in_snapshot(file, int(name.removesuffix(INSTALL_SUFFIX)))
-            else:
-                index, pos, reason = (
-                    record.begin.position.index + 1,
-                    record.begin.end_pos,
-                    _wrong_in_log(file, record),
-                )
-            if reason:
-                look.problems.note(path, reason, index=index, pos=pos)
 
 
 def _wrong_in_log(file: DiskFile, record: InstallRecord) -> str:

@@ -25,7 +25,7 @@ from dledger.protocol.messages.entry import Entry, LogEnd
 from dledger.storage.api import Fault, RecoveryReport
 from dledger.storage.log.index_rebuild import first_index, index_damaged, rebuild_index
 from dledger.storage.log.tolerant_reader import fault_of
-from dledger.storage.log.walker import Bad, Finish, Good, Walker
+from dledger.storage.log.walker import Bad, Finish, Walker
 from dledger.storage.meta.hard_state import EMPTY_LOG, RecoveryPoint, before_first, empty_log
 from dledger.storage.recovery.open_files import Parts
 from dledger.types import NO_INDEX, Index
@@ -150,10 +150,9 @@ def _check_index(parts: Parts, stop: LogEnd, begin: LogEnd, found: _Findings) ->
     find."""
 
     def on_damage(event: Bad) -> None:
-        if event.first <= event.last and not any(
-            fault.first == event.first for fault in found.faulty
-        ):
-            found.faulty.append(fault_of(parts.data, event))
+        fault = fault_of(parts.data, event)
+        if fault is not None and event.first not in (known.first for known in found.faulty):
+            found.faulty.append(fault)
 
     for start, following in zip(parts.data.starts, [*parts.data.starts, None][1:], strict=True):
         if start >= stop.end_pos:
@@ -178,11 +177,11 @@ def _walk(parts: Parts, walker: Walker, known: LogEnd, commit_hint: Index, found
     """Pass over the log; returns the fault behind its end, "" when no byte is there."""
     end, unsure = walker.end, False
     for event in walker.walk():
-        if isinstance(event, Good):
+        if isinstance(event, Entry):
             unsure = False
             found.scanned += 1
-            found.rebuilt_units += parts.index.put_again(event.entry)
-            found.unverified |= not event.entry.verified
+            found.rebuilt_units += parts.index.put_again(event)
+            found.unverified |= not event.verified
         elif isinstance(event, Bad):
             if _lost_pages(parts, event, known, commit_hint):
                 walker.end = end
@@ -217,12 +216,13 @@ def _lost_pages(parts: Parts, event: Bad, known: LogEnd, commit_hint: Index) -> 
 
 
 def _keep_faulty(parts: Parts, event: Bad, walker: Walker, found: _Findings) -> None:
-    if event.last < event.first:
+    fault = fault_of(parts.data, event)
+    if fault is None:
         parts.notes.append(
             f"{parts.data.path(event.pos)} at {event.pos}: {event.reason}; no entry is hit"
         )
         return
-    found.faulty.append(fault_of(parts.data, event))
+    found.faulty.append(fault)
     if event.first == event.last:
         index_damaged(parts.data, parts.index, event, walker)
 
