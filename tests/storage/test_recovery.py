@@ -52,14 +52,14 @@ def test_a_log_of_dledgers_that_begins_with_a_noop_is_taken_over(kit, disk):
     """Its header is all zeros behind the size, as one of ours that was torn; but nobody knows of
     any mark."""
     noop = HEADER.pack(MAGIC_NOOP, HEADER_SIZE, 0, 0, 0, 0, 0, 0, 0)
-    size, files = (
-        kit.segment,
-        {"data/00000000000000000000": noop, "checkpoint": b"committedIndex=0\n"},
-    )
     disk.mkdir(kit.root / "data")
-    for name, content in {**files, "currterm": b"currTerm=0\nvoteLeader=n0\n"}.items():
-        file = disk.open(kit.root / name, create=True)
-        file.fallocate(size if content is noop else len(content))
+    for path, content, size in (
+        (kit.data(), noop, kit.segment),
+        (kit.root / "checkpoint", b"committedIndex=0\n", 0),
+        (kit.root / "currterm", b"currTerm=0\nvoteLeader=n0\n", 0),
+    ):
+        file = disk.open(path, create=True)
+        file.fallocate(size)
         file.pwritev([content], 0)
     for _ in range(2):
         store = kit.open(disk)

@@ -330,41 +330,27 @@ def test_memory_disk_refuses_room_it_has_not_got():
 
 @pytest.mark.parametrize("again", [False, True], ids=["cut", "written again"])
 @pytest.mark.parametrize("after", [1, 6], ids=["with its file", "within its file"])
-def test_a_look_for_an_entrys_place_beside_a_cut_finds_no_damage(
-    kit, disk, monkeypatch, after, again
-):
+def test_a_look_for_an_entrys_place_beside_a_cut_finds_no_damage(kit, disk, after, again):
     """What a reader is about to read goes with its file, or is another entry's by then."""
     store = kit.open(disk, BackgroundState.MANUAL)  # no file is made ahead, which would go
     entries = kit.fill(store, [300] * 8)
-    pread, cut = SegmentFiles.pread, []
 
-    def slow_pread(files, offset, size):
-        if offset == entries[7].pos and not cut:
-            cut.append(files)
-            store.truncate(Index(after))
-            if again:
-                kit.fill(store, [100] * 20, term=2)
-        return pread(files, offset, size)
+    def cut():
+        store.truncate(Index(after))
+        if again:
+            kit.fill(store, [100] * 20, term=2)
 
-    monkeypatch.setattr(SegmentFiles, "pread", slow_pread)
+    disk.meanwhile.append(("pread", f"data/{kit.data(entries[7].pos).name}", cut))
     found = store.index_at(entries[7].pos)
     expected = {entry.pos: entry.index for entry in kit.all(store)}
-    assert cut
+    assert not disk.meanwhile
     assert found == expected.get(entries[7].pos)
 
 
-def test_a_look_for_an_entrys_place_beside_retention_finds_no_damage(kit, disk, monkeypatch):
+def test_a_look_for_an_entrys_place_beside_retention_finds_no_damage(kit, disk):
     store = kit.open(disk, retention_bytes=kit.segment)
     entries = kit.fill(store, [300] * 12)
-    pread, gone = SegmentFiles.pread, []
-
-    def slow_pread(files, offset, size):
-        if offset == entries[0].pos and not gone:
-            gone.append(files)
-            store.note_commit(Index(11))
-            assert store.retain(Index(11), 0) > 0
-        return pread(files, offset, size)
-
-    monkeypatch.setattr(SegmentFiles, "pread", slow_pread)
+    disk.meanwhile.append(("pread", f"data/{kit.data().name}", lambda: store.retain(Index(11), 0)))
     assert store.index_at(entries[0].pos) is None
-    assert gone
+    assert not disk.meanwhile
+    assert store.begin_index > 0

@@ -201,19 +201,26 @@ def test_entry_written_during_a_sync_waits_for_the_next_sync(kit, disk, store):
     assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*first, *second, *third])
 
 
+def cut_at(kit, disk, store, part: str, sizes: list[int]) -> list[Entry]:
+    """The log is cut behind entry 2 while a file is synced, and others follow, which the list that
+    is returned has then."""
+    new: list[Entry] = []
+
+    def cut_and_write() -> None:
+        store.truncate(Index(2))
+        new.extend(kit.fill(store, sizes, term=2, salt=3))
+
+    disk.meanwhile.append(("fdatasync", part, on_another_thread(cut_and_write)))
+    return new
+
+
 def test_a_mark_is_settled_for_the_log_that_its_index_was_synced_for(kit, disk, monkeypatch):
     """A cut while the keeper syncs the index: what grew again there, in another term, has units
     that nothing synced."""
     monkeypatch.setattr(file_store, "INDEXED_EVERY", 0)
     store = kit.open(disk, BackgroundState.MANUAL)
     old = kit.fill(store, [60] * 6)
-    new: list[Entry] = []
-
-    def cut_and_write() -> None:
-        store.truncate(Index(2))
-        new.extend(kit.fill(store, [90] * 5, term=2, salt=3))
-
-    disk.meanwhile.append(("fdatasync", f"index/{file_name(0)}", on_another_thread(cut_and_write)))
+    new = cut_at(kit, disk, store, f"index/{file_name(0)}", [90] * 5)
     store.keep()
     assert new
     store = kit.restart(disk, power=True)
@@ -224,14 +231,8 @@ def test_a_mark_is_settled_for_the_log_that_its_index_was_synced_for(kit, disk, 
 def test_repair_does_not_overwrite_entries_that_replaced_the_old_ones(kit, disk, store):
     """The log is cut and written anew while the repair is under way."""
     old = kit.fill(store, [60] * 6)
-    new: list[Entry] = []
-
-    def cut_and_write() -> None:
-        store.truncate(Index(2))
-        new.extend(kit.fill(store, [60] * 3, term=2, salt=3))
-
     kit.flip(disk, old[0].pos + 60)
-    disk.meanwhile.append(("fdatasync", ".new", on_another_thread(cut_and_write)))
+    new = cut_at(kit, disk, store, ".new", [60] * 3)
     with pytest.raises(CorruptEntry, match="the log changed during its repair"):
         store.repair(old[0])
     store.repair(old[0])

@@ -101,10 +101,8 @@ def record(
         scenario.run(life)
     except ProcessKilled:
         disk.reboot(power=False)
-        begin, name = (
-            len(disk.ops),
-            f"{scenario.name}, killed behind operation {len(disk.ops)} and started again",
-        )
+        begin = len(disk.ops)
+        name += f", killed behind operation {begin} and started again"
         then(life)
     return Recording(scenario, name, disk.ops, promises, disk.counts, begin)
 

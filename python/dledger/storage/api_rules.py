@@ -73,12 +73,3 @@ def check_hard_state(old: HardState, new: HardState) -> None:
         raise CorruptStore(
             f"a second vote in term {new.term}: for {new.voted_for} after {old.voted_for}"
         )
-
-
-def older_than_its_log(where: object, term: Term, last: Term) -> CorruptStore:
-    """The error for a hard state that does not know the term of the log's last entry."""
-    return CorruptStore(
-        f"{where}: the log has entries of term {last}, but the hard state says term {term}, so it "
-        f"is an old copy and "
-        "its vote cannot be believed: empty the directory and let it back in with 'dledger admit'"
-    )

@@ -18,16 +18,11 @@ from pathlib import Path
 from typing import Final
 
 from dledger.environment import REAL, Environment
-from dledger.errors import CorruptEntry, StorageError
+from dledger.errors import CorruptEntry, CorruptStore, StorageError
 from dledger.protocol.messages.entry import Entry, HardState, LogEnd
 from dledger.protocol.messages.membership import Membership
 from dledger.storage.api import DiskLevel, Fault, Held, Identity, RecoveryReport, Scrubbed
-from dledger.storage.api_rules import (
-    check_append,
-    check_hard_state,
-    check_truncate,
-    older_than_its_log,
-)
+from dledger.storage.api_rules import check_append, check_hard_state, check_truncate
 from dledger.storage.background import BackgroundState, BackgroundTasks
 from dledger.storage.disk.disk import storage_error
 from dledger.storage.disk.lock_checks import is_held
@@ -105,10 +100,16 @@ class FileStore:
     def _check_term(self) -> None:
         """A node's term is never below that of its log; DLedger could lose it, we do not."""
         last = self.end.position.term
-        if self._state.term < last and not self._parts.imported:
-            raise older_than_its_log(self._settings.directory, self._state.term, last)
-        if self._state.term < last:  # its vote is lost: none is left
-            self.save_hard_state(HardState(last, self.identity.node_id, self._commit))
+        if self._state.term >= last:
+            return
+        if not self._parts.imported:
+            raise CorruptStore(
+                f"{self._settings.directory}: the log has entries of term {last}, but the hard "
+                f"state says term {self._state.term}, so it is an old copy and its vote cannot be "
+                "believed: empty the directory and let it back in with 'dledger admit'"
+            )
+        # its vote is lost: none is left
+        self.save_hard_state(HardState(last, self.identity.node_id, self._commit))
 
     @property
     def begin_index(self) -> Index:

@@ -83,11 +83,8 @@ class LogIndex:
 
     def cut_behind(self, index: int) -> None:
         """No unit stands behind that of ``index``."""
-        offset = (index + 1) * UNIT_SIZE
-        if (
-            self.files.starts
-            and first_nonzero(self.files, max(offset, self.files.starts[0])) is not None
-        ):
+        offset, starts = (index + 1) * UNIT_SIZE, self.files.starts
+        if starts and first_nonzero(self.files, max(offset, starts[0])) is not None:
             self.files.drop_behind(offset)
             if self.files.has(offset):
                 self.files.cut(offset)

@@ -105,10 +105,8 @@ def damaged_unit(data: SegmentFiles, event: Bad, walker: Walker) -> LogIndexUnit
     # The size that ends where the log goes on is the right one. A smaller one may be followed by
     # padding.
     size = room if room in sizes or not sizes else sizes[0]
-    before, behind = (
-        walker.end.position.term,
-        walker.entry_at(event.resume) if data.has(event.resume) else "",
-    )
+    before = walker.end.position.term
+    behind = walker.entry_at(event.resume) if data.has(event.resume) else ""
     top = behind.term if isinstance(behind, Entry) else before
     # Terms never fall, so the term lies between those of the neighbours, or the field is damaged.
     term = fields[3] if before <= fields[3] <= top else before if before >= 0 else max(top, 0)

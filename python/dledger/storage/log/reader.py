@@ -171,12 +171,8 @@ class Reader:
         magic, found_size, found, _, own_pos, _, chain_crc, body_crc, body_size = (
             HEADER.unpack_from(data, at)
         )
-        if magic < 1 or (found, own_pos, found_size, body_size) != (
-            index,
-            pos,
-            size,
-            size - HEADER_SIZE,
-        ):
+        due = (index, pos, size, size - HEADER_SIZE)
+        if magic < 1 or (found, own_pos, found_size, body_size) != due:
             raise CorruptEntry(
                 f"entry {index}: its header at pos {pos} in {self._data.path(pos)} is damaged",
                 index,

@@ -19,6 +19,7 @@ from dledger.protocol.messages.entry import (
     MAGIC_BLANK,
     MIN_BLANK_SIZE,
     Entry,
+    LogEnd,
     body_is_sound,
     place,
 )
@@ -72,12 +73,7 @@ def check_run(
     if last_stays:
         fits, behind = True, last.end_pos
     elif last.index == view.end.position.index:
-        end = view.end
-        fits, behind = (
-            (last.end_pos, last.chain_crc, last.term)
-            == (end.end_pos, end.chain_crc, end.position.term),
-            pos,
-        )
+        fits, behind = LogEnd.after(last) == view.end, pos
     else:
         following = reader.header_of(Index(last.index + 1), view)
         size = HEADER.unpack(following.header)[1] if following is not None else HEADER_SIZE
@@ -156,10 +152,8 @@ class FileCopy:
     def finish(self, end_pos: int) -> None:
         """Copy the rest up to ``end_pos`` and take the old file's place; durable on return. Raises
         as `begin`."""
-        file, stop = (
-            self._data.disk.open(self._path),
-            min(end_pos - self._start, self._data.file_size),
-        )
+        file = self._data.disk.open(self._path)
+        stop = min(end_pos - self._start, self._data.file_size)
         if stop > self._reserved:
             try:
                 file.fallocate(stop, self._reserved)

@@ -224,10 +224,8 @@ class SegmentFiles:
         with self._filling:
             with self._lock:
                 exchanged, had = self.exchanged, self.steps.get(start)
-            begin, step = (
-                low if had is None else had.end,
-                step_of(high - 1, self.disk.first_step, self.file_size),
-            )
+            begin = low if had is None else had.end
+            step = step_of(high - 1, self.disk.first_step, self.file_size)
             if begin >= high:
                 return
             try:

@@ -14,7 +14,7 @@ from dledger.errors import ConfigError, CorruptStore, PathError, WrongGroup
 from dledger.protocol.messages.entry import HardState
 from dledger.storage.api import Identity
 from dledger.storage.disk.disk import Disk, Lock
-from dledger.storage.disk.file_names import NEW_SUFFIX
+from dledger.storage.disk.file_names import NEW_SUFFIX, file_name
 from dledger.storage.disk.small_files import (
     read_all,
     remove,
@@ -224,11 +224,7 @@ def _check_index(index: SegmentFiles, notes: list[str]) -> None:
     except (ConfigError, CorruptStore) as error:
         notes.append(f"index files thrown away, to be rebuilt: {error}")
         for start in reversed(index.starts):
-            index.disk.unlink(
-                index.path(start)
-                if start % index.file_size == 0
-                else index.directory / f"{start:020d}"
-            )
+            index.disk.unlink(index.directory / file_name(start))
         index.disk.fsync_dir(index.directory)
         index.close()
         index.starts = []
