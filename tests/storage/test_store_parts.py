@@ -328,9 +328,25 @@ def test_memory_disk_refuses_room_it_has_not_got():
     assert caught.value.errno == errno.ENOSPC
 
 
+def before_a_read(monkeypatch, pos, act) -> list:
+    """Carry it out once, when the byte of the log at ``pos`` is about to be read; it waits in the
+    list that is returned."""
+    pread, waiting = SegmentFiles.pread, [act]
+
+    def slow_pread(files, offset, size):
+        if offset == pos and waiting:
+            waiting.pop()()
+        return pread(files, offset, size)
+
+    monkeypatch.setattr(SegmentFiles, "pread", slow_pread)
+    return waiting
+
+
 @pytest.mark.parametrize("again", [False, True], ids=["cut", "written again"])
 @pytest.mark.parametrize("after", [1, 6], ids=["with its file", "within its file"])
-def test_a_look_for_an_entrys_place_beside_a_cut_finds_no_damage(kit, disk, after, again):
+def test_a_look_for_an_entrys_place_beside_a_cut_finds_no_damage(
+    kit, disk, monkeypatch, after, again
+):
     """What a reader is about to read goes with its file, or is another entry's by then."""
     store = kit.open(disk, BackgroundState.MANUAL)  # no file is made ahead, which would go
     entries = kit.fill(store, [300] * 8)
@@ -340,17 +356,21 @@ def test_a_look_for_an_entrys_place_beside_a_cut_finds_no_damage(kit, disk, afte
         if again:
             kit.fill(store, [100] * 20, term=2)
 
-    disk.meanwhile.append(("pread", f"data/{kit.data(entries[7].pos).name}", cut))
+    waiting = before_a_read(monkeypatch, entries[7].pos, cut)
     found = store.index_at(entries[7].pos)
     expected = {entry.pos: entry.index for entry in kit.all(store)}
-    assert not disk.meanwhile
+    assert not waiting
     assert found == expected.get(entries[7].pos)
 
 
-def test_a_look_for_an_entrys_place_beside_retention_finds_no_damage(kit, disk):
+def test_a_look_for_an_entrys_place_beside_retention_finds_no_damage(kit, disk, monkeypatch):
     store = kit.open(disk, retention_bytes=kit.segment)
     entries = kit.fill(store, [300] * 12)
-    disk.meanwhile.append(("pread", f"data/{kit.data().name}", lambda: store.retain(Index(11), 0)))
+
+    def retain():
+        store.note_commit(Index(11))
+        assert store.retain(Index(11), 0) > 0
+
+    waiting = before_a_read(monkeypatch, entries[0].pos, retain)
     assert store.index_at(entries[0].pos) is None
-    assert not disk.meanwhile
-    assert store.begin_index > 0
+    assert not waiting
