@@ -68,9 +68,7 @@ class MemoryStore:
         last = other.end.position.index
         entries, begin = other._entries, other.begin_index
         other._terms = TermTable(find_terms(begin, last, lambda index: entries[index - begin].term))
-        other._recovery = RecoveryReport(
-            begin_index=other.begin_index, end=other.end, kept=f"entries up to {last}"
-        )
+        other._recovery = RecoveryReport(kept=f"entries up to {last}")
         return other
 
     @property

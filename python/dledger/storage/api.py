@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
@@ -54,8 +54,6 @@ class RecoveryReport:
     serve them.
     """
 
-    begin_index: Index = NO_INDEX
-    end: LogEnd = field(default_factory=LogEnd)
     kept: str = ""
     cut: tuple[str, ...] = ()
     rebuilt: tuple[str, ...] = ()
@@ -64,8 +62,6 @@ class RecoveryReport:
     faulty: tuple[Fault, ...] = ()
     lost: str = ""
     """The entries committed here that are gone (`dledger.storage.recovery.lost_entries`)."""
-    unverified: bool = False
-    """Some entries carry no checksums: DLedger itself wrote them."""
 
 
 @dataclass(frozen=True, slots=True)

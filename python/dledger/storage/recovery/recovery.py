@@ -48,7 +48,6 @@ class _Findings:
     rewritten: list[str] = field(default_factory=list)
     rebuilt_units: int = 0
     scanned: int = 0
-    unverified: bool = False
 
 
 def recover(parts: Parts, commit_hint: Index) -> Recovered:
@@ -86,8 +85,6 @@ def recover(parts: Parts, commit_hint: Index) -> Recovered:
     parts.index.cut_behind(end.position.index)
     parts.index.files.sync()
     report = RecoveryReport(
-        begin_index=begin_index,
-        end=end,
         kept=f"entries {begin_index} to {end.position.index}; {found.scanned} of them scanned, "
         f"behind the mark at "
         f"{start.position.index}",
@@ -98,7 +95,6 @@ def recover(parts: Parts, commit_hint: Index) -> Recovered:
         rewritten=tuple(found.rewritten),
         notes=tuple(parts.notes),
         faulty=tuple(found.faulty),
-        unverified=found.unverified,
     )
     return Recovered(begin, end, report)
 
@@ -181,7 +177,6 @@ def _walk(parts: Parts, walker: Walker, known: LogEnd, commit_hint: Index, found
             unsure = False
             found.scanned += 1
             found.rebuilt_units += parts.index.put_again(event)
-            found.unverified |= not event.verified
         elif isinstance(event, Bad):
             if _lost_pages(parts, event, known, commit_hint):
                 walker.end = end
