@@ -295,10 +295,6 @@ def test_full_disk_at_creation_is_an_error_and_a_later_start_works(kit):
 
 
 def test_disk_that_fails_at_any_operation_while_opening_is_a_storage_error(kit):
-    base = MemoryDisk()
-    store = kit.open(base, BackgroundState.MANUAL)
-    kit.fill(store, [300] * 5)
-    store.append(kit.make(store.end, [100]))
     for operation in ("open", "pread", "pwritev", "fdatasync", "fallocate", "rename", "fsync_dir"):
         for skip in range(100):
             disk = MemoryDisk()

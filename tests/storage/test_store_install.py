@@ -103,6 +103,10 @@ class Case:
         self.stage().commit(Index(LAST), self.begin(), first, catalog=catalog)
         self.store.close()
 
+    def taken_over(self, catalog: bool = True) -> FileStore:
+        self.take_over(catalog)
+        return self.open()
+
     def open(self) -> FileStore:
         return self.kit.open(self.disk)
 
@@ -143,8 +147,7 @@ def case(request: pytest.FixtureRequest, kit: Any, disk: MemoryDisk) -> Case:
 def test_state_replaces_log_and_catalog_when_the_store_is_reopened(
     case: Case,
 ) -> None:
-    case.take_over()
-    store = case.open()
+    store = case.taken_over()
     assert case.seen(store) == case.new()
     assert store.durable == store.end.position, "the new log is durable, and may be acknowledged"
     per_file = INDEX_FILE // UNIT_SIZE
@@ -166,16 +169,14 @@ def test_state_replaces_log_and_catalog_when_the_store_is_reopened(
 
 def test_the_first_entry_of_a_new_log_is_never_cut(case: Case) -> None:
     """It is committed (D4)."""
-    case.take_over()
-    store = case.open()
+    store = case.taken_over()
     with pytest.raises(CorruptStore, match="is committed"):
         store.truncate(Index(case.first.index - 1))
 
 
 def test_a_front_that_goes_alone_leaves_the_catalog(kit: Any, disk: MemoryDisk) -> None:
     case = Case(kit, disk, 25)
-    case.take_over(catalog=False)
-    store = case.open()
+    store = case.taken_over(catalog=False)
     assert case.seen(store) == case.new() | {
         name: case.old[name] for name in ("catalog", "tables", "installed")
     }
@@ -190,8 +191,7 @@ def test_a_state_that_nobody_committed_to_leaves_nothing(case: Case) -> None:
 
 
 def test_another_state_may_follow(case: Case) -> None:
-    case.take_over()
-    store = case.open()
+    store = case.taken_over()
     staging, later = case.staging(), case.first_after(case.first.index)
     staging.snapshot(Index(LAST + 5), b"later")
     staging.commit(Index(LAST + 5), case.begin(later), later, catalog=True)
@@ -208,12 +208,8 @@ def crashes(kit: Any, reach: int, crash: Callable[[MemoryDisk], None]) -> tuple[
         disk = MemoryDisk()
         return disk, Case(kit, disk, reach)
 
-    def take_over(_: MemoryDisk, case: Case) -> None:
-        case.take_over()
-        case.open()
-
     old = new = 0
-    for operation, (disk, case) in enumerate(kills(lived, take_over)):
+    for operation, (disk, case) in enumerate(kills(lived, lambda _, case: case.taken_over())):
         crash(disk)
         store = case.open()
         seen = case.seen(store)
@@ -367,8 +363,7 @@ def test_a_full_disk_leaves_the_old_state_and_another_try_succeeds(case: Case) -
     with pytest.raises(DiskFull, match="no room"), staging.writing():
         staging.snapshot(Index(LAST), b"the new catalog")
     staging.drop()
-    case.take_over()
-    assert case.seen(case.open()) == case.new()
+    assert case.seen(case.taken_over()) == case.new()
 
 
 def test_a_failed_write_of_the_record_is_the_end_of_the_store(case: Case) -> None:
@@ -434,8 +429,7 @@ def test_entry_of_the_catalog_stays_known_when_only_a_front_goes_later(
 ) -> None:
     """The catalog may be ahead of the log still, and would be passed over at the next start."""
     case = Case(kit, disk, 5)
-    case.take_over()
-    store = case.open()
+    store = case.taken_over()
     store.append(case.log[store.end.position.index + 1 : -1])
     store.sync()
     second = case.first_after(case.first.index)

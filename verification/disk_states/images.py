@@ -25,9 +25,9 @@ from verification.disk_states.life import StoreLife
 from verification.disk_states.model import State
 from verification.disk_states.promise import Promise
 from verification.disk_states.recording import RecordingDisk
-from verification.disk_states.scenarios import PAGE, SMALL, batch, command, settings_of
+from verification.disk_states.scenarios import PAGE, PAGES, SMALL, batch, command
 
-SETTINGS: Final = settings_of(4 * PAGE, PAGE)
+SETTINGS: Final = replace(PAGES, index_file_bytes=PAGE)
 SIZES: Final = (3000, 30, 5200, 200, 2700, 1500, 5, 4000)
 GONE: Final = "index: unit of an entry that is gone"
 RECORDS: Final = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -30,23 +30,16 @@ ROOT: Final = Path("/disk/group/n0")
 """Two of these directories are made by the store itself."""
 
 
-def settings_of(
-    segment_bytes: int, index_file_bytes: int, retention_bytes: int = 0
-) -> StoreSettings:
-    """Files so small that a dozen entries need several."""
-    return StoreSettings(
-        directory=ROOT,
-        node_id=NodeId("n0"),
-        segment_bytes=segment_bytes,
-        index_file_bytes=index_file_bytes,
-        retention_bytes=retention_bytes,
-        disk_reserve_bytes=0,
-    )
-
-
-SMALL: Final = settings_of(1024, 320)
-PAGES: Final = settings_of(4 * PAGE, 2 * PAGE)
-RETAINED: Final = settings_of(1024, 320, retention_bytes=3 * 1024)
+SMALL: Final = StoreSettings(
+    directory=ROOT,
+    node_id=NodeId("n0"),
+    segment_bytes=1024,
+    index_file_bytes=320,
+    disk_reserve_bytes=0,
+)
+"""Files so small that a dozen entries need several."""
+PAGES: Final = replace(SMALL, segment_bytes=4 * PAGE, index_file_bytes=2 * PAGE)
+RETAINED: Final = replace(SMALL, retention_bytes=3 * 1024)
 
 
 @dataclass(frozen=True, slots=True)
