@@ -170,7 +170,9 @@ def _open_locked(
     state.write_both(state.payload)
     data = SegmentFiles(disk, root / "data", file_size=settings.segment_bytes)
     index = SegmentFiles(disk, root / "index", file_size=settings.index_file_bytes)
-    mark_slots = _open_mark(disk, root / MARK_FILE)
+    if not disk.exists(root / MARK_FILE):
+        replace_whole(disk, root / MARK_FILE, bytes(2 * SLOT_SIZE))
+    mark_slots = SlotFile(disk.open(root / MARK_FILE), MARK_MAGIC)
     mark = RecoveryPoint.unpack(mark_slots.payload) if mark_slots.payload else None
     notes += data.check_layout(spare_behind=None if mark is None else mark.durable.end_pos)
     _check_index(index, notes)
@@ -267,9 +269,3 @@ def _import(disk: Disk, root: Path) -> HardState:
         return imported_hard_state(*texts)
     except (ValueError, KeyError) as error:
         raise CorruptStore(f"{root / 'currterm'} is not DLedger's: {error}") from error
-
-
-def _open_mark(disk: Disk, path: Path) -> SlotFile:
-    if not disk.exists(path):
-        replace_whole(disk, path, bytes(2 * SLOT_SIZE))
-    return SlotFile(disk.open(path), MARK_MAGIC)

@@ -81,7 +81,8 @@ def recover(parts: Parts, commit_hint: Index) -> Recovered:
     end = _finish(parts, walker.end, reason, known, found)
     if end.position.index < begin_index:
         end = empty_log(begin)
-    _drop_spare(parts, end)
+    if len(parts.data.starts) > 1:  # at most one empty file is kept ahead of the log
+        parts.data.drop_behind(end.end_pos + parts.data.file_size)
     parts.index.cut_behind(end.position.index)
     parts.index.files.sync()
     report = RecoveryReport(
@@ -269,12 +270,6 @@ def _finish(parts: Parts, end: LogEnd, reason: str, known: LogEnd, found: _Findi
         if start >= end_file:
             data.file(start).fdatasync()
     return end
-
-
-def _drop_spare(parts: Parts, end: LogEnd) -> None:
-    """At most one empty file is kept ahead of the log."""
-    if len(parts.data.starts) > 1:
-        parts.data.drop_behind(end.end_pos + parts.data.file_size)
 
 
 def mark_of(recovered: Recovered, commit: Index, boot_id: bytes) -> RecoveryPoint:
