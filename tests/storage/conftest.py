@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from dledger.protocol.messages.entry import Entry, HardState, LogEnd, stamp
+from dledger.protocol.messages.entry import Entry, HardState, LogEnd, stamp_all
 from dledger.storage.api import LogStore
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.disk import Disk
+from dledger.storage.disk.file_names import file_name
 from dledger.storage.file_store import FileStore
+from dledger.storage.offline.verify import verify_store
 from dledger.storage.opening import open_settings
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.types import Index, NodeId, Term
@@ -43,6 +45,43 @@ class Kit:
     ) -> FileStore:
         return open_settings(self.settings(**changes), disk, keeping)
 
+    def restart(
+        self,
+        disk: MemoryDisk,
+        keeping: BackgroundState = BackgroundState.INLINE,
+        *,
+        power: bool,
+        **changes: Any,
+    ) -> FileStore:
+        """The store of the next process; with ``power`` the system was gone too."""
+        disk.reboot(power)
+        return self.open(disk, keeping, **changes)
+
+    def reopen(
+        self,
+        store: FileStore,
+        disk: Disk,
+        keeping: BackgroundState = BackgroundState.INLINE,
+        **changes: Any,
+    ) -> FileStore:
+        """The store of the next process behind an orderly stop."""
+        store.close()
+        return self.open(disk, keeping, **changes)
+
+    def close_sound(self, store: FileStore, disk: Disk) -> None:
+        """An orderly stop, after which every byte verifies."""
+        store.close()
+        assert verify_store(self.root, disk)["problems"] == []
+
+    def data(self, pos: int = 0) -> Path:
+        """The file with this byte of the log."""
+        return self.root / "data" / file_name(pos - pos % SEGMENT)
+
+    def flip(self, disk: MemoryDisk, first: int, stop: int = 0, mask: int = 0xFF) -> None:
+        """Rot: change the byte of the log at ``first``, or all from there up to ``stop``."""
+        for pos in range(first, stop or first + 1):
+            disk.flip(self.data(pos), pos % SEGMENT, mask)
+
     def make(
         self,
         end: LogEnd,
@@ -53,13 +92,11 @@ class Kit:
         segment: int = SEGMENT,
     ) -> list[Entry]:
         """Entries with bodies of those sizes that follow ``end``; the bodies tell them apart."""
-        entries: list[Entry] = []
-        for size in sizes:
-            index = end.position.index + 1
-            body = bytes((index * 7 + salt * 31 + n) % 251 + 1 for n in range(size))
-            entries.append(stamp(end, Term(term), magic, body, segment))
-            end = LogEnd.after(entries[-1])
-        return entries
+        bodies = (
+            bytes((index * 7 + salt * 31 + n) % 251 + 1 for n in range(size))
+            for index, size in enumerate(sizes, end.position.index + 1)
+        )
+        return stamp_all(end, Term(term), magic, bodies, segment)
 
     def fill(
         self, store: LogStore, sizes: Sequence[int], term: int = 1, salt: int = 0
@@ -100,3 +137,8 @@ def kit() -> Kit:
 @pytest.fixture
 def disk() -> MemoryDisk:
     return MemoryDisk()
+
+
+@pytest.fixture
+def store(kit: Kit, disk: MemoryDisk) -> FileStore:
+    return kit.open(disk)

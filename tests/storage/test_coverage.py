@@ -12,6 +12,12 @@ from verification.disk import coverage
 from verification.disk.coverage import Coverage, Uncovered
 
 
+@pytest.fixture
+def store(kit, disk):
+    """Does nothing in the background but what a test asks for."""
+    return kit.open(disk, BackgroundState.MANUAL)
+
+
 def test_a_sync_covers_the_writes_that_had_ended_when_it_began():
     file = Coverage()
     file.wrote(file.writing(0, 10))
@@ -52,8 +58,7 @@ def test_bytes_of_a_failed_sync_are_covered_by_no_later_sync():
     assert (file.open_in(14, 60), file.open_in(15, 60)) == (14, None)
 
 
-def test_a_store_that_calls_entries_durable_without_a_sync_is_found_out(kit, disk, monkeypatch):
-    store = kit.open(disk, BackgroundState.MANUAL)
+def test_a_store_that_calls_entries_durable_without_a_sync_is_found_out(kit, monkeypatch, store):
     kit.fill(store, [60])
     monkeypatch.setattr(SegmentFiles, "sync", lambda files: None)
     reason = "no sync covers byte 108, but 0 to 216 are called durable"
@@ -74,8 +79,7 @@ def test_a_store_that_calls_index_units_synced_without_a_sync_is_found_out(kit, 
     coverage.FOUND.clear()
 
 
-def test_tail_of_a_failed_sync_is_covered_when_the_store_is_reopened(kit, disk, monkeypatch):
-    store = kit.open(disk, BackgroundState.MANUAL)
+def test_tail_of_a_failed_sync_is_covered_when_the_store_is_reopened(kit, disk, monkeypatch, store):
     kit.reach(store, 1)
     store.append(kit.make(store.end, [60]))
     disk.fail("fdatasync", "data/")
@@ -91,8 +95,7 @@ def test_tail_of_a_failed_sync_is_covered_when_the_store_is_reopened(kit, disk, 
     assert kit.open(disk).durable.index == 0
 
 
-def test_a_mark_that_is_raised_while_its_sync_is_under_way_is_found_out(kit, disk):
-    store = kit.open(disk, BackgroundState.MANUAL)
+def test_a_mark_that_is_raised_while_its_sync_is_under_way_is_found_out(kit, disk, store):
     kit.reach(store, 1)
     store.append(kit.make(store.end, [60]))
     found: list[str] = []

@@ -24,8 +24,9 @@ def open_file(path: Path, *, is_direct: bool = True) -> RealFile:
     return file
 
 
-def buffers_of(sizes: list[int]) -> list[bytes]:
-    return [os.urandom(size) for size in sizes]
+def skip_unless_direct(file: RealFile) -> None:
+    if file._direct is None:
+        pytest.skip("this file system knows no O_DIRECT")
 
 
 edges = st.sampled_from(
@@ -43,8 +44,7 @@ def test_writes_of_any_size_and_place_leave_the_same_bytes_as_a_model(tmp_path_f
     path = tmp_path_factory.mktemp("direct") / "file"
     file, model = open_file(path), bytearray(LENGTH)
     for offset, sizes in asked:
-        buffers = buffers_of(sizes)
-        data = b"".join(buffers)[: LENGTH - offset]
+        data = os.urandom(sum(sizes))[: LENGTH - offset]
         # pages that the write has to take out of the cache
         file.pread(2 * BLOCK, max(0, offset - BLOCK))
         file.pwritev(
@@ -70,8 +70,7 @@ def test_large_write_goes_to_the_device_and_a_small_one_does_not(tmp_path, monke
     file.pwritev([b"x" * 1000] * 1000, 0)
     assert seen == [], "neither a small write nor one of many small pieces"
     file.pwritev([b"x" * 100, b"y" * DIRECT_BYTES], 10)
-    if file._direct is None:
-        pytest.skip("this file system knows no O_DIRECT")
+    skip_unless_direct(file)
     assert seen == [(DIRECT_BYTES - BLOCK, BLOCK)]
     assert file.pread(DIRECT_BYTES + 100, 10) == b"x" * 100 + b"y" * DIRECT_BYTES
 
@@ -97,8 +96,7 @@ def test_file_system_that_refuses_direct_writes_gets_cached_writes(
 def test_error_of_the_disk_is_raised_and_not_taken_for_a_refusal(tmp_path, monkeypatch):
     file = open_file(tmp_path / "file")
     file.pwritev([bytes(DIRECT_BYTES)], 0)
-    if file._direct is None:
-        pytest.skip("this file system knows no O_DIRECT")
+    skip_unless_direct(file)
 
     def fail(*_: object) -> int:
         raise OSError(errno.EIO, "broken")
@@ -119,8 +117,7 @@ def test_short_direct_write_is_gone_on_with_at_the_last_whole_block(tmp_path, mo
 
     monkeypatch.setattr(direct.os, "pwrite", short)
     file.pwritev([data], 0)
-    if file._direct is None:
-        pytest.skip("this file system knows no O_DIRECT")
+    skip_unless_direct(file)
     assert file.pread(len(data), 0) == data
     assert sizes[:2] == [DIRECT_BYTES, DIRECT_BYTES - 2 * BLOCK]
     monkeypatch.setattr(direct.os, "pwrite", lambda *_: 0)

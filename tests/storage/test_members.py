@@ -5,26 +5,23 @@ from __future__ import annotations
 from dledger.protocol.messages.membership import Change, Membership
 from dledger.storage.offline.verify import verify_store
 from dledger.types import Index, NodeId, Position, Term
-from verification.disk.memory_disk import MemoryDisk, ProcessKilled
+from verification.disk.memory_disk import MemoryDisk, kills
 
 BOUND = ((NodeId("n0"), 5), (NodeId("n1"), (1 << 63) - 1))
 
 
-def test_membership_of_a_new_directory_is_only_its_own_incarnation(kit, disk):
+def test_membership_of_a_new_directory_is_only_its_own_incarnation(kit, disk, store):
     """No member counts yet."""
-    store = kit.open(disk)
     drawn = store.identity.incarnation
     assert store.membership == Membership(drawn)
     assert not store.membership.founded
-    store.close()
-    store = kit.open(disk)
+    store = kit.reopen(store, disk)
     assert store.membership == Membership(drawn)
     store.close()
     assert kit.open(MemoryDisk()).identity.incarnation != drawn
 
 
-def test_membership_saved_is_there_after_a_power_cut_at_once(kit, disk):
-    store = kit.open(disk)
+def test_membership_saved_is_there_after_a_power_cut_at_once(kit, disk, store):
     changes = (Change(Position(Term(4), Index(13)), Index(12), NodeId("n1"), 8),)
     for saved in (
         Membership(store.identity.incarnation, Index(-1), BOUND),
@@ -40,8 +37,7 @@ def test_membership_saved_is_there_after_a_power_cut_at_once(kit, disk):
         ),
     ):
         store.save_membership(saved)
-        disk.reboot(power=True)
-        store = kit.open(disk)
+        store = kit.restart(disk, power=True)
         assert store.membership == saved
         assert store.identity.incarnation == saved.incarnation
     store.close()
@@ -49,27 +45,20 @@ def test_membership_saved_is_there_after_a_power_cut_at_once(kit, disk):
 
 def test_crash_at_any_operation_leaves_the_old_membership_or_the_new_one(kit):
     first, second = Membership(7, Index(3), BOUND), Membership(8, Index(9), BOUND[1:])
-    at = 0
-    while True:
+
+    def saved():
         disk = MemoryDisk()
         store = kit.open(disk)
         store.save_membership(first)
-        disk.kill_at = disk.operations + at
-        try:
-            store.save_membership(second)
-        except ProcessKilled:
-            disk.reboot(power=True, choose=lambda n: n // 2)
-            store = kit.open(disk)
-            assert store.membership in (first, second)
-            at += 1
-            continue
-        break
-    assert at >= 4
+        return disk, store
+
+    for disk, _ in kills(saved, lambda _, store: store.save_membership(second), least=4):
+        disk.reboot(power=True, choose=lambda n: n // 2)
+        assert kit.open(disk).membership in (first, second)
 
 
-def test_damaged_copy_is_healed_and_two_change_the_incarnation(kit, disk):
+def test_damaged_copy_is_healed_and_two_change_the_incarnation(kit, disk, store):
     """The copies are those of the membership record of the node."""
-    store = kit.open(disk)
     saved = Membership(store.identity.incarnation, Index(3), BOUND)
     store.save_membership(saved)
     store.close()

@@ -4,7 +4,6 @@ B21)."""
 from __future__ import annotations
 
 import itertools
-import json
 
 import pytest
 
@@ -18,10 +17,6 @@ from dledger.storage.offline.verify import verify_store
 from dledger.types import Index, NodeId, Position, Term
 from verification.disk.memory_disk import MemoryDisk, ProcessKilled
 from verification.disk.memory_inode import SECTOR
-
-
-def data_file(kit, number: int = 0, segment: int | None = None):
-    return kit.root / "data" / f"{number * (segment or kit.segment):020d}"
 
 
 def lose_mark(kit, disk) -> None:
@@ -42,8 +37,7 @@ def test_B9_first_noop_torn_at_any_byte_is_no_entry_without_checksums(kit, short
     disk.kill_at, disk.kill_short = disk.operations, short
     with pytest.raises(ProcessKilled):
         store.append([first])
-    disk.reboot(power=False)
-    store = kit.open(disk)
+    store = kit.restart(disk, power=False)
     assert store.end in (LogEnd(), LogEnd.after(first))
     store.append(
         [
@@ -58,14 +52,14 @@ def test_a_log_of_dledgers_that_begins_with_a_noop_is_taken_over(kit, disk):
     """Its header is all zeros behind the size, as one of ours that was torn; but nobody knows of
     any mark."""
     noop = HEADER.pack(MAGIC_NOOP, HEADER_SIZE, 0, 0, 0, 0, 0, 0, 0)
-    size, files = (
-        kit.segment,
-        {"data/00000000000000000000": noop, "checkpoint": b"committedIndex=0\n"},
-    )
     disk.mkdir(kit.root / "data")
-    for name, content in {**files, "currterm": b"currTerm=0\nvoteLeader=n0\n"}.items():
-        file = disk.open(kit.root / name, create=True)
-        file.fallocate(size if content is noop else len(content))
+    for path, content, size in (
+        (kit.data(), noop, kit.segment),
+        (kit.root / "checkpoint", b"committedIndex=0\n", 0),
+        (kit.root / "currterm", b"currTerm=0\nvoteLeader=n0\n", 0),
+    ):
+        file = disk.open(path, create=True)
+        file.fallocate(size)
         file.pwritev([content], 0)
     for _ in range(2):
         store = kit.open(disk)
@@ -99,8 +93,7 @@ def test_B9_write_torn_at_any_byte_goes_and_what_was_synced_stays(kit):
             disk.kill_at, disk.kill_short = disk.operations + write, torn
             with pytest.raises(ProcessKilled):
                 store.append(more)
-            disk.reboot(power=False)
-            store = kit.open(disk)
+            store = kit.restart(disk, power=False)
             found = kit.bytes_of(kit.all(store))
             whole = (
                 sum(1 for entry in more if entry.end_pos <= more[0].pos + torn)
@@ -111,8 +104,7 @@ def test_B9_write_torn_at_any_byte_goes_and_what_was_synced_stays(kit):
             assert len(found) >= 2
             assert whole is None or len(found) == 2 + whole
             kit.fill(store, [60, 900], term=2, salt=1)
-            store.close()
-            assert verify_store(kit.root, disk)["problems"] == []
+            kit.close_sound(store, disk)
 
 
 @pytest.mark.parametrize(("page", "pages"), [(SECTOR, 7), (4096, 5)])
@@ -135,9 +127,9 @@ def test_B9_any_set_of_sectors_of_an_unsynced_write_may_be_missing(kit, page, pa
             store.keep()
         torn = kit.make(store.end, [size] * count, segment=segment)
         store.append(torn)
-        written = bytes(disk.content(data_file(kit)))
+        written = bytes(disk.content(kit.data()))
         disk.reboot(power=True)
-        inode = disk.names[data_file(kit)]
+        inode = disk.names[kit.data()]
         for number, keep in enumerate(kept):
             if keep:
                 piece = slice(number * page, (number + 1) * page)
@@ -147,19 +139,17 @@ def test_B9_any_set_of_sectors_of_an_unsynced_write_may_be_missing(kit, page, pa
         assert found[:2] == kit.bytes_of(synced)
         assert found == kit.bytes_of([*synced, *torn])[: len(found)]
         assert store.recovery.faulty == ()
-        store.close()
-        assert verify_store(kit.root, disk)["problems"] == []
+        kit.close_sound(store, disk)
 
 
-def test_a_damaged_header_at_the_begin_of_a_file_is_no_padding(kit, disk):
+def test_a_damaged_header_at_the_begin_of_a_file_is_no_padding(kit, disk, store):
     """There is none at that place: who took it for one would look for the entry in the next
     file."""
-    store = kit.open(disk)
     entry = kit.fill(store, [400, 400, 400])[2]
     assert entry.pos == kit.segment
     for byte in range(4):
-        there = disk.content(data_file(kit, 1))[byte]
-        disk.flip(data_file(kit, 1), byte, there ^ 0xFF)
+        there = disk.content(kit.data(entry.pos))[byte]
+        kit.flip(disk, entry.pos + byte, mask=there ^ 0xFF)
     with pytest.raises(
         CorruptEntry,
         match=f"entry 2 at pos {kit.segment} in .*{kit.segment}: its header is damaged",
@@ -178,11 +168,10 @@ def test_B8_damage_in_synced_entries_is_kept_reported_and_never_served(kit):
             end = store.end
             disk.reboot(power=False)
             pos = entries[victim].pos
-            disk.flip(data_file(kit, pos // kit.segment), pos % kit.segment + byte, 0x41)
+            kit.flip(disk, pos + byte, mask=0x41)
             store = kit.open(disk)
             assert store.end == end
-            assert [fault.first for fault in store.recovery.faulty] == [victim]
-            assert f"{pos}" in json.dumps(store.recovery.as_dict()["faulty"])
+            assert [(fault.first, fault.pos) for fault in store.recovery.faulty] == [(victim, pos)]
             with pytest.raises(CorruptEntry, match=f"entry {victim}"):
                 store.read(Index(victim), 10)
             with pytest.raises(CorruptEntry, match=f"entry {victim}"):
@@ -200,23 +189,21 @@ def test_B8_damage_in_synced_entries_is_kept_reported_and_never_served(kit):
             store.repair(entries[victim])
             assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries)
             more = kit.fill(store, [100], term=2)
-            store.close()
-            store = kit.open(disk)
+            store = kit.reopen(store, disk)
             assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*entries, *more])
             assert store.recovery.faulty == ()
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
-def test_last_term_is_known_without_data_and_index_of_the_last_entries(kit, disk, lost):
+def test_last_term_is_known_without_data_and_index_of_the_last_entries(kit, disk, lost, store):
     """The mark tells it; of an older one the node could not even make out its log. Others take the
     term before."""
-    store = kit.open(disk)
     entries = [*kit.fill(store, [100] * 3), *kit.fill(store, [100], term=2)]
     end = store.end
     disk.reboot(power=False)
-    index_file = kit.root / "index" / data_file(kit).name
+    index_file = kit.root / "index" / kit.data().name
     for path, places in (
-        (data_file(kit), range(entries[-lost].pos, end.end_pos)),
+        (kit.data(), range(entries[-lost].pos, end.end_pos)),
         (index_file, range(4 * UNIT_SIZE)),
     ):
         for byte in places:
@@ -234,7 +221,7 @@ def test_D4_damage_before_entries_is_reported_if_no_crash_explains_it(kit, disk)
     unsynced = kit.make(store.end, [50, 50, 50])
     store.append(unsynced)
     disk.reboot(power=False)
-    disk.flip(data_file(kit), unsynced[0].pos + 60)
+    kit.flip(disk, unsynced[0].pos + 60)
     store = kit.open(disk)
     assert store.end == LogEnd.after(unsynced[-1])
     assert [(fault.first, fault.last) for fault in store.recovery.faulty] == [(2, 2)]
@@ -243,105 +230,86 @@ def test_D4_damage_before_entries_is_reported_if_no_crash_explains_it(kit, disk)
     assert kit.bytes_of(store.read(Index(3), 10_000)) == kit.bytes_of(unsynced[1:])
 
 
-def test_D4_without_a_mark_damage_with_entries_behind_it_is_reported(kit, disk):
-    store = kit.open(disk)
-    entries = kit.fill(store, [300] * 7)
+@pytest.mark.parametrize("sizes", [[300] * 7, [100] * 4], ids=["several", "the last one alone"])
+def test_D4_without_a_mark_damage_with_entries_behind_it_is_reported(kit, disk, store, sizes):
+    """Nothing follows a last one that could bear it out: it counts all the same, and nothing is
+    cut."""
+    entries = kit.fill(store, sizes)
     store.close()
     lose_mark(kit, disk)
-    disk.flip(data_file(kit, 1), 100)
+    kit.flip(disk, entries[2].pos + 60)
     store = kit.open(disk)
-    assert store.end == LogEnd.after(entries[-1])
-    assert [fault.first for fault in store.recovery.faulty] == [2]
     assert any("mark" in note for note in store.recovery.notes)
-
-
-def test_D4_without_a_mark_the_last_entry_alone_shows_earlier_damage(kit, disk):
-    """Nothing follows it that could bear it out: it counts all the same, and nothing is cut."""
-    store = kit.open(disk)
-    entries = kit.fill(store, [100] * 4)
-    store.close()
-    lose_mark(kit, disk)
-    disk.flip(data_file(kit), entries[2].pos + 60)
-    store = kit.open(disk)
     assert store.end == LogEnd.after(entries[-1])
     assert [(fault.first, fault.last) for fault in store.recovery.faulty] == [(2, 2)]
     assert store.recovery.cut == ()
 
 
-def test_D4_without_a_mark_committed_damage_at_the_end_is_not_cut(kit, disk):
+def test_D4_without_a_mark_committed_damage_at_the_end_is_not_cut(kit, disk, store):
     """The last entry is damaged, and the hard state says that it was committed: refused, naming it,
     nothing changed."""
-    store = kit.open(disk)
     entries = kit.fill(store, [100] * 4)
     store.note_commit(Index(3))
     store.save_hard_state(HardState(Term(2), NodeId("n1")))
     store.close()
     lose_mark(kit, disk)
-    disk.flip(data_file(kit), entries[3].pos + 50)
-    before = bytes(disk.content(data_file(kit)))
+    kit.flip(disk, entries[3].pos + 50)
+    before = bytes(disk.content(kit.data()))
     for _ in range(2):
         with pytest.raises(CorruptStore, match=r"entry 3 at pos .* known to be committed"):
             kit.open(disk)
-    assert bytes(disk.content(data_file(kit))) == before
+    assert bytes(disk.content(kit.data())) == before
 
 
-def test_D4_behind_a_power_cut_damage_at_or_below_the_commit_mark_is_kept(kit, disk):
-    store = kit.open(disk)
+def test_D4_behind_a_power_cut_damage_at_or_below_the_commit_mark_is_kept(kit, disk, store):
     entries = kit.fill(store, [50] * 5)
     store.note_commit(Index(2))
     store.sync()
     disk.reboot(power=True)
-    disk.flip(data_file(kit), entries[1].pos + 50)
+    kit.flip(disk, entries[1].pos + 50)
     store = kit.open(disk)
     assert [fault.first for fault in store.recovery.faulty] == [1]
     assert store.end == LogEnd.after(entries[-1])
 
 
-def test_D4_what_the_mark_says_was_committed_is_not_cut_after_a_restart(kit, disk):
+def test_D4_what_the_mark_says_was_committed_is_not_cut_after_a_restart(kit, disk, store):
     """The hard state, saved before, says less."""
-    store = kit.open(disk)
     kit.fill(store, [50] * 5)
     store.note_commit(Index(2))
     store.sync()
-    disk.reboot(power=True)
-    store = kit.open(disk)
+    store = kit.restart(disk, power=True)
     with pytest.raises(CorruptStore, match="entry 2 is committed"):
         store.truncate(Index(1))
     store.truncate(Index(2))
     assert store.end.position.index == 2
 
 
-def test_commit_hint_only_speaks_of_what_is_durable_here(kit, disk):
+def test_commit_hint_only_speaks_of_what_is_durable_here(kit, disk, store):
     """Others may have committed what this node has not synced: a power cut takes it, and the node
     starts."""
-    store = kit.open(disk)
     kit.fill(store, [50, 50])
     store.append(kit.make(store.end, [50, 50]))
     store.note_commit(Index(3))
     store.save_hard_state(HardState(Term(2), None, Index(3)))
-    disk.reboot(power=True)
-    store = kit.open(disk)
+    store = kit.restart(disk, power=True)
     assert store.end.position.index == 1
     assert store.hard_state == HardState(Term(2), None, Index(1))
     assert store.recovery.faulty == ()
 
 
-def test_D15_tail_after_the_mark_goes_to_a_new_file_before_it_counts(kit, disk):
+def test_D15_tail_after_the_mark_goes_to_a_new_file_before_it_counts(kit, disk, store):
     """A sync failed, which marks pages clean; the process ends; the next one syncs without error.
     Only what was written anew survives the power cut that follows (B10)."""
-    store = kit.open(disk)
     entries = kit.fill(store, [100, 100])
     unsynced = kit.make(store.end, [300, 300, 300])
     store.append(unsynced)
     disk.fail("fdatasync", "data/")
     with pytest.raises(Exception, match="disk failed"):
         store.sync()
-    disk.reboot(power=False)
-    store = kit.open(disk)
+    store = kit.restart(disk, power=False)
     assert len(store.recovery.rewritten) == 2
     assert store.durable == unsynced[-1].position
-    disk.reboot(power=True)
-    store = kit.open(disk)
+    store = kit.restart(disk, power=True)
     assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*entries, *unsynced])
 
 
@@ -357,18 +325,15 @@ def test_entry_of_another_index_than_is_due_is_not_taken_for_the_next_one(kit, d
     data = bytes(forged.header) + bytes(forged.body)
     disk.reboot(power=False)
     for at, byte in enumerate(data, end.end_pos):
-        if byte:
-            disk.flip(data_file(kit), at, byte)
+        kit.flip(disk, at, mask=byte)
     store = kit.open(disk)
     assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries)
     assert any("index 3 where 2 is due" in reason for reason in store.recovery.cut)
 
 
-def test_clean_stop_and_idle_kill_rewrite_nothing(kit, disk):
-    store = kit.open(disk)
+def test_clean_stop_and_idle_kill_rewrite_nothing(kit, disk, store):
     kit.fill(store, [100] * 9)
-    store.close()
-    store = kit.open(disk)
+    store = kit.reopen(store, disk)
     assert store.recovery.rewritten == store.recovery.cut == store.recovery.rebuilt == ()
     disk.reboot(power=False)
     assert kit.open(disk).recovery.rewritten == ()
@@ -382,7 +347,7 @@ def test_a_long_log_is_not_read_at_start(kit, disk, monkeypatch):
     entries = [entry for _ in range(10) for entry in kit.fill(store, [300] * 4)]
     end = store.end
     disk.reboot(power=False)
-    disk.flip(data_file(kit, entries[5].pos // kit.segment), entries[5].pos % kit.segment + 60)
+    kit.flip(disk, entries[5].pos + 60)
     store = kit.open(disk)
     assert store.end == end
     assert int(store.recovery.kept.split(";")[1].split()[0]) <= 8
@@ -405,8 +370,7 @@ def test_a_long_log_is_not_read_at_start(kit, disk, monkeypatch):
     ],
 )
 @pytest.mark.parametrize("clean", [True, False])
-def test_B21_index_files_are_rebuilt_from_the_data(kit, disk, how, clean):
-    store = kit.open(disk)
+def test_B21_index_files_are_rebuilt_from_the_data(kit, disk, how, clean, store):
     entries = kit.fill(store, [100] * 25)
     if clean:
         store.close()
@@ -439,8 +403,7 @@ def test_B21_index_files_are_rebuilt_from_the_data(kit, disk, how, clean):
     assert kit.bytes_of(kit.all(kit.open(disk))) == kit.bytes_of([*entries, *more])
 
 
-def test_B21_lost_index_is_whole_again_once_the_store_was_open(kit, disk):
-    store = kit.open(disk)
+def test_B21_lost_index_is_whole_again_once_the_store_was_open(kit, disk, store):
     kit.fill(store, [100] * 25)
     store.close()
     for name in disk.listdir(kit.root / "index"):
@@ -449,9 +412,8 @@ def test_B21_lost_index_is_whole_again_once_the_store_was_open(kit, disk):
     assert verify_store(kit.root, disk)["problems"] == []
 
 
-def test_B21_entries_are_found_when_no_repair_of_the_index_is_kept(kit, disk, monkeypatch):
+def test_B21_entries_are_found_when_no_repair_of_the_index_is_kept(kit, disk, monkeypatch, store):
     """The index loses each write that puts a unit back."""
-    store = kit.open(disk)
     entries = kit.fill(store, [40] * 6)
     monkeypatch.setattr(store._index.files, "pwritev", lambda offset, buffers: None)
     for entry in entries[1:]:
@@ -463,16 +425,15 @@ def test_B21_entries_are_found_when_no_repair_of_the_index_is_kept(kit, disk, mo
     assert store._index.get(entries[-1].index) is None
 
 
-def test_D3_an_entry_whose_term_nothing_tells_any_more_is_damaged(kit, disk):
+def test_D3_an_entry_whose_term_nothing_tells_any_more_is_damaged(kit, disk, store):
     """It opens a term, and lies where a start does not look at the data. With the term of the one
     in front for its own this node would contradict the group, so it may not lead before the entry
     is repaired."""
-    store = kit.open(disk)
     entries = kit.fill(store, [10] * 10, term=1)
     entries += kit.fill(store, [10] * 10, term=2)
     store.close()
     lost = entries[10]
-    disk.names[data_file(kit)].written[lost.pos : lost.pos + HEADER_SIZE] = bytes(HEADER_SIZE)
+    disk.names[kit.data()].written[lost.pos : lost.pos + HEADER_SIZE] = bytes(HEADER_SIZE)
     for name in disk.listdir(kit.root / "index"):
         unit = disk.names[kit.root / "index" / name].written
         at = lost.index * UNIT_SIZE - int(name)
@@ -485,14 +446,13 @@ def test_D3_an_entry_whose_term_nothing_tells_any_more_is_damaged(kit, disk):
     assert store.end == LogEnd.after(entries[-1])
 
 
-def test_missing_data_files_are_named_and_not_guessed_over(kit, disk):
-    store = kit.open(disk)
+def test_missing_data_files_are_named_and_not_guessed_over(kit, disk, store):
     kit.fill(store, [400] * 9)
     store.close()
     kept = dict(disk.names)
     for number, says in [(1, "is missing"), (4, "entries up to 8 were durable")]:
         disk.names = dict(kept)
-        disk.unlink(data_file(kit, number))
+        disk.unlink(kit.data(number * kit.segment))
         if number == 4:
             for name in disk.listdir(kit.root / "data")[4:]:
                 disk.unlink(kit.root / "data" / name)
@@ -503,8 +463,7 @@ def test_missing_data_files_are_named_and_not_guessed_over(kit, disk):
         kit.open(disk)
 
 
-def test_store_without_its_hard_state_is_refused(kit, disk):
-    store = kit.open(disk)
+def test_store_without_its_hard_state_is_refused(kit, disk, store):
     kit.fill(store, [10])
     store.close()
     disk.unlink(kit.root / "state")
@@ -512,8 +471,7 @@ def test_store_without_its_hard_state_is_refused(kit, disk):
         kit.open(disk)
 
 
-def test_older_hard_state_than_the_log_is_refused(kit, disk):
-    store = kit.open(disk)
+def test_older_hard_state_than_the_log_is_refused(kit, disk, store):
     store.close()
     old = bytes(disk.content(kit.root / "state"))
     store = kit.open(disk)
@@ -573,7 +531,7 @@ def test_damaged_first_header_of_a_file_is_not_used_in_an_index_rebuild(kit, off
     entries = kit.fill(store, [400, 300, 500, 200, 100, 900, 50])
     store.close()
     first = next(entry for entry in entries if entry.pos == kit.segment)
-    disk.flip(kit.root / "data" / f"{kit.segment:020d}", offset, 0x40)
+    kit.flip(disk, first.pos + offset, mask=0x40)
     names = disk.listdir(kit.root / "index")
     if not indexed:
         for name in names:
@@ -587,5 +545,4 @@ def test_damaged_first_header_of_a_file_is_not_used_in_an_index_rebuild(kit, off
     assert disk.listdir(kit.root / "index") == names
     store.repair(first)
     assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries)
-    store.close()
-    assert verify_store(kit.root, disk)["problems"] == []
+    kit.close_sound(store, disk)

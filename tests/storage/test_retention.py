@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from dledger.storage.api import Held
-from dledger.storage.offline.verify import verify_store
 from dledger.types import Index
-from verification.disk.memory_disk import MemoryDisk, ProcessKilled
+from tests.storage.conftest import SEGMENT
+from verification.disk.memory_disk import MemoryDisk, kills
 
 HOUR = 3_600_000
 
@@ -66,38 +67,36 @@ def test_D12_full_disk_deletes_nothing_unexpired(kit, disk):
     assert [e.index for e in kit.all(store)] == list(range(11))
 
 
-def test_expired_files_are_held_back_from_the_first_entry_that_is_wanted(kit, disk):
+@pytest.mark.parametrize(
+    ("holds", "age_ms", "begin", "kept"),
+    [
+        ([], 20 * HOUR, 10, []),
+        ([Held(Index(5), 100 * HOUR)], 20 * HOUR, 4, [(3, 9)]),
+        ([Held(Index(9), 100 * HOUR)], 20 * HOUR, 8, [(1, 9)]),
+        ([Held(Index(0), 2 * HOUR)], 4 * HOUR - 1, 0, [(2, 3)]),
+        # and the two files behind those that stay are not expired yet
+        ([Held(Index(0), 2 * HOUR)], 4 * HOUR, 2, [(2, 5)]),
+        ([Held(Index(0), 99 * HOUR, 2 * SEGMENT)], 20 * HOUR, 6, [(2, 9)]),
+        ([Held(Index(0), 2 * HOUR), Held(Index(5), 100 * HOUR)], 20 * HOUR, 4, [(0, -1), (3, 9)]),
+    ],
+    ids=[
+        "none",
+        "from an entry",
+        "from a last entry",
+        "not too old",
+        "too old",
+        "too large",
+        "two",
+    ],
+)
+def test_expired_files_are_held_back_while_they_may_be(kit, disk, holds, age_ms, begin, kept):
+    """By any of those who want their entries."""
     store, start = aged_store(kit, disk, retention_ms=HOUR)
-    held = Held(Index(5), 100 * HOUR)
-    assert store.retain(Index(100), start + 20 * HOUR, 0, [held]) == 4
-    assert (held.bytes, held.last) == (3 * kit.segment, 9)
-    assert store.retain(Index(100), start + 20 * HOUR, 0, [Held(Index(9), 100 * HOUR)]) == 8
-    assert store.retain(Index(100), start + 20 * HOUR, 0) == 10
-
-
-def test_what_is_held_goes_when_it_is_too_old(kit, disk):
-    store, start = aged_store(kit, disk, retention_ms=HOUR)
-    assert store.retain(Index(100), start + 4 * HOUR - 1, 0, [Held(Index(0), 2 * HOUR)]) == 0
-    assert store.retain(Index(100), start + 4 * HOUR, 0, [held := Held(Index(0), 2 * HOUR)]) == 2
-    assert held.bytes == 2 * kit.segment  # and the two behind it are not expired yet
-
-
-def test_what_is_held_goes_from_the_front_while_it_is_too_large(kit, disk):
-    store, start = aged_store(kit, disk, retention_ms=HOUR)
-    assert (
-        store.retain(
-            Index(100), start + 20 * HOUR, 0, [held := Held(Index(0), 99 * HOUR, 2 * kit.segment)]
-        )
-        == 6
-    )
-    assert held.bytes == 2 * kit.segment
-
-
-def test_what_several_hold_stays_as_long_as_one_of_them_may_hold_it(kit, disk):
-    store, start = aged_store(kit, disk, retention_ms=HOUR)
-    short, long = Held(Index(0), 2 * HOUR), Held(Index(5), 100 * HOUR)
-    assert store.retain(Index(100), start + 20 * HOUR, 0, [short, long]) == 4
-    assert (short.bytes, short.last, long.bytes) == (0, -1, 3 * kit.segment)
+    holds = [replace(held) for held in holds]
+    assert store.retain(Index(100), start + age_ms, 0, holds) == begin
+    assert [(held.bytes, held.last) for held in holds] == [
+        (files * SEGMENT, last) for files, last in kept
+    ]
 
 
 def test_nothing_is_held_on_a_disk_that_gets_full_or_where_nobody_may(kit, disk):
@@ -129,31 +128,28 @@ def test_index_files_go_with_the_data(kit, disk):
 def test_retained_store_reopens_and_goes_on(kit, disk):
     store, start = aged_store(kit, disk, retention_ms=1)
     store.retain(Index(5), start + 99 * HOUR, 0)
-    store.close()
-    store = kit.open(disk)
+    store = kit.reopen(store, disk)
     assert (store.begin_index, store.end.position.index) == (6, 10)
     assert store.terms == ((1, 6),)
     more = kit.fill(store, [500, 500], term=3)
     assert store.terms == ((1, 6), (3, 11))
     assert kit.bytes_of(kit.all(store))[-2:] == kit.bytes_of(more)
-    store.close()
-    assert verify_store(kit.root, disk)["problems"] == []
+    kit.close_sound(store, disk)
 
 
 @pytest.mark.parametrize("outcome", ["process", "lost", "seed"])
 def test_crash_in_retention_leaves_a_log_that_starts_at_a_file(kit, outcome):
     """The crash comes at every operation of the retention."""
-    probe = MemoryDisk()
-    store, start = aged_store(kit, probe, retention_ms=1)
-    before = probe.operations
-    store.retain(Index(7), start + 99 * HOUR, 0)
-    for step in range(probe.operations - before):
+
+    def aged():
         disk = MemoryDisk()
         store, start = aged_store(kit, disk, retention_ms=1)
-        entries = kit.bytes_of(kit.all(store))
-        disk.kill_at = disk.operations + step
-        with pytest.raises(ProcessKilled):
-            store.retain(Index(7), start + 99 * HOUR, 0)
+        return disk, store, start + 99 * HOUR, kit.bytes_of(kit.all(store))
+
+    def retain(_, store, now_ms, entries):
+        store.retain(Index(7), now_ms, 0)
+
+    for step, (disk, _, _, entries) in enumerate(kills(aged, retain)):
         disk.reboot(
             outcome != "process", random.Random(step).randrange if outcome == "seed" else None
         )
@@ -161,5 +157,4 @@ def test_crash_in_retention_leaves_a_log_that_starts_at_a_file(kit, outcome):
         assert store.begin_index in (0, 2, 4, 6, 8)
         assert kit.bytes_of(kit.all(store)) == entries[store.begin_index :]
         kit.fill(store, [30], term=2)
-        store.close()
-        assert verify_store(kit.root, disk)["problems"] == []
+        kit.close_sound(store, disk)

@@ -12,7 +12,7 @@ from dledger.protocol.messages.entry import HardState, LogEnd
 from dledger.storage.api import Identity
 from dledger.storage.meta.hard_state import StateRecord, imported_hard_state
 from dledger.storage.meta.recovery_point import RecoveryPoint
-from dledger.storage.meta.slots import SLOT_SIZE, SlotFile, new_slots, pack_slot, unpack_slot
+from dledger.storage.meta.slots import SLOT_SIZE, SlotFile, create_slots, pack_slot, unpack_slot
 from dledger.types import Index, NodeId, Position, Term
 from verification.disk.memory_disk import MemoryDisk, ProcessKilled
 
@@ -26,8 +26,7 @@ def open_slots(disk: MemoryDisk) -> SlotFile:
 
 @pytest.fixture
 def slots(disk) -> SlotFile:
-    new_slots(disk.open(PATH, create=True), MAGIC, b"first")
-    disk.fsync_dir(PATH.parent)
+    create_slots(disk, PATH, MAGIC, b"first")
     return open_slots(disk)
 
 
@@ -78,8 +77,7 @@ def test_torn_write_leaves_the_old_or_the_new_record(disk, slots, torn):
         assert open_slots(disk).payload in (old, b"new %d" % write)
 
 
-def test_D5_hard_state_survives_any_damaged_byte_of_its_file(kit, disk):
-    store = kit.open(disk)
+def test_D5_hard_state_survives_any_damaged_byte_of_its_file(kit, disk, store):
     store.save_hard_state(HardState(Term(4), NodeId("n1")))
     store.save_hard_state(HardState(Term(5), NodeId("n2")))
     store.close()

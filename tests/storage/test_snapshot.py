@@ -10,7 +10,7 @@ import pytest
 from dledger.errors import StorageError
 from dledger.storage.meta.snapshots import SnapshotFiles
 from dledger.types import Index
-from verification.disk.memory_disk import MemoryDisk, ProcessKilled
+from verification.disk.memory_disk import MemoryDisk, kills
 
 ROOT = Path("/disk/n0/snapshot")
 
@@ -28,10 +28,15 @@ def test_latest_snapshot_is_loaded_and_two_are_kept(disk):
     assert len(disk.listdir(ROOT)) == 2
 
 
-def test_any_damaged_byte_falls_back_to_the_one_before(disk):
+@pytest.fixture
+def files(disk) -> SnapshotFiles:
     files = SnapshotFiles(ROOT, disk)
     files.save(Index(5), b"five")
     files.save(Index(9), b"nine")
+    return files
+
+
+def test_any_damaged_byte_falls_back_to_the_one_before(disk, files):
     path = ROOT / f"{9:020d}"
     for offset in range(len(disk.content(path))):
         disk.flip(path, offset, 0x20)
@@ -42,10 +47,7 @@ def test_any_damaged_byte_falls_back_to_the_one_before(disk):
     assert files.skipped == []
 
 
-def test_snapshot_cut_short_anywhere_falls_back_to_the_previous_one(disk):
-    files = SnapshotFiles(ROOT, disk)
-    files.save(Index(5), b"five")
-    files.save(Index(9), b"nine")
+def test_snapshot_cut_short_anywhere_falls_back_to_the_previous_one(disk, files):
     content = disk.content(ROOT / f"{9:020d}")
     while content:
         del content[-1]
@@ -61,14 +63,10 @@ def test_crash_at_every_operation_gives_the_old_or_the_new_one(outcome):
         files.save(Index(2), b"two")
         return disk, files
 
-    disk, files = prepared()
-    before = disk.operations
-    files.save(Index(3), bytes(5000))
-    for step in range(disk.operations - before):
-        disk, files = prepared()
-        disk.kill_at = disk.operations + step
-        with pytest.raises(ProcessKilled):
-            files.save(Index(3), bytes(5000))
+    def save(_: MemoryDisk, files: SnapshotFiles) -> None:
+        files.save(Index(3), bytes(5000))
+
+    for step, (disk, _) in enumerate(kills(prepared, save)):
         choose = {"survived": lambda n: n - 1, "seed": random.Random(step).randrange}.get(outcome)
         disk.reboot(outcome != "process", choose)
         again = SnapshotFiles(ROOT, disk)
@@ -78,11 +76,9 @@ def test_crash_at_every_operation_gives_the_old_or_the_new_one(outcome):
 
 
 @pytest.mark.parametrize("operation", ["pwritev", "fdatasync", "rename", "fsync_dir"])
-def test_D2_failing_disk_is_a_storage_error_and_the_old_one_stays(disk, operation):
-    files = SnapshotFiles(ROOT, disk)
-    files.save(Index(1), b"one")
+def test_D2_failing_disk_is_a_storage_error_and_the_old_one_stays(disk, files, operation):
     disk.fail(operation)
     with pytest.raises(StorageError, match="this node stops"):
-        files.save(Index(2), b"two")
+        files.save(Index(12), b"twelve")
     disk.reboot(power=True)
-    assert SnapshotFiles(ROOT, disk).load() == (1, b"one")
+    assert SnapshotFiles(ROOT, disk).load() == (9, b"nine")

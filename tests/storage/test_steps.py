@@ -141,7 +141,7 @@ def test_D12_a_full_disk_is_said_before_anything_is_written_at_each_step(kit, st
     refused = 0
     for size in (40, 120, 10, 300, 500, 20, 700, 60, 60):
         more = kit.make(store.end, [size])
-        strict.free, before = 0, bytes(strict.content(kit.root / "data" / file_name(0)))
+        strict.free, before = 0, bytes(strict.content(kit.data()))
         error = None
         try:
             store.append(more)
@@ -150,7 +150,7 @@ def test_D12_a_full_disk_is_said_before_anything_is_written_at_each_step(kit, st
         if error is not None:
             refused += 1
             assert "nothing was written" in str(error)
-            assert bytes(strict.content(kit.root / "data" / file_name(0))) == before
+            assert bytes(strict.content(kit.data())) == before
             assert store.disk_level() is DiskLevel.FULL
             assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries)
             strict.free = strict.total
@@ -165,20 +165,26 @@ def test_D12_a_full_disk_is_said_before_anything_is_written_at_each_step(kit, st
     assert kit.bytes_of(kit.all(kit.open(strict))) == kit.bytes_of(entries)
 
 
-def test_D12_padding_at_the_end_of_a_step_has_room_too(kit, strict):
-    """The next entry goes into the next file, and its padding is the first thing behind the
-    step."""
-    store = kit.open(strict, BackgroundState.MANUAL)
-    entries = kit.fill(store, [80, 80])
-    assert store.end.end_pos == strict.reserved("data") == 256
+def refused_without_room(kit, strict, store, sizes, entries) -> None:
+    """An append to a log of these entries is refused on a full disk, and done when there is
+    room."""
     strict.free = 0
-    more = kit.make(store.end, [900])
+    more = kit.make(store.end, sizes)
     with pytest.raises(DiskFull):
         store.append(more)
     strict.free = strict.total
     store.append(more)
     assert strict.unreserved == []
     assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*entries, *more])
+
+
+def test_D12_padding_at_the_end_of_a_step_has_room_too(kit, strict):
+    """The next entry goes into the next file, and its padding is the first thing behind the
+    step."""
+    store = kit.open(strict, BackgroundState.MANUAL)
+    entries = kit.fill(store, [80, 80])
+    assert store.end.end_pos == strict.reserved("data") == 256
+    refused_without_room(kit, strict, store, [900], entries)
 
 
 def test_the_next_step_is_there_before_it_is_needed(kit, strict):
@@ -223,15 +229,8 @@ def test_a_power_cut_that_takes_a_step_takes_nothing_that_is_acknowledged(kit, s
     strict.reboot(power=True)
     store = kit.open(strict, BackgroundState.MANUAL)
     assert strict.reserved("data") == 128
-    assert len(strict.content(kit.root / "data" / file_name(0))) == kit.segment
-    strict.free = 0
-    more = kit.make(store.end, [300])
-    with pytest.raises(DiskFull):
-        store.append(more)
-    strict.free = strict.total
-    store.append(more)
-    assert strict.unreserved == []
-    assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*entries, *more])
+    assert len(strict.content(kit.data())) == kit.segment
+    refused_without_room(kit, strict, store, [300], entries)
 
 
 def test_a_step_that_the_keeper_takes_beside_a_cut_is_not_counted_on(kit, strict):

@@ -6,11 +6,9 @@ import pytest
 
 from dledger.errors import CorruptStore
 from dledger.protocol.messages.entry import LogEnd
-from dledger.storage.background import BackgroundState
 from dledger.storage.meta.recovery_point import MARK_FILE
-from dledger.storage.offline.verify import verify_store
 from dledger.types import NOWHERE, Index
-from verification.disk.memory_disk import MemoryDisk, ProcessKilled
+from verification.disk.memory_disk import MemoryDisk, kills
 
 BEGIN = 5 * 1024
 
@@ -25,8 +23,7 @@ def test_new_log_has_its_first_entry_at_the_given_position(kit, disk):
     again = kit.open(disk)
     assert (again.begin_index, again.begin.end_pos) == (0, BEGIN)
     assert kit.bytes_of(kit.all(again)) == kit.bytes_of(entries)
-    again.close()
-    assert verify_store(kit.root, disk)["ok"]
+    kit.close_sound(again, disk)
 
 
 def test_a_log_that_begins_further_on_goes_on_there_when_all_of_it_was_cut(kit, disk):
@@ -59,25 +56,14 @@ def test_entries_at_0_are_not_taken_by_a_log_that_begins_further_on(kit, disk):
 
 @pytest.mark.parametrize("power", [False, True])
 def test_a_log_that_begins_further_on_outlives_a_crash_at_every_operation(kit, power):
-    number = 0
-    while True:
-        disk, durable, entries = MemoryDisk(), -1, []
-        disk.kill_at = number
-        try:
-            store = kit.open(disk, BackgroundState.INLINE, begin_pos=BEGIN)
-            for size in (300, 500, 400):
-                entries += kit.fill(store, [size])
-                durable = store.durable.index
-            store.close()
-        except ProcessKilled:
-            pass
-        else:
-            break
-        disk.reboot(power, None)
-        again = kit.open(disk, begin_pos=BEGIN)
+
+    def live(disk, durable):
+        store = kit.open(disk, begin_pos=BEGIN)
+        for size in (300, 500, 400):
+            durable += kit.fill(store, [size])
+        store.close()
+
+    for disk, durable in kills(lambda: (MemoryDisk(), []), live, least=21):
+        again = kit.restart(disk, power=power, begin_pos=BEGIN)
         assert again.begin.end_pos == BEGIN
-        found = kit.all(again)
-        assert len(found) > durable
-        assert kit.bytes_of(found)[: durable + 1] == kit.bytes_of(entries)[: durable + 1]
-        number += 1
-    assert number > 20
+        assert kit.bytes_of(kit.all(again))[: len(durable)] == kit.bytes_of(durable)

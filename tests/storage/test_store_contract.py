@@ -19,18 +19,6 @@ SIZES = [0, 1, 100, 300, 464, 900, 928, 5, 0, 200]
 
 
 @pytest.fixture(params=["memory", "files-in-memory", "files"])
-def store(request, kit, disk, tmp_path) -> Iterator[object]:
-    if request.param == "memory":
-        store = MemoryStore(segment_bytes=kit.segment)
-    elif request.param == "files-in-memory":
-        store = kit.open(disk)
-    else:
-        store = kit.open(RealDisk(), BackgroundState.THREAD, directory=tmp_path / "n0")
-    yield store
-    store.close()
-
-
-@pytest.fixture(params=["memory", "files-in-memory", "files"])
 def reopen(request, kit, disk, tmp_path) -> Iterator[Callable[[], object]]:
     """Gives the store; each further call closes it and gives it as the next process finds it."""
     held: list[object] = []
@@ -50,6 +38,32 @@ def reopen(request, kit, disk, tmp_path) -> Iterator[Callable[[], object]]:
     yield call
     for store in held:
         store.close()
+
+
+@pytest.fixture
+def store(reopen) -> object:
+    return reopen()
+
+
+@pytest.fixture(params=["memory", "files-in-memory"])
+def small(request, kit, disk) -> Iterator[object]:
+    """A store that keeps two files, and can be damaged."""
+    settings = {"retention_bytes": 2 * kit.segment}
+    is_memory = request.param == "memory"
+    store = (
+        MemoryStore(segment_bytes=kit.segment, **settings)
+        if is_memory
+        else kit.open(disk, **settings)
+    )
+    yield store
+    store.close()
+
+
+def damage(kit, disk, store, entry) -> None:
+    if isinstance(store, MemoryStore):
+        store.damage(entry.index)
+    else:
+        kit.flip(disk, entry.pos + 60)
 
 
 def test_empty_store_has_nothing(store):
@@ -242,21 +256,17 @@ def test_an_entry_is_found_by_where_it_begins_and_nothing_else_is(store, kit):
     assert store.index_at(entry.pos + 48) is None
 
 
-def test_reading_in_front_of_the_log_is_out_of_range(kit, disk):
-    memory = MemoryStore(segment_bytes=kit.segment, retention_bytes=2 * kit.segment)
-    files = kit.open(disk, retention_bytes=2 * kit.segment)
-    for store in (memory, files):
-        entries = kit.fill(store, [400] * 9)
-        assert store.retain(Index(8), now_ms=0, hour=0) == 6
-        assert store.begin_index == 6
-        assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries[6:])
-        with pytest.raises(OffsetOutOfRange, match="begins at entry 6"):
-            store.read(Index(5), 100)
-        with pytest.raises(OffsetOutOfRange):
-            store.read_bodies(kit.refs(entries[5:6]))
-        with pytest.raises(CorruptStore, match="begins at entry 6"):
-            store.truncate(Index(4))
-        store.close()
+def test_reading_in_front_of_the_log_is_out_of_range(kit, small):
+    entries = kit.fill(small, [400] * 9)
+    assert small.retain(Index(8), now_ms=0, hour=0) == 6
+    assert small.begin_index == 6
+    assert kit.bytes_of(kit.all(small)) == kit.bytes_of(entries[6:])
+    with pytest.raises(OffsetOutOfRange, match="begins at entry 6"):
+        small.read(Index(5), 100)
+    with pytest.raises(OffsetOutOfRange):
+        small.read_bodies(kit.refs(entries[5:6]))
+    with pytest.raises(CorruptStore, match="begins at entry 6"):
+        small.truncate(Index(4))
 
 
 def test_closed_store_refuses(store, kit):
@@ -269,37 +279,24 @@ def test_closed_store_refuses(store, kit):
         store.sync()
 
 
-def test_repair_takes_no_entry_that_was_damaged_on_its_way(kit, disk):
-    memory, files = MemoryStore(segment_bytes=kit.segment), kit.open(disk)
-    for store in (memory, files):
-        entries = kit.fill(store, [60] * 3)
-        if store is memory:
-            memory.damage(Index(1))
-        else:
-            disk.flip(kit.root / "data" / f"{0:020d}", entries[1].pos + 60)
-        with pytest.raises(CorruptEntry, match="entry 1"):
-            store.repair(replace(entries[1], body=bytes(60)))
-        store.repair(entries[1])
-        assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries)
-        store.close()
+def test_repair_takes_no_entry_that_was_damaged_on_its_way(kit, disk, small):
+    entries = kit.fill(small, [60] * 3)
+    damage(kit, disk, small, entries[1])
+    with pytest.raises(CorruptEntry, match="entry 1"):
+        small.repair(replace(entries[1], body=bytes(60)))
+    small.repair(entries[1])
+    assert kit.bytes_of(kit.all(small)) == kit.bytes_of(entries)
 
 
-def test_repair_takes_only_the_entry_that_belongs_there(kit, disk):
-    memory, files = MemoryStore(segment_bytes=kit.segment), kit.open(disk)
-    for store in (memory, files):
-        entries = kit.fill(store, [60] * 5)
-        others = kit.make(LogEnd(), [60] * 5, salt=1)
-        if store is memory:
-            memory.damage(Index(2))
-            memory.damage(Index(4))
-        else:
-            for index in (2, 4):
-                disk.flip(kit.root / "data" / f"{0:020d}", entries[index].pos + 60)
-        for index in (2, 4):
-            with pytest.raises(CorruptEntry, match=f"entry {index}"):
-                store.read(Index(index), 1)
-            with pytest.raises(CorruptEntry):
-                store.repair(others[index])
-            store.repair(entries[index])
-        assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries)
-        store.close()
+def test_repair_takes_only_the_entry_that_belongs_there(kit, disk, small):
+    entries = kit.fill(small, [60] * 5)
+    others = kit.make(LogEnd(), [60] * 5, salt=1)
+    for index in (2, 4):
+        damage(kit, disk, small, entries[index])
+    for index in (2, 4):
+        with pytest.raises(CorruptEntry, match=f"entry {index}"):
+            small.read(Index(index), 1)
+        with pytest.raises(CorruptEntry):
+            small.repair(others[index])
+        small.repair(entries[index])
+    assert kit.bytes_of(kit.all(small)) == kit.bytes_of(entries)

@@ -4,7 +4,7 @@ synced lost or torn."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -12,7 +12,7 @@ from dledger.protocol.messages.entry import Entry, HardState
 from dledger.storage.background import BackgroundState
 from dledger.storage.offline.verify import verify_store
 from dledger.types import Index, NodeId, Position, Term
-from verification.disk.memory_disk import MemoryDisk, ProcessKilled
+from verification.disk.memory_disk import MemoryDisk, ProcessKilled, kills
 
 LOST, SURVIVED = "lost", "survived"
 
@@ -108,24 +108,21 @@ def outcomes(name: str) -> tuple[bool, Callable[[int], int] | None]:
     return True, random.Random(name).randrange
 
 
-def operations(kit, keeping: BackgroundState) -> int:
-    disk = MemoryDisk()
-    Run(kit, disk, keeping).live()
-    return disk.operations
+def lives(kit, keeping: BackgroundState) -> Iterator[tuple[MemoryDisk, Run]]:
+    """Of nodes that were killed in front of one operation after the other."""
+
+    def born() -> tuple[MemoryDisk, Run]:
+        disk = MemoryDisk()
+        return disk, Run(kit, disk, keeping)
+
+    return kills(born, lambda _, run: run.live(), least=101)
 
 
 @pytest.mark.parametrize("keeping", [BackgroundState.INLINE, BackgroundState.MANUAL])
 @pytest.mark.parametrize("outcome", ["process", LOST, SURVIVED, "seed 1", "seed 2", "seed 3"])
 def test_B4_B5_B13_crash_at_every_operation_keeps_every_promise(kit, keeping, outcome):
     """Covers creation, append, sync, rolls, both records, truncation over files, and close."""
-    total = operations(kit, keeping)
-    assert total > 100
-    for at in range(total):
-        disk = MemoryDisk()
-        run = Run(kit, disk, keeping)
-        disk.kill_at = at
-        with pytest.raises(ProcessKilled):
-            run.live()
+    for at, (disk, run) in enumerate(lives(kit, keeping)):
         power, choose = outcomes(outcome if not outcome.startswith("seed") else f"{outcome} {at}")
         disk.reboot(power, choose)
         try:
@@ -141,55 +138,41 @@ def test_D15_whatever_a_store_says_at_start_survives_a_power_cut(kit, cut_first)
     """A killed process leaves pages and names that were never synced. The next one reads them, so
     it has to make them durable before it acts on them: the log, the index, the term and vote, and
     the files it goes on in."""
-    total = operations(kit, BackgroundState.INLINE)
-    for at in range(total):
-        disk = MemoryDisk()
-        run = Run(kit, disk)
-        disk.kill_at = at
-        with pytest.raises(ProcessKilled):
-            run.live()
-        disk.reboot(power=False)
-        store = kit.open(disk, BackgroundState.MANUAL)
+    for disk, _ in lives(kit, BackgroundState.INLINE):
+        store = kit.restart(disk, BackgroundState.MANUAL, power=False)
         seen = store.end, store.hard_state
         names = {path: inode for path, inode in disk.durable_names.items() if path.suffix != ".new"}
         assert names == disk.names, "a name that only the cache knows"
         loose = [path.name for path, inode in disk.names.items() if inode.written != inode.durable]
         assert loose == [], "bytes that only the cache knows"
         if cut_first:
-            disk.reboot(power=True)
-            store = kit.open(disk, BackgroundState.MANUAL)
+            store = kit.restart(disk, BackgroundState.MANUAL, power=True)
             assert (store.end, store.hard_state) == seen
         entries = kit.all(store) + kit.fill(store, [900, 900], term=9)
-        disk.reboot(power=True)
-        store = kit.open(disk)
+        store = kit.restart(disk, power=True)
         assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries)
-        store.close()
-        assert verify_store(kit.root, disk)["problems"] == []
+        kit.close_sound(store, disk)
 
 
 @pytest.mark.parametrize("outcome", ["process", LOST, SURVIVED, "seed"])
 def test_crash_while_recovering_from_a_crash_recovers_all_the_same(kit, outcome):
-    total = operations(kit, BackgroundState.MANUAL)
-    for at in range(total - 41, total, 8):
-        for again in range(80):
+    whole = MemoryDisk()
+    Run(kit, whole, BackgroundState.MANUAL).live()
+    for at in range(whole.operations - 41, whole.operations, 8):
+
+        def crashed(at: int = at) -> tuple[MemoryDisk, Run]:
             disk = MemoryDisk()
             run = Run(kit, disk, BackgroundState.MANUAL)
             disk.kill_at = at
             with pytest.raises(ProcessKilled):
                 run.live()
             disk.reboot(True, random.Random(at).randrange)
-            disk.kill_at = disk.operations + again
-            try:
-                kit.open(disk, BackgroundState.MANUAL)
-            except ProcessKilled:
-                disk.reboot(*outcomes(f"{outcome}"))
-                run.check()
-            else:
-                disk.reboot(False)
-                run.check()
-                break
-        else:
-            pytest.fail("recovery takes more than 80 operations")
+            return disk, run
+
+        recoveries = kills(crashed, lambda disk, _: kit.open(disk, BackgroundState.MANUAL))
+        for disk, run in recoveries:
+            disk.reboot(*outcomes(outcome))
+            run.check()
 
 
 @pytest.mark.parametrize("outcome", ["process", LOST, SURVIVED, "seed 5", "seed 6"])
@@ -203,16 +186,9 @@ def test_B20_crash_in_a_truncation_across_files_leaves_a_prefix(kit, outcome, af
         store = kit.open(disk)
         return disk, store, kit.fill(store, [500] * 8)
 
-    disk, store, _ = prepared()
-    before = disk.operations
-    store.truncate(Index(after))
-    steps = disk.operations - before
-    assert steps > 5
-    for step in range(steps):
-        disk, store, entries = prepared()
-        disk.kill_at = disk.operations + step
-        with pytest.raises(ProcessKilled):
-            store.truncate(Index(after))
+    for step, (disk, _, entries) in enumerate(
+        kills(prepared, lambda _, store, __: store.truncate(Index(after)), least=6)
+    ):
         power, choose = outcomes(outcome if not outcome.startswith("seed") else f"{outcome} {step}")
         disk.reboot(power, choose)
         store = kit.open(disk)
@@ -226,21 +202,17 @@ def test_B20_crash_in_a_truncation_across_files_leaves_a_prefix(kit, outcome, af
         )
         more = kit.fill(store, [300, 300], term=2, salt=3)
         assert kit.bytes_of(kit.all(store)) == found + kit.bytes_of(more)
-        store.close()
-        assert verify_store(kit.root, disk)["problems"] == []
+        kit.close_sound(store, disk)
 
 
-def test_truncated_entries_never_come_back(kit, disk):
+def test_truncated_entries_never_come_back(kit, disk, store):
     """DLedger only moves its write position, so that they do."""
-    store = kit.open(disk)
     entries = kit.fill(store, [100] * 6)
     store.truncate(Index(2))
-    disk.reboot(power=False)
-    store = kit.open(disk)
+    store = kit.restart(disk, power=False)
     assert store.end.position == entries[2].position
     kit.fill(store, [20], term=2)
-    disk.reboot(power=True)
-    store = kit.open(disk)
+    store = kit.restart(disk, power=True)
     assert store.end.position == Position(Term(2), Index(3))
 
 

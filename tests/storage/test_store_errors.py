@@ -32,16 +32,8 @@ def every_call(kit, store):
     ]
 
 
-@pytest.mark.parametrize("operation", ["fdatasync", "pwritev"])
-def test_D2_calls_after_a_failed_write_or_sync_raise_and_touch_nothing(kit, disk, operation):
-    """The second sync would succeed, and would say of pages that were never written that they are
-    durable."""
-    store = kit.open(disk)
-    kit.fill(store, [10, 10])
-    disk.fail(operation, "data/", times=1)
-    with pytest.raises(StorageError, match="The disk failed"):  # noqa: PT012 - either of them
-        store.append(kit.make(store.end, [10]))
-        store.sync()
+def check_it_is_dead(kit, disk, store):
+    """Every call raises, and nothing touches the disk any more."""
     operations = disk.operations
     for call in every_call(kit, store):
         with pytest.raises(StorageError, match="this node stops"):
@@ -50,6 +42,18 @@ def test_D2_calls_after_a_failed_write_or_sync_raise_and_touch_nothing(kit, disk
     store.close()
     assert disk.operations == operations
     assert disk.locked == set()
+
+
+@pytest.mark.parametrize("operation", ["fdatasync", "pwritev"])
+def test_D2_calls_after_a_failed_write_or_sync_raise_and_touch_nothing(kit, disk, operation, store):
+    """The second sync would succeed, and would say of pages that were never written that they are
+    durable."""
+    kit.fill(store, [10, 10])
+    disk.fail(operation, "data/", times=1)
+    with pytest.raises(StorageError, match="The disk failed"):  # noqa: PT012 - either of them
+        store.append(kit.make(store.end, [10]))
+        store.sync()
+    check_it_is_dead(kit, disk, store)
     assert not isinstance(store._failed, CorruptStore)
 
 
@@ -61,8 +65,7 @@ def test_D2_calls_after_a_failed_write_or_sync_raise_and_touch_nothing(kit, disk
         (errno.EIO, "replace the disk"),
     ],
 )
-def test_an_error_that_is_not_of_the_disk_is_not_called_one(kit, disk, code, way_out):
-    store = kit.open(disk)
+def test_an_error_that_is_not_of_the_disk_is_not_called_one(kit, disk, code, way_out, store):
     disk.fail("fdatasync", "data/", code, times=1)
     with pytest.raises(StorageError, match=f"{way_out}.* before it starts again"):
         kit.fill(store, [10])
@@ -74,14 +77,7 @@ def test_D2_a_store_whose_node_failed_elsewhere_touches_nothing_any_more(kit, di
     kit.fill(store, [10, 10])
     store.append(kit.make(store.end, [10]))
     store.abandon()
-    operations = disk.operations
-    for call in every_call(kit, store):
-        with pytest.raises(StorageError, match="this node stops"):
-            call()
-    store.keep()
-    store.close()
-    assert disk.operations == operations
-    assert disk.locked == set()
+    check_it_is_dead(kit, disk, store)
 
 
 def test_D2_memory_store_behaves_alike(kit):
@@ -90,8 +86,7 @@ def test_D2_memory_store_behaves_alike(kit):
     store.fail_next = StorageError("the disk failed: this node stops")
     with pytest.raises(StorageError):
         store.sync()
-    calls = every_call(kit, store)
-    for call in calls:
+    for call in every_call(kit, store):
         with pytest.raises(StorageError, match="this node stops"):
             call()
     store.close()
@@ -109,8 +104,7 @@ def test_D2_failed_sync_gives_no_ack_and_a_restart_keeps_acked_entries(kit):
                 store.append(kit.make(store.end, [200, 200]))
                 acked = store.sync().index
         assert store.durable.index == acked
-        disk.reboot(power=True)
-        store = kit.open(disk)
+        store = kit.restart(disk, power=True)
         assert store.end.position.index >= acked
         kit.fill(store, [10], term=2)
         disk.reboot(power=True)
@@ -126,28 +120,24 @@ def test_error_of_the_housekeeping_ends_the_store_too(kit, disk):
         store.sync()
 
 
-@pytest.mark.parametrize("operation", ["pwritev", "fdatasync"])
+@pytest.mark.parametrize(
+    ("operation", "how"),
+    [("fdatasync", {}), ("pwritev", {}), *(("pwritev", {"short": n}) for n in (0, 30, 600))],
+)
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("skip", [0, 1])
-def test_B12_B13_failed_save_of_the_hard_state_leaves_the_old_or_new_one(kit, operation, skip):
-    for code in (errno.EIO, errno.ENOSPC):
-        for short in (None, 0, 30, 600) if operation == "pwritev" else (None,):
-            disk = MemoryDisk()
-            store = kit.open(disk)
-            old = HardState(Term(4), NodeId("n1"))
-            new = HardState(Term(5), NodeId("n2"))
-            store.save_hard_state(old)
-            disk.failures.clear()
-            disk.fail(
-                operation, "state", code, skip=skip, **({} if short is None else {"short": short})
-            )
-            with pytest.raises(StorageError):
-                store.save_hard_state(new)
-            disk.reboot(power=True)
-            assert kit.open(disk).hard_state in (old, new)
+def test_B12_B13_failed_save_of_the_hard_state_leaves_the_old_or_new_one(
+    kit, disk, store, operation, how, code, skip
+):
+    old, new = HardState(Term(4), NodeId("n1")), HardState(Term(5), NodeId("n2"))
+    store.save_hard_state(old)
+    disk.fail(operation, "state", code, skip=skip, **how)
+    with pytest.raises(StorageError):
+        store.save_hard_state(new)
+    assert kit.restart(disk, power=True).hard_state in (old, new)
 
 
-def test_B11_read_error_names_the_old_entry_and_the_store_goes_on(kit, disk):
-    store = kit.open(disk)
+def test_B11_read_error_names_the_old_entry_and_the_store_goes_on(kit, disk, store):
     entries = kit.fill(store, [300] * 6)
     disk.fail("pread", f"data/{0:020d}", times=2)
     with pytest.raises(CorruptEntry, match="entry 0") as read:
@@ -159,23 +149,20 @@ def test_B11_read_error_names_the_old_entry_and_the_store_goes_on(kit, disk):
     kit.fill(store, [10])
 
 
-def test_B21_entry_without_index_unit_and_header_is_an_error_that_names_it(kit, disk):
+def test_B21_entry_without_index_unit_and_header_is_an_error_that_names_it(kit, disk, store):
     """Nothing is left that says where it lies."""
-    store = kit.open(disk)
     entries = kit.fill(store, [100, 50, 60])
     for at in range(2 * UNIT_SIZE):
         disk.flip(kit.root / "index" / f"{0:020d}", UNIT_SIZE + at)
     for entry in entries[1:]:
-        for at in range(HEADER_SIZE):
-            disk.flip(kit.root / "data" / f"{0:020d}", entry.pos + at)
+        kit.flip(disk, entry.pos, entry.pos + HEADER_SIZE)
     with pytest.raises(CorruptEntry, match="entry 2: not found in") as caught:
         store.read(Index(2), 300)
     assert caught.value.index == 2
     assert kit.bytes_of(store.read(Index(0), 1)) == kit.bytes_of(entries[:1])
 
 
-def test_D2_unreadable_tail_of_its_own_ends_the_store(kit, disk):
-    store = kit.open(disk)
+def test_D2_unreadable_tail_of_its_own_ends_the_store(kit, disk, store):
     kit.fill(store, [100])
     store.append(kit.make(store.end, [100]))
     disk.fail("pread", "data/", times=1)
@@ -195,16 +182,14 @@ def test_B12_write_cut_short_by_a_full_disk_is_no_entry_afterwards(kit):
         disk.fail("pwritev", "data/", errno.ENOSPC, short=short)
         with pytest.raises(StorageError):
             store.append(more)
-        disk.reboot(power=False)
-        store = kit.open(disk)
+        store = kit.restart(disk, power=False)
         found = kit.bytes_of(kit.all(store))
         assert found == kit.bytes_of([*entries, *more])[: len(found)]
         assert len(found) >= 2
         kit.fill(store, [700], term=2)
 
 
-def test_D12_append_without_room_for_the_next_file_fails_without_loss(kit, disk):
-    store = kit.open(disk)
+def test_D12_append_without_room_for_the_next_file_fails_without_loss(kit, disk, store):
     entries = kit.fill(store, [300])
     disk.free = 0
     more = kit.make(store.end, [600, 500])
@@ -240,9 +225,8 @@ def test_D12_full_is_said_while_the_current_file_still_has_room(kit, disk):
         store.close()
 
 
-def test_D12_full_is_said_as_long_as_the_refused_file_cannot_be_made(kit, disk):
+def test_D12_full_is_said_as_long_as_the_refused_file_cannot_be_made(kit, disk, store):
     """The file before it is there already, which says nothing of the room for one more."""
-    store = kit.open(disk)
     kit.fill(store, [600])
     assert len(disk.listdir(kit.root / "data")) == 2
     disk.free = 0
@@ -311,10 +295,6 @@ def test_full_disk_at_creation_is_an_error_and_a_later_start_works(kit):
 
 
 def test_disk_that_fails_at_any_operation_while_opening_is_a_storage_error(kit):
-    base = MemoryDisk()
-    store = kit.open(base, BackgroundState.MANUAL)
-    kit.fill(store, [300] * 5)
-    store.append(kit.make(store.end, [100]))
     for operation in ("open", "pread", "pwritev", "fdatasync", "fallocate", "rename", "fsync_dir"):
         for skip in range(100):
             disk = MemoryDisk()

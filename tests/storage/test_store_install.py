@@ -32,7 +32,7 @@ from dledger.storage.recovery.snapshot_install import (
     read_record,
 )
 from dledger.types import NO_INDEX, Index, Position, Term
-from verification.disk.memory_disk import Failure, MemoryDisk, ProcessKilled
+from verification.disk.memory_disk import MemoryDisk, ProcessKilled, kills
 
 ROW = 8
 INDEX_FILE = 320
@@ -55,33 +55,41 @@ class Case:
         self.log: list[Entry] = kit.make(
             LogEnd(), [100 + 10 * (n % 5) for n in range(LAST + 1)], term=2
         )
-        self.first = next(
-            entry for entry in self.log if entry.index > 8 and entry.pos % kit.segment == 0
-        )
+        self.first = self.first_after(8)
         store = kit.open(disk)
         store.save_hard_state(HardState(Term(3)))
         store.append(self.log[:reach])
         store.sync()
         store.note_commit(Index(min(reach, 3) - 1))
-        tables, snapshots = (
-            TableFiles(kit.root / TABLES, disk),
-            SnapshotFiles(kit.root / SNAPSHOTS, disk),
-        )
+        tables = TableFiles(kit.root / TABLES, disk)
         for name in ("both", "old"):
             tables.open(name, ROW).append(rows(0, 3, salt=1000))
         tables.sync()
-        snapshots.save(Index(2), b"the old catalog")
+        SnapshotFiles(kit.root / SNAPSHOTS, disk).save(Index(2), b"the old catalog")
         tables.close()
         self.keeps = reach > self.first.index
         self.old = self.seen(store)
         self.store: FileStore = store
 
-    def begin(self) -> LogEnd:
-        before = self.log[self.first.index - 1]
-        return LogEnd(Position(Term(-1), before.index), self.first.pos, before.chain_crc)
+    def first_after(self, index: int) -> Entry:
+        """The first entry above ``index`` that begins a data file."""
+        return next(e for e in self.log if e.index > index and e.pos % self.kit.segment == 0)
+
+    def begin(self, first: Entry | None = None) -> LogEnd:
+        """The place before that entry, by default the first one of the state."""
+        first = first or self.first
+        before = self.log[first.index - 1]
+        return LogEnd(Position(Term(-1), before.index), first.pos, before.chain_crc)
+
+    def staging(self) -> Staging:
+        return Staging(self.kit.root, self.disk, segment_bytes=self.kit.segment)
+
+    def staged(self) -> list[Path]:
+        """The files that wait to get their names."""
+        return [path for path in self.disk.names if path.suffix == ".install"]
 
     def stage(self) -> Staging:
-        staging = Staging(self.kit.root, self.disk, segment_bytes=self.kit.segment)
+        staging = self.staging()
         staging.snapshot(Index(LAST), b"the new catalog")
         for name, first in (("both", 4), ("new", 0)):
             table = staging.table(name, ROW, first)
@@ -95,16 +103,16 @@ class Case:
         self.stage().commit(Index(LAST), self.begin(), first, catalog=catalog)
         self.store.close()
 
+    def taken_over(self, catalog: bool = True) -> FileStore:
+        self.take_over(catalog)
+        return self.open()
+
     def open(self) -> FileStore:
         return self.kit.open(self.disk)
 
     def seen(self, store: FileStore) -> dict[str, Any]:
         """What the next process finds."""
-        root, found = self.kit.root, {}
-        tables, snapshots = (
-            TableFiles(root / TABLES, self.disk),
-            SnapshotFiles(root / SNAPSHOTS, self.disk),
-        )
+        tables, found = TableFiles(self.kit.root / TABLES, self.disk), {}
         for name in tables.names():
             table = tables.open(name, ROW)
             found[name] = (table.begin, bytes(table.read(table.begin, table.end)))
@@ -113,7 +121,7 @@ class Case:
             "begin": store.begin_index,
             "end": store.end,
             "state": store.hard_state.term,
-            "catalog": snapshots.load(),
+            "catalog": SnapshotFiles(self.kit.root / SNAPSHOTS, self.disk).load(),
             "tables": found,
             "installed": store.installed_index,
         }
@@ -139,8 +147,7 @@ def case(request: pytest.FixtureRequest, kit: Any, disk: MemoryDisk) -> Case:
 def test_state_replaces_log_and_catalog_when_the_store_is_reopened(
     case: Case,
 ) -> None:
-    case.take_over()
-    store = case.open()
+    store = case.taken_over()
     assert case.seen(store) == case.new()
     assert store.durable == store.end.position, "the new log is durable, and may be acknowledged"
     per_file = INDEX_FILE // UNIT_SIZE
@@ -162,42 +169,32 @@ def test_state_replaces_log_and_catalog_when_the_store_is_reopened(
 
 def test_the_first_entry_of_a_new_log_is_never_cut(case: Case) -> None:
     """It is committed (D4)."""
-    case.take_over()
-    store = case.open()
+    store = case.taken_over()
     with pytest.raises(CorruptStore, match="is committed"):
         store.truncate(Index(case.first.index - 1))
 
 
 def test_a_front_that_goes_alone_leaves_the_catalog(kit: Any, disk: MemoryDisk) -> None:
     case = Case(kit, disk, 25)
-    case.take_over(catalog=False)
-    store = case.open()
+    store = case.taken_over(catalog=False)
     assert case.seen(store) == case.new() | {
         name: case.old[name] for name in ("catalog", "tables", "installed")
     }
-    assert not [path for path in disk.names if path.suffix == ".install"]
+    assert not case.staged()
 
 
 def test_a_state_that_nobody_committed_to_leaves_nothing(case: Case) -> None:
     case.stage()
     case.store.close()
     assert case.seen(case.open()) == case.old
-    assert not [path for path in case.disk.names if path.suffix == ".install"]
+    assert not case.staged()
 
 
 def test_another_state_may_follow(case: Case) -> None:
-    case.take_over()
-    store = case.open()
-    staging = Staging(case.kit.root, case.disk, segment_bytes=case.kit.segment)
-    later = next(
-        entry
-        for entry in case.log
-        if entry.index > case.first.index and entry.pos % case.kit.segment == 0
-    )
-    before = case.log[later.index - 1]
+    store = case.taken_over()
+    staging, later = case.staging(), case.first_after(case.first.index)
     staging.snapshot(Index(LAST + 5), b"later")
-    begin = LogEnd(Position(Term(-1), before.index), later.pos, before.chain_crc)
-    staging.commit(Index(LAST + 5), begin, later, catalog=True)
+    staging.commit(Index(LAST + 5), case.begin(later), later, catalog=True)
     store.close()
     seen = case.seen(case.open())
     assert (seen["begin"], seen["installed"], seen["tables"]) == (later.index, LAST + 5, {})
@@ -206,30 +203,24 @@ def test_another_state_may_follow(case: Case) -> None:
 def crashes(kit: Any, reach: int, crash: Callable[[MemoryDisk], None]) -> tuple[int, int]:
     """Crash in front of every operation of a take-over and of the start behind it; how many ended
     on either side."""
-    old = new = 0
-    operation = 0
-    while True:
+
+    def lived() -> tuple[MemoryDisk, Case]:
         disk = MemoryDisk()
-        case = Case(kit, disk, reach)
-        disk.kill_at = disk.operations + operation
-        try:
-            case.take_over()
-            case.open()
-        except ProcessKilled:
-            disk.kill_at = None
-            crash(disk)
-            store = case.open()
-            seen = case.seen(store)
-            assert seen in (case.old, case.new()), (
-                f"neither one state nor the other after operation {operation}"
-            )
-            old, new = old + (seen == case.old), new + (seen == case.new())
-            store.close()
-            assert case.seen(case.open()) == seen
-            assert not [path for path in disk.names if path.suffix == ".install"]
-            operation += 1
-            continue
-        return old, new
+        return disk, Case(kit, disk, reach)
+
+    old = new = 0
+    for operation, (disk, case) in enumerate(kills(lived, lambda _, case: case.taken_over())):
+        crash(disk)
+        store = case.open()
+        seen = case.seen(store)
+        assert seen in (case.old, case.new()), (
+            f"neither one state nor the other after operation {operation}"
+        )
+        old, new = old + (seen == case.old), new + (seen == case.new())
+        store.close()
+        assert case.seen(case.open()) == seen
+        assert not case.staged()
+    return old, new
 
 
 @pytest.mark.parametrize("reach", [5, 25], ids=["replaced", "kept"])
@@ -258,25 +249,18 @@ def test_crash_of_the_start_that_installs_a_state_keeps_the_new_state(
     kit: Any,
 ) -> None:
     """The crash comes at every operation of that start."""
-    operation = 0
-    while True:
+
+    def about_to_start() -> tuple[MemoryDisk, Case]:
         disk = MemoryDisk()
         case = Case(kit, disk, 5)
         case.take_over()
         disk.reboot(power=True)
-        disk.kill_at = disk.operations + operation
-        try:
-            store = case.open()
-        except ProcessKilled:
-            disk.kill_at = None
-            disk.reboot(power=operation % 2 == 0)
-            assert case.seen(case.open()) == case.new(), f"after operation {operation}"
-            operation += 1
-            continue
-        disk.kill_at = None
-        assert case.seen(store) == case.new()
-        break
-    assert operation > 20
+        return disk, case
+
+    killed = kills(about_to_start, lambda _, case: case.open(), least=21)
+    for operation, (disk, case) in enumerate(killed):
+        disk.reboot(power=operation % 2 == 0)
+        assert case.seen(case.open()) == case.new(), f"after operation {operation}"
 
 
 def killed_in_commit(kit: Any, reach: int, again: bool, operation: int) -> Case | None:
@@ -301,7 +285,7 @@ def killed_in_commit(kit: Any, reach: int, again: bool, operation: int) -> Case 
 def step_of(case: Case) -> str:
     """What the record says that a running system shows."""
     record = (
-        read_record(case.disk, case.kit.root)
+        read_record(case.disk, case.kit.root, notes=[])
         if case.disk.exists(case.kit.root / INSTALL_FILE)
         else None
     )
@@ -374,18 +358,17 @@ def test_start_syncs_the_end_of_an_installation_before_the_log_goes_on(
 
 
 def test_a_full_disk_leaves_the_old_state_and_another_try_succeeds(case: Case) -> None:
-    case.disk.failures.append(Failure("fallocate", ".install", errno.ENOSPC, times=1))
-    staging = Staging(case.kit.root, case.disk, segment_bytes=case.kit.segment)
+    case.disk.fail("fallocate", ".install", errno.ENOSPC, times=1)
+    staging = case.staging()
     with pytest.raises(DiskFull, match="no room"), staging.writing():
         staging.snapshot(Index(LAST), b"the new catalog")
     staging.drop()
-    case.take_over()
-    assert case.seen(case.open()) == case.new()
+    assert case.seen(case.taken_over()) == case.new()
 
 
 def test_a_failed_write_of_the_record_is_the_end_of_the_store(case: Case) -> None:
     """It may be there or not, so nobody may go on as if it were not (D2)."""
-    case.disk.failures.append(Failure("fdatasync", f"{case.kit.root}/{INSTALL_FILE}", errno.EIO))
+    case.disk.fail("fdatasync", f"{case.kit.root}/{INSTALL_FILE}")
     with pytest.raises(StorageError, match="The disk failed"):
         case.take_over()
 
@@ -395,8 +378,8 @@ def test_a_disk_that_fails_while_a_state_is_written_is_not_called_full(
     case: Case, operation: str
 ) -> None:
     """A full disk costs nothing but this state; one that failed is done for (D2)."""
-    staging = Staging(case.kit.root, case.disk, segment_bytes=case.kit.segment)
-    case.disk.failures.append(Failure(operation, ".install", errno.EIO))
+    staging = case.staging()
+    case.disk.fail(operation, ".install")
     with pytest.raises(StorageError, match="The disk failed") as raised, staging.writing():
         staging.snapshot(Index(LAST), b"the new catalog")
     assert not isinstance(raised.value, DiskFull)
@@ -409,7 +392,7 @@ def test_unreadable_previous_record_is_an_error_of_the_store(
     create_slots(
         case.disk, case.kit.root / INSTALL_FILE, INSTALL_MAGIC, InstallRecord(DONE, NO_INDEX).pack()
     )
-    case.disk.failures.append(Failure("pread", f"{case.kit.root}/{INSTALL_FILE}", errno.EIO))
+    case.disk.fail("pread", f"{case.kit.root}/{INSTALL_FILE}")
     with pytest.raises(StorageError, match="The disk failed"):
         case.take_over()
 
@@ -417,8 +400,8 @@ def test_unreadable_previous_record_is_an_error_of_the_store(
 def test_a_fetch_begins_without_the_files_of_the_one_before(case: Case) -> None:
     """Files are written into as they are, so the rest of a longer one would stay."""
     case.stage()
-    Staging(case.kit.root, case.disk, segment_bytes=case.kit.segment)
-    assert not [path for path in case.disk.names if path.suffix == ".install"]
+    case.staging()
+    assert not case.staged()
 
 
 def test_new_log_allocates_its_whole_first_file_before_it_counts(
@@ -446,20 +429,11 @@ def test_entry_of_the_catalog_stays_known_when_only_a_front_goes_later(
 ) -> None:
     """The catalog may be ahead of the log still, and would be passed over at the next start."""
     case = Case(kit, disk, 5)
-    case.take_over()
-    store = case.open()
+    store = case.taken_over()
     store.append(case.log[store.end.position.index + 1 : -1])
     store.sync()
-    second = next(
-        entry
-        for entry in case.log
-        if entry.index > case.first.index and entry.pos % kit.segment == 0
-    )
-    before = case.log[second.index - 1]
-    begin = LogEnd(Position(Term(-1), before.index), second.pos, before.chain_crc)
-    Staging(kit.root, disk, segment_bytes=kit.segment).commit(
-        Index(LAST), begin, None, catalog=False
-    )
+    second = case.first_after(case.first.index)
+    case.staging().commit(Index(LAST), case.begin(second), None, catalog=False)
     store.close()
     store = case.open()
     assert (store.begin_index, store.end.position.index, store.installed_index) == (
@@ -472,7 +446,7 @@ def test_entry_of_the_catalog_stays_known_when_only_a_front_goes_later(
 @pytest.mark.parametrize("slot", [0, 1])
 def test_one_damaged_copy_of_the_record_does_no_harm(case: Case, slot: int) -> None:
     case.take_over()
-    flip(case.disk, case.kit.root / INSTALL_FILE, slot * SLOT_SIZE + 30)
+    case.disk.flip(case.kit.root / INSTALL_FILE, slot * SLOT_SIZE + 30, 1)
     store = case.open()
     assert case.seen(store) == case.new()
     assert any(
@@ -487,26 +461,21 @@ def test_damaged_copy_of_the_record_of_an_installed_state_is_rewritten(
     """The other one may rot as well, and with both goes as of which entry the catalog is."""
     case.take_over()
     case.open().close()
-    flip(case.disk, case.kit.root / INSTALL_FILE, slot * SLOT_SIZE + 30)
+    case.disk.flip(case.kit.root / INSTALL_FILE, slot * SLOT_SIZE + 30, 1)
     case.open().close()
     assert verify_store(case.kit.root, case.disk)["problems"] == []
-    flip(case.disk, case.kit.root / INSTALL_FILE, (1 - slot) * SLOT_SIZE + 30)
+    case.disk.flip(case.kit.root / INSTALL_FILE, (1 - slot) * SLOT_SIZE + 30, 1)
     assert case.open().installed_index == LAST
 
 
 def test_a_record_that_cannot_be_read_stops_a_store_that_it_may_speak_of(case: Case) -> None:
     case.take_over()
     for slot in range(2):
-        flip(case.disk, case.kit.root / INSTALL_FILE, slot * SLOT_SIZE + 30)
+        case.disk.flip(case.kit.root / INSTALL_FILE, slot * SLOT_SIZE + 30, 1)
     with pytest.raises(CorruptStore, match="dledger admit"):
         case.open()
     drop_staged(case.disk, case.kit.root)
     assert case.open().installed_index == -1, "nothing is left that it could speak of"
-
-
-def flip(disk: MemoryDisk, path: Path, at: int) -> None:
-    disk.names[path].written[at] ^= 1
-    disk.names[path].durable[at] ^= 1
 
 
 def test_verify_tells_of_a_state_that_waits_to_be_taken_over(case: Case) -> None:
@@ -518,7 +487,7 @@ def test_verify_tells_of_a_state_that_waits_to_be_taken_over(case: Case) -> None
 def test_verify_names_each_changed_byte_of_a_state_that_waits(case: Case) -> None:
     case.take_over()
     disk = case.disk
-    for path in [path for path in disk.names if path.suffix == ".install"]:
+    for path in case.staged():
         for offset in range(0, len(disk.content(path)), 7):
             disk.flip(path, offset, 1)
             found = [

@@ -4,7 +4,7 @@ assertion says so."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -61,23 +61,25 @@ BREACHES: dict[str, tuple[str, Callable[[FileStore], object]]] = {
 }
 
 
-@pytest.mark.parametrize("what", BREACHES)
-def test_what_a_caller_does_without_the_lock_for_it_is_told(kit: Any, disk: Any, what: str) -> None:
+@pytest.fixture
+def store(kit: Any, disk: Any) -> Iterator[FileStore]:
     store = kit.open(disk, BackgroundState.MANUAL)
     kit.fill(store, [300] * 4)
+    yield store
+    store.close()
+
+
+@pytest.mark.parametrize("what", BREACHES)
+def test_what_a_caller_does_without_the_lock_for_it_is_told(what: str, store: FileStore) -> None:
     rule, breach = BREACHES[what]
     with pytest.raises(AssertionError, match=rule):
         breach(store)
-    store.close()
 
 
 @pytest.mark.parametrize("change", [lambda files: files.cut(0), lambda files: files.drop_behind(0)])
-def test_files_change_beside_no_sync(kit: Any, disk: Any, change: Callable[[Any], object]) -> None:
-    store = kit.open(disk, BackgroundState.MANUAL)
-    kit.fill(store, [300] * 4)
+def test_files_change_beside_no_sync(change: Callable[[Any], object], store: FileStore) -> None:
     with store._lock, pytest.raises(AssertionError, match=r"FileStore\._sync_lock"):
         change(store._data)
-    store.close()
 
 
 def test_the_writers_lock_in_another_thread_is_none() -> None:
@@ -112,12 +114,9 @@ def test_what_belongs_to_one_thread_is_no_other_ones() -> None:
     assert owner.is_me()
 
 
-def test_an_exchanged_file_takes_the_writers_lock_too(kit: Any, disk: Any) -> None:
-    store = kit.open(disk, BackgroundState.MANUAL)
-    kit.fill(store, [300] * 4)
+def test_an_exchanged_file_takes_the_writers_lock_too(store: FileStore) -> None:
     with (
         store._repair_lock,
         pytest.raises(AssertionError, match=r"are exchanged under FileStore\._lock"),
     ):
         store._data.replace(0, store._data.directory / "other")
-    store.close()

@@ -6,19 +6,20 @@ from __future__ import annotations
 import errno
 import random
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dledger.errors import CorruptEntry
-from dledger.protocol.messages.entry import LogEnd, parse, stamp, stamp_all
+from dledger.protocol.messages.entry import Entry, LogEnd, parse, stamp, stamp_all
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.disk import RealDisk
 from dledger.storage.log.entry_writer import check_append
 from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.log.term_index import TermTable, find_terms
-from dledger.storage.log.walker import Bad, Finish, Good, Padding, Walker
+from dledger.storage.log.walker import Bad, Finish, Padding, Walker
 from dledger.storage.log.zeros import first_nonzero
 from dledger.types import Index, Term
 from verification.disk.memory_disk import MemoryDisk
@@ -74,31 +75,28 @@ def test_entries_stamped_at_once_equal_those_stamped_one_by_one():
         stamp_all(end, Term(3), 2, [b"", b"x" * 457], 512)
 
 
-def test_walk_passes_entries_padding_and_damage(kit, disk):
-    store = kit.open(disk)
+def test_walk_passes_entries_padding_and_damage(kit, disk, store):
     entries = kit.fill(store, [400, 400, 400])
     store.close()
     data = SegmentFiles(disk, kit.root / "data", file_size=kit.segment, read_only=True)
-    events = list(Walker(data, LogEnd(), seed=0).walk())
-    assert [type(event) for event in events] == [Good, Good, Padding, Good, Finish]
+    events = list(Walker(data, LogEnd()).walk())
+    assert [type(event) for event in events] == [Entry, Entry, Padding, Entry, Finish]
     assert events[2] == Padding(entries[1].end_pos, kit.segment - entries[1].end_pos)
-    disk.flip(kit.root / "data" / f"{0:020d}", entries[1].pos + 100)
-    events = list(Walker(data, LogEnd(), seed=0).walk())
-    assert [type(event) for event in events] == [Good, Bad, Good, Finish]
+    kit.flip(disk, entries[1].pos + 100)
+    events = list(Walker(data, LogEnd()).walk())
+    assert [type(event) for event in events] == [Entry, Bad, Entry, Finish]
     assert (events[1].first, events[1].last, events[1].pos, events[1].resume) == (1, 1, 448, 1024)
 
 
-def test_walk_finds_entries_behind_a_damaged_header_by_their_own_pos(kit, disk):
+def test_walk_finds_entries_behind_a_damaged_header_by_their_own_pos(kit, disk, store):
     """Both sizes are gone, so nothing says where the next entry is."""
-    store = kit.open(disk)
     entries = kit.fill(store, [100, 150, 100, 100])
     store.close()
-    path = kit.root / "data" / f"{0:020d}"
     for offset in (4, 44):
-        disk.flip(path, entries[1].pos + offset)
+        kit.flip(disk, entries[1].pos + offset)
     data = SegmentFiles(disk, kit.root / "data", file_size=kit.segment, read_only=True)
-    events = list(Walker(data, LogEnd(), seed=0).walk())
-    assert [type(event) for event in events] == [Good, Bad, Good, Good, Finish]
+    events = list(Walker(data, LogEnd()).walk())
+    assert [type(event) for event in events] == [Entry, Bad, Entry, Entry, Finish]
     assert events[1].resume == entries[2].pos
 
 
@@ -179,58 +177,46 @@ def test_readers_beside_a_writer_see_whole_sound_entries(kit, tmp_path):
     store = kit.open(RealDisk(), BackgroundState.THREAD, **where)
     kit.reach(store, 1)
     store.append(kit.make(store.end, [200] * 50, segment=segment))
-    failures: list[BaseException] = []
     done = threading.Event()
-    counts = [0, 0]
 
-    def read(which: int) -> None:
-        dice = random.Random(which)
-        try:
-            while not done.is_set():
-                begin = Index(dice.randrange(0, store.end.position.index + 1))
-                entries = store.read(begin, 20_000)
-                counts[which] += len(entries)
-                assert [entry.index for entry in entries] == list(
-                    range(begin, begin + len(entries))
-                )
-                kept = [entry for entry in entries if entry.index < 50]
-                assert len(store.read_bodies(kit.refs(kept))) == len(kept)
-        except BaseException as error:
-            failures.append(error)
+    def read(which: int) -> int:
+        dice, count = random.Random(which), 0
+        while not done.is_set():
+            begin = Index(dice.randrange(0, store.end.position.index + 1))
+            entries = store.read(begin, 20_000)
+            count += len(entries)
+            assert [entry.index for entry in entries] == list(range(begin, begin + len(entries)))
+            kept = [entry for entry in entries if entry.index < 50]
+            assert len(store.read_bodies(kit.refs(kept))) == len(kept)
+        return count
 
-    def sync() -> None:
+    def sync() -> int:
         while not done.is_set():
             store.sync()
+        return 1
 
-    threads = [threading.Thread(target=read, args=(n,)) for n in range(2)] + [
-        threading.Thread(target=sync)
-    ]
-    for thread in threads:
-        thread.start()
-    term = 1
-    for round_ in range(60):
-        store.append(
-            kit.make(store.end, [200, 1000, 3000, 10] * 4, term=term, segment=segment, salt=round_)
-        )
-        if round_ % 7 == 6:
-            term += 1
-            kit.reach(store, term)
-            store.truncate(Index(store.end.position.index - 40))
-    done.set()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    assert min(counts) > 0
+    with ThreadPoolExecutor(3) as pool:
+        others = [pool.submit(read, 0), pool.submit(read, 1), pool.submit(sync)]
+        try:
+            term = 1
+            for turn in range(60):
+                sizes = [200, 1000, 3000, 10] * 4
+                store.append(kit.make(store.end, sizes, term, salt=turn, segment=segment))
+                if turn % 7 == 6:
+                    term += 1
+                    kit.reach(store, term)
+                    store.truncate(Index(store.end.position.index - 40))
+        finally:
+            done.set()
+    assert min(other.result() for other in others) > 0
     end = store.sync()
-    store.close()
-    store = kit.open(RealDisk(), BackgroundState.THREAD, **where)
+    store = kit.reopen(store, RealDisk(), BackgroundState.THREAD, **where)
     assert store.end.position == end
     assert len(kit.all(store)) == end.index + 1
     store.close()
 
 
-def test_next_file_is_there_before_it_is_needed(kit, disk):
-    store = kit.open(disk)
+def test_next_file_is_there_before_it_is_needed(kit, disk, store):
     kit.fill(store, [300])
     assert len(disk.listdir(kit.root / "data")) == 1
     kit.fill(store, [300])
@@ -242,8 +228,7 @@ def test_next_file_is_there_before_it_is_needed(kit, disk):
     assert all(step.startswith("pwritev") for step in disk.trace[-(disk.operations - before) :])
 
 
-def test_reading_many_bodies_takes_one_read_per_run(kit, disk, monkeypatch):
-    store = kit.open(disk)
+def test_reading_many_bodies_takes_one_read_per_run(kit, monkeypatch, store):
     entries = kit.fill(store, [50] * 20)
     reads: list[int] = []
     monkeypatch.setattr(
@@ -256,13 +241,12 @@ def test_reading_many_bodies_takes_one_read_per_run(kit, disk, monkeypatch):
     assert len(reads) == len({entry.pos // kit.segment for entry in entries})
 
 
-def test_body_is_a_view_of_what_was_read(kit, disk):
-    store = kit.open(disk)
+def test_body_is_a_view_of_what_was_read(kit, disk, store):
     entries = kit.fill(store, [50] * 3)
     bodies = store.read_bodies(kit.refs(entries))
     assert all(isinstance(body, memoryview) for body in bodies)
     assert len({id(body.obj) for body in bodies}) == 1
-    disk.flip(kit.root / "data" / f"{0:020d}", entries[1].pos + 48)
+    kit.flip(disk, entries[1].pos + 48)
     with pytest.raises(CorruptEntry, match="entry 1"):
         store.read_bodies(kit.refs(entries))
 
@@ -344,6 +328,20 @@ def test_memory_disk_refuses_room_it_has_not_got():
     assert caught.value.errno == errno.ENOSPC
 
 
+def before_a_read(monkeypatch, pos, act) -> list:
+    """Carry it out once, when the byte of the log at ``pos`` is about to be read; it waits in the
+    list that is returned."""
+    pread, waiting = SegmentFiles.pread, [act]
+
+    def slow_pread(files, offset, size):
+        if offset == pos and waiting:
+            waiting.pop()()
+        return pread(files, offset, size)
+
+    monkeypatch.setattr(SegmentFiles, "pread", slow_pread)
+    return waiting
+
+
 @pytest.mark.parametrize("again", [False, True], ids=["cut", "written again"])
 @pytest.mark.parametrize("after", [1, 6], ids=["with its file", "within its file"])
 def test_a_look_for_an_entrys_place_beside_a_cut_finds_no_damage(
@@ -352,35 +350,27 @@ def test_a_look_for_an_entrys_place_beside_a_cut_finds_no_damage(
     """What a reader is about to read goes with its file, or is another entry's by then."""
     store = kit.open(disk, BackgroundState.MANUAL)  # no file is made ahead, which would go
     entries = kit.fill(store, [300] * 8)
-    pread, cut = SegmentFiles.pread, []
 
-    def slow_pread(files, offset, size):
-        if offset == entries[7].pos and not cut:
-            cut.append(files)
-            store.truncate(Index(after))
-            if again:
-                kit.fill(store, [100] * 20, term=2)
-        return pread(files, offset, size)
+    def cut():
+        store.truncate(Index(after))
+        if again:
+            kit.fill(store, [100] * 20, term=2)
 
-    monkeypatch.setattr(SegmentFiles, "pread", slow_pread)
+    waiting = before_a_read(monkeypatch, entries[7].pos, cut)
     found = store.index_at(entries[7].pos)
     expected = {entry.pos: entry.index for entry in kit.all(store)}
-    assert cut
+    assert not waiting
     assert found == expected.get(entries[7].pos)
 
 
 def test_a_look_for_an_entrys_place_beside_retention_finds_no_damage(kit, disk, monkeypatch):
     store = kit.open(disk, retention_bytes=kit.segment)
     entries = kit.fill(store, [300] * 12)
-    pread, gone = SegmentFiles.pread, []
 
-    def slow_pread(files, offset, size):
-        if offset == entries[0].pos and not gone:
-            gone.append(files)
-            store.note_commit(Index(11))
-            assert store.retain(Index(11), 0) > 0
-        return pread(files, offset, size)
+    def retain():
+        store.note_commit(Index(11))
+        assert store.retain(Index(11), 0) > 0
 
-    monkeypatch.setattr(SegmentFiles, "pread", slow_pread)
+    waiting = before_a_read(monkeypatch, entries[0].pos, retain)
     assert store.index_at(entries[0].pos) is None
-    assert gone
+    assert not waiting

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,29 +27,23 @@ from verification.disk.memory_disk import Failure
 from verification.disk_states.promise import entry_bytes
 
 
+@pytest.fixture
+def store(kit, disk):
+    """Does nothing in the background but what a test asks for."""
+    return kit.open(disk, BackgroundState.MANUAL)
+
+
 def on_another_thread(action: Callable[[], object]) -> Callable[[], None]:
     """The action, carried out by a thread of its own, to its end."""
 
     def run() -> None:
-        errors: list[BaseException] = []
-
-        def body() -> None:
-            try:
-                action()
-            except BaseException as error:
-                errors.append(error)
-
-        thread = threading.Thread(target=body)
-        thread.start()
-        thread.join()
-        if errors:
-            raise errors[0]
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(action).result()
 
     return run
 
 
-def test_write_under_way_at_a_sync_is_durable_only_after_the_next_sync(kit, disk):
-    store = kit.open(disk, BackgroundState.MANUAL)
+def test_write_under_way_at_a_sync_is_durable_only_after_the_next_sync(kit, disk, store):
     kit.fill(store, [60])
     entries = kit.make(store.end, [60])
     told = []
@@ -58,8 +53,7 @@ def test_write_under_way_at_a_sync_is_durable_only_after_the_next_sync(kit, disk
     store.append(entries)
     assert [position.index for position in told] == [0], "the first sync came before the bytes"
     assert store.sync().index == 1
-    disk.reboot(power=True)
-    store = kit.open(disk)
+    store = kit.restart(disk, power=True)
     assert kit.bytes_of(kit.all(store))[1:] == kit.bytes_of(entries)
 
 
@@ -72,8 +66,7 @@ def test_index_unit_under_way_at_an_index_sync_is_synced_the_next_time(kit, disk
     store.append(entries)
     store.sync()
     store.keep()
-    disk.reboot(power=True)
-    store = kit.open(disk)
+    store = kit.restart(disk, power=True)
     assert not store.recovery.rebuilt
     assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*first, *entries])
 
@@ -90,10 +83,9 @@ def test_a_file_that_is_dropped_while_a_sync_opens_it_needs_none(disk):
     assert disk.names.keys() == {Path("/disk/index") / f"{0:020d}"}
 
 
-def test_a_cut_while_the_keeper_makes_the_next_file_leaves_no_hole(kit, disk):
+def test_a_cut_while_the_keeper_makes_the_next_file_leaves_no_hole(kit, disk, store):
     """The cut goes over a file's border, so the file that the keeper is making is not the next one
     any more."""
-    store = kit.open(disk, BackgroundState.MANUAL)
     entries = kit.fill(store, [252] * 9)
     disk.meanwhile.append(
         ("fallocate", "data/", on_another_thread(lambda: store.truncate(Index(1))))
@@ -101,8 +93,7 @@ def test_a_cut_while_the_keeper_makes_the_next_file_leaves_no_hole(kit, disk):
     store.keep()
     assert not disk.meanwhile
     assert disk.listdir(kit.root / "data") == [file_name(0)]
-    disk.reboot(power=False)
-    store = kit.open(disk)
+    store = kit.restart(disk, power=False)
     assert not store.recovery.notes
     assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries[:2])
 
@@ -138,9 +129,8 @@ def test_something_behind_a_missing_file_is_never_removed(kit, disk):
     assert disk.listdir(kit.root / "data") == [file_name(0), file_name(2048)]
 
 
-def test_empty_file_after_a_missing_durable_file_is_no_spare(kit, disk):
+def test_empty_file_after_a_missing_durable_file_is_no_spare(kit, disk, store):
     """The missing file held durable entries."""
-    store = kit.open(disk, BackgroundState.MANUAL)
     kit.fill(store, [252] * 5)
     store.keep()
     store.close()
@@ -176,7 +166,7 @@ def test_sound_entry_stays_sound_when_retention_takes_the_previous_one(kit, disk
 
 def test_retention_beside_a_repair_restarts_it_and_the_store_goes_on(kit, disk):
     store, entries = three_files(kit, disk)
-    disk.flip(kit.root / "data" / file_name(1024), 700)
+    kit.flip(disk, 1024 + 700)
     retain_at(disk, store, "pread", "index/")
     with pytest.raises(CorruptEntry, match="log changed during its repair"):
         store.repair(*entries[3:6])
@@ -189,17 +179,16 @@ def test_retention_beside_a_repair_restarts_it_and_the_store_goes_on(kit, disk):
 def test_retention_beside_an_examination_reports_no_false_damage(kit, disk, place: str):
     """The store goes on."""
     store, _ = three_files(kit, disk)
-    disk.flip(kit.root / "data" / file_name(1024), 700)
+    kit.flip(disk, 1024 + 700)
     retain_at(disk, store, "pread", place)
     with pytest.raises(CorruptEntry, match="log changed"):
         store.examine(Index(5), Index(5))
     assert [(fault.first, fault.last) for fault in store.examine(Index(5), Index(5))] == [(5, 5)]
 
 
-def test_entry_written_during_a_sync_waits_for_the_next_sync(kit, disk):
+def test_entry_written_during_a_sync_waits_for_the_next_sync(kit, disk, store):
     """The sync says no more than what was written when it began, and leaves the rest to the next
     one."""
-    store = kit.open(disk, BackgroundState.MANUAL)
     first = kit.fill(store, [60])
     second = kit.make(store.end, [60])
     third = kit.make(LogEnd.after(second[-1]), [60])
@@ -207,9 +196,21 @@ def test_entry_written_during_a_sync_waits_for_the_next_sync(kit, disk):
     disk.meanwhile.append(("fdatasync", "data/", on_another_thread(lambda: store.append(third))))
     assert [store.sync().index, store.durable.index] == [1, 1]
     assert [store.sync().index, store.durable.index] == [2, 2]
-    disk.reboot(power=True)
-    store = kit.open(disk)
+    store = kit.restart(disk, power=True)
     assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*first, *second, *third])
+
+
+def cut_at(kit, disk, store, part: str, sizes: list[int]) -> list[Entry]:
+    """The log is cut behind entry 2 while a file is synced, and others follow, which the list that
+    is returned has then."""
+    new: list[Entry] = []
+
+    def cut_and_write() -> None:
+        store.truncate(Index(2))
+        new.extend(kit.fill(store, sizes, term=2, salt=3))
+
+    disk.meanwhile.append(("fdatasync", part, on_another_thread(cut_and_write)))
+    return new
 
 
 def test_a_mark_is_settled_for_the_log_that_its_index_was_synced_for(kit, disk, monkeypatch):
@@ -218,39 +219,24 @@ def test_a_mark_is_settled_for_the_log_that_its_index_was_synced_for(kit, disk, 
     monkeypatch.setattr(file_store, "INDEXED_EVERY", 0)
     store = kit.open(disk, BackgroundState.MANUAL)
     old = kit.fill(store, [60] * 6)
-    new: list[Entry] = []
-
-    def cut_and_write() -> None:
-        store.truncate(Index(2))
-        new.extend(kit.fill(store, [90] * 5, term=2, salt=3))
-
-    disk.meanwhile.append(("fdatasync", f"index/{file_name(0)}", on_another_thread(cut_and_write)))
+    new = cut_at(kit, disk, store, f"index/{file_name(0)}", [90] * 5)
     store.keep()
     assert new
-    disk.reboot(power=True)
-    store = kit.open(disk)
+    store = kit.restart(disk, power=True)
     assert not store.recovery.faulty
     assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*old[:3], *new])
 
 
-def test_repair_does_not_overwrite_entries_that_replaced_the_old_ones(kit, disk):
+def test_repair_does_not_overwrite_entries_that_replaced_the_old_ones(kit, disk, store):
     """The log is cut and written anew while the repair is under way."""
-    store = kit.open(disk, BackgroundState.MANUAL)
     old = kit.fill(store, [60] * 6)
-    new: list[Entry] = []
-
-    def cut_and_write() -> None:
-        store.truncate(Index(2))
-        new.extend(kit.fill(store, [60] * 3, term=2, salt=3))
-
-    disk.flip(kit.root / "data" / file_name(0), old[0].pos + 60)
-    disk.meanwhile.append(("fdatasync", ".new", on_another_thread(cut_and_write)))
+    kit.flip(disk, old[0].pos + 60)
+    new = cut_at(kit, disk, store, ".new", [60] * 3)
     with pytest.raises(CorruptEntry, match="the log changed during its repair"):
         store.repair(old[0])
     store.repair(old[0])
     assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*old[:3], *new])
-    disk.reboot(power=True)
-    store = kit.open(disk)
+    store = kit.restart(disk, power=True)
     assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*old[:3], *new])
 
 
@@ -267,11 +253,10 @@ LOOKS = {
 @pytest.mark.parametrize("skip", range(4))
 @pytest.mark.parametrize("look", LOOKS)
 def test_an_entry_that_is_repaired_while_it_is_read_is_not_called_damaged(
-    kit, disk, look: str, skip: int, failing
+    kit, disk, look: str, skip: int, failing, store
 ):
-    store = kit.open(disk, BackgroundState.MANUAL)
     entries = kit.fill(store, [60] * 4)
-    path = kit.root / "data" / file_name(0)
+    path = kit.data()
     disk.flip(path, 20 if look == "index_at" else entries[0].end_pos - 1)
 
     repaired = []
@@ -308,11 +293,10 @@ class Asked:
         self.lock.release()
 
 
-def test_entry_is_not_called_damaged_while_its_file_is_exchanged(kit, disk, monkeypatch):
+def test_entry_is_not_called_damaged_while_its_file_is_exchanged(kit, disk, monkeypatch, store):
     """The file has its name, and those who have the old one open have not heard of it."""
-    store = kit.open(disk, BackgroundState.MANUAL)
     entry = kit.fill(store, [60] * 4)[0]
-    path = kit.root / "data" / file_name(0)
+    path = kit.data()
     disk.flip(path, entry.end_pos - 1)
     lock = store._reader._writing = Asked(store._lock)
     renamed, forget, found = threading.Event(), SegmentFiles._forget, []
@@ -337,8 +321,7 @@ def test_entry_is_not_called_damaged_while_its_file_is_exchanged(kit, disk, monk
     assert kit.bytes_of(found) == kit.bytes_of([entry])
 
 
-def test_examination_beside_a_cut_under_way_calls_nothing_damaged(kit, disk, monkeypatch):
-    store = kit.open(disk, BackgroundState.MANUAL)
+def test_examination_beside_a_cut_under_way_calls_nothing_damaged(kit, disk, monkeypatch, store):
     kit.fill(store, [60] * 6)
     cut, is_cut, looked = SegmentFiles.cut, threading.Event(), threading.Event()
 

@@ -6,12 +6,13 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dledger.checksum import crc32
 from dledger.errors import ConfigError, PathError
-from dledger.protocol.messages.entry import HEADER, HEADER_SIZE, MAGIC_NOOP, LogEnd, stamp
+from dledger.protocol.messages.entry import HEADER, MAGIC_NOOP, stamp
 from dledger.records.body.header import BodyHeader, BodyKind, Flag, encode_header
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.disk import RealDisk
@@ -124,7 +125,7 @@ def test_any_changed_byte_of_the_other_files_is_reported_with_the_file(kit, wher
 
 def test_verify_and_dump_change_nothing(kit):
     disk, _ = full_store(kit)
-    disk.flip(kit.root / "data" / f"{0:020d}", 60)
+    kit.flip(disk, 60)
     before = {path: bytes(inode.written) for path, inode in disk.names.items()}
     operations = disk.operations
     verify_store(kit.root, disk)
@@ -141,8 +142,7 @@ def test_lost_last_files_are_reported(kit):
     assert any("entries up to 10 were durable" in problem["reason"] for problem in problems)
 
 
-def test_dump_gives_one_dict_per_entry(kit, disk):
-    store = kit.open(disk)
+def test_dump_gives_one_dict_per_entry(kit, disk, store):
     kit.reach(store, 3)
     bodies = [
         (1, b"plain"),
@@ -151,11 +151,8 @@ def test_dump_gives_one_dict_per_entry(kit, disk):
         (1, encode_header(BodyHeader(BodyKind.DATA, topic_id=1, flags=Flag.STAGED)) + b"payload"),
         (1, encode_header(BodyHeader(BodyKind.COMMAND)) + b"command"),
     ]
-    end = store.end
     for magic, body in bodies:
-        entry = stamp(end, Term(3), magic, body, kit.segment)
-        store.append([entry])
-        end = LogEnd.after(entry)
+        store.append([stamp(store.end, Term(3), magic, body, kit.segment)])
     store.close()
     found = list(dump_store(kit.root, disk))
     assert [entry["kind"] for entry in found] == ["other", "noop", "data", "staged", "command"]
@@ -170,7 +167,7 @@ def test_dump_gives_one_dict_per_entry(kit, disk):
         "body_crc": 0,
         "verified": True,
     }
-    disk.flip(kit.root / "data" / f"{0:020d}", 50)
+    kit.flip(disk, 50)
     assert [entry["kind"] for entry in dump_store(kit.root, disk)][:2] == ["damaged", "noop"]
 
 
@@ -197,18 +194,25 @@ def test_golden_files_of_dledger_dump_and_verify():
     assert (report["entries"], report["unverified_entries"], report["end_index"]) == (6, 6, 5)
 
 
-def test_golden_files_of_dledger_open_read_and_encode_byte_for_byte(kit, tmp_path):
+@pytest.fixture
+def golden(tmp_path) -> dict[str, Any]:
+    """The settings of a store of DLedger's files."""
     root = tmp_path / "dledger-n0"
     shutil.copytree(GOLDEN, root)
-    store = kit.open(RealDisk(), BackgroundState.THREAD, directory=root, **GOLDEN_SIZES)
+    return {"directory": root, **GOLDEN_SIZES}
+
+
+def test_golden_files_of_dledger_open_read_and_encode_byte_for_byte(kit, golden):
+    root = golden["directory"]
+    store = kit.open(RealDisk(), BackgroundState.THREAD, **golden)
     assert (store.hard_state.term, store.hard_state.voted_for, store.hard_state.commit_hint) == (
         0,
         "n0",
         5,
     )
-    assert store.recovery.unverified
     assert store.recovery.faulty == ()
     entries = kit.all(store)
+    assert not any(entry.verified for entry in entries)
     assert [bytes(entry.body[:1]) for entry in entries] == [b"C", b"D", b"E", b"F", b"G", b"C"]
     files = [bytearray(1024), bytearray(1024)]
     for entry in entries:
@@ -240,49 +244,39 @@ def test_golden_files_of_dledger_open_read_and_encode_byte_for_byte(kit, tmp_pat
     assert (root / "index" / name).read_bytes() == (GOLDEN / "index" / name).read_bytes()
 
 
-def test_golden_files_of_dledger_are_continued_with_checksums(kit, tmp_path):
+def test_golden_files_of_dledger_are_continued_with_checksums(kit, golden):
     """What follows is verified; what DLedger wrote stays as it is."""
-    root = tmp_path / "dledger-n0"
-    shutil.copytree(GOLDEN, root)
-    sizes = {"directory": root, **GOLDEN_SIZES}
-    store = kit.open(RealDisk(), BackgroundState.THREAD, **sizes)
+    store = kit.open(RealDisk(), BackgroundState.THREAD, **golden)
     more = kit.fill(store, [200, 300])
-    store.close()
-    store = kit.open(RealDisk(), BackgroundState.THREAD, **sizes)
+    store = kit.reopen(store, RealDisk(), BackgroundState.THREAD, **golden)
     entries = kit.all(store)
     assert [entry.verified for entry in entries] == [False] * 6 + [True] * 2
     assert kit.bytes_of(entries[6:]) == kit.bytes_of(more)
     store.close()
-    report = verify_store(root)
+    report = verify_store(golden["directory"])
     assert report["ok"]
     assert (report["entries"], report["unverified_entries"]) == (8, 6)
 
 
-def test_golden_files_of_dledger_opened_with_another_size_are_left_alone(kit, tmp_path):
-    root = tmp_path / "dledger-n0"
-    shutil.copytree(GOLDEN, root)
+def test_golden_files_of_dledger_opened_with_another_size_are_left_alone(kit, golden):
     for wrong, says in [
         ({"segment_bytes": 4096}, "set segment_bytes=1024"),
         ({"segment_bytes": 512}, "=1024"),
         ({"index_file_bytes": 320}, "set index_file_bytes=256"),
     ]:
         with pytest.raises(ConfigError, match=says):
-            kit.open(RealDisk(), directory=root, **{**GOLDEN_SIZES, **wrong})
-    kit.open(RealDisk(), directory=root, **GOLDEN_SIZES).close()
+            kit.open(RealDisk(), **{**golden, **wrong})
+    kit.open(RealDisk(), **golden).close()
 
 
-def test_currterm_that_lost_its_term_gives_no_second_vote(kit, tmp_path):
+def test_currterm_that_lost_its_term_gives_no_second_vote(kit, golden):
     """DLedger can lose the file between its delete and its rename; then the log's term counts and
     no vote is left."""
-    root = tmp_path / "dledger-n0"
-    shutil.copytree(GOLDEN, root)
-    (root / "currterm").write_text("voteLeader=\ncurrTerm=-1\n")
-    store = kit.open(RealDisk(), directory=root, **GOLDEN_SIZES)
-    assert (store.hard_state.term, store.hard_state.voted_for) == (0, "n0")
-    store.close()
-    store = kit.open(RealDisk(), directory=root, **GOLDEN_SIZES)
-    assert (store.hard_state.term, store.hard_state.voted_for) == (0, "n0")
-    store.close()
+    (golden["directory"] / "currterm").write_text("voteLeader=\ncurrTerm=-1\n")
+    for _ in range(2):
+        store = kit.open(RealDisk(), **golden)
+        assert (store.hard_state.term, store.hard_state.voted_for) == (0, "n0")
+        store.close()
 
 
 def test_first_entry_of_a_retained_log_is_checked_too(kit, disk):
@@ -291,25 +285,21 @@ def test_first_entry_of_a_retained_log_is_checked_too(kit, disk):
     entries = kit.fill(store, [400] * 9)
     begin = store.retain(Index(8), 0, 0)
     store.close()
-    pos = entries[begin].pos
-    path = kit.root / "data" / f"{pos:020d}"
-    for offset in range(HEADER_SIZE + 400):
-        disk.flip(path, offset, 0x04)
+    for pos in range(entries[begin].pos, entries[begin].end_pos):
+        kit.flip(disk, pos, mask=0x04)
         problems = verify_store(kit.root, disk)["problems"]
-        disk.flip(path, offset, 0x04)
-        assert begin in [problem["index"] for problem in problems], offset
+        kit.flip(disk, pos, mask=0x04)
+        assert begin in [problem["index"] for problem in problems], pos
     assert verify_store(kit.root, disk)["begin_index"] == begin
 
 
 @pytest.mark.parametrize("beyond", [0, 20], ids=["behind its last entry", "in zeros"])
-def test_verify_says_where_a_file_that_was_cut_short_ends(kit, disk, beyond):
+def test_verify_says_where_a_file_that_was_cut_short_ends(kit, disk, beyond, store):
     """Opening makes it as long as it was; until then its missing zeros are no sound end of the
     log."""
-    store = kit.open(disk)
     end = kit.fill(store, [200] * 3)[-1].end_pos
     store.close()
-    path = kit.root / "data" / f"{0:020d}"
-    inode = disk.names[path]
+    inode = disk.names[kit.data()]
     del inode.written[end + beyond :], inode.durable[end + beyond :]
     reasons = {
         (problem["pos"], problem["reason"]) for problem in verify_store(kit.root, disk)["problems"]

@@ -12,14 +12,33 @@ import pytest
 
 from dledger.catalog.topics.table import MemoryTables
 from dledger.errors import CorruptStore, DiskFull, StorageError
-from dledger.storage.meta.tables import BUFFER_BYTES, CHUNK_ROWS, TableFiles
-from verification.disk.memory_disk import MemoryDisk, ProcessKilled
+from dledger.storage.meta.tables import BUFFER_BYTES, CHUNK_ROWS, FileTable, TableFiles
+from verification.disk.memory_disk import MemoryDisk, kills
 
 ROOT = Path("/disk/n0/tables")
 
 
 def row(number: int) -> bytes:
     return number.to_bytes(8, "big") + bytes([number % 251]) * 4
+
+
+def rows(begin: int, end: int) -> bytes:
+    return b"".join(map(row, range(begin, end)))
+
+
+def opened(disk: MemoryDisk, name: str = "t") -> FileTable:
+    """A table as the next process finds it."""
+    return TableFiles(ROOT, disk).open(name, 12)
+
+
+@pytest.fixture
+def files(disk: MemoryDisk) -> TableFiles:
+    return TableFiles(ROOT, disk)
+
+
+@pytest.fixture
+def table(files: TableFiles) -> FileTable:
+    return files.open("t", 12)
 
 
 @pytest.fixture(params=["memory", "files"])
@@ -35,7 +54,7 @@ def test_rows_are_read_back_by_number(tables):
     table.append(row(10) + row(11))
     assert table.end == 12
     assert bytes(table.read(3, 5)) == row(3) + row(4)
-    assert bytes(table.read(0, 12)) == b"".join(map(row, range(12)))
+    assert bytes(table.read(0, 12)) == rows(0, 12)
     assert bytes(table.read(4, 4)) == b""
     for start, stop in [(0, 13), (12, 13), (-1, 2)]:
         with pytest.raises(CorruptStore):
@@ -62,7 +81,7 @@ def test_truncate_and_drop_front_keep_the_numbers(tables):
     table.truncate(15)
     table.drop_front(5)
     assert table.end == 15
-    assert bytes(table.read(5, 15)) == b"".join(map(row, range(5, 15)))
+    assert bytes(table.read(5, 15)) == rows(5, 15)
     table.append(row(100))
     assert bytes(table.read(15, 16)) == row(100)
     with pytest.raises(CorruptStore, match="fewer"):
@@ -106,50 +125,36 @@ def test_any_steps_give_what_tables_in_memory_give(disk):
 
 
 def test_dropped_rows_give_their_space_back(disk):
-    table = TableFiles(ROOT, disk).open("t", 12)
-    for number in range(4 * CHUNK_ROWS):
-        table.append(row(number))
+    table = opened(disk)
+    table.append(rows(0, 4 * CHUNK_ROWS))
     table.sync()
     table.drop_front(3 * CHUNK_ROWS)
     (name,) = disk.listdir(ROOT)
     assert name == f"t.{3 * CHUNK_ROWS:020d}"
     assert len(disk.content(ROOT / name)) < 2 * CHUNK_ROWS * 16
-    assert TableFiles(ROOT, disk).open("t", 12).begin == 3 * CHUNK_ROWS
+    assert opened(disk).begin == 3 * CHUNK_ROWS
 
 
 @pytest.mark.parametrize("power", [True, False])
 def test_crash_at_every_operation_keeps_what_was_synced(power):
-    def live(disk: MemoryDisk) -> int:
-        synced = 0
-        try:
-            files = TableFiles(ROOT, disk)
-            table = files.open("t", 12)
-            for step in range(4):
-                for _ in range(CHUNK_ROWS // 2):
-                    table.append(row(table.end))
-                files.sync()
-                synced = table.end
-                if step == 3:
-                    table.drop_front(CHUNK_ROWS + 5)
-            table.append(row(table.end))
+    def live(disk: MemoryDisk, ends: list[int]) -> None:
+        files = TableFiles(ROOT, disk)
+        table = files.open("t", 12)
+        for count in [CHUNK_ROWS // 2] * 4 + [1]:
+            table.append(rows(table.end, table.end + count))
             files.sync()
-            synced = table.end
-        except ProcessKilled:
-            pass
-        return synced
+            ends.append(table.end)
+            if table.end == 2 * CHUNK_ROWS:
+                table.drop_front(CHUNK_ROWS + 5)
 
-    whole = MemoryDisk()
-    live(whole)
-    for at in range(whole.operations):
-        disk = MemoryDisk()
-        disk.kill_at = at
-        synced = live(disk)
+    for at, (disk, ends) in enumerate(kills(lambda: (MemoryDisk(), [0]), live)):
+        synced = ends[-1]
         disk.reboot(power, random.Random(at).randrange if power else None)
-        table = TableFiles(ROOT, disk).open("t", 12)
+        table = opened(disk)
         assert table.end >= synced
         table.truncate(synced)
         begin = min(synced, CHUNK_ROWS + 5)
-        assert bytes(table.read(begin, synced)) == b"".join(map(row, range(begin, synced)))
+        assert bytes(table.read(begin, synced)) == rows(begin, synced)
         table.append(row(synced))
         assert bytes(table.read(synced, synced + 1)) == row(synced)
 
@@ -162,15 +167,15 @@ def test_a_crash_in_a_start_that_truncates_all_rows_leaves_no_old_row(
     away and appends them again from the log; interrupted, the next one does."""
     synced, known = CHUNK_ROWS * 2, CHUNK_ROWS + 7
 
-    def dropped() -> MemoryDisk:
+    def dropped() -> tuple[MemoryDisk]:
         disk = MemoryDisk()
         files = TableFiles(ROOT, disk)
         table = files.open("t", 12)
-        table.append(b"".join(map(row, range(synced))))
+        table.append(rows(0, synced))
         files.sync()
         table.drop_front(known + 5)
         assert disk.listdir(ROOT) == [f"t.{known + 5:020d}"]
-        return disk
+        return (disk,)
 
     def start(disk: MemoryDisk) -> None:
         files = TableFiles(ROOT, disk)
@@ -180,41 +185,33 @@ def test_a_crash_in_a_start_that_truncates_all_rows_leaves_no_old_row(
         table.append(row(known) + row(known + 1))
         files.sync()
 
-    whole = dropped()
-    before = whole.operations
-    start(whole)
-    for at in range(before, whole.operations):
-        disk = dropped()
-        disk.kill_at = at
-        with pytest.raises(ProcessKilled):
-            start(disk)
+    for at, (disk,) in enumerate(kills(dropped, start)):
         disk.reboot(power, random.Random(at).randrange if power else None)
         start(disk)
         disk.reboot(power=True)
-        table = TableFiles(ROOT, disk).open("t", 12)
+        table = opened(disk)
         assert (table.begin, table.end) == (known, known + 2)
         assert bytes(table.read(known, known + 2)) == row(known) + row(known + 1)
 
 
 @pytest.mark.parametrize("operation", ["fsync_dir", "unlink"])
-def test_d12_rows_that_cannot_follow_their_renamed_file_stop_the_node(disk, operation):
+def test_d12_rows_that_cannot_follow_their_renamed_file_stop_the_node(
+    disk, operation, files, table
+):
     """Going on with the old file would leave the new one behind; a later start would take it for
     the older of two."""
-    files = TableFiles(ROOT, disk)
-    table = files.open("t", 12)
-    table.append(b"".join(map(row, range(3 * CHUNK_ROWS))))
+    table.append(rows(0, 3 * CHUNK_ROWS))
     files.sync()
     disk.fail(operation, "tables", errno.ENOSPC, times=1)
     with pytest.raises(StorageError, match="this node stops"):
         table.drop_front(2 * CHUNK_ROWS)
     disk.reboot(power=False)
-    assert TableFiles(ROOT, disk).open("t", 12).end == 3 * CHUNK_ROWS
+    assert opened(disk).end == 3 * CHUNK_ROWS
 
 
-def test_table_file_is_made_by_the_first_sync_and_synced_only_if_changed(disk):
+def test_table_file_is_made_by_the_first_sync_and_synced_only_if_changed(disk, files):
     """Whoever appends on another thread waits for no file to be made, be there thousands of
     tables."""
-    files = TableFiles(ROOT, disk)
     operations = disk.operations
     tables = [files.open(f"t{number}", 12) for number in range(3)]
     for table in tables[:2]:
@@ -230,9 +227,8 @@ def test_table_file_is_made_by_the_first_sync_and_synced_only_if_changed(disk):
     assert [again.open(f"t{number}", 12).end for number in range(3)] == [1, 1, 0]
 
 
-def test_rows_are_read_and_appended_while_another_thread_syncs(disk):
-    files = TableFiles(ROOT, disk)
-    table, done = files.open("t", 12), threading.Event()
+def test_rows_are_read_and_appended_while_another_thread_syncs(disk, files, table):
+    done = threading.Event()
 
     def keep_syncing() -> None:
         while not done.is_set():
@@ -245,18 +241,16 @@ def test_rows_are_read_and_appended_while_another_thread_syncs(disk):
         for number in range(3000):
             table.append(row(number))
             low = max(0, number - 40)
-            assert table.read(low, number + 1) == b"".join(map(row, range(low, number + 1)))
+            assert table.read(low, number + 1) == rows(low, number + 1)
     finally:
         sys.setswitchinterval(interval)
         done.set()
         syncer.join()
     files.sync()
-    assert TableFiles(ROOT, disk).open("t", 12).read(0, 3000) == b"".join(map(row, range(3000)))
+    assert opened(disk).read(0, 3000) == rows(0, 3000)
 
 
-def test_any_damaged_row_is_refused_and_named(disk):
-    files = TableFiles(ROOT, disk)
-    table = files.open("t", 12)
+def test_any_damaged_row_is_refused_and_named(disk, files, table):
     for number in range(3):
         table.append(row(number))
     files.sync()
@@ -273,30 +267,26 @@ def test_any_damaged_row_is_refused_and_named(disk):
         table.read(0, 1)
 
 
-def test_damaged_table_header_is_refused(disk):
-    files = TableFiles(ROOT, disk)
+def test_damaged_table_header_is_refused(disk, files):
     files.open("t", 12).append(row(0))
     files.sync()
     for offset in range(64):
         disk.flip(ROOT / disk.listdir(ROOT)[0], offset)
         with pytest.raises(CorruptStore, match="header is damaged"):
-            TableFiles(ROOT, disk).open("t", 12)
+            opened(disk)
         disk.flip(ROOT / disk.listdir(ROOT)[0], offset)
-    assert TableFiles(ROOT, disk).open("t", 12).end == 1
+    assert opened(disk).end == 1
 
 
 @pytest.mark.parametrize("operation", ["pwritev", "fdatasync"])
-def test_D2_failing_disk_is_a_storage_error(disk, operation):
-    files = TableFiles(ROOT, disk)
-    table = files.open("t", 12)
+def test_D2_failing_disk_is_a_storage_error(disk, operation, files, table):
     table.append(row(0))
     disk.fail(operation)
     with pytest.raises(StorageError, match="this node stops"):
         files.sync()
 
 
-def test_D12_rows_without_room_wait_in_memory_and_are_written_later(disk):
-    files = TableFiles(ROOT, disk)
+def test_D12_rows_without_room_wait_in_memory_and_are_written_later(disk, files):
     table, other = files.open("t", 12), files.open("u", 12)
     other.append(row(0))
     files.sync()
@@ -315,12 +305,11 @@ def test_D12_rows_without_room_wait_in_memory_and_are_written_later(disk):
     disk.free = 1 << 30
     files.sync()
     disk.reboot(power=True)
-    assert TableFiles(ROOT, disk).open("t", 12).read(0, len(big)) == b"".join(big)
-    assert TableFiles(ROOT, disk).open("u", 12).end == 2
+    assert opened(disk).read(0, len(big)) == b"".join(big)
+    assert opened(disk, "u").end == 2
 
 
-def test_D12_rows_not_synced_due_to_another_full_table_are_synced_later(disk):
-    files = TableFiles(ROOT, disk)
+def test_D12_rows_not_synced_due_to_another_full_table_are_synced_later(disk, files):
     tables = [files.open(name, 12) for name in "abc"]
     for number in range(2):
         for table in tables:
@@ -331,7 +320,7 @@ def test_D12_rows_not_synced_due_to_another_full_table_are_synced_later(disk):
                 files.sync()
         files.sync()
     disk.reboot(power=True)
-    assert [TableFiles(ROOT, disk).open(name, 12).end for name in "abc"] == [2, 2, 2]
+    assert [opened(disk, name).end for name in "abc"] == [2, 2, 2]
 
 
 class Telling(bytearray):
@@ -360,4 +349,4 @@ def test_row_numbers_do_not_change_while_a_checkpoint_writes_the_rows(disk):
     thread.join()
     table.append(row(2))
     assert (seen, table.end) == ([2], 3)
-    assert bytes(table.read(0, 3)) == b"".join(map(row, range(3)))
+    assert bytes(table.read(0, 3)) == rows(0, 3)

@@ -14,25 +14,21 @@ from dledger.protocol.messages.entry import HardState, LogEnd, stamp
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.disk import RealFile
 from dledger.storage.file_store import FileStore
-from dledger.storage.opening import open_settings
-from dledger.storage.recovery.open_files import StoreSettings
-from dledger.types import NO_INDEX, Index, NodeId, Term
+from dledger.types import NO_INDEX, Index, Term
+from tests.storage.conftest import SEGMENT, Kit
 from verification.counted import campaign
 from verification.counted.__main__ import main
 from verification.counted.disk import COUNTS, CountingDisk
 
-SEGMENT = 1024
+
+@pytest.fixture
+def disk() -> CountingDisk:
+    return CountingDisk()
 
 
-def opened(path: Path, disk: CountingDisk) -> FileStore:
-    settings = StoreSettings(
-        directory=path,
-        node_id=NodeId("n0"),
-        segment_bytes=SEGMENT,
-        index_file_bytes=320,
-        disk_reserve_bytes=0,
-    )
-    store = open_settings(settings, disk, BackgroundState.MANUAL)
+@pytest.fixture
+def store(disk: CountingDisk, tmp_path: Path) -> FileStore:
+    store = Kit().open(disk, BackgroundState.MANUAL, directory=tmp_path)
     store.save_hard_state(HardState(Term(1)))
     return store
 
@@ -42,9 +38,13 @@ def append(store: FileStore, sizes: list[int]) -> None:
         store.append([stamp(store.end, Term(1), 1, b"x" * size, SEGMENT)])
 
 
-def test_what_is_synced_before_it_is_called_durable_is_a_move_and_no_more(tmp_path: Path) -> None:
-    disk = CountingDisk()
-    store = opened(tmp_path, disk)
+def uncovered(disk: CountingDisk) -> tuple[int, int]:
+    return disk.counts["uncovered moves"], disk.counts["uncovered entries"]
+
+
+def test_what_is_synced_before_it_is_called_durable_is_a_move_and_no_more(
+    disk: CountingDisk, store: FileStore
+) -> None:
     for sizes in ([60, 60], [900], [100]):
         append(store, sizes)
         store.sync()
@@ -52,33 +52,28 @@ def test_what_is_synced_before_it_is_called_durable_is_a_move_and_no_more(tmp_pa
     append(store, [300])
     store.sync()
     store.close()
-    counts = disk.counts
-    # the index once
-    assert (counts["moves"], counts["uncovered moves"], counts["uncovered entries"]) == (5, 0, 0)
-    assert counts["syncs"] >= 5
+    assert disk.counts["moves"] == 5, "the index once"
+    assert uncovered(disk) == (0, 0)
+    assert disk.counts["syncs"] >= 5
 
 
 def test_uncovered_entries_are_counted_across_the_end_of_a_file(
-    tmp_path: Path,
+    disk: CountingDisk, store: FileStore
 ) -> None:
     """Entries that are called durable before their sync are uncovered."""
-    disk = CountingDisk()
-    store = opened(tmp_path, disk)
     append(store, [60, 60])
     store.sync()
     append(store, [60, 700, 500, 60])
     assert store.end.end_pos > SEGMENT
     store._marks.raise_to(store.end, NO_INDEX)
-    assert (disk.counts["uncovered moves"], disk.counts["uncovered entries"]) == (1, 4)
+    assert uncovered(disk) == (1, 4)
     store._marks.settle(store.end)
-    assert (disk.counts["uncovered moves"], disk.counts["uncovered entries"]) == (2, 4 + 6)
+    assert uncovered(disk) == (2, 4 + 6)
 
 
 def test_a_write_that_ends_behind_the_begin_of_a_sync_is_not_covered_by_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    disk: CountingDisk, store: FileStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk = CountingDisk()
-    store = opened(tmp_path, disk)
     entry = stamp(LogEnd(), Term(1), 1, b"x" * 60, SEGMENT)
     handle = store._data.file(0)
     write = handle._through_cache  # type: ignore[attr-defined]
@@ -92,16 +87,14 @@ def test_a_write_that_ends_behind_the_begin_of_a_sync_is_not_covered_by_it(
     )
     handle.pwritev([entry.header, entry.body], 0)
     store._marks.raise_to(LogEnd.after(entry), NO_INDEX)
-    assert (disk.counts["uncovered moves"], disk.counts["uncovered entries"]) == (1, 1)
+    assert uncovered(disk) == (1, 1)
 
 
 def test_write_during_a_sync_is_covered_before_it_is_called_durable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    disk: CountingDisk, store: FileStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What `make counted-bench` finds now and then where a file is marked only before it is
     written."""
-    disk = CountingDisk()
-    store = opened(tmp_path, disk)
     write = RealFile._through_cache
     syncs = [store.sync]
 
@@ -115,7 +108,7 @@ def test_write_during_a_sync_is_covered_before_it_is_called_durable(
     monkeypatch.setattr(RealFile, "_through_cache", slow_write)
     append(store, [60])
     assert store.sync().index == 0
-    assert (disk.counts["uncovered moves"], disk.counts["uncovered entries"]) == (0, 0)
+    assert uncovered(disk) == (0, 0)
     store.close()
 
 

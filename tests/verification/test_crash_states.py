@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -47,12 +48,10 @@ def test_command_writes_its_result_and_exits_by_it(tmp_path, capsys, monkeypatch
     path = tmp_path / "crash.json"
     assert main(["crash", "--states", "50", "--jobs", "1", "--json", str(path)]) == 0
     result = json.loads(path.read_text())
-    assert (result["campaign"], result["figures"]["lost"], result["figures"]["not started"]) == (
-        "crash states",
-        0,
-        0,
-    )
-    assert f"{result['figures']['distinct states']} distinct ones" in capsys.readouterr().out
+    figures = result["figures"]
+    assert result["campaign"] == "crash states"
+    assert figures["lost"] == figures["not started"] == 0
+    assert f"{figures['distinct states']} distinct ones" in capsys.readouterr().out
     monkeypatch.setattr(SlotFile, "settle", lambda self: None)
     assert main(["crash", "--states", "50", "--jobs", "1"]) == 1
 
@@ -62,43 +61,20 @@ def test_same_script_gives_the_same_states_again():
     time."""
     ops = [[str(op) for op in record(BY_NAME["rolls"]).ops] for _ in range(2)]
     assert ops[0] == ops[1]
-    counts = []
-    for _ in range(2):
-        tally = Sweep(BY_NAME["votes"], 200).run().as_dict()
-        counts.append(tally)
+    counts = [Sweep(BY_NAME["votes"], 200).run().as_dict() for _ in range(2)]
     assert counts[0] == counts[1]
 
 
 # --- planted bugs: each safety rule taken out is seen ---------------------------------------------
 
 
-def without_sync_of(monkeypatch, directory: Path) -> None:
+def directory_is_never_synced(directory: Path, monkeypatch) -> None:
     real = RecordingDisk.fsync_dir
     monkeypatch.setattr(
         RecordingDisk,
         "fsync_dir",
         lambda disk, path: None if path == directory else real(disk, path),
     )
-
-
-def data_directory_is_never_synced(monkeypatch):
-    without_sync_of(monkeypatch, ROOT / "data")
-
-
-def index_directory_is_never_synced(monkeypatch):
-    without_sync_of(monkeypatch, ROOT / "index")
-
-
-def own_directory_is_never_synced(monkeypatch):
-    without_sync_of(monkeypatch, ROOT)
-
-
-def snapshot_directory_is_never_synced(monkeypatch):
-    without_sync_of(monkeypatch, ROOT / "snapshot")
-
-
-def tables_directory_is_never_synced(monkeypatch):
-    without_sync_of(monkeypatch, ROOT / "tables")
 
 
 def names_above_are_not_synced(monkeypatch):
@@ -153,8 +129,7 @@ def mark_is_not_lowered_before_a_cut(monkeypatch):
 
 def files_are_cut_from_the_front(monkeypatch):
     def drop_behind(files, offset):
-        start = offset - offset % files.file_size
-        for victim in [s for s in files.starts if s > start]:
+        for victim in [s for s in files.starts if s > offset]:
             files._drop(victim)
 
     monkeypatch.setattr(SegmentFiles, "drop_behind", drop_behind)
@@ -163,7 +138,8 @@ def files_are_cut_from_the_front(monkeypatch):
 def expired_files_go_from_the_back(monkeypatch):
     def drop_front(files, offset):
         start = offset - offset % files.file_size
-        return [files._drop(victim) for victim in reversed(files.starts) if victim < start]
+        for victim in [s for s in reversed(files.starts) if s < start]:
+            files._drop(victim)
 
     monkeypatch.setattr(SegmentFiles, "drop_front", drop_front)
 
@@ -209,10 +185,10 @@ def rows_are_not_synced_before_the_snapshot(monkeypatch):
 
 
 PLANTED = [
-    (data_directory_is_never_synced, "rolls"),
-    (own_directory_is_never_synced, "votes"),
-    (snapshot_directory_is_never_synced, "checkpoints"),
-    (tables_directory_is_never_synced, "checkpoints"),
+    (partial(directory_is_never_synced, ROOT / "data"), "rolls"),
+    (partial(directory_is_never_synced, ROOT), "votes"),
+    (partial(directory_is_never_synced, ROOT / "snapshot"), "checkpoints"),
+    (partial(directory_is_never_synced, ROOT / "tables"), "checkpoints"),
     (names_above_are_not_synced, "votes"),
     (records_are_not_synced, "votes"),
     (records_are_written_over_the_only_good_copy, "votes"),
@@ -232,12 +208,17 @@ PLANTED = [
 
 
 @pytest.mark.parametrize(
-    ("plant", "scenario"), PLANTED, ids=[plant.__name__ for plant, _ in PLANTED]
+    ("plant", "scenario"),
+    PLANTED,
+    ids=lambda of: (
+        f"{of.args[0].name} {of.func.__name__}"
+        if isinstance(of, partial)
+        else getattr(of, "__name__", None)
+    ),
 )
 def test_safety_rule_that_is_taken_out_is_seen(plant, scenario, monkeypatch):
     """By what a crash leaves, not by the disk that looks on while nothing has crashed."""
     monkeypatch.setattr(MemoryDisk, "witness", None)
-    monkeypatch.setattr(RecordingDisk, "witness", None)
     plant(monkeypatch)
     tally = Sweep(BY_NAME[scenario], 6000, findings=1).run()
     assert tally.findings, f"{len(tally.seen)} states, and nothing was seen"
@@ -246,7 +227,7 @@ def test_safety_rule_that_is_taken_out_is_seen(plant, scenario, monkeypatch):
 def test_names_of_index_files_need_no_sync_because_they_are_rebuilt(monkeypatch):
     """So the rule that would fail here is that of the index: it holds nothing that the data does
     not."""
-    index_directory_is_never_synced(monkeypatch)
+    directory_is_never_synced(ROOT / "index", monkeypatch)
     tally = Sweep(BY_NAME["rolls"], 100, every=3).run()
     assert tally.findings == []
 
@@ -254,110 +235,85 @@ def test_names_of_index_files_need_no_sync_because_they_are_rebuilt(monkeypatch)
 # --- the model itself -----------------------------------------------------------------------------
 
 
-def model_of(*steps) -> Model:
-    """The model after steps on one file in a directory that is there."""
-    disk = RecordingDisk(MemoryDisk())
-    disk.mkdir(Path("/d"))
+PATH = Path("/d/f")
+
+
+def states_of(*steps) -> set:
+    """Those of the model after steps on one file in a directory that is there."""
+    disk = RecordingDisk()
+    disk.mkdir(PATH.parent)
     disk.fsync_dir(Path("/"))
     for step in steps:
         step(disk)
     model = Model(512)
     for op in disk.ops:
         model.apply(op)
-    return model
-
-
-def states_of(model: Model) -> set:
     return {
         tuple(sorted((path.name, content) for path, content in state.files.items()))
         for state in model.states(model.legal(), None)
     }
 
 
+def written(data: bytes, path: Path = PATH):
+    return lambda disk: disk.open(path, create=True).pwritev([data], 0)
+
+
+def synced(disk) -> None:
+    disk.open(PATH).fdatasync()
+
+
+def named(disk) -> None:
+    disk.fsync_dir(PATH.parent)
+
+
 def test_model_knows_names_apart_from_bytes_and_lengths_apart_from_both():
-    path = Path("/d/f")
-    model = model_of(lambda disk: disk.open(path, create=True).pwritev([b"x" * 3], 0))
-    assert states_of(model) == {(), (("f", b""),), (("f", b"xxx"),), (("f", b"\0\0\0"),)}
-    model = model_of(
-        lambda disk: disk.open(path, create=True).pwritev([b"x" * 3], 0),
-        lambda disk: disk.open(path).fdatasync(),
-    )
-    assert states_of(model) == {(), (("f", b"xxx"),)}
-    model = model_of(
-        lambda disk: disk.open(path, create=True).pwritev([b"x" * 3], 0),
-        lambda disk: disk.fsync_dir(path.parent),
-    )
-    assert () not in states_of(model)
+    write = written(b"xxx")
+    assert states_of(write) == {(), (("f", b""),), (("f", b"xxx"),), (("f", b"\0\0\0"),)}
+    assert states_of(write, synced) == {(), (("f", b"xxx"),)}
+    assert () not in states_of(write, named)
 
 
 def test_model_tears_between_sectors_and_never_within_one():
-    path = Path("/d/f")
     old, new = b"o" * 1024, b"n" * 1024
-
-    def write(disk):
-        disk.open(path, create=True).pwritev([old], 0)
-        disk.open(path).fdatasync()
-        disk.fsync_dir(path.parent)
-        disk.open(path).pwritev([new], 0)
-
-    torn = {b"o" * 1024, b"n" * 1024, b"n" * 512 + b"o" * 512, b"o" * 512 + b"n" * 512}
-    assert states_of(model_of(write)) == {(("f", content),) for content in torn}
+    torn = {old, new, b"n" * 512 + b"o" * 512, b"o" * 512 + b"n" * 512}
+    found = states_of(written(old), synced, named, written(new))
+    assert found == {(("f", content),) for content in torn}
 
 
 def test_model_shows_each_version_of_a_sector_that_was_written_twice():
-    path = Path("/d/f")
+    def write_twice(disk):
+        disk.open(PATH).pwritev([b"ab"], 0)
+        disk.open(PATH).pwritev([b"c"], 1)
 
-    def write(disk):
-        file = disk.open(path, create=True)
-        file.fallocate(4)
-        file.fdatasync()
-        disk.fsync_dir(path.parent)
-        file.pwritev([b"ab"], 0)
-        file.pwritev([b"c"], 1)
-
-    assert states_of(model_of(write)) == {
+    assert states_of(written(bytes(4)), synced, named, write_twice) == {
         (("f", content),) for content in (b"\0" * 4, b"ab\0\0", b"ac\0\0")
     }
 
 
 def test_model_never_brings_back_what_a_synced_cut_took():
-    path = Path("/d/f")
+    def cut(disk):
+        disk.open(PATH).truncate(700)
+        disk.open(PATH).truncate(1500)
 
-    def write(disk):
-        file = disk.open(path, create=True)
-        file.pwritev([b"x" * 1500], 0)
-        file.fdatasync()
-        disk.fsync_dir(path.parent)
-        file.truncate(700)
-        file.truncate(1500)
-
-    contents = {dict(state)["f"] for state in states_of(model_of(write))}
+    steps = (written(b"x" * 1500), synced, named, cut)
+    contents = {dict(state)["f"] for state in states_of(*steps)}
     assert b"x" * 1500 in contents
     assert b"x" * 700 + b"\0" * 800 in contents
     assert b"x" * 1024 + b"\0" * 476 in contents, (
         "the zeros behind the cut, in its own sector, are a write like others"
     )
     assert all(content[1024:] in {b"x" * 476, b"\0" * 476, b""} for content in contents)
-
-    def synced(disk):
-        write(disk)
-        disk.open(path).fdatasync()
-
-    assert states_of(model_of(synced)) == {(("f", b"x" * 700 + b"\0" * 800),)}
+    assert states_of(*steps, synced) == {(("f", b"x" * 700 + b"\0" * 800),)}
 
 
 def test_model_renames_as_a_whole_or_not_at_all():
-    old, new = Path("/d/f"), Path("/d/f.new")
+    new = PATH.with_name("f.new")
 
-    def write(disk):
-        disk.open(old, create=True).pwritev([b"old"], 0)
-        disk.open(old).fdatasync()
-        disk.fsync_dir(old.parent)
-        disk.open(new, create=True).pwritev([b"new"], 0)
+    def replace(disk):
         disk.open(new).fdatasync()
-        disk.rename(new, old)
+        disk.rename(new, PATH)
 
-    assert states_of(model_of(write)) == {
+    assert states_of(written(b"old"), synced, named, written(b"new", new), replace) == {
         (("f", b"old"),),
         (("f", b"old"), ("f.new", b"new")),
         (("f", b"new"),),

@@ -67,15 +67,15 @@ def unsynced_tail_is_synced_once_more_and_not_rewritten(monkeypatch):
 
 
 def full_disk_is_called_broken(monkeypatch):
-    real = SegmentFiles.allocate
+    real = SegmentFiles.reserve
 
-    def allocate(files, offset, ahead=False):
+    def reserve(files, low, high):
         try:
-            real(files, offset, ahead)
+            real(files, low, high)
         except OSError as error:
             raise OSError(errno.EIO, "no room", str(files.directory)) from error
 
-    monkeypatch.setattr(SegmentFiles, "allocate", allocate)
+    monkeypatch.setattr(SegmentFiles, "reserve", reserve)
 
 
 @pytest.mark.parametrize(

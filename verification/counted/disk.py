@@ -70,19 +70,13 @@ class CountingDisk(RealDisk):
         self._files: dict[Path, Coverage] = {}
         self._ends: dict[Path, int] = {}
         """By directory: the end that was called durable last."""
-        self._syncs = self._moves = self._uncovered_moves = self._uncovered_entries = 0
+        self.counts = dict.fromkeys(COUNTS, 0)
         self._counting = threading.Lock()
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """By `COUNTS`."""
-        numbers = (self._syncs, self._moves, self._uncovered_moves, self._uncovered_entries)
-        return dict(zip(COUNTS, numbers, strict=True))
 
     def synced(self) -> None:
         """One more file has been."""
         with self._counting:
-            self._syncs += 1
+            self.counts["syncs"] += 1
 
     def open(self, path: Path, create: bool = False) -> DiskFile:
         coverage = self._files.setdefault(path, Coverage())
@@ -101,11 +95,12 @@ class CountingDisk(RealDisk):
         if begin >= end or self._ends.get(directory) == end:
             return
         self._ends[directory] = end
-        self._moves += 1
+        self.counts["moves"] += 1
         first = first_uncovered(list(self._files.items()), directory, begin, end)
         if first is not None:
-            self._uncovered_moves += 1
-            self._uncovered_entries += self._entries(directory, int(first[0].name) + first[1], end)
+            begin = int(first[0].name) + first[1]
+            self.counts["uncovered moves"] += 1
+            self.counts["uncovered entries"] += self._entries(directory, begin, end)
 
     def _entries(self, directory: Path, begin: int, end: int) -> int:
         """How many there are from one place of the log to another; in the index, units."""

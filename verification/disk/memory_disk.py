@@ -12,15 +12,19 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from typing import Any, TypeVar
 
 from dledger.storage.disk.allocation_steps import FIRST_STEP
 from dledger.storage.disk.disk import DiskFile, DiskSpace, Lock
 from dledger.types import Buffer
 from verification.disk.coverage import found, uncovered
 from verification.disk.memory_inode import Choose, Inode, cut_power
+
+Made = TypeVar("Made", bound=tuple[Any, ...])
 
 
 class ProcessKilled(BaseException):
@@ -253,6 +257,24 @@ class MemoryDisk:
         inode.written[offset] ^= mask
         if offset < len(inode.durable):
             inode.durable[offset] ^= mask
+
+
+def kills(
+    prepare: Callable[[], Made], act: Callable[..., object], least: int = 1
+) -> Iterator[Made]:
+    """What ``prepare`` has made, a disk first, once for each operation of that disk in front of
+    which ``act`` was killed, until it gets to its end; it has ``least`` operations."""
+    for at in count():
+        made = prepare()
+        disk: MemoryDisk = made[0]
+        disk.kill_at = disk.operations + at
+        try:
+            act(*made)
+        except ProcessKilled:
+            yield made
+        else:
+            assert at >= least, f"only {at} operations"
+            return
 
 
 def _apply(names: dict[Path, Inode], path: Path, target: Path | None, inode: Inode | None) -> None:

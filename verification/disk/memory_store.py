@@ -37,7 +37,6 @@ class MemoryStore:
         self._segment_bytes = segment_bytes
         self._retention_bytes = retention_bytes
         self._entries: list[Entry] = []
-        self._begin = Index(0)
         self._begin_end = LogEnd()
         self._durable_end = LogEnd()
         self._commit = NO_INDEX
@@ -61,31 +60,25 @@ class MemoryStore:
             self._retention_bytes,
         )
         with self._lock:
-            count = max(self._durable_end.position.index + 1 - self._begin, 0)
+            count = max(self._durable_end.position.index + 1 - self.begin_index, 0)
             other._entries = self._entries[:count]
-            other._begin, other._begin_end, other._durable_end = (
-                self._begin,
-                self._begin_end,
-                self._durable_end,
-            )
+            other._begin_end, other._durable_end = self._begin_end, self._durable_end
             other._commit = Index(min(self._commit, self._durable_end.position.index))
             other._membership = self._membership
             other._state = replace(self._state, commit_hint=other._commit)
         last = other.end.position.index
-        entries, begin = other._entries, other._begin
+        entries, begin = other._entries, other.begin_index
         other._terms = TermTable(find_terms(begin, last, lambda index: entries[index - begin].term))
-        other._recovery = RecoveryReport(
-            begin_index=other._begin, end=other.end, kept=f"entries up to {last}"
-        )
+        other._recovery = RecoveryReport(kept=f"entries up to {last}")
         return other
 
     @property
     def begin_index(self) -> Index:
-        return self._begin
+        return Index(self._begin_end.position.index + 1)
 
     @property
     def begin(self) -> LogEnd:
-        return replace(self._begin_end, position=Position(NO_TERM, Index(self._begin - 1)))
+        return replace(self._begin_end, position=Position(NO_TERM, self._begin_end.position.index))
 
     @property
     def installed_index(self) -> Index:
@@ -144,10 +137,10 @@ class MemoryStore:
         with self._lock:
             if after >= self.end.position.index:
                 return
-            check_truncate(after, self._commit, self._begin, "the log")
-            if after >= self._begin:
+            check_truncate(after, self._commit, self.begin_index, "the log")
+            if after >= self.begin_index:
                 self.read(after, 0)
-            del self._entries[after + 1 - self._begin :]
+            del self._entries[after + 1 - self.begin_index :]
             self._terms.truncate(after)
             if self._durable_end.position.index > after:
                 self._durable_end = self.end
@@ -179,11 +172,11 @@ class MemoryStore:
         self._check()
         with self._lock:
             self._check_range(begin)
-            stop = None if end is None else max(end - self._begin, 0)
+            stop = None if end is None else max(end - self.begin_index, 0)
             found: list[Entry] = []
             taken = 0
             chain = self._chain_before(begin)
-            for entry in self._entries[begin - self._begin : stop]:
+            for entry in self._entries[begin - self.begin_index : stop]:
                 if found and taken + entry.size > max_bytes:
                     break
                 if not body_is_sound(entry) or not chain_is_sound(entry, chain):
@@ -198,7 +191,7 @@ class MemoryStore:
             return found
 
     def _chain_before(self, index: int) -> int:
-        at = index - self._begin
+        at = index - self.begin_index
         return (
             self._entries[at - 1].chain_crc
             if 0 < at <= len(self._entries)
@@ -211,7 +204,7 @@ class MemoryStore:
         with self._lock:
             for index, pos, size in refs:
                 self._check_range(index)
-                at = index - self._begin
+                at = index - self.begin_index
                 entry = self._entries[at] if at < len(self._entries) else None
                 if (
                     entry is None
@@ -235,24 +228,24 @@ class MemoryStore:
             )
 
     def _check_range(self, index: int) -> None:
-        if index < self._begin:
+        if index < self.begin_index:
             raise OffsetOutOfRange(
-                f"entry {index} is not kept any more: this log begins at entry {self._begin}",
-                self._begin,
+                f"entry {index} is not kept any more: this log begins at entry {self.begin_index}",
+                self.begin_index,
                 self.end.position.index + 1,
             )
 
     def damage(self, index: Index) -> None:
         """Rot: from now on the entry's body does not match its checksum."""
-        entry = self._entries[index - self._begin]
+        entry = self._entries[index - self.begin_index]
         body = bytes(byte ^ 0xFF for byte in bytes(entry.body[:1])) + bytes(entry.body[1:])
-        self._entries[index - self._begin] = replace(entry, body=body)
+        self._entries[index - self.begin_index] = replace(entry, body=body)
 
     def repair(self, *entries: Entry, last_stays: bool = False) -> None:
         self._check(writes=True)
         with self._lock:
             for entry in entries:
-                at = entry.index - self._begin
+                at = entry.index - self.begin_index
                 known = self._entries[at] if 0 <= at < len(self._entries) else None
                 if (
                     known is None
@@ -263,24 +256,17 @@ class MemoryStore:
                         f"entry {entry.index}: not the one that belongs there", entry.index
                     )
             for entry in entries:
-                self._entries[entry.index - self._begin] = _own(entry)
+                self._entries[entry.index - self.begin_index] = _own(entry)
 
     def scrub(self, max_bytes: int, committed: Index) -> Scrubbed:
         """The whole log at once."""
         self._check()
         with self._lock:
             faults, chain = [], self._begin_end.chain_crc
-            for entry in self._entries[: max(committed + 1 - self._begin, 0)]:
+            for entry in self._entries[: max(committed + 1 - self.begin_index, 0)]:
                 if not body_is_sound(entry) or not chain_is_sound(entry, chain):
-                    faults.append(
-                        Fault(
-                            entry.index,
-                            entry.index,
-                            entry.pos,
-                            "memory",
-                            "does not match its checksum",
-                        )
-                    )
+                    why = "does not match its checksum"
+                    faults.append(Fault(entry.index, entry.index, entry.pos, "memory", why))
                 chain = entry.chain_crc
             return Scrubbed(self.bytes_used, tuple(faults), self.end.end_pos)
 
@@ -297,19 +283,15 @@ class MemoryStore:
         with self._lock:
             while 0 < self._retention_bytes < self._files() * self._segment_bytes:
                 first = self._entries[0].pos // self._segment_bytes
-                count = sum(
-                    1 for entry in self._entries if entry.pos // self._segment_bytes == first
-                )
+                count = sum(entry.pos // self._segment_bytes == first for entry in self._entries)
                 last = self._entries[count - 1]
                 if count == len(self._entries) or last.index > limit:
                     break
                 del self._entries[:count]
-                self._begin = Index(last.index + 1)
-                self._begin_end = LogEnd(
-                    last.position, (first + 1) * self._segment_bytes, last.chain_crc
-                )
-                self._terms.drop_front(self._begin)
-            return self._begin
+                end_pos = (first + 1) * self._segment_bytes
+                self._begin_end = LogEnd(last.position, end_pos, last.chain_crc)
+                self._terms.drop_front(self.begin_index)
+            return self.begin_index
 
     def _files(self) -> int:
         if not self._entries:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, fields
@@ -36,6 +37,7 @@ MODULE: Final = "python -m verification.disk_states"
 Result = dict[str, Any]
 Task = TypeVar("Task")
 Done = TypeVar("Done")
+Stores = TypeVar("Stores", StoreTally, StoreFlipTally, StoreFailureTally)
 
 
 def crash_campaign(states: int, jobs: int, out: TextIO, every: int = 1) -> Result:
@@ -89,15 +91,8 @@ def crash_campaign(states: int, jobs: int, out: TextIO, every: int = 1) -> Resul
 def _crash_stores(states: int, jobs: int, every: int, out: TextIO) -> StoreTally:
     """Crash scripts of RocketMQ stores: as many as come to some twentieth of so many states."""
     seeds = max(2, states // STATES_A_STORE)
-    stores = StoreTally()
-    for part in _spread(_store_part, [(seed, every) for seed in range(1, seeds + 1)], jobs):
-        stores.add(part)
-    out.write(
-        f"a RocketMQ store: {stores.killed} kills and {stores.cut} power cuts at {stores.points} "
-        f"points, {stores.lost} lost something, {stores.not_started} did not start\n"
-    )
-    _show(stores.findings, out)
-    return stores
+    tasks = [(seed, every) for seed in range(1, seeds + 1)]
+    return _gathered(StoreTally(), _spread(_store_part, tasks, jobs), out)
 
 
 def _store_part(task: tuple[int, int]) -> StoreTally:
@@ -192,12 +187,7 @@ def _flip_stores(offsets: int, jobs: int, out: TextIO) -> StoreFlipTally:
         for number in range(len(store_images()))
         for part in range(FLIP_PARTS)
     ]
-    stores = StoreFlipTally()
-    for part in _spread(_flip_store_part, tasks, jobs):
-        stores.add(part)
-    out.write(f"RocketMQ stores: {stores}\n")
-    _show(stores.findings, out)
-    return stores
+    return _gathered(StoreFlipTally(), _spread(_flip_store_part, tasks, jobs), out)
 
 
 def _flip_store_part(task: tuple[int, int, int]) -> StoreFlipTally:
@@ -220,15 +210,14 @@ def _flip_part(task: tuple[int, int, int]) -> FlipTally:
 def failure_campaign(every: int, jobs: int, out: TextIO) -> Result:
     """Fail each so many-th operation of every script, with every error that it can give."""
     started = time.monotonic()
-    faults: dict[str, int] = {}
+    faults = Counter[str]()
     sums = dict.fromkeys(("refused", "stopped", "survived", "starts", "broken"), 0)
     table: list[list[Any]] = [["script", "faults", *sums]]
     findings: list[str] = []
     for name, tally in _spread(
         _failure_part, [(number, every) for number in range(len(SCENARIOS))], jobs
     ):
-        for key, count in tally.faults.items():
-            faults[key] = faults.get(key, 0) + count
+        faults.update(tally.faults)
         row = [getattr(tally, key) for key in sums]
         sums = {key: sums[key] + count for key, count in zip(sums, row, strict=True)}
         table.append([name, sum(tally.faults.values()), *row])
@@ -262,12 +251,8 @@ def failure_campaign(every: int, jobs: int, out: TextIO) -> Result:
 
 def _fail_stores(every: int, jobs: int, out: TextIO) -> StoreFailureTally:
     """Fail each so many-th operation of RocketMQ stores, and of an upgrade."""
-    stores = StoreFailureTally()
-    for part in _spread(_fail_store_part, [(seed, every) for seed in FAILING_STORES], jobs):
-        stores.add(part)
-    out.write(f"RocketMQ stores: {stores}\n")
-    _show(stores.findings, out)
-    return stores
+    tasks = [(seed, every) for seed in FAILING_STORES]
+    return _gathered(StoreFailureTally(), _spread(_fail_store_part, tasks, jobs), out)
 
 
 def _fail_store_part(task: tuple[int, int]) -> StoreFailureTally:
@@ -289,6 +274,15 @@ def _spread(work: Callable[[Task], Done], tasks: list[Task], jobs: int) -> Itera
         return
     with ProcessPoolExecutor(jobs) as pool:
         yield from pool.map(work, tasks)
+
+
+def _gathered(stores: Stores, parts: Iterable[Stores], out: TextIO) -> Stores:
+    """All parts of what was done to RocketMQ stores, added up and shown."""
+    for part in parts:
+        stores.add(part)
+    out.write(f"RocketMQ stores: {stores}\n")
+    _show(stores.findings, out)
+    return stores
 
 
 def _show(findings: list[str], out: TextIO) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dledger.errors import DLedgerError
 from dledger.node.checkpoints import Checkpoints
-from dledger.protocol.messages.entry import Entry, HardState, LogEnd, stamp
+from dledger.protocol.messages.entry import Entry, HardState, stamp_all
 from dledger.storage.background import BackgroundState
 from dledger.storage.file_store import FileStore
 from dledger.storage.offline.verify import verify_store
@@ -92,10 +92,7 @@ def _second_start(settings: StoreSettings, disk: MemoryDisk, promise: Promise) -
     log = follow(store, promise)
     vote = (Term(store.hard_state.term + 1), NodeId("n1"))
     store.save_hard_state(HardState(*vote, store.hard_state.commit_hint))
-    end, more = store.end, []
-    for body in LATER_BODIES:
-        more.append(stamp(end, vote[0], 1, body, settings.segment_bytes))
-        end = LogEnd.after(more[-1])
+    more = stamp_all(store.end, vote[0], 1, LATER_BODIES, settings.segment_bytes)
     store.append(more)
     durable = store.sync().index
     require(

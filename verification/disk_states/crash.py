@@ -14,7 +14,7 @@ from verification.disk_states.checking import check_start
 from verification.disk_states.life import StoreLife
 from verification.disk_states.model import DIRECTORY, Model, State
 from verification.disk_states.promise import BrokenPromise, NotStarted, Promise
-from verification.disk_states.recording import STEP, Op, OperationType, RecordingDisk
+from verification.disk_states.recording import Op, OperationType, RecordingDisk
 from verification.disk_states.scenarios import Scenario, afterwards, started_again
 from verification.sim.rng import Rng
 
@@ -92,26 +92,26 @@ def record(
 ) -> Recording:
     """Carry a script out; with ``kill_at`` its process dies in front of that operation and another
     one goes on."""
-    disk = RecordingDisk(MemoryDisk(first_step=STEP))
+    disk = RecordingDisk()
     promises: list[tuple[int, Promise]] = []
     life = scenario.life(disk, lambda promise: promises.append((len(disk.ops), promise)))
     begin, name = 0, scenario.name
-    disk.inner.kill_at = kill_at
+    disk.kill_at = kill_at
     try:
         scenario.run(life)
     except ProcessKilled:
-        disk.inner.reboot(power=False)
-        begin, name = (
-            len(disk.ops),
-            f"{scenario.name}, killed behind operation {len(disk.ops)} and started again",
-        )
+        disk.reboot(power=False)
+        begin = len(disk.ops)
+        name += f", killed behind operation {begin} and started again"
         then(life)
     return Recording(scenario, name, disk.ops, promises, disk.counts, begin)
 
 
 def record_start(recording: Recording, point: int, state: State) -> Recording:
     """The operations of a start from a crash state, and of a little work behind it."""
-    disk = RecordingDisk(state.disk(boots=2))
+    disk = RecordingDisk()
+    state.fill(disk, boots=2)
+    disk.number_files()
     promises: list[tuple[int, Promise]] = []
     life = recording.scenario.life(disk, lambda promise: promises.append((len(disk.ops), promise)))
     life.promise = recording.promise(point)

@@ -11,11 +11,12 @@ succeeds once there is room (D12). ENOSPC anywhere else is like EIO.
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from dledger.errors import DiskFull, DLedgerError, StorageError
 from dledger.node.snapshot.image import Unpacker
@@ -114,9 +115,14 @@ class FailingDisk(MemoryDisk):
         return other
 
 
+class FailingScriptDisk(FailingDisk, RecordingDisk):
+    """On which a script can be lived."""
+
+
 class PatientLife(StoreLife):
     """Waits for room when the disk is full, as a node does."""
 
+    disk: FailingScriptDisk
     refused = 0
 
     def write(self, entries: Sequence[Entry]) -> None:
@@ -130,7 +136,7 @@ class PatientLife(StoreLife):
                 self.store.end.position.index == len(log) - 1,
                 "a refused append left something behind",
             )
-            fault = _failing(self.disk).fault
+            fault = self.disk.fault
             if fault is not None and fault.lasting:
                 require(
                     self.store.disk_level() is DiskLevel.FULL,
@@ -142,7 +148,7 @@ class PatientLife(StoreLife):
                     entry_bytes(self.store.read(last, 1)[0]) == entry_bytes(log[-1]),
                     "the last entry is another",
                 )
-            _failing(self.disk).heal()
+            self.disk.heal()
             super().write(entries)
 
     def stage(self, image: bytes, whole: bool) -> Unpacker:
@@ -150,16 +156,14 @@ class PatientLife(StoreLife):
             return super().stage(image, whole)
         except DiskFull:
             self.refused += 1
-            fault = _failing(self.disk).fault
+            fault = self.disk.fault
             require(
                 fault is not None and fault.code == errno.ENOSPC,
                 "a disk that failed is called full",
             )
-            left = [
-                path for path in _failing(self.disk).names if path.name.endswith(INSTALL_SUFFIX)
-            ]
+            left = [path for path in self.disk.names if path.name.endswith(INSTALL_SUFFIX)]
             require(not left, f"no room for a state, of which these files stay: {left}")
-            _failing(self.disk).heal()
+            self.disk.heal()
             return super().stage(image, whole)
 
     def repair(self, index: int) -> None:
@@ -167,21 +171,15 @@ class PatientLife(StoreLife):
             super().repair(index)
         except DiskFull:
             self.refused += 1
-            _failing(self.disk).heal()
+            self.disk.heal()
             super().repair(index)
-
-
-def _failing(disk: Any) -> FailingDisk:
-    inner = disk.inner if isinstance(disk, RecordingDisk) else disk
-    assert isinstance(inner, FailingDisk), "these lives are lived on failing disks"
-    return inner
 
 
 @dataclass(slots=True)
 class FailureTally:
     """The faults that were tried, and their outcomes."""
 
-    faults: dict[str, int] = field(default_factory=dict)
+    faults: Counter[str] = field(default_factory=Counter)
     """By error and operation."""
     refused: int = 0
     """Appends, repairs and fetched states that found no room, and succeeded later."""
@@ -214,8 +212,7 @@ class FailureSweep:
         for fault in self.faults()[:: self._every]:
             if len(self._tally.findings) >= self._findings:
                 return
-            key = f"{errno.errorcode[fault.code]} {fault.operation}"
-            self._tally.faults[key] = self._tally.faults.get(key, 0) + 1
+            self._tally.faults[f"{errno.errorcode[fault.code]} {fault.operation}"] += 1
             try:
                 self._try(fault)
             except Exception as error:
@@ -226,7 +223,7 @@ class FailureSweep:
 
     def faults(self) -> list[Fault]:
         """Every operation of the script, with each error it can give."""
-        disk = FailingDisk()
+        disk = FailingScriptDisk()
         self._scenario.run(self._life(disk))
         found: list[Fault] = []
         for at, (operation, path) in enumerate(disk.asked, start=1):
@@ -240,12 +237,11 @@ class FailureSweep:
                 found.append(Fault(at, operation, path, errno.ENOSPC, lasting=True))
         return found
 
-    def _life(self, disk: FailingDisk) -> PatientLife:
-        scenario = self._scenario
-        return PatientLife(scenario.settings, RecordingDisk(disk), scenario.keeping)
+    def _life(self, disk: FailingScriptDisk) -> PatientLife:
+        return PatientLife(self._scenario.settings, disk, self._scenario.keeping)
 
     def _try(self, fault: Fault) -> None:
-        disk = FailingDisk()
+        disk = FailingScriptDisk()
         disk.fault = fault
         life = self._life(disk)
         error: Exception | None = None

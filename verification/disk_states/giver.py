@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.table import MemoryTables
 from dledger.node.snapshot.image import Image
-from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, LogEnd, stamp
+from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, LogEnd, stamp_all
 from dledger.types import NO_TERM, Position, Term
 from verification.disk_states.promise import apply_entries
 
@@ -23,9 +23,7 @@ class Giver:
     def append(self, term: int, bodies: Sequence[bytes]) -> None:
         """More entries."""
         end = LogEnd.after(self.log[-1]) if self.log else LogEnd()
-        for body in bodies:
-            self.log += (stamp(end, Term(term), MAGIC_NORMAL, body, self._segment_bytes),)
-            end = LogEnd.after(self.log[-1])
+        self.log += tuple(stamp_all(end, Term(term), MAGIC_NORMAL, bodies, self._segment_bytes))
 
     def first_after(self, index: int) -> Entry:
         """The first entry above ``index`` that begins a data file, as the first one behind

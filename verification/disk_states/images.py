@@ -25,10 +25,10 @@ from verification.disk_states.giver import Giver
 from verification.disk_states.life import StoreLife
 from verification.disk_states.model import State
 from verification.disk_states.promise import Promise
-from verification.disk_states.recording import STEP, RecordingDisk
-from verification.disk_states.scenarios import PAGE, SMALL, batch, command, settings_of
+from verification.disk_states.recording import RecordingDisk
+from verification.disk_states.scenarios import PAGE, PAGES, SMALL, batch, command
 
-SETTINGS: Final = settings_of(4 * PAGE, PAGE)
+SETTINGS: Final = replace(PAGES, index_file_bytes=PAGE)
 SIZES: Final = (3000, 30, 5200, 200, 2700, 1500, 5, 4000)
 GONE: Final = "index: unit of an entry that is gone"
 RECORDS: Final = {
@@ -94,10 +94,8 @@ def images() -> list[Image]:
 
 
 def _image(name: str, stop: bool) -> Image:
-    life = StoreLife(SETTINGS, RecordingDisk(MemoryDisk(first_step=STEP)))
-    life.open()
-    life.open_catalog()
-    life.save(1, "n1")
+    life = StoreLife(SETTINGS, RecordingDisk())
+    life.begin("n1", catalog=True)
     life.store.save_membership(
         Membership(life.store.membership.incarnation, Index(0), ((NodeId("n1"), 5),))
     )
@@ -122,10 +120,8 @@ def _image(name: str, stop: bool) -> Image:
 
 def _image_of_state(waits: bool) -> Image:
     """Another node's state in the place of a small store's, or beside it."""
-    life = StoreLife(SMALL, RecordingDisk(MemoryDisk(first_step=STEP)))
-    life.open()
-    life.open_catalog()
-    life.save(1, "n1")
+    life = StoreLife(SMALL, RecordingDisk())
+    life.begin("n1", catalog=True)
     life.append_bodies(
         [command(CreateTopic(name="a", log_id="1")), batch(1, 2, 300), batch(1, 1, 200)]
     )
@@ -154,12 +150,8 @@ def _image_of_state(waits: bool) -> Image:
 
 def _state(life: StoreLife) -> State:
     """The state that a running system shows."""
-    assert isinstance(life.disk, RecordingDisk), "lived on one"
-    inner = life.disk.inner
-    return State(
-        {path: bytes(inode.written) for path, inode in inner.names.items()},
-        frozenset(inner.directories),
-    )
+    files = {path: bytes(inode.written) for path, inode in life.disk.names.items()}
+    return State(files, frozenset(life.disk.directories))
 
 
 def kind_of(image: Image, path: Path, offset: int) -> tuple[str, Index | None]:

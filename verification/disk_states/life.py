@@ -20,13 +20,13 @@ from dledger.protocol.messages.entry import (
 )
 from dledger.raft.roles.snapshot_install import InstallMode
 from dledger.storage.background import BackgroundState
-from dledger.storage.disk.disk import Disk
 from dledger.storage.disk.file_names import file_name
 from dledger.storage.file_store import FileStore
 from dledger.storage.opening import open_settings
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.storage.recovery.snapshot_install import Staging
 from dledger.types import Index, NodeId, Term
+from verification.disk.memory_disk import MemoryDisk
 from verification.disk_states.checking import check_started
 from verification.disk_states.giver import Giver
 from verification.disk_states.promise import Promise, apply_entries, damaged_runs, in_common
@@ -44,7 +44,7 @@ class StoreLife:
     def __init__(
         self,
         settings: StoreSettings,
-        disk: Disk,
+        disk: MemoryDisk,
         keeping: BackgroundState = BackgroundState.MANUAL,
         tell: Tell | None = None,
     ) -> None:
@@ -82,6 +82,13 @@ class StoreLife:
         self.promise = promise
         if self._tell is not None:
             self._tell(promise)
+
+    def begin(self, vote: str = "n0", catalog: bool = False) -> None:
+        """The first start, and a vote in term 1."""
+        self.open()
+        if catalog:
+            self.open_catalog()
+        self.save(1, vote)
 
     def open(self) -> None:
         """Start; the state that is found then counts from now on.
@@ -135,13 +142,9 @@ class StoreLife:
 
     def append_bodies(self, bodies: Sequence[bytes], magics: Sequence[int] = ()) -> None:
         """Write entries of the current term behind the end."""
-        store = self.store
-        end, entries = store.end, list[Entry]()
-        for at, body in enumerate(bodies):
-            magic = magics[at] if magics else MAGIC_NORMAL
-            entries.append(
-                stamp(end, store.hard_state.term, magic, body, self.settings.segment_bytes)
-            )
+        end, term, entries = self.store.end, self.store.hard_state.term, list[Entry]()
+        for body, magic in zip(bodies, magics or [MAGIC_NORMAL] * len(bodies), strict=True):
+            entries.append(stamp(end, term, magic, body, self.settings.segment_bytes))
             end = LogEnd.after(entries[-1])
         self.write(entries)
 
@@ -203,6 +206,13 @@ class StoreLife:
         self.catalog.saved(self._checkpoints.oldest_index)
         self.others = False
         self._say(replace(self.promise, checkpoint=index))
+
+    def sum_up(self, in_doubt: int) -> None:
+        """Make everything durable, commit all but the last ``in_doubt`` entries, and save their
+        catalog."""
+        self.sync()
+        self.commit(len(self.log) - 1 - in_doubt)
+        self.checkpoint()
 
     def take_over(
         self, giver: Giver, first: Entry, mode: InstallMode, catalog: bool = True
@@ -277,14 +287,13 @@ class StoreLife:
 
     def die(self) -> None:
         """The process is gone, from one moment to the next."""
-        assert isinstance(self.disk, RecordingDisk), "processes end on the disk's command"
-        self.disk.inner.reboot(power=False)
+        self.disk.reboot(power=False)
         self._store = self._checkpoints = self.catalog = None
 
     def rot(self, index: int, offset: int) -> None:
         """A byte of an entry, counted from the start of its header, changes on the disk; no read
         finds it yet."""
-        assert isinstance(self.disk, RecordingDisk), "rot is the disk's"
+        assert isinstance(self.disk, RecordingDisk), "rot is noted like other changes"
         pos = self.log[index].pos + min(offset, self.log[index].size - 1)
         size = self.settings.segment_bytes
         self._say(replace(self.promise, damaged=self.promise.damaged | {Index(index)}))

@@ -255,6 +255,12 @@ class StoreTally:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.findings += other.findings
 
+    def __str__(self) -> str:
+        return (
+            f"{self.killed} kills and {self.cut} power cuts at {self.points} points, {self.lost} "
+            f"lost something, {self.not_started} did not start"
+        )
+
 
 def crash(seed: int, kill_at: int | None, *, power: bool) -> int:
     """Carry the script of a seed out, crash it at that operation, and go on behind it; how many

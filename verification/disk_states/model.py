@@ -72,12 +72,16 @@ class State:
     def disk(self, boots: int) -> MemoryDisk:
         """A disk that holds this state, with an empty cache."""
         disk = MemoryDisk(first_step=STEP)
+        self.fill(disk, boots)
+        return disk
+
+    def fill(self, disk: MemoryDisk, boots: int) -> None:
+        """Put it on an empty disk."""
         for path, content in self.files.items():
             disk.names[path] = Inode(bytearray(content), bytearray(content), mtime_ms=disk.now_ms)
         disk.durable_names = dict(disk.names)
         disk.directories = set(self.directories)
         disk.boots = boots
-        return disk
 
 
 class Model:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -30,23 +30,16 @@ ROOT: Final = Path("/disk/group/n0")
 """Two of these directories are made by the store itself."""
 
 
-def settings_of(
-    segment_bytes: int, index_file_bytes: int, retention_bytes: int = 0
-) -> StoreSettings:
-    """Files so small that a dozen entries need several."""
-    return StoreSettings(
-        directory=ROOT,
-        node_id=NodeId("n0"),
-        segment_bytes=segment_bytes,
-        index_file_bytes=index_file_bytes,
-        retention_bytes=retention_bytes,
-        disk_reserve_bytes=0,
-    )
-
-
-SMALL: Final = settings_of(1024, 320)
-PAGES: Final = settings_of(4 * PAGE, 2 * PAGE)
-RETAINED: Final = settings_of(1024, 320, retention_bytes=3 * 1024)
+SMALL: Final = StoreSettings(
+    directory=ROOT,
+    node_id=NodeId("n0"),
+    segment_bytes=1024,
+    index_file_bytes=320,
+    disk_reserve_bytes=0,
+)
+"""Files so small that a dozen entries need several."""
+PAGES: Final = replace(SMALL, segment_bytes=4 * PAGE, index_file_bytes=2 * PAGE)
+RETAINED: Final = replace(SMALL, retention_bytes=3 * 1024)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +99,7 @@ def group_commit(life: StoreLife) -> None:
 def rolls(life: StoreLife) -> None:
     """Entries that leave no, the least and a little more padding behind them; empty bodies; one
     entry a file."""
-    life.open()
-    life.save(1, "n0")
+    life.begin()
     for sizes in ([968], [967, 40], [300, 612], [300, 611], [0] * 5, [920, 928, 900], [968, 968]):
         life.append(sizes)
         life.sync()
@@ -121,8 +113,7 @@ def rolls(life: StoreLife) -> None:
 def truncations(life: StoreLife) -> None:
     """Cuts within a file, over three files, to the start; synced and unsynced tails; other entries
     in their place."""
-    life.open()
-    life.save(1, "n1")
+    life.begin("n1")
     life.append([300] * 9)
     life.sync()
     life.keep()
@@ -145,8 +136,7 @@ def truncations(life: StoreLife) -> None:
 
 def truncation_to_the_start(life: StoreLife) -> None:
     """No entry was committed yet, and no entry stays."""
-    life.open()
-    life.save(1, "n1")
+    life.begin("n1")
     life.append([400] * 6)
     life.sync()
     life.save(2, "n2")
@@ -200,9 +190,7 @@ def batch(topic_id: int, count: int, size: int, producer_id: int = 0, sequence: 
 
 def checkpoints(life: StoreLife) -> None:
     """Catalogs saved between appends, topics that come and go, a restart from the middle one."""
-    life.open()
-    life.open_catalog()
-    life.save(1, "n0")
+    life.begin(catalog=True)
     life.append_bodies(
         [command(CreateTopic(name="a", log_id="1")), command(CreateTopic(name="b", log_id="2"))]
     )
@@ -211,21 +199,15 @@ def checkpoints(life: StoreLife) -> None:
     life.checkpoint()
     for turn in range(3):
         life.append_bodies([batch(1, 3 + turn, 90), batch(2, 5, 40), batch(1, 1, 200)])
-        life.sync()
-        life.commit(len(life.log) - 2)
-        life.checkpoint()
+        life.sum_up(1)
     life.append_bodies([command(DeleteTopic(name="b")), command(InitProducer(producer_name="p"))])
     life.append_bodies([batch(1, 2, 30)])
-    life.sync()
-    life.commit(len(life.log) - 1)
-    life.checkpoint()
+    life.sum_up(0)
     life.close()
     life.open()
     life.open_catalog()
     life.append_bodies([batch(1, 4, 60)] * 2)
-    life.sync()
-    life.commit(len(life.log) - 1)
-    life.checkpoint()
+    life.sum_up(0)
     life.append_bodies([batch(1, 1, 10)])
     life.sync()
     life.checkpoint()
@@ -233,24 +215,18 @@ def checkpoints(life: StoreLife) -> None:
 
 def retention(life: StoreLife) -> None:
     """Files that go from the front, once the catalog is saved; appends and cuts behind them."""
-    life.open()
-    life.open_catalog()
-    life.save(1, "n0")
+    life.begin(catalog=True)
     life.append_bodies([command(CreateTopic(name="a", log_id="1"))])
     for turn in range(3):
         life.append_bodies(
             [batch(1, turn + 1, 150), batch(1, 2, 250), batch(1, 1, 380), batch(1, 7, 20)]
         )
-        life.sync()
-        life.commit(len(life.log) - 2)
-        life.checkpoint()
+        life.sum_up(1)
         life.retain(life.promise.checkpoint - 2)
     life.save(2, "n1")
     life.truncate(len(life.log) - 2)
     life.append_bodies([batch(1, 9, 33)] * 12)
-    life.sync()
-    life.commit(len(life.log) - 1)
-    life.checkpoint()
+    life.sum_up(0)
     life.checkpoint()
     life.retain(life.promise.checkpoint)
 
@@ -258,8 +234,7 @@ def retention(life: StoreLife) -> None:
 def repair(life: StoreLife) -> None:
     """Entries that rot at rest in the first, a middle and the last place, and are repaired, while
     others come."""
-    life.open()
-    life.save(1, "n0")
+    life.begin()
     life.append([300, 100, 420, 30, 500, 10, 200])
     life.sync()
     life.commit(6)
@@ -277,8 +252,7 @@ def repair(life: StoreLife) -> None:
 def rot_behind_a_kill(life: StoreLife) -> None:
     """Damage in the part of the log that the next start reads anyway: durable, committed and not,
     and never synced."""
-    life.open()
-    life.save(1, "n0")
+    life.begin()
     life.append([200, 340, 100, 20, 430])
     life.sync()
     life.commit(1)
@@ -306,9 +280,7 @@ def _fill(life: StoreLife, runs: int) -> None:
     """A log of up to four files and a saved catalog, each as small as it can be, and one entry that
     is not synced: few enough changes at a time that every state that a crash may leave can be
     looked at."""
-    life.open()
-    life.open_catalog()
-    life.save(1, "n0")
+    life.begin(catalog=True)
     topics = [
         command(CreateTopic(name="a", log_id="1")),
         command(CreateTopic(name="b", log_id="2")),

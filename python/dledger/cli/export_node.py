@@ -28,9 +28,10 @@ def export_node(node: Path, place: Path, self_id: str, file_size: int) -> dict[s
         CorruptEntry: an entry is damaged.
         PathError: there is no log, or a node runs on it.
     """
+    from dledger.protocol.messages.entry import Entry
     from dledger.rocketmq.export.ledger_files import LedgerFiles
     from dledger.rocketmq.export.moved_messages import moved_message
-    from dledger.storage.log.walker import Bad, Finish, Good
+    from dledger.storage.log.walker import Bad, Finish
     from dledger.storage.offline.inspect import inspect_store
 
     check_directory(node)
@@ -46,8 +47,8 @@ def export_node(node: Path, place: Path, self_id: str, file_size: int) -> dict[s
             )
         if isinstance(event, Finish):
             left_out = event.reason
-        if isinstance(event, Good):
-            entry = event.entry
+        if isinstance(event, Entry):
+            entry = event
             if files is None:
                 first = entry.index
                 files = LedgerFiles(
@@ -174,7 +175,8 @@ def _put_entries(store: CommitLogExport, look: Inspection, node: Path) -> str:
         CorruptEntry: an entry is damaged.
         CorruptStore: entries that were on the disk are not there.
     """
-    from dledger.storage.log.walker import Bad, Finish, Good
+    from dledger.protocol.messages.entry import Entry
+    from dledger.storage.log.walker import Bad, Finish
 
     last, left_out = -1, ""
     for event in look.walker().walk():
@@ -183,8 +185,8 @@ def _put_entries(store: CommitLogExport, look: Inspection, node: Path) -> str:
             raise CorruptEntry(text, event.first)
         if isinstance(event, Finish):
             left_out = event.reason
-        if isinstance(event, Good):
-            store.put(event.entry)
-            last = event.entry.index
+        if isinstance(event, Entry):
+            store.put(event)
+            last = event.index
     check_committed(look, last, left_out)
     return left_out

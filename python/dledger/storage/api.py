@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Protocol
 
 from dledger.protocol.messages.entry import Entry, HardState, LogEnd
 from dledger.protocol.messages.membership import Membership
@@ -54,8 +54,6 @@ class RecoveryReport:
     serve them.
     """
 
-    begin_index: Index = NO_INDEX
-    end: LogEnd = field(default_factory=LogEnd)
     kept: str = ""
     cut: tuple[str, ...] = ()
     rebuilt: tuple[str, ...] = ()
@@ -64,21 +62,6 @@ class RecoveryReport:
     faulty: tuple[Fault, ...] = ()
     lost: str = ""
     """The entries committed here that are gone (`dledger.storage.recovery.lost_entries`)."""
-    unverified: bool = False
-    """Some entries carry no checksums: DLedger itself wrote them."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        report = asdict(self)
-        report["end"] = {
-            "index": self.end.position.index,
-            "term": self.end.position.term,
-            "pos": self.end.end_pos,
-            "chain_crc": self.end.chain_crc,
-        }
-        for key in ("cut", "rebuilt", "rewritten", "notes", "faulty"):
-            report[key] = list(report[key])
-        return report
 
 
 @dataclass(frozen=True, slots=True)

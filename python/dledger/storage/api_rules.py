@@ -6,7 +6,7 @@ from dledger.errors import CorruptStore
 from dledger.protocol.messages.entry import (
     HardState,
 )
-from dledger.types import Index, Term
+from dledger.types import Index
 
 
 def check_truncate(after: Index, commit: Index, begin_index: Index, where: object) -> None:
@@ -39,12 +39,3 @@ def check_hard_state(old: HardState, new: HardState) -> None:
         raise CorruptStore(
             f"a second vote in term {new.term}: for {new.voted_for} after {old.voted_for}"
         )
-
-
-def older_than_its_log(where: object, term: Term, last: Term) -> CorruptStore:
-    """The error for a hard state that does not know the term of the log's last entry."""
-    return CorruptStore(
-        f"{where}: the log has entries of term {last}, but the hard state says term {term}, so it "
-        f"is an old copy and "
-        "its vote cannot be believed: empty the directory and let it back in with 'dledger admit'"
-    )

@@ -10,21 +10,21 @@ again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from dledger.environment import REAL, Environment
-from dledger.errors import CorruptEntry, StorageError
+from dledger.errors import CorruptEntry, CorruptStore, StorageError
 from dledger.protocol.messages.entry import Entry, HardState, LogEnd
 from dledger.protocol.messages.membership import Membership
 from dledger.storage.api import DiskLevel, Fault, Held, Identity, RecoveryReport, Scrubbed
-from dledger.storage.api_rules import check_hard_state, check_truncate, older_than_its_log
+from dledger.storage.api_rules import check_hard_state, check_truncate
 from dledger.storage.background import BackgroundState, BackgroundTasks
-from dledger.storage.disk.disk import StoreFatal, Where, storage_error
+from dledger.storage.disk.disk import storage_error
 from dledger.storage.log.entry_writer import check_append, write_entries
 from dledger.storage.log.index import UNIT_SIZE
 from dledger.storage.log.preallocation import Room, is_short
@@ -32,12 +32,12 @@ from dledger.storage.log.reader import LogView, Reader
 from dledger.storage.log.repairs import repair
 from dledger.storage.log.term_index import Pairs, TermTable, find_terms
 from dledger.storage.log.tolerant_reader import Scrub, examine
-from dledger.storage.meta.recovery_point import RecoveryPoints
+from dledger.storage.meta.recovery_point import RecoveryPoints, empty_log
 from dledger.storage.recovery.lost_entries import forget_beyond, known_commit, own_up
 from dledger.storage.recovery.open_files import Parts, vouch_for
 from dledger.storage.recovery.recovery import mark_of, no_commit_beyond, recover
 from dledger.storage.retention import drop_front, level_of, without_expired
-from dledger.types import NOWHERE, Buffer, Index, Position, Term
+from dledger.types import Buffer, Index, Position
 
 INDEXED_EVERY: Final = 16 << 20
 """The index is synced after so many bytes of log, so that recovery reads no more than that (and the
@@ -63,16 +63,13 @@ class FileStore:
         recovered = recover(parts, hint)
         lost = own_up(parts, hint, recovered.end.position.index, environment)
         self._recovery = replace(recovered.report, lost=lost)
-        self._view = LogView(
-            recovered.begin_index, recovered.begin_pos, recovered.begin_chain, recovered.end
-        )
         self._commit = no_commit_beyond(hint, recovered.end)
+        mark = mark_of(recovered, self._commit, parts.disk.boot_id())
+        self._view = LogView(mark.begin_index, mark.begin_pos, mark.begin_chain, recovered.end)
         vouch = (
             None if parts.disk.witness is None else partial(vouch_for, parts, parts.disk.witness)
         )
-        self._marks = RecoveryPoints(
-            parts.mark_slots, mark_of(recovered, self._commit, parts.disk.boot_id()), vouch=vouch
-        )
+        self._marks = RecoveryPoints(parts.mark_slots, mark, vouch=vouch)
         self._reader = Reader(self._data, self._index, view=lambda: self._view, writing=self._lock)
         self._scrub = Scrub(self._data, lambda: self._view, sure=lambda: self._marks.mark.durable)
         self._room = Room(self._data, self._index.files, fail=self._fail)
@@ -101,10 +98,16 @@ class FileStore:
     def _check_term(self) -> None:
         """A node's term is never below that of its log; DLedger could lose it, we do not."""
         last = self.end.position.term
-        if self._state.term < last and not self._parts.imported:
-            raise older_than_its_log(self._settings.directory, self._state.term, last)
-        if self._state.term < last:  # its vote is lost: none is left
-            self.save_hard_state(HardState(last, self.identity.node_id, self._commit))
+        if self._state.term >= last:
+            return
+        if not self._parts.imported:
+            raise CorruptStore(
+                f"{self._settings.directory}: the log has entries of term {last}, but the hard "
+                f"state says term {self._state.term}, so it is an old copy and its vote cannot be "
+                "believed: empty the directory and let it back in with 'dledger admit'"
+            )
+        # its vote is lost: none is left
+        self.save_hard_state(HardState(last, self.identity.node_id, self._commit))
 
     @property
     def begin_index(self) -> Index:
@@ -150,14 +153,17 @@ class FileStore:
             (end.position.index + 1) * UNIT_SIZE
         )
 
-    def _fatal(self, what: str, where: Where) -> StoreFatal:
+    @contextmanager
+    def _fatal(self, what: str, where: Path) -> Iterator[None]:
         """Turn an error of the disk into the end of this store (D2)."""
         self._check_alive()
-        return StoreFatal(self._fail, what, where=where)
+        try:
+            yield
+        except OSError as error:
+            raise self._fail(what, where, error) from error
 
-    def _fail(self, what: str, where: Where, error: OSError) -> StorageError:
-        place = where if isinstance(where, Path) else where()
-        self._failed = self._failed or storage_error(what, place, error)
+    def _fail(self, what: str, where: Path, error: OSError) -> StorageError:
+        self._failed = self._failed or storage_error(what, where, error)
         return self._failed
 
     def _check_alive(self) -> None:
@@ -207,10 +213,8 @@ class FileStore:
             self._terms.truncate(after)
 
     def _end_after(self, after: Index) -> LogEnd:
-        view = self._view
-        if after < view.begin_index:
-            position = NOWHERE if after < 0 else Position(Term(-1), after)
-            return LogEnd(position, view.begin_pos, max(view.begin_chain, 0))
+        if after < self._view.begin_index:
+            return empty_log(self._view.begin)
         return LogEnd.after(self.read(after, 0)[0])
 
     def sync(self) -> Position:
@@ -344,11 +348,8 @@ class FileStore:
 
     def disk_level(self) -> DiskLevel:
         """See `LogStore.disk_level`."""
-        self._check_alive()
-        try:
+        with self._fatal("measure", self._settings.directory):
             space = self._disk.statvfs(self._settings.directory)
-        except OSError as error:
-            raise self._fail("measure", self._settings.directory, error) from error
         if self._room.is_out:
             self._keeper.wake()
         return level_of(space, self._settings, self._room.is_out)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
-from dledger.errors import PathError
 from dledger.storage.background import BackgroundState
-from dledger.storage.disk.disk import Disk, RealDisk, storage_error
+from dledger.storage.disk.disk import Disk, RealDisk, fatal
 from dledger.storage.file_store import FileStore
 from dledger.storage.recovery.open_files import StoreSettings, open_parts
 
@@ -38,16 +37,11 @@ def open_settings(
     environment: Environment = REAL,
 ) -> FileStore:
     """`open_store` for given settings."""
-    try:
+    with fatal("open", settings.directory):
         parts = open_parts(settings, disk, environment)
-    except PathError:
-        raise
-    except OSError as error:
-        raise storage_error("open", settings.directory, error) from error
     try:
-        return FileStore(parts, keeping, environment=environment)
-    except BaseException as error:
+        with fatal("recover", settings.directory):
+            return FileStore(parts, keeping, environment=environment)
+    except BaseException:
         parts.lock.release()
-        if isinstance(error, OSError):
-            raise storage_error("recover", settings.directory, error) from error
         raise

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from dledger.protocol.messages.entry import HEADER, HEADER_SIZE
 from dledger.storage.api import DiskLevel, Held
 from dledger.storage.disk.disk import DiskSpace
 from dledger.storage.log.index import UNIT_SIZE
-from dledger.storage.log.index_rebuild import first_index
+from dledger.storage.log.index_rebuild import first_index, header_at
 from dledger.storage.log.reader import LogView
 from dledger.storage.meta.recovery_point import RecoveryPoints
 from dledger.storage.recovery.open_files import Parts, StoreSettings
@@ -97,12 +96,7 @@ def without_expired(
     """The view after the files that are expired now, and not ``held`` back, are gone."""
     if hour is None:
         hour = time.localtime(now_ms / 1000).tm_hour
-    files: list[FileAge] = []
-    for start in parts.data.starts:
-        age = _age(parts, view, start)
-        if age is None:
-            break
-        files.append(age)
+    files = list(_ages(parts, view))
     candidates = expired(files, parts.settings, limit, now_ms, hour, level)
     left = [hold_back(candidates, parts.settings, each, now_ms, level) for each in held]
     victims = min([candidates, *left], key=len)
@@ -124,17 +118,15 @@ def drop_front(parts: Parts, marks: RecoveryPoints, view: LogView) -> None:
     parts.index.files.drop_front(view.begin_index * UNIT_SIZE)
 
 
-def _age(parts: Parts, view: LogView, start: int) -> FileAge | None:
-    """None for the last file with entries, and for those behind it or whose end cannot be told."""
-    following = start + parts.data.file_size
-    if following >= view.end.end_pos:
-        return None
-    first = first_index(parts.data, following)
-    return (
-        None
-        if first is None
-        else FileAge(start, first, parts.disk.mtime_ms(parts.data.path(start)))
-    )
+def _ages(parts: Parts, view: LogView) -> Iterator[FileAge]:
+    """Without the last file with entries, and those behind it or behind one whose end cannot be
+    told."""
+    for start in parts.data.starts:
+        following = start + parts.data.file_size
+        first = first_index(parts.data, following) if following < view.end.end_pos else None
+        if first is None:
+            return
+        yield FileAge(start, first, parts.disk.mtime_ms(parts.data.path(start)))
 
 
 def _chain_at_end(parts: Parts, next_index: Index) -> int:
@@ -142,5 +134,5 @@ def _chain_at_end(parts: Parts, next_index: Index) -> int:
     unit = parts.index.get(next_index - 1)
     if unit is None:
         return -1
-    fields = HEADER.unpack(parts.data.pread(unit.pos, HEADER_SIZE))
-    return int(fields[6]) if fields[2] == next_index - 1 and fields[4] == unit.pos else -1
+    fields = header_at(parts.data, unit.pos)
+    return fields[6] if fields[2] == next_index - 1 and fields[4] == unit.pos else -1

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-from dledger.errors import DiskFull, StorageError
+from dledger.errors import DiskFull, PathError, StorageError
 from dledger.forks import check_lock, let_go, open_for_lock
 from dledger.storage.disk.allocation_steps import FIRST_STEP
 from dledger.storage.disk.direct_io import DIRECT_BYTES, PIECE_BYTES, DirectWriter, is_refusal
@@ -25,33 +25,6 @@ from dledger.storage.disk.first_byte_lock import FirstByteLock
 from dledger.types import Buffer, slots_dataclass
 
 IOV_MAX: Final = 1024
-
-
-Where = Path | Callable[[], Path]
-
-
-class StoreFatal:
-    """A context in which an error of the disk ends a store: ``fail(what, where, error)`` says so
-    and returns the error to raise. Not a generator, because every append and every sync goes
-    through one."""
-
-    __slots__ = ("_fail", "_what", "_where")
-
-    def __init__(
-        self, fail: Callable[[str, Where, OSError], StorageError], what: str, *, where: Where
-    ) -> None:
-        self._fail = fail
-        self._what = what
-        self._where = where
-
-    def __enter__(self) -> None:
-        """Nothing to do before."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
-    ) -> None:
-        if isinstance(error, OSError):
-            raise self._fail(self._what, self._where, error) from error
 
 
 def is_full(error: OSError) -> bool:
@@ -78,9 +51,11 @@ def storage_error(what: str, where: Path, error: OSError) -> StorageError:
 
 @contextmanager
 def fatal(what: str, where: Path) -> Iterator[None]:
-    """Raise OSErrors as `storage_error`."""
+    """Raise OSErrors as `storage_error`; a path that cannot be used says so itself."""
     try:
         yield
+    except PathError:
+        raise
     except OSError as error:
         raise storage_error(what, where, error) from error
 
@@ -88,12 +63,13 @@ def fatal(what: str, where: Path) -> Iterator[None]:
 @contextmanager
 def fatal_unless_full(what: str, where: Path) -> Iterator[None]:
     """As `fatal`, but for want of room: that is a DiskFull."""
-    try:
-        yield
-    except OSError as error:
-        if is_full(error):
-            raise DiskFull(f"{what} {where}: {error}; free some space") from error
-        raise storage_error(what, where, error) from error
+    with fatal(what, where):
+        try:
+            yield
+        except OSError as error:
+            if is_full(error):
+                raise DiskFull(f"{what} {where}: {error}; free some space") from error
+            raise
 
 
 @slots_dataclass()

@@ -22,6 +22,20 @@ def read_all(disk: Disk, path: Path) -> bytes | None:
     return file.pread(file.size(), 0)
 
 
+def make_directory(disk: Disk, path: Path) -> None:
+    """Make a directory, if it is not there; durable on return, and the names in it are: a process
+    that was killed may not have come to it."""
+    disk.mkdir(path)
+    disk.fsync_dir(path.parent)
+    disk.fsync_dir(path)
+
+
+def remove(disk: Disk, path: Path) -> None:
+    """Remove a file, if it is there."""
+    if disk.exists(path):
+        disk.unlink(path)
+
+
 def replace_whole(disk: Disk, path: Path, data: Buffer, suffix: str = NEW_SUFFIX) -> None:
     """Put a file in the place of another one, or of none; durable on return, its name too. A crash
     leaves the old bytes or the new ones.

@@ -36,6 +36,11 @@ class LogIndexUnit:
         """The one that belongs to an entry."""
         return LogIndexUnit(entry.magic, entry.pos, entry.size, entry.index, entry.term)
 
+    @property
+    def header_fields(self) -> tuple[int, ...]:
+        """The first fields of the entry's header, which say the same."""
+        return (self.magic, self.size, self.index, self.term, self.pos)
+
     def pack(self) -> bytes:
         return UNIT.pack(self.magic, self.pos, self.size, self.index, self.term)
 
@@ -54,12 +59,8 @@ class LogIndex:
         data = self.files.pread(offset, UNIT_SIZE)
         if len(data) < UNIT_SIZE:
             return None
-        magic, pos, size, found, term = UNIT.unpack(data)
-        return (
-            LogIndexUnit(magic, pos, size, found, term)
-            if found == index and magic > 0 and size > 0
-            else None
-        )
+        unit = LogIndexUnit(*UNIT.unpack(data))
+        return unit if unit.index == index and unit.magic > 0 and unit.size > 0 else None
 
     def reserve(self, first: int, count: int) -> None:
         """Make the files of the units of ``count`` entries from ``first`` on, with blocks."""
@@ -77,11 +78,8 @@ class LogIndex:
 
     def cut_behind(self, index: int) -> None:
         """No unit stands behind that of ``index``."""
-        offset = (index + 1) * UNIT_SIZE
-        if (
-            self.files.starts
-            and first_nonzero(self.files, max(offset, self.files.starts[0])) is not None
-        ):
+        offset, starts = (index + 1) * UNIT_SIZE, self.files.starts
+        if starts and first_nonzero(self.files, max(offset, starts[0])) is not None:
             self.files.drop_behind(offset)
             if self.files.has(offset):
                 self.files.cut(offset)

@@ -7,21 +7,21 @@ from collections.abc import Callable
 from dledger.protocol.messages.entry import HEADER, HEADER_SIZE, MIN_BLANK_SIZE, Entry, LogEnd
 from dledger.storage.log.index import LogIndex, LogIndexUnit
 from dledger.storage.log.segments import SegmentFiles
-from dledger.storage.log.walker import Bad, Finish, Good, Padding, Walker, blank
-from dledger.types import NO_INDEX, NO_TERM, Index, Position, Term
+from dledger.storage.log.walker import MAX_MAGIC, Bad, Finish, Padding, Walker, blank
+from dledger.storage.meta.recovery_point import before_first
+from dledger.types import NO_INDEX, Index, Term
 
-Begin = tuple[Index, int, int]
-"""Where a log begins: index and pos of the first kept entry, and the chainCrc in front of it, -1
-when unknown."""
+
+def header_at(data: SegmentFiles, pos: int) -> tuple[int, ...]:
+    """The fields of the header at ``pos``; zeros where its file ends before."""
+    head = data.pread(pos, HEADER_SIZE)
+    return HEADER.unpack(head) if len(head) == HEADER_SIZE else (0,) * 9
 
 
 def first_index(data: SegmentFiles, start: int) -> Index | None:
     """The index of the entry that a data file starts with, if its header can be believed."""
-    head = data.pread(start, HEADER_SIZE)
-    if len(head) < HEADER_SIZE:
-        return None
-    magic, _, index, _, pos, *_ = HEADER.unpack(head)
-    return Index(index) if 1 <= magic <= 3 and pos == start and index >= 0 else None
+    magic, _, index, _, pos, *_ = header_at(data, start)
+    return Index(index) if 1 <= magic <= MAX_MAGIC and pos == start and index >= 0 else None
 
 
 def rebuild_index(
@@ -29,7 +29,7 @@ def rebuild_index(
     index: LogIndex,
     start: int,
     stop: LogEnd,
-    begin: Begin,
+    begin: LogEnd,
     until: int = NO_INDEX,
     on_damage: Callable[[Bad], None] | None = None,
 ) -> tuple[int, LogIndexUnit | None]:
@@ -38,35 +38,29 @@ def rebuild_index(
 
     Args:
         stop: where the log is known to end.
-        begin: index, pos, and the chainCrc in front of the first kept entry.
+        begin: the place before the first kept entry; chain_crc -1: unknown.
         until: go on at least to this entry, also in a later file.
         on_damage: told each damage on the way.
     """
-    low, first, seed = start, begin[0], None if begin[2] < 0 else begin[2]
     # The walk counts indexes from its first entry, and a file's first header may be the damaged
     # one. So it begins at a file whose first index the entry before confirms.
-    while low > begin[1]:
-        found = _vouched_first(data, index, low)
-        if found is not None:
-            first, seed = found
-            break
-        low -= data.file_size
-    before = LogEnd(Position(NO_TERM, Index(first - 1)), low, 0)
-    rebuilt, wanted, walker = 0, None, Walker(data, before, seed=seed, known=stop)
+    files = range(start, begin.end_pos, -data.file_size)
+    vouched = (_vouched_start(data, index, file) for file in files)
+    rebuilt, wanted = 0, None
+    walker = Walker(data, next(filter(None, vouched), begin), known=stop)
     for event in walker.walk():
         if isinstance(event, Padding):
             continue
         if isinstance(event, Finish):
             break
-        pos = event.entry.pos if isinstance(event, Good) else event.pos
-        if pos >= stop.end_pos or (
-            pos >= start + data.file_size and walker.end.position.index > until
+        if event.pos >= stop.end_pos or (
+            event.pos >= start + data.file_size and walker.end.position.index > until
         ):
             break
-        if isinstance(event, Good):
-            rebuilt += index.put_again(event.entry)
-            if event.entry.index == until:
-                wanted = LogIndexUnit.of(event.entry)
+        if isinstance(event, Entry):
+            rebuilt += index.put_again(event)
+            if event.index == until:
+                wanted = LogIndexUnit.of(event)
         else:
             if on_damage is not None:
                 on_damage(event)
@@ -77,22 +71,20 @@ def rebuild_index(
     return rebuilt, wanted
 
 
-def _vouched_first(data: SegmentFiles, index: LogIndex, start: int) -> tuple[Index, int] | None:
-    """The index that a file begins with, and the chain before it. Only the entry before vouches for
-    the index in the file's first header, so None unless that entry is found, with the padding to
-    the end of its file."""
+def _vouched_start(data: SegmentFiles, index: LogIndex, start: int) -> LogEnd | None:
+    """The place before the entry that a file begins with. Only the entry before vouches for the
+    index in the file's first header, so None unless that entry is found, with the padding to the
+    end of its file."""
     first = first_index(data, start)
     unit = None if first is None else index.get(first - 1)
     if first is None or unit is None or not data.has(unit.pos):
         return None
-    head = data.pread(unit.pos, HEADER_SIZE)
-    fields = HEADER.unpack(head) if len(head) == HEADER_SIZE else (0,) * 9
-    known, end = (unit.magic, unit.size, unit.index, unit.term, unit.pos), unit.pos + unit.size
-    if fields[:5] != known or not start - data.file_size < end < start:
+    fields, end = header_at(data, unit.pos), unit.pos + unit.size
+    if fields[:5] != unit.header_fields or not start - data.file_size < end < start:
         return None
-    return (
-        (first, int(fields[6])) if data.pread(end, MIN_BLANK_SIZE) == blank(start - end) else None
-    )
+    if data.pread(end, MIN_BLANK_SIZE) != blank(start - end):
+        return None
+    return before_first(first, start, fields[6])
 
 
 def index_damaged(data: SegmentFiles, index: LogIndex, event: Bad, walker: Walker) -> None:
@@ -108,16 +100,13 @@ def damaged_unit(data: SegmentFiles, event: Bad, walker: Walker) -> LogIndexUnit
     """The index unit of one damaged entry, as far as its header can be believed; its term is one
     that can be between those of its neighbours."""
     room = event.resume - event.pos
-    head = data.pread(event.pos, HEADER_SIZE)
-    fields = HEADER.unpack(head) if len(head) == HEADER_SIZE else (0,) * 9
+    fields = header_at(data, event.pos)
     sizes = [size for size in (fields[1], fields[8] + HEADER_SIZE) if HEADER_SIZE <= size <= room]
     # The size that ends where the log goes on is the right one. A smaller one may be followed by
     # padding.
     size = room if room in sizes or not sizes else sizes[0]
-    before, behind = (
-        walker.end.position.term,
-        walker.entry_at(event.resume) if data.has(event.resume) else "",
-    )
+    before = walker.end.position.term
+    behind = walker.entry_at(event.resume) if data.has(event.resume) else ""
     top = behind.term if isinstance(behind, Entry) else before
     # Terms never fall, so the term lies between those of the neighbours, or the field is damaged.
     term = fields[3] if before <= fields[3] <= top else before if before >= 0 else max(top, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -21,11 +22,11 @@ from dledger.protocol.messages.entry import (
 )
 from dledger.storage.api import Fault
 from dledger.storage.log.index import LogIndex, LogIndexUnit
-from dledger.storage.log.index_rebuild import rebuild_index
+from dledger.storage.log.index_rebuild import first_index, header_at, rebuild_index
 from dledger.storage.log.segments import SegmentFiles
-from dledger.storage.log.walker import Chain
-from dledger.storage.meta.recovery_point import EMPTY_LOG, FIRST
-from dledger.types import NO_TERM, Buffer, Index, Position, Term, slots_dataclass
+from dledger.storage.log.walker import MAX_MAGIC, Chain
+from dledger.storage.meta.recovery_point import EMPTY_LOG, FIRST, before_first
+from dledger.types import Buffer, Index, Term, slots_dataclass
 
 MAX_PREAD: Final = 8 << 20
 """Neighbouring bodies are fetched together up to so many bytes."""
@@ -48,9 +49,7 @@ class LogView:
     @property
     def begin(self) -> LogEnd:
         """The place before the first entry, as far as it is known."""
-        return LogEnd(
-            Position(NO_TERM, Index(self.begin_index - 1)), self.begin_pos, self.begin_chain
-        )
+        return before_first(self.begin_index, self.begin_pos, self.begin_chain)
 
 
 class Reader:
@@ -142,17 +141,16 @@ class Reader:
     def _index_at(self, pos: int, view: LogView) -> Index | None:
         if not view.begin_pos <= pos < view.end.end_pos:
             return None
-        low, high = view.begin_index, Index(view.end.position.index + 1)
-        head = self._data.pread(pos, HEADER_SIZE)
-        claimed = HEADER.unpack(head)[2] if len(head) == HEADER_SIZE else -1
-        if low <= claimed < high and self.locate(Index(claimed), view).pos == pos:
-            return Index(claimed)
-        while low < high:
-            middle = Index((low + high) // 2)
-            low, high = (
-                (Index(middle + 1), high) if self.locate(middle, view).pos < pos else (low, middle)
-            )
-        return low if low <= view.end.position.index and self.locate(low, view).pos == pos else None
+
+        def place_of(index: int) -> int:
+            return self.locate(Index(index), view).pos
+
+        low, high = view.begin_index, view.end.position.index + 1
+        claimed = Index(header_at(self._data, pos)[2])
+        if low <= claimed < high and place_of(claimed) == pos:
+            return claimed
+        found = Index(bisect_left(range(high), pos, lo=low, key=place_of))
+        return found if found < high and place_of(found) == pos else None
 
     def _bodies_of_run(
         self, run: Sequence[tuple[int, int, int]], size: int, view: LogView
@@ -173,12 +171,8 @@ class Reader:
         magic, found_size, found, _, own_pos, _, chain_crc, body_crc, body_size = (
             HEADER.unpack_from(data, at)
         )
-        if magic < 1 or (found, own_pos, found_size, body_size) != (
-            index,
-            pos,
-            size,
-            size - HEADER_SIZE,
-        ):
+        due = (index, pos, size, size - HEADER_SIZE)
+        if magic < 1 or (found, own_pos, found_size, body_size) != due:
             raise CorruptEntry(
                 f"entry {index}: its header at pos {pos} in {self._data.path(pos)} is damaged",
                 index,
@@ -256,7 +250,7 @@ class Reader:
             entry = parse(data)
         except ValueError:
             return None, "its header is damaged"
-        if (entry.index, entry.pos) != (index, pos) or not 1 <= entry.magic <= 3:
+        if (entry.index, entry.pos) != (index, pos) or not 1 <= entry.magic <= MAX_MAGIC:
             return None, f"its header is damaged: it names entry {entry.index} at {entry.pos}"
         if not body_is_sound(entry):
             return None, "the body does not match its checksum bodyCrc"
@@ -324,8 +318,7 @@ class Reader:
             if self._view().cuts != view.cuts:
                 raise CorruptEntry(f"entry {index}: cut while it was looked for", index)
             start = self._file_of(index)
-            begin = (view.begin_index, view.begin_pos, view.begin_chain)
-            _, found = rebuild_index(self._data, self._index, start, view.end, begin, index)
+            _, found = rebuild_index(self._data, self._index, start, view.end, view.begin, index)
         if found is not None:  # be it in the index by now or not: a disk may lose this write too
             self._damaged.discard(index)
             return found
@@ -344,32 +337,18 @@ class Reader:
         inside = view.begin_pos <= unit.pos and unit.pos + unit.size <= view.end.end_pos
         if not (inside and self._data.has(unit.pos)):
             return False
-        head = self._data.pread(unit.pos, HEADER_SIZE)
-        if len(head) < HEADER_SIZE:
-            return False
-        magic, size, index, term, pos, *_ = HEADER.unpack(head)
-        return (magic, size, index, term, pos) == (
-            unit.magic,
-            unit.size,
-            unit.index,
-            unit.term,
-            unit.pos,
-        )
+        return header_at(self._data, unit.pos)[:5] == unit.header_fields
 
     def _file_of(self, index: int) -> int:
         """Start of the data file that holds an entry, by the first headers of the files."""
-        starts = self._data.starts
-        low, high = 0, len(starts)
-        while low < high:
-            middle = (low + high) // 2
-            head = self._data.pread(starts[middle], HEADER_SIZE)
-            fields = HEADER.unpack(head) if len(head) == HEADER_SIZE else (0,) * 9
+
+        def first(start: int) -> int:
+            found = first_index(self._data, start)
             # A damaged header leads to an earlier file, from which the walk gets there too.
-            if 1 <= fields[0] <= 3 and fields[4] == starts[middle] and fields[2] <= index:
-                low = middle + 1
-            else:
-                high = middle
-        return starts[max(low - 1, 0)]
+            return index + 1 if found is None else found
+
+        starts = self._data.starts
+        return starts[max(bisect_right(starts, index, key=first) - 1, 0)]
 
     def _check_range(self, view: LogView, index: Index) -> None:
         if index < view.begin_index:

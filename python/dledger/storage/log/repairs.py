@@ -19,15 +19,17 @@ from dledger.protocol.messages.entry import (
     MAGIC_BLANK,
     MIN_BLANK_SIZE,
     Entry,
+    LogEnd,
     body_is_sound,
     place,
 )
 from dledger.storage.disk.allocated_blocks import make_room
 from dledger.storage.disk.disk import DiskFile, is_full
 from dledger.storage.disk.file_names import NEW_SUFFIX, file_name
+from dledger.storage.disk.small_files import remove
 from dledger.storage.log.reader import LogView, Reader
 from dledger.storage.log.segments import SegmentFiles, is_held
-from dledger.storage.log.walker import Chain
+from dledger.storage.log.walker import MAX_MAGIC, Chain
 from dledger.types import Buffer, Index
 
 CHUNK: Final = 4 << 20
@@ -59,7 +61,7 @@ def check_run(
         fits = (
             (entry.index, entry.pos) == (index, pos)
             and entry.term >= term
-            and 1 <= entry.magic <= 3
+            and 1 <= entry.magic <= MAX_MAGIC
         )
         if not fits or (before is not None and not before.follows(entry)):
             raise CorruptEntry(
@@ -70,12 +72,7 @@ def check_run(
     if last_stays:
         fits, behind = True, last.end_pos
     elif last.index == view.end.position.index:
-        end = view.end
-        fits, behind = (
-            (last.end_pos, last.chain_crc, last.term)
-            == (end.end_pos, end.chain_crc, end.position.term),
-            pos,
-        )
+        fits, behind = LogEnd.after(last) == view.end, pos
     else:
         following = reader.header_of(Index(last.index + 1), view)
         size = HEADER.unpack(following.header)[1] if following is not None else HEADER_SIZE
@@ -154,10 +151,8 @@ class FileCopy:
     def finish(self, end_pos: int) -> None:
         """Copy the rest up to ``end_pos`` and take the old file's place; durable on return. Raises
         as `begin`."""
-        file, stop = (
-            self._data.disk.open(self._path),
-            min(end_pos - self._start, self._data.file_size),
-        )
+        file = self._data.disk.open(self._path)
+        stop = min(end_pos - self._start, self._data.file_size)
         if stop > self._reserved:
             try:
                 file.fallocate(stop, self._reserved)
@@ -179,8 +174,7 @@ class FileCopy:
 
     def drop(self) -> None:
         """Remove the copy."""
-        if self._data.disk.exists(self._path):
-            self._data.disk.unlink(self._path)
+        remove(self._data.disk, self._path)
 
     def _copy(self, file: DiskFile, end_pos: int) -> None:
         at, stop = self._copied, min(end_pos, self._start + self._data.file_size)

@@ -22,11 +22,12 @@ from dledger.storage.disk.allocated_blocks import Blocks, make_room
 from dledger.storage.disk.allocation_steps import Step, step_of
 from dledger.storage.disk.disk import Disk, DiskFile
 from dledger.storage.disk.file_names import NEW_SUFFIX, file_name, is_file_name
+from dledger.storage.disk.small_files import make_directory, remove
 from dledger.storage.log.zeros import first_nonzero
 from dledger.types import Buffer
 
 MAX_HANDLES: Final = 256
-"""Bytes read at a time when much is."""
+"""Files of one directory that are kept open."""
 
 
 def is_held(lock: Any) -> bool:
@@ -70,9 +71,7 @@ class SegmentFiles:
         self.syncing: Any = None
         """The lock of the thread that syncs."""
         if not read_only:
-            disk.mkdir(directory)
-            disk.fsync_dir(directory.parent)
-            disk.fsync_dir(directory)  # a killed process may not have come to it
+            make_directory(disk, directory)
         self.starts: list[int] = []
         for name in disk.listdir(directory):
             if name.endswith(NEW_SUFFIX):
@@ -188,13 +187,13 @@ class SegmentFiles:
                 step = self._fill(fresh)
                 with self._naming:
                     if ahead and start != self.end:
-                        self._discard(fresh)
+                        remove(self.disk, fresh)
                     else:
                         self._name(fresh, path, start)
                         with self._lock:
                             self.steps[start] = step
             except OSError:
-                self._discard(fresh)
+                remove(self.disk, fresh)
                 raise
 
     def _name(self, fresh: Path, path: Path, start: int) -> None:
@@ -235,10 +234,8 @@ class SegmentFiles:
         with self._filling:
             with self._lock:
                 exchanged, had = self.exchanged, self.steps.get(start)
-            begin, step = (
-                low if had is None else had.end,
-                step_of(high - 1, self.disk.first_step, self.file_size),
-            )
+            begin = low if had is None else had.end
+            step = step_of(high - 1, self.disk.first_step, self.file_size)
             if begin >= high:
                 return
             try:
@@ -263,10 +260,6 @@ class SegmentFiles:
     def bytes_used(self, end: int) -> int:
         """Bytes that the files of a log which ends at ``end`` take on the disk."""
         return self.steps.used(self.starts, self.file_size, end)
-
-    def _discard(self, path: Path) -> None:
-        if self.disk.exists(path):
-            self.disk.unlink(path)
 
     def pread(self, offset: int, size: int) -> bytes:
         """Up to ``size`` bytes, all out of the file that holds ``offset``."""
@@ -316,22 +309,21 @@ class SegmentFiles:
             for victim in [s for s in reversed(self.starts) if s > start]:
                 self._drop(victim)
 
-    def drop_front(self, offset: int) -> list[Path]:
+    def drop_front(self, offset: int) -> None:
         """Delete the files in front of the one that holds ``offset``, the first one first."""
         start = offset - offset % self.file_size
         with self._naming:
-            return [self._drop(victim) for victim in self.starts if victim < start]
+            for victim in [s for s in self.starts if s < start]:
+                self._drop(victim)
 
-    def _drop(self, start: int) -> Path:
+    def _drop(self, start: int) -> None:
         assert is_held(self._naming), "files go under SegmentFiles._naming"
         self._check_change()
         with self._lock:
             self.starts = [s for s in self.starts if s != start]
-        path = self.directory / file_name(start)
-        self.disk.unlink(path)
+        self.disk.unlink(self.directory / file_name(start))
         self._forget(start)
         self.disk.fsync_dir(self.directory)
-        return path
 
     def _check_change(self) -> None:
         assert is_held(self.writing), "files are cut, go and are exchanged under FileStore._lock"

@@ -3,6 +3,7 @@ read for it."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,11 +25,9 @@ def find_terms(begin: Index, end: Index, term_of: Callable[[Index], Term]) -> Pa
         pairs.append((term, begin))
         if term_of(end) == term:
             break
-        low, high = begin, end  # the term is the same at low and another one at high
-        while high - low > 1:
-            middle = Index((low + high) // 2)
-            low, high = (middle, high) if term_of(middle) == term else (low, middle)
-        begin = high
+        begin = Index(
+            bisect_right(range(end), term, lo=begin + 1, key=lambda at: term_of(Index(at)))
+        )
     return tuple(pairs)
 
 
@@ -60,6 +59,5 @@ class TermTable:
 
     def drop_front(self, begin: Index) -> None:
         """Everything in front of ``begin`` is gone."""
-        kept = [pair for pair in self.pairs if pair[1] > begin]
-        older = [pair for pair in self.pairs if pair[1] <= begin]
-        self._replace((*((older[-1][0], begin) for _ in older[-1:]), *kept))
+        older = [term for term, first in self.pairs if first <= begin]
+        self._replace((*((term, begin) for term in older[-1:]), *self.pairs[len(older) :]))

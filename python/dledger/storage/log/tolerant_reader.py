@@ -13,12 +13,12 @@ from itertools import pairwise
 from typing import Final
 
 from dledger.errors import CorruptEntry
-from dledger.protocol.messages.entry import LogEnd
+from dledger.protocol.messages.entry import Entry, LogEnd
 from dledger.storage.api import Fault, Scrubbed
 from dledger.storage.log.reader import LogView, Reader
 from dledger.storage.log.segments import SegmentFiles
-from dledger.storage.log.walker import Bad, Finish, Good, Walker
-from dledger.types import NO_TERM, Index, Position
+from dledger.storage.log.walker import Bad, Finish, Walker
+from dledger.types import Index
 
 BLOCK: Final = 4096
 UNREADABLE: Final = b"\xee"
@@ -78,29 +78,27 @@ def _changed(first: Index) -> CorruptEntry:
 def _examine(
     data: SegmentFiles, reader: Reader, view: LogView, known: LogEnd, first: Index, last: Index
 ) -> tuple[Fault, ...]:
-    begin = LogEnd(
-        Position(NO_TERM, Index(view.begin_index - 1)), view.begin_pos, max(view.begin_chain, 0)
-    )
-    start, seed = begin, None if view.begin_chain < 0 else view.begin_chain
+    start = view.begin
     # The walk needs a sound entry to begin behind. A near one costs less, and the begin of the log
     # always serves.
     for back in (2, 16, 128, 1024):
         if first - back >= view.begin_index:
             with suppress(CorruptEntry):
                 start = LogEnd.after(reader.read(Index(first - back), 1)[0])
-                seed = start.chain_crc
                 break
-    walker, faults = Walker(TolerantReader(data), start, seed=seed, known=known), list[Fault]()
+    walker, faults = Walker(TolerantReader(data), start, known=known), list[Fault]()
     for event in walker.walk():
-        if isinstance(event, Finish) or (isinstance(event, Good) and event.entry.index > last):
+        if isinstance(event, Finish) or (isinstance(event, Entry) and event.index > last):
             break
-        if isinstance(event, Bad) and event.first <= event.last:
-            faults.append(fault_of(data, event))
+        if isinstance(event, Bad) and (fault := fault_of(data, event)) is not None:
+            faults.append(fault)
     return tuple(faults)
 
 
-def fault_of(data: SegmentFiles, event: Bad) -> Fault:
-    """Damage that hits entries, as it is reported."""
+def fault_of(data: SegmentFiles, event: Bad) -> Fault | None:
+    """Damage that hits entries, as it is reported; None where none is hit."""
+    if event.last < event.first:
+        return None
     return Fault(event.first, event.last, event.pos, str(data.path(event.pos)), event.reason)
 
 
@@ -144,24 +142,13 @@ class Scrub:
         """Where the log goes on, and the damage before it, again and again."""
         view, known = self._view(), self._sure()
         limit = min(committed, known.position.index)
-        begin = LogEnd(
-            Position(NO_TERM, Index(view.begin_index - 1)), view.begin_pos, max(view.begin_chain, 0)
-        )
-        walker = Walker(
-            TolerantReader(self._data),
-            begin,
-            seed=None if view.begin_chain < 0 else view.begin_chain,
-            known=known,
-        )
+        walker = Walker(TolerantReader(self._data), view.begin, known=known)
         events = walker.walk()
         while walker.end.position.index < limit:
             event = next(events)
-            if isinstance(event, Good):
-                yield event.entry.end_pos, None
+            if isinstance(event, Entry):
+                yield event.end_pos, None
             elif isinstance(event, Bad):
-                yield (
-                    event.resume,
-                    None if event.last < event.first else fault_of(self._data, event),
-                )
+                yield event.resume, fault_of(self._data, event)
             elif isinstance(event, Finish):
                 return

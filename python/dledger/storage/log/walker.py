@@ -35,8 +35,9 @@ class Chain:
     neighbour.
     """
 
-    def __init__(self, seed: int | None) -> None:
-        self._seeds: tuple[int, ...] = () if seed is None else (seed,)
+    def __init__(self, seed: int) -> None:
+        """``seed``: chainCrc of the entry before; -1: unknown."""
+        self._seeds: tuple[int, ...] = () if seed < 0 else (seed,)
 
     def follows(self, entry: Entry) -> bool:
         """Whether the entry continues the chain; if so, go on behind it."""
@@ -61,13 +62,6 @@ class Chain:
     def forget(self) -> None:
         """The entries in between are unknown: take the next one's word."""
         self._seeds = ()
-
-
-@slots_dataclass()
-class Good:
-    """A sound entry."""
-
-    entry: Entry
 
 
 @slots_dataclass()
@@ -100,24 +94,24 @@ class Finish:
     file: str = ""
 
 
-Event = Good | Bad | Padding | Finish
+Event = Entry | Bad | Padding | Finish
+"""An entry is a sound one."""
 
 
 class Walker:
     """Walks from ``start`` to the end of the log.
 
     Args:
+        start: chain_crc -1: unknown.
         known: where the log is known to have been, from the mark: damage in front of it ends there
             at the latest. Entries behind it have checksums.
     """
 
-    def __init__(
-        self, data: SegmentFiles, start: LogEnd, *, seed: int | None, known: LogEnd | None = None
-    ) -> None:
+    def __init__(self, data: SegmentFiles, start: LogEnd, *, known: LogEnd | None = None) -> None:
         self._data = data
         self._known = known or LogEnd()
         self._is_ours = known is not None
-        self._chain = Chain(seed)
+        self._chain = Chain(start.chain_crc)
         self.end = start
         """Behind the last entry passed, sound or not."""
         self._chunk = b""
@@ -147,7 +141,7 @@ class Walker:
             if isinstance(found, Entry):
                 self.end = LogEnd.after(found)
                 pos = found.end_pos
-                yield Good(found)
+                yield found
             elif isinstance(found, int):
                 yield Padding(pos, found - pos)
                 pos = found
@@ -279,7 +273,7 @@ class Walker:
         may know better."""
         known = self._known
         if entry.end_pos == known.end_pos:
-            return (entry.position, entry.chain_crc) != (known.position, known.chain_crc)
+            return LogEnd.after(entry) != known
         if entry.end_pos < known.end_pos and entry.index >= known.position.index:
             return True
         pos = self._behind_padding(entry.end_pos)

@@ -32,12 +32,9 @@ def pack_membership(membership: Membership) -> bytes:
     }
     if membership.term != NO_TERM:
         value["term"] = membership.term
-    if membership.group_id:
-        value["group_id"] = membership.group_id
-    if membership.ancestors:
-        value["ancestors"] = membership.ancestors
-    if membership.members:
-        value["members"] = membership.members
+    for name in ("group_id", "ancestors", "members"):
+        if getattr(membership, name):
+            value[name] = getattr(membership, name)
     if membership.changes:
         value["changes"] = [
             [change.position.term, change.index, change.after, change.node, change.incarnation]
@@ -94,10 +91,7 @@ class MemberFile:
             )
             self.save(Membership(draw()))
             return
-        if self._slots.damaged:
-            notes.append(
-                f"{MEMBERS_FILE}: one of two copies was damaged; written again from the other one"
-            )
+        self._slots.note_damage(notes)
         self.membership = unpack_membership(self._slots.payload)
         self._slots.write_both(self._slots.payload)  # it may be a page that was never synced (D15)
 

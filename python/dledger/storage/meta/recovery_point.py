@@ -15,7 +15,7 @@ from typing import Final
 
 from dledger.protocol.messages.entry import LogEnd
 from dledger.storage.meta.slots import SlotFile
-from dledger.types import NO_INDEX, Index, Position, Term, slots_dataclass
+from dledger.types import NO_INDEX, NO_TERM, Index, Position, Term, slots_dataclass
 
 MARK_FILE: Final = "mark"
 MARK_MAGIC: Final = b"DLmk"
@@ -45,6 +45,11 @@ class RecoveryPoint:
     begin_pos: int = 0
     begin_chain: int = 0
     """chainCrc of the entry before the first kept one, -1 when unknown."""
+
+    @property
+    def begin(self) -> LogEnd:
+        """The place before the first kept entry."""
+        return before_first(self.begin_index, self.begin_pos, self.begin_chain)
 
     def pack(self) -> bytes:
         durable, indexed = self.durable, self.indexed
@@ -77,6 +82,17 @@ class RecoveryPoint:
             f[11],
             f[12],
         )
+
+
+def before_first(index: int, pos: int, chain: int) -> LogEnd:
+    """The place before the first kept entry, which is the one at ``index``: the term of the entry
+    before it is not known any more. ``chain`` -1: its chainCrc is not either."""
+    return LogEnd(Position(NO_TERM, Index(index - 1)), pos, chain)
+
+
+def empty_log(begin: LogEnd) -> LogEnd:
+    """The end of a log that begins there and has no entry yet."""
+    return replace(begin, chain_crc=max(begin.chain_crc, 0))
 
 
 class RecoveryPoints:

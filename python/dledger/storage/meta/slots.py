@@ -18,7 +18,7 @@ from typing import Final
 
 from dledger.checksum import crc32
 from dledger.storage.disk.disk import Disk, DiskFile
-from dledger.storage.disk.file_names import NEW_SUFFIX
+from dledger.storage.disk.small_files import replace_whole
 
 SLOT_SIZE: Final = 4096
 SLOT_VERSION: Final = 1
@@ -53,12 +53,20 @@ class SlotFile:
         self._magic = magic
         slots = [unpack_slot(magic, file.pread(SLOT_SIZE, n * SLOT_SIZE)) for n in range(2)]
         valid = sorted((slot[0], n, slot[1]) for n, slot in enumerate(slots) if slot is not None)
-        self.damaged = len(valid) < 2
-        """A slot cannot be read: a write that a crash cut short, or rot. The other one counts."""
+        self.damaged = [n for n, slot in enumerate(slots) if slot is None]
+        """Slots that cannot be read: a write that a crash cut short, or rot. A sound one counts."""
         self.payload: bytes | None = valid[-1][2] if valid else None
         self._sequence = valid[-1][0] if valid else 0
         self._next = 1 - valid[-1][1] if valid else 0
         """The slot that the next write goes to: never the one that is known to be durable."""
+
+    def note_damage(self, notes: list[str]) -> None:
+        """Tell of a damaged slot next to a sound one, whose record is about to be written again."""
+        if self.damaged:
+            notes.append(
+                f"{self._file.path.name}: one of two copies was damaged; written again from the "
+                "other one"
+            )
 
     def write(self, payload: bytes) -> None:
         """Put the record into the spare slot; a crash may lose it, but never the durable one."""
@@ -81,15 +89,6 @@ class SlotFile:
             self.settle()
 
 
-def new_slots(file: DiskFile, magic: bytes, payload: bytes) -> None:
-    """Fill a new file; durable on return (its name is not)."""
-    file.pwritev([pack_slot(magic, 1, payload), pack_slot(magic, 2, payload)], 0)
-    file.fdatasync()
-
-
 def create_slots(disk: Disk, path: Path, magic: bytes, payload: bytes) -> None:
     """Make the file, complete or not at all; durable on return, its name too."""
-    fresh = path.with_name(path.name + NEW_SUFFIX)
-    new_slots(disk.open(fresh, create=True), magic, payload)
-    disk.rename(fresh, path)
-    disk.fsync_dir(path.parent)
+    replace_whole(disk, path, pack_slot(magic, 1, payload) + pack_slot(magic, 2, payload))

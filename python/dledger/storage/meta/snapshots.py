@@ -17,7 +17,7 @@ from typing import Final
 from dledger.checksum import crc32
 from dledger.storage.disk.disk import Disk, RealDisk, fatal, fatal_unless_full
 from dledger.storage.disk.file_names import file_name, is_file_name
-from dledger.storage.disk.small_files import replace_whole
+from dledger.storage.disk.small_files import make_directory, replace_whole
 from dledger.types import Index
 
 _HEADER: Final = struct.Struct(">4sHHqQI")
@@ -27,22 +27,22 @@ SNAPSHOTS: Final = "snapshot"
 """The directory, in that of the node."""
 
 
+def _header(index: int, data: bytes) -> bytes:
+    crc = crc32(data, crc32(_HEADER.pack(b"DLsn", VERSION, 0, index, len(data), 0)))
+    return _HEADER.pack(b"DLsn", VERSION, 0, index, len(data), crc)
+
+
 def pack_snapshot(index: Index, data: bytes) -> bytes:
     """The bytes of a snapshot file."""
-    crc = crc32(data, crc32(_HEADER.pack(b"DLsn", VERSION, 0, index, len(data), 0)))
-    return _HEADER.pack(b"DLsn", VERSION, 0, index, len(data), crc) + data
+    return _header(index, data) + data
 
 
 def unpack_snapshot(stored: bytes) -> tuple[Index, bytes] | None:
     """(index, data), or None when any byte is not as written."""
     if len(stored) < _HEADER.size:
         return None
-    magic, version, reserved, index, length, crc = _HEADER.unpack_from(stored)
-    data = stored[_HEADER.size :]
-    if magic != b"DLsn" or version != VERSION or reserved != 0 or length != len(data):
-        return None
-    computed = crc32(data, crc32(_HEADER.pack(magic, version, 0, index, length, 0)))
-    return (Index(index), data) if computed == crc else None
+    index, data = _HEADER.unpack_from(stored)[3], stored[_HEADER.size :]
+    return (Index(index), data) if stored[: _HEADER.size] == _header(index, data) else None
 
 
 class SnapshotFiles:
@@ -55,9 +55,7 @@ class SnapshotFiles:
         self._disk = disk or RealDisk()
         with fatal("open the snapshots in", directory):
             if make:
-                self._disk.mkdir(directory)
-                self._disk.fsync_dir(directory.parent)
-                self._disk.fsync_dir(directory)
+                make_directory(self._disk, directory)
         self.skipped: list[str] = []
         """Files that `load` passed over because they are damaged."""
 
@@ -69,22 +67,14 @@ class SnapshotFiles:
             DiskFull: there is no room; the older ones stay.
         """
         with fatal_unless_full("save a snapshot in", self._directory):
-            self._save(index, data)
-
-    def _save(self, index: Index, data: bytes) -> None:
-        path = self._directory / file_name(index)
-        replace_whole(self._disk, path, pack_snapshot(index, data))
-        for old in self._indexes()[:-KEPT]:
-            self._disk.unlink(self._directory / file_name(old))
+            replace_whole(self._disk, self._path(index), pack_snapshot(index, data))
+            for old in self._indexes()[:-KEPT]:
+                self._disk.unlink(self._path(old))
 
     def newest(self, above: int) -> Index | None:
         """The index of the latest sound snapshot of those above that one, if there is any."""
-        for index in reversed(self._indexes()):
-            if index <= above:
-                break
-            if self._read(index) is not None:
-                return Index(index)
-        return None
+        later = (Index(index) for index in reversed(self._indexes()) if index > above)
+        return next((index for index in later if self._read(index) is not None), None)
 
     def load(self, limit: int | None = None) -> tuple[Index, bytes] | None:
         """The latest sound snapshot (of an index up to ``limit``), else the one before it, else
@@ -95,12 +85,12 @@ class SnapshotFiles:
                 continue
             if (found := self._read(index)) is not None:
                 return found
-            self.skipped.append(f"{self._directory / file_name(index)}: damaged, and passed over")
+            self.skipped.append(f"{self._path(index)}: damaged, and passed over")
         return None
 
     def _read(self, index: int) -> tuple[Index, bytes] | None:
         """None: it is damaged."""
-        path = self._directory / file_name(index)
+        path = self._path(index)
         with fatal("read", path):
             file = self._disk.open(path)
             found = unpack_snapshot(file.pread(file.size(), 0))
@@ -108,17 +98,19 @@ class SnapshotFiles:
 
     def oldest(self) -> Index | None:
         """The index of the oldest snapshot kept: entries behind it are needed to go back to it."""
-        indexes = self._indexes()
-        return Index(indexes[0]) if indexes else None
+        return next(map(Index, self._indexes()), None)
 
     def remove(self, above: int = -2) -> None:
         """Those of later entries than that one go, by default all; durable on return."""
         with fatal("remove the snapshots in", self._directory):
             gone = [index for index in self._indexes() if index > above]
             for index in gone:
-                self._disk.unlink(self._directory / file_name(index))
+                self._disk.unlink(self._path(index))
             if gone:
                 self._disk.fsync_dir(self._directory)
+
+    def _path(self, index: int) -> Path:
+        return self._directory / file_name(index)
 
     def _indexes(self) -> list[int]:
         names = self._disk.listdir(self._directory)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import struct
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -24,6 +25,7 @@ from dledger.checksum import crc32
 from dledger.errors import CatalogLost, CorruptStore, DiskFull
 from dledger.storage.disk.disk import Disk, DiskFile, RealDisk, fatal, fatal_unless_full
 from dledger.storage.disk.file_names import NEW_SUFFIX, file_name
+from dledger.storage.disk.small_files import make_directory
 from dledger.types import Buffer
 
 _HEADER: Final = struct.Struct(">4sHHIQI")
@@ -142,10 +144,9 @@ class FileTable:
                 f"table {self._name}: rows {start} to {stop} are not all there, only {self.begin} "
                 f"to {self.end}"
             )
-        step = self._step
         with self._lock:
             stored = self._stored(start, stop)
-        if len(stored) != (stop - start) * step:
+        if len(stored) != (stop - start) * self._step:
             raise self._damaged(start)
         return self._verified(stored, start)
 
@@ -161,17 +162,12 @@ class FileTable:
             stored += self._waiting[low : (stop - self._written) * step]
         return stored
 
-    def _verified(self, stored: bytes, number: int) -> bytes:
-        size, step = self.row_size, self._step
+    def _verified(self, stored: bytes, start: int) -> bytes:
         rows: list[bytes] = []
-        for at in range(0, len(stored), step):
-            row = stored[at : at + size]
-            if crc32(row, number & 0xFFFFFFFF) != int.from_bytes(
-                stored[at + size : at + step], "big"
-            ):
+        for number, row, is_sound in unpack_rows(stored, self.row_size, start):
+            if not is_sound:
                 raise self._damaged(number)
             rows.append(row)
-            number += 1
         return rows[0] if len(rows) == 1 else b"".join(rows)
 
     def _damaged(self, number: int) -> CatalogLost:
@@ -180,24 +176,21 @@ class FileTable:
     def truncate(self, end: int) -> None:
         """Take away the rows from ``end`` on."""
         with self._lock:
-            self._truncate(end)
-
-    def _truncate(self, end: int) -> None:
-        if end > self.end:
-            raise CorruptStore(
-                f"table {self._name} has {self.end} rows, fewer than the {end} it should keep"
-            )
-        if end < self._first:
-            self._replace(end, end)
-            return
-        if end < self._written:
-            self._waiting.clear()
-            with fatal("truncate", self._path(self._first)):
-                self._rows.truncate(HEADER_BYTES + (end - self._first) * self._step)
-            self._written, self._dirty = end, True
-        else:
-            del self._waiting[(end - self._written) * self._step :]
-        self.begin, self.end = min(self.begin, end), end
+            if end > self.end:
+                raise CorruptStore(
+                    f"table {self._name} has {self.end} rows, fewer than the {end} it should keep"
+                )
+            if end < self._first:
+                self._replace(end, end)
+                return
+            if end < self._written:
+                self._waiting.clear()
+                with fatal("truncate", self._path(self._first)):
+                    self._rows.truncate(HEADER_BYTES + (end - self._first) * self._step)
+                self._written, self._dirty = end, True
+            else:
+                del self._waiting[(end - self._written) * self._step :]
+            self.begin, self.end = min(self.begin, end), end
 
     def drop_front(self, begin: int) -> None:
         """Rows below ``begin`` may go; they do once they are half of the file."""
@@ -260,6 +253,14 @@ def pack_rows(rows: bytes, row_size: int, number: int) -> bytearray:
     return packed
 
 
+def unpack_rows(stored: bytes, row_size: int, first: int) -> Iterator[tuple[int, bytes, bool]]:
+    """The rows of `pack_rows`, each with its number and whether it is as it was written."""
+    starts = range(0, len(stored), row_size + CRC_BYTES)
+    for number, at in enumerate(starts, first):
+        row, crc = stored[at : at + row_size], stored[at + row_size : at + row_size + CRC_BYTES]
+        yield number, row, crc32(row, number & 0xFFFFFFFF).to_bytes(CRC_BYTES, "big") == crc
+
+
 def unpack_header(data: bytes) -> tuple[int, int] | None:
     """(row size, first row), or None when any byte of the header is not as written."""
     if len(data) != HEADER_BYTES:
@@ -277,17 +278,21 @@ class TableFiles:
         self._tables: dict[str, FileTable] = {}
         self._lock = threading.Lock()
         with fatal("open the tables in", directory):
-            self._disk.mkdir(directory)
-            self._disk.fsync_dir(directory.parent)
-            self._disk.fsync_dir(directory)
-            self._found: dict[str, list[int]] = {}
-            """Tables that were there, and are not open yet, with the first rows of their files."""
+            make_directory(self._disk, directory)
             for name in self._disk.listdir(directory):
-                stem, _, number = name.rpartition(".")
                 if name.endswith(NEW_SUFFIX):
                     self._disk.unlink(directory / name)
-                elif number.isdecimal():
-                    self._found.setdefault(stem, []).append(int(number))
+            self._found = self._listed()
+            """Tables that were there, and are not open yet, with the first rows of their files."""
+
+    def _listed(self) -> dict[str, list[int]]:
+        """The tables that have files, with the first rows of these."""
+        listed: dict[str, list[int]] = {}
+        for name in self._disk.listdir(self._directory):
+            stem, _, number = name.rpartition(".")
+            if number.isdecimal():
+                listed.setdefault(stem, []).append(int(number))
+        return listed
 
     def open(self, name: str, row_size: int) -> FileTable:
         """The table of that name, empty when there was none.
@@ -326,25 +331,18 @@ class TableFiles:
             )
         return FileTable(self._disk, self._directory, name=name, row_size=row_size, first=first)
 
-    def _files(self, name: str) -> list[int]:
-        parts = (file.rpartition(".") for file in self._disk.listdir(self._directory))
-        return [int(number) for stem, _, number in parts if stem == name and number.isdecimal()]
-
     def remove(self, name: str) -> None:
         """Delete a table for good."""
         with self._lock, fatal("remove a table from", self._directory):
             self._tables.pop(name, None)
             self._found.pop(name, None)
-            for first in self._files(name):
+            for first in self._listed().get(name, ()):
                 self._disk.unlink(self._directory / f"{name}.{file_name(first)}")
             self._disk.fsync_dir(self._directory)
 
     def names(self) -> list[str]:
         """All tables there are, on the disk or only open yet."""
-        stems = (file.rpartition(".") for file in self._disk.listdir(self._directory))
-        return sorted(
-            {stem for stem, _, number in stems if number.isdecimal()} | self._tables.keys()
-        )
+        return sorted(self._listed().keys() | self._tables.keys())
 
     def sync(self) -> None:
         """Make all rows durable that are there now. From any thread, beside one that appends.
@@ -375,9 +373,7 @@ def verify_table_file(file: DiskFile) -> str:
     rows, rest = divmod(file.size() - HEADER_BYTES, step)
     for at in range(0, rows, CHUNK_ROWS):
         block = file.pread(min(CHUNK_ROWS, rows - at) * step, HEADER_BYTES + at * step)
-        for offset in range(0, len(block), step):
-            number = first + at + offset // step
-            row, crc = block[offset : offset + row_size], block[offset + row_size : offset + step]
-            if crc32(row, number & 0xFFFFFFFF).to_bytes(CRC_BYTES, "big") != crc:
+        for number, _, is_sound in unpack_rows(block, row_size, first + at):
+            if not is_sound:
                 return f"row {number} is damaged"
     return f"{rest} bytes behind the last row" if rest else ""

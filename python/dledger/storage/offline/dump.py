@@ -10,7 +10,7 @@ from dledger.checksum import crc32
 from dledger.protocol.messages.entry import MAGIC_NOOP, Entry
 from dledger.records.body.header import BodyKind, Flag, decode_header
 from dledger.storage.disk.disk import Disk
-from dledger.storage.log.walker import Bad, Good
+from dledger.storage.log.walker import Bad
 from dledger.storage.offline.inspect import inspect_store
 
 
@@ -27,16 +27,15 @@ def dump_store(directory: str | Path, disk: Disk | None = None) -> Iterator[dict
     """
     look = inspect_store(directory, disk)
     for event in look.walker().walk():
-        if isinstance(event, Good):
-            entry = event.entry
+        if isinstance(event, Entry):
             yield {
-                "index": entry.index,
-                "term": entry.term,
-                "pos": entry.pos,
-                "size": entry.size,
-                "kind": kind_of(entry),
-                "body_crc": crc32(entry.body),
-                "verified": entry.verified,
+                "index": event.index,
+                "term": event.term,
+                "pos": event.pos,
+                "size": event.size,
+                "kind": kind_of(event),
+                "body_crc": crc32(event.body),
+                "verified": event.verified,
             }
         elif isinstance(event, Bad):
             for index in range(event.first, event.last + 1):

@@ -3,22 +3,23 @@ it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from dledger.errors import PathError
 from dledger.protocol.messages.entry import LogEnd
 from dledger.storage.disk.disk import Disk, RealDisk
-from dledger.storage.disk.file_names import is_file_name
+from dledger.storage.disk.file_names import file_name, is_file_name
 from dledger.storage.log.index import UNIT_SIZE, LogIndex
 from dledger.storage.log.index_rebuild import first_index
 from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.log.walker import Walker
 from dledger.storage.meta.hard_state import STATE_FILE, STATE_MAGIC, StateRecord
 from dledger.storage.meta.members import MEMBERS_FILE, MEMBERS_MAGIC
-from dledger.storage.meta.recovery_point import MARK_FILE, MARK_MAGIC, RecoveryPoint
-from dledger.storage.meta.slots import SLOT_SIZE, unpack_slot
+from dledger.storage.meta.recovery_point import MARK_FILE, MARK_MAGIC, RecoveryPoint, before_first
+from dledger.storage.meta.slots import SLOT_SIZE, SlotFile
 from dledger.storage.recovery.open_files import LOCK_FILE
 from dledger.storage.recovery.snapshot_install import (
     DONE,
@@ -26,9 +27,15 @@ from dledger.storage.recovery.snapshot_install import (
     INSTALL_MAGIC,
     InstallRecord,
 )
-from dledger.types import NO_TERM, Index, Position
+from dledger.types import Index
 
-Problem = dict[str, Any]
+
+class Problems(list[dict[str, Any]]):
+    """The faults found so far, as JSON values."""
+
+    def note(self, file: Path | str, reason: str, *, index: int = -1, pos: int = -1) -> None:
+        """Add one; -1: no entry, or no place in the log."""
+        self.append({"index": index, "pos": pos, "file": str(file), "reason": reason})
 
 
 @dataclass(slots=True)
@@ -41,39 +48,35 @@ class Inspection:
     index: LogIndex | None
     state: StateRecord | None
     mark: RecoveryPoint | None
-    problems: list[Problem] = field(default_factory=list)
-    waiting: InstallRecord | None = None
+    problems: Problems
+    waiting: InstallRecord | None
     """The state of another node that the next start takes over, or goes on to."""
-
-    def problem(self, index: int, pos: int, file: Path | str, reason: str) -> None:
-        """Note one; -1: no entry, or no place in the log."""
-        self.problems.append({"index": index, "pos": pos, "file": str(file), "reason": reason})
 
     def walker(self) -> Walker:
         """A walk over the whole log, from the first kept entry."""
         begin = self.data.starts[0] if self.data.starts else 0
         mark = self.mark
         if mark is not None and mark.begin_pos == begin:
-            index, seed = mark.begin_index, mark.begin_chain
+            start = mark.begin
         else:
-            index, seed = self._first_index(begin), -1 if begin else 0
+            start = before_first(self._first_index(begin), begin, -1 if begin else 0)
         known = None
         if (
             mark is not None
-            and mark.durable.position.index >= index
+            and mark.durable.position.index > start.position.index
             and self.data.has(mark.durable.end_pos - 1)
         ):
             known = mark.durable
-        start = LogEnd(Position(NO_TERM, Index(index - 1)), begin, max(seed, 0))
-        return Walker(self.data, start, seed=None if seed < 0 else seed, known=known)
+        return Walker(self.data, start, known=known)
 
     def _first_index(self, begin: int) -> Index:
         if begin == 0:
             return Index(0)
         found = first_index(self.data, begin) if self.data.starts else Index(0)
         if found is None:
-            self.problem(-1, begin, self.data.path(begin), "the first entry's header is damaged")
-            later = Walker(self.data, LogEnd(), seed=None).search(begin + 1, 0)
+            path = self.data.path(begin)
+            self.problems.note(path, "the first entry's header is damaged", pos=begin)
+            later = Walker(self.data, LogEnd()).search(begin + 1, 0)
             return Index(later.index - 1 if later is not None else 0)
         return found
 
@@ -88,7 +91,7 @@ def inspect_store(directory: str | Path, disk: Disk | None = None) -> Inspection
     if not disk.exists(root / "data") and not disk.listdir(root / "data"):
         raise PathError(f"{root}: no log here (there is no {root / 'data'})")
     _check_stopped(root, disk)
-    problems: list[Problem] = []
+    problems = Problems()
     state = _slots(disk, root / STATE_FILE, STATE_MAGIC, problems)
     mark = _slots(disk, root / MARK_FILE, MARK_MAGIC, problems)
     _slots(disk, root / MEMBERS_FILE, MEMBERS_MAGIC, problems)
@@ -99,20 +102,16 @@ def inspect_store(directory: str | Path, disk: Disk | None = None) -> Inspection
         reason = (
             "the state of another node is being taken over: start the node, which goes on with that"
         )
-        problems.append(
-            {"index": -1, "pos": -1, "file": str(root / INSTALL_FILE), "reason": reason}
-        )
+        problems.note(root / INSTALL_FILE, reason)
     data_size = _file_size(disk, root / "data", 1, problems)
     index_size = _file_size(disk, root / "index", UNIT_SIZE, problems)
     data = SegmentFiles(disk, root / "data", file_size=data_size, read_only=True)
     index = SegmentFiles(disk, root / "index", file_size=index_size, read_only=True)
     for files in (data, index):
-        for before, after in zip(files.starts, files.starts[1:], strict=False):
+        for before, after in pairwise(files.starts):
             if after != before + files.file_size:
-                reason = f"a file is missing between {before:020d} and {after:020d}"
-                problems.append(
-                    {"index": -1, "pos": before, "file": str(files.directory), "reason": reason}
-                )
+                reason = f"a file is missing between {file_name(before)} and {file_name(after)}"
+                problems.note(files.directory, reason, pos=before)
     return Inspection(
         root,
         disk,
@@ -136,26 +135,20 @@ def _check_stopped(root: Path, disk: Disk) -> None:
         return  # may be read but not locked: no process that could write it need be running
 
 
-def _slots(disk: Disk, path: Path, magic: bytes, problems: list[Problem]) -> bytes | None:
+def _slots(disk: Disk, path: Path, magic: bytes, problems: Problems) -> bytes | None:
     """The payload that counts; every damaged slot is a problem."""
     if not disk.exists(path):
         return None
     file = disk.open_read_only(path)
-    found = []
-    for number in range(2):
-        slot = unpack_slot(magic, file.pread(SLOT_SIZE, number * SLOT_SIZE))
-        if slot is None:
-            reason = f"copy {number} of the record is damaged"
-            problems.append({"index": -1, "pos": -1, "file": str(path), "reason": reason})
-        else:
-            found.append(slot)
+    slots = SlotFile(file, magic)
+    for number in slots.damaged:
+        problems.note(path, f"copy {number} of the record is damaged")
     if file.size() != 2 * SLOT_SIZE:
-        reason = f"has {file.size()} bytes, not {2 * SLOT_SIZE}"
-        problems.append({"index": -1, "pos": -1, "file": str(path), "reason": reason})
-    return max(found)[1] if found else None
+        problems.note(path, f"has {file.size()} bytes, not {2 * SLOT_SIZE}")
+    return slots.payload
 
 
-def _file_size(disk: Disk, directory: Path, least: int, problems: list[Problem]) -> int:
+def _file_size(disk: Disk, directory: Path, least: int, problems: Problems) -> int:
     """The size of the directory's files, which is the largest one's; others are problems."""
     names = filter(is_file_name, disk.listdir(directory))
     sizes = {name: disk.size(directory / name) for name in names}
@@ -163,7 +156,5 @@ def _file_size(disk: Disk, directory: Path, least: int, problems: list[Problem])
     for name, own in sizes.items():
         if own != size or int(name) % size:
             reason = f"has {own} bytes where the largest file has {size}"
-            problems.append(
-                {"index": -1, "pos": int(name), "file": str(directory / name), "reason": reason}
-            )
+            problems.note(directory / name, reason, pos=int(name))
     return size

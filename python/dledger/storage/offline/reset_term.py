@@ -102,9 +102,7 @@ def _open(directory: Path, disk: Disk) -> _Node:
             f"reset"
         )
     known = look.mark.durable if look.mark is not None and not look.problems else None
-    walker = (
-        look.walker() if known is None else Walker(look.data, known, seed=known.chain_crc or None)
-    )
+    walker = look.walker() if known is None else Walker(look.data, known)
     for _ in walker.walk():
         continue  # to the end of the log
     return _Node(directory, take_lock(disk, directory), look.state, walker.end.position.term)

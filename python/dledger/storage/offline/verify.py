@@ -9,6 +9,7 @@ from typing import Any
 from dledger.protocol.messages.entry import (
     HEADER,
     HEADER_SIZE,
+    Entry,
     LogEnd,
     body_is_sound,
     chain_is_sound,
@@ -17,7 +18,7 @@ from dledger.protocol.messages.entry import (
 from dledger.storage.disk.disk import Disk, DiskFile
 from dledger.storage.disk.file_names import NEW_SUFFIX, is_file_name
 from dledger.storage.log.index import UNIT_SIZE, LogIndexUnit
-from dledger.storage.log.walker import Bad, Finish, Good, Padding, Walker
+from dledger.storage.log.walker import Bad, Finish, Padding, Walker
 from dledger.storage.log.zeros import CHUNK, first_nonzero
 from dledger.storage.meta.snapshots import SNAPSHOTS, unpack_snapshot
 from dledger.storage.meta.tables import TABLES, verify_table_file
@@ -42,10 +43,9 @@ def verify_store(directory: str | Path, disk: Disk | None = None) -> dict[str, A
     begin = walker.end.position.index + 1
     log = _Log(look, walker)
     log.verify()
-    _verify_tables(look)
-    _verify_snapshots(look)
+    _verify_files(look, None)
     if look.waiting is not None:
-        _verify_waiting(look, look.waiting)
+        _verify_files(look, look.waiting)
     state = look.state
     return {
         "directory": str(look.directory),
@@ -74,39 +74,35 @@ class _Log:
         self.entries = self.bytes = self.unverified = 0
 
     def verify(self) -> None:
-        look, data = self._look, self._look.data
+        look, data, note = self._look, self._look.data, self._look.problems.note
         for event in self._walker.walk():
-            if isinstance(event, Good):
+            if isinstance(event, Entry):
                 self._count(event)
             elif isinstance(event, Bad):
-                file = data.path(event.pos)
-                for index in range(event.first, event.last + 1):
-                    look.problem(index, event.pos, file, event.reason)
-                if event.last < event.first:
-                    look.problem(event.last, event.pos, file, event.reason)
+                for index in range(event.first, event.last + 1) or (event.last,):
+                    note(data.path(event.pos), event.reason, index=index, pos=event.pos)
             elif isinstance(event, Padding):
                 found = first_nonzero(data, event.pos + 8, event.pos + event.size)
                 if found is not None:
-                    index = self._walker.end.position.index
-                    look.problem(
-                        index, found, data.path(found), "the padding behind this entry is not zero"
+                    note(
+                        data.path(found),
+                        "the padding behind this entry is not zero",
+                        index=self._walker.end.position.index,
+                        pos=found,
                     )
             else:
                 self._finish(event)
         end = self._walker.end
         if look.mark is not None and look.mark.durable.position.index > end.position.index:
-            durable = look.mark.durable
-            look.problem(
-                end.position.index + 1,
-                end.end_pos,
-                data.directory,
+            reason = (
                 f"the log ends at entry {end.position.index}, but entries up to "
-                f"{durable.position.index} were durable",
+                f"{look.mark.durable.position.index} were durable"
             )
+            note(data.directory, reason, index=end.position.index + 1, pos=end.end_pos)
         self._index_behind(end)
 
-    def _count(self, event: Good) -> None:
-        look, entry = self._look, event.entry
+    def _count(self, entry: Entry) -> None:
+        look, note = self._look, self._look.problems.note
         self.entries += 1
         self.bytes += entry.size
         self.unverified += not entry.verified
@@ -115,92 +111,67 @@ class _Log:
             return
         files = look.index.files
         if files.pread(offset, UNIT_SIZE) != LogIndexUnit.of(entry).pack():
-            look.problem(
-                entry.index,
-                entry.pos,
-                files.path(offset),
-                "the index unit is not that of the entry",
-            )
-        mark = look.mark
+            reason = "the index unit is not that of the entry"
+            note(files.path(offset), reason, index=entry.index, pos=entry.pos)
+        durable = None if look.mark is None else look.mark.durable
         if (
-            mark is not None
-            and entry.index == mark.durable.position.index
-            and LogEnd.after(entry) != mark.durable
+            durable is not None
+            and entry.index == durable.position.index
+            and LogEnd.after(entry) != durable
         ):
-            look.problem(
-                entry.index,
-                entry.pos,
-                look.data.path(entry.pos),
-                "not the entry that the mark names",
-            )
+            reason = "not the entry that the mark names"
+            note(look.data.path(entry.pos), reason, index=entry.index, pos=entry.pos)
 
     def _finish(self, event: Finish) -> None:
         if not event.reason:
             return
-        look, end = self._look, self._walker.end
-        if look.mark is not None and end.position == look.mark.durable.position:
-            reason = f"behind the last entry: {event.reason}"
-            look.problem(end.position.index, event.pos, event.file, reason)
+        look, last = self._look, self._walker.end.position
+        if look.mark is not None and last == look.mark.durable.position:
+            index, reason = int(last.index), f"behind the last entry: {event.reason}"
         else:
+            index = last.index + 1
             reason = f"{event.reason}: a torn write, or a damaged last entry"
-            look.problem(end.position.index + 1, event.pos, event.file, reason)
+        look.problems.note(event.file, reason, index=index, pos=event.pos)
 
     def _index_behind(self, end: LogEnd) -> None:
         look = self._look
         if look.index is None:
             if self.entries:
-                look.problem(-1, -1, look.directory / "index", "there are no index files")
+                look.problems.note(look.directory / "index", "there are no index files")
             return
         files = look.index.files
         offset = max((end.position.index + 1) * UNIT_SIZE, files.starts[0])
         found = first_nonzero(files, offset)
         if found is not None:
             reason = "the index has something behind the last entry's unit"
-            look.problem(end.position.index, -1, files.path(found), reason)
+            look.problems.note(files.path(found), reason, index=end.position.index)
 
 
-def _verify_tables(look: Inspection) -> None:
-    directory = look.directory / TABLES
-    for name in look.disk.listdir(directory):
-        if not name.endswith((NEW_SUFFIX, INSTALL_SUFFIX)):
-            reason = verify_table_file(look.disk.open_read_only(directory / name))
-            if reason:
-                look.problem(-1, -1, directory / name, reason)
-
-
-def _verify_snapshots(look: Inspection) -> None:
-    directory = look.directory / SNAPSHOTS
-    for name in filter(is_file_name, look.disk.listdir(directory)):
-        reason = _wrong_in_snapshot(look.disk.open_read_only(directory / name), int(name))
+def _verify_files(look: Inspection, waiting: InstallRecord | None) -> None:
+    """Tables and snapshots; with ``waiting`` those of another node's state that have yet to get
+    their names, and its log."""
+    for path in (
+        look.directory / directory / name
+        for directory in ((TABLES, SNAPSHOTS) if waiting is None else (DATA, TABLES, SNAPSHOTS))
+        for name in look.disk.listdir(look.directory / directory)
+        if name.endswith(INSTALL_SUFFIX) == (waiting is not None) and not name.endswith(NEW_SUFFIX)
+    ):
+        file, reason, index, pos = look.disk.open_read_only(path), "", -1, -1
+        name = path.name.removesuffix(INSTALL_SUFFIX)
+        if path.parent.name == TABLES:
+            reason = verify_table_file(file)
+        elif path.parent.name == SNAPSHOTS:
+            reason = _wrong_in_snapshot(file, int(name)) if is_file_name(name) else ""
+        elif waiting is not None:
+            index, pos = waiting.begin.position.index + 1, waiting.begin.end_pos
+            reason = _wrong_in_log(file, waiting)
         if reason:
-            look.problem(-1, -1, directory / name, reason)
+            look.problems.note(path, reason, index=index, pos=pos)
 
 
 def _wrong_in_snapshot(file: DiskFile, index: int) -> str:
     found = unpack_snapshot(b"".join(file.pread(CHUNK, at) for at in range(0, file.size(), CHUNK)))
     return "the snapshot is damaged" if found is None or found[0] != index else ""
-
-
-def _verify_waiting(look: Inspection, record: InstallRecord) -> None:
-    """The files of another node's state that have yet to get their names."""
-    for directory in (look.directory / name for name in (DATA, TABLES, SNAPSHOTS)):
-        for name in look.disk.listdir(directory):
-            if not name.endswith(INSTALL_SUFFIX):
-                continue
-            path, index, pos = directory / name, -1, -1
-            file = look.disk.open_read_only(path)
-            if directory.name == TABLES:
-                reason = verify_table_file(file)
-            elif directory.name == SNAPSHOTS:
-                reason = _wrong_in_snapshot(file, int(name.removesuffix(INSTALL_SUFFIX)))
-            else:
-                index, pos, reason = (
-                    record.begin.position.index + 1,
-                    record.begin.end_pos,
-                    _wrong_in_log(file, record),
-                )
-            if reason:
-                look.problem(index, pos, path, reason)
 
 
 def _wrong_in_log(file: DiskFile, record: InstallRecord) -> str:

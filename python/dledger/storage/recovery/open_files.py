@@ -14,8 +14,13 @@ from dledger.errors import ConfigError, CorruptStore, PathError, WrongGroup
 from dledger.protocol.messages.entry import HardState
 from dledger.storage.api import Identity
 from dledger.storage.disk.disk import Disk, Lock, Witness
-from dledger.storage.disk.file_names import NEW_SUFFIX
-from dledger.storage.disk.small_files import read_all, sync_names_above
+from dledger.storage.disk.file_names import NEW_SUFFIX, file_name
+from dledger.storage.disk.small_files import (
+    read_all,
+    remove,
+    replace_whole,
+    sync_names_above,
+)
 from dledger.storage.log.index import UNIT_SIZE, LogIndex
 from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.meta.hard_state import (
@@ -26,7 +31,7 @@ from dledger.storage.meta.hard_state import (
 )
 from dledger.storage.meta.members import MEMBERS_FILE, MemberFile
 from dledger.storage.meta.recovery_point import MARK_FILE, MARK_MAGIC, RecoveryPoint
-from dledger.storage.meta.slots import SlotFile, create_slots
+from dledger.storage.meta.slots import SLOT_SIZE, SlotFile, create_slots
 from dledger.storage.recovery.snapshot_install import INSTALL_FILE, finish_install
 from dledger.types import Index, NodeId
 
@@ -145,8 +150,7 @@ def _open_locked(
     root, notes = settings.directory, list[str]()
     sync_names_above(disk, root, {root.parent} if disk.exists(root / STATE_FILE) else None)
     for name in (STATE_FILE, MARK_FILE, MEMBERS_FILE, INSTALL_FILE):
-        if disk.exists(root / (name + NEW_SUFFIX)):
-            disk.unlink(root / (name + NEW_SUFFIX))
+        remove(disk, root / (name + NEW_SUFFIX))
     installed = finish_install(disk, root, settings.index_file_bytes, notes)
     if not disk.exists(root / STATE_FILE):
         _create_state(settings, disk, environment, notes)
@@ -159,15 +163,14 @@ def _open_locked(
         )
     record = StateRecord.unpack(state.payload)
     _check_identity(settings, record)
-    if state.damaged:
-        notes.append(
-            f"{STATE_FILE}: one of two copies was damaged; written again from the other one"
-        )
+    state.note_damage(notes)
     # the bytes read may be a page that a killed process left unsynced (D15)
     state.write_both(state.payload)
     data = SegmentFiles(disk, root / "data", file_size=settings.segment_bytes)
     index = SegmentFiles(disk, root / "index", file_size=settings.index_file_bytes)
-    mark_slots = _open_mark(disk, root / MARK_FILE)
+    if not disk.exists(root / MARK_FILE):
+        replace_whole(disk, root / MARK_FILE, bytes(2 * SLOT_SIZE))
+    mark_slots = SlotFile(disk.open(root / MARK_FILE), MARK_MAGIC)
     mark = RecoveryPoint.unpack(mark_slots.payload) if mark_slots.payload else None
     notes += data.check_layout(spare_behind=None if mark is None else mark.durable.end_pos)
     _check_index(index, notes)
@@ -221,11 +224,7 @@ def _check_index(index: SegmentFiles, notes: list[str]) -> None:
     except (ConfigError, CorruptStore) as error:
         notes.append(f"index files thrown away, to be rebuilt: {error}")
         for start in reversed(index.starts):
-            index.disk.unlink(
-                index.path(start)
-                if start % index.file_size == 0
-                else index.directory / f"{start:020d}"
-            )
+            index.disk.unlink(index.directory / file_name(start))
         index.disk.fsync_dir(index.directory)
         index.close()
         index.starts = []
@@ -263,24 +262,11 @@ def _check_sizes(disk: Disk, directory: Path, setting: str, size: int) -> None:
 
 
 def _import(disk: Disk, root: Path) -> HardState:
-    texts = []
-    for name in ("currterm", "checkpoint"):
-        texts.append(read_all(disk, root / name) or b"")
+    texts = [read_all(disk, root / name) or b"" for name in ("currterm", "checkpoint")]
     try:
-        return imported_hard_state(texts[0], texts[1])
+        return imported_hard_state(*texts)
     except (ValueError, KeyError) as error:
         raise CorruptStore(f"{root / 'currterm'} is not DLedger's: {error}") from error
-
-
-def _open_mark(disk: Disk, path: Path) -> SlotFile:
-    if not disk.exists(path):
-        fresh = path.with_name(path.name + NEW_SUFFIX)
-        empty = disk.open(fresh, create=True)
-        empty.fallocate(2 * 4096)
-        empty.fdatasync()
-        disk.rename(fresh, path)
-        disk.fsync_dir(path.parent)
-    return SlotFile(disk.open(path), MARK_MAGIC)
 
 
 def vouch_for(parts: Parts, witness: Witness, mark: RecoveryPoint, before: RecoveryPoint) -> None:

@@ -21,23 +21,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dledger.errors import CorruptStore
-from dledger.protocol.messages.entry import HEADER, HEADER_SIZE, Entry, LogEnd
+from dledger.protocol.messages.entry import Entry, LogEnd
 from dledger.storage.api import Fault, RecoveryReport
-from dledger.storage.log.index_rebuild import Begin, first_index, index_damaged, rebuild_index
-from dledger.storage.log.walker import Bad, Finish, Good, Walker
-from dledger.storage.meta.recovery_point import RecoveryPoint
+from dledger.storage.log.index_rebuild import first_index, index_damaged, rebuild_index
+from dledger.storage.log.tolerant_reader import fault_of
+from dledger.storage.log.walker import Bad, Finish, Walker
+from dledger.storage.meta.recovery_point import EMPTY_LOG, RecoveryPoint, before_first, empty_log
 from dledger.storage.recovery.open_files import Parts
-from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Index, Position
+from dledger.types import NO_INDEX, Index
 
 
 @dataclass(slots=True)
 class Recovered:
     """The log as it is after recovery; all of it durable."""
 
-    begin_index: Index
-    begin_pos: int
-    begin_chain: int
-    """chainCrc in front of the first entry; -1 when unknown."""
+    begin: LogEnd
+    """The place before the first entry; chain_crc -1: unknown."""
     end: LogEnd
     report: RecoveryReport
 
@@ -49,7 +48,6 @@ class _Findings:
     rewritten: list[str] = field(default_factory=list)
     rebuilt_units: int = 0
     scanned: int = 0
-    unverified: bool = False
 
 
 def recover(parts: Parts, commit_hint: Index) -> Recovered:
@@ -59,9 +57,8 @@ def recover(parts: Parts, commit_hint: Index) -> Recovered:
         CorruptStore: files are missing or contradict one another; nothing was changed.
         OSError: the disk failed.
     """
-    begin_index, begin_pos, begin_chain = _begin(parts)
-    before = LogEnd(Position(NO_TERM, Index(begin_index - 1)), begin_pos, max(begin_chain, 0))
-    mark, known = parts.mark, before
+    begin, mark = _begin(parts), parts.mark
+    begin_index, known = Index(begin.position.index + 1), begin
     if mark is not None and mark.durable.position.index >= begin_index:
         known = mark.durable
         if not parts.data.has(known.end_pos - 1):
@@ -72,29 +69,23 @@ def recover(parts: Parts, commit_hint: Index) -> Recovered:
             )
     # In front of ``indexed`` data and index were synced, so the scan begins there. Later damage of
     # entries before it is found by reads and by the scrub.
-    start = before
+    start = begin
     if mark is not None and begin_index <= mark.indexed.position.index <= known.position.index:
         start = mark.indexed
     found = _Findings()
-    if start is not before:
+    if start is not begin:
         _check_start(parts, start, found)
-        found.rebuilt_units += _check_index(
-            parts, start, (begin_index, begin_pos, begin_chain), found
-        )
-    seed = begin_chain if start is before else start.chain_crc
-    walker = Walker(
-        parts.data, start, seed=None if seed < 0 else seed, known=None if mark is None else known
-    )
+        _check_index(parts, start, begin, found)
+    walker = Walker(parts.data, start, known=None if mark is None else known)
     reason = _walk(parts, walker, known, commit_hint, found)
     end = _finish(parts, walker.end, reason, known, found)
     if end.position.index < begin_index:
-        end = LogEnd(NOWHERE if begin_index == 0 else end.position, begin_pos, max(begin_chain, 0))
-    _drop_spare(parts, end)
+        end = empty_log(begin)
+    if len(parts.data.starts) > 1:  # at most one empty file is kept ahead of the log
+        parts.data.drop_behind(end.end_pos + parts.data.file_size)
     parts.index.cut_behind(end.position.index)
     parts.index.files.sync()
     report = RecoveryReport(
-        begin_index=begin_index,
-        end=end,
         kept=f"entries {begin_index} to {end.position.index}; {found.scanned} of them scanned, "
         f"behind the mark at "
         f"{start.position.index}",
@@ -105,13 +96,12 @@ def recover(parts: Parts, commit_hint: Index) -> Recovered:
         rewritten=tuple(found.rewritten),
         notes=tuple(parts.notes),
         faulty=tuple(found.faulty),
-        unverified=found.unverified,
     )
-    return Recovered(begin_index, begin_pos, begin_chain, end, report)
+    return Recovered(begin, end, report)
 
 
-def _begin(parts: Parts) -> Begin:
-    """Index and pos of the first kept entry, and the chain in front of it (-1: unknown)."""
+def _begin(parts: Parts) -> LogEnd:
+    """The place before the first kept entry; chain_crc -1: unknown."""
     starts, mark = parts.data.starts, parts.mark
     if not starts:
         if mark is not None and mark.durable.position.index >= 0:
@@ -120,20 +110,19 @@ def _begin(parts: Parts) -> Begin:
                 f"{mark.durable.position.index} were durable here: put the files back, or empty "
                 "the whole directory and let it back in with 'dledger admit'"
             )
-        return Index(0), parts.settings.begin_pos, 0
+        return before_first(0, parts.settings.begin_pos, 0)
     pos = starts[0]
     if mark is not None and mark.begin_pos == pos:
-        return mark.begin_index, pos, mark.begin_chain
+        return mark.begin
     if pos == 0:
-        return Index(0), 0, 0
-    head = parts.data.pread(pos, HEADER_SIZE)
-    fields = HEADER.unpack(head) if len(head) == HEADER_SIZE else (0,) * 9
-    if not 1 <= fields[0] <= 3 or fields[4] != pos:
+        return EMPTY_LOG
+    first = first_index(parts.data, pos)
+    if first is None:
         raise CorruptStore(
             f"{parts.data.path(pos)} does not start with an entry, so nobody knows which index "
             "the log begins at: empty the directory and let it back in with 'dledger admit'"
         )
-    return Index(fields[2]), pos, -1
+    return before_first(first, pos, -1)
 
 
 def _check_start(parts: Parts, start: LogEnd, found: _Findings) -> None:
@@ -141,11 +130,8 @@ def _check_start(parts: Parts, start: LogEnd, found: _Findings) -> None:
     unit = parts.index.get(start.position.index)
     if unit is None or unit.pos + unit.size != start.end_pos:
         return  # the index will be rebuilt there when it is asked
-    entry = Walker(parts.data, start, seed=None).entry_at(unit.pos)
-    if isinstance(entry, Entry) and (entry.position, entry.chain_crc) == (
-        start.position,
-        start.chain_crc,
-    ):
+    entry = Walker(parts.data, start).entry_at(unit.pos)
+    if isinstance(entry, Entry) and LogEnd.after(entry) == start:
         return
     reason = (
         entry
@@ -156,21 +142,20 @@ def _check_start(parts: Parts, start: LogEnd, found: _Findings) -> None:
     found.faulty.append(Fault(index, index, unit.pos, str(parts.data.path(unit.pos)), reason))
 
 
-def _check_index(parts: Parts, stop: LogEnd, begin: Begin, found: _Findings) -> int:
+def _check_index(parts: Parts, stop: LogEnd, begin: LogEnd, found: _Findings) -> None:
     """Rebuild the index of every file in front of ``stop`` whose first or last entry it does not
     find."""
 
     def on_damage(event: Bad) -> None:
-        if event.first <= event.last and not any(
-            fault.first == event.first for fault in found.faulty
-        ):
-            _note_faulty(parts, event, found)
+        fault = fault_of(parts.data, event)
+        if fault is not None and event.first not in (known.first for known in found.faulty):
+            found.faulty.append(fault)
 
-    rebuilt = 0
     for start, following in zip(parts.data.starts, [*parts.data.starts, None][1:], strict=True):
         if start >= stop.end_pos:
             break
-        first = begin[0] if start == begin[1] else first_index(parts.data, start)
+        is_begin = start == begin.end_pos
+        first = begin.position.index + 1 if is_begin else first_index(parts.data, start)
         last: Index | None = stop.position.index
         if following is not None and following < stop.end_pos:
             behind = first_index(parts.data, following)
@@ -180,21 +165,19 @@ def _check_index(parts: Parts, stop: LogEnd, begin: Begin, found: _Findings) -> 
             None if last is None else parts.index.get(last),
         )
         if ends[0] is None or ends[1] is None or ends[0].pos != start:
-            rebuilt += rebuild_index(
+            found.rebuilt_units += rebuild_index(
                 parts.data, parts.index, start, stop, begin, on_damage=on_damage
             )[0]
-    return rebuilt
 
 
 def _walk(parts: Parts, walker: Walker, known: LogEnd, commit_hint: Index, found: _Findings) -> str:
     """Pass over the log; returns the fault behind its end, "" when no byte is there."""
     end, unsure = walker.end, False
     for event in walker.walk():
-        if isinstance(event, Good):
+        if isinstance(event, Entry):
             unsure = False
             found.scanned += 1
-            found.rebuilt_units += parts.index.put_again(event.entry)
-            found.unverified |= not event.entry.verified
+            found.rebuilt_units += parts.index.put_again(event)
         elif isinstance(event, Bad):
             if _lost_pages(parts, event, known, commit_hint):
                 walker.end = end
@@ -229,19 +212,15 @@ def _lost_pages(parts: Parts, event: Bad, known: LogEnd, commit_hint: Index) -> 
 
 
 def _keep_faulty(parts: Parts, event: Bad, walker: Walker, found: _Findings) -> None:
-    if event.last < event.first:
+    fault = fault_of(parts.data, event)
+    if fault is None:
         parts.notes.append(
             f"{parts.data.path(event.pos)} at {event.pos}: {event.reason}; no entry is hit"
         )
         return
-    _note_faulty(parts, event, found)
+    found.faulty.append(fault)
     if event.first == event.last:
         index_damaged(parts.data, parts.index, event, walker)
-
-
-def _note_faulty(parts: Parts, event: Bad, found: _Findings) -> None:
-    file = str(parts.data.path(event.pos))
-    found.faulty.append(Fault(event.first, event.last, event.pos, file, event.reason))
 
 
 def _tail(walker: Walker, event: Finish, commit_hint: Index) -> str:
@@ -293,12 +272,6 @@ def _finish(parts: Parts, end: LogEnd, reason: str, known: LogEnd, found: _Findi
     return end
 
 
-def _drop_spare(parts: Parts, end: LogEnd) -> None:
-    """At most one empty file is kept ahead of the log."""
-    if len(parts.data.starts) > 1:
-        parts.data.drop_behind(end.end_pos + parts.data.file_size)
-
-
 def mark_of(recovered: Recovered, commit: Index, boot_id: bytes) -> RecoveryPoint:
     """The mark of a log that is durable and indexed as a whole."""
     return RecoveryPoint(
@@ -306,9 +279,9 @@ def mark_of(recovered: Recovered, commit: Index, boot_id: bytes) -> RecoveryPoin
         indexed=recovered.end,
         commit=commit,
         boot_id=boot_id,
-        begin_index=recovered.begin_index,
-        begin_pos=recovered.begin_pos,
-        begin_chain=recovered.begin_chain,
+        begin_index=Index(recovered.begin.position.index + 1),
+        begin_pos=recovered.begin.end_pos,
+        begin_chain=recovered.begin.chain_crc,
     )
 
 

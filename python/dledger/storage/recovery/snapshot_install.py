@@ -59,8 +59,8 @@ class InstallRecord:
             "index": self.index,
             "catalog": self.catalog,
             "begin": _numbers(self.begin),
+            "end": None if self.end is None else _numbers(self.end),
         }
-        value["end"] = None if self.end is None else _numbers(self.end)
         return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
 
     @staticmethod
@@ -169,13 +169,10 @@ class Staging:
                 disk.fsync_dir(root / name)
         end = None if first is None else LogEnd.after(first)
         try:
-            before = read_record(disk, root)
+            before = read_record(disk, root, notes=[])
             known = before.index if before is not None else NO_INDEX
-            _save(
-                disk,
-                root,
-                InstallRecord(READY, Index(index if catalog else known), begin, end, catalog),
-            )
+            index = index if catalog else known
+            _save(disk, root, InstallRecord(READY, index, begin, end, catalog))
         except OSError as error:  # it may be there or not, so no caller may go on as if it were not
             raise storage_error("take over the state of another node in", root, error) from error
 
@@ -189,7 +186,7 @@ class Staging:
         file.fdatasync()
 
 
-def read_record(disk: Disk, root: Path, notes: list[str] | None = None) -> InstallRecord | None:
+def read_record(disk: Disk, root: Path, notes: list[str]) -> InstallRecord | None:
     """The record; None when no state was ever taken over here. ``notes`` get the remarks on it.
 
     Raises:
@@ -200,10 +197,7 @@ def read_record(disk: Disk, root: Path, notes: list[str] | None = None) -> Insta
         return None
     slots = SlotFile(disk.open_read_only(path), INSTALL_MAGIC)
     if slots.payload is not None:
-        if slots.damaged and notes is not None:
-            notes.append(
-                f"{INSTALL_FILE}: one of two copies was damaged; written again from the other one"
-            )
+        slots.note_damage(notes)
         return InstallRecord.unpack(slots.payload)
     if _staged(disk, root):
         raise CorruptStore(
@@ -255,11 +249,10 @@ def drop_staged(disk: Disk, root: Path) -> None:
 
 
 def _staged(disk: Disk, root: Path) -> list[Path]:
-    directories = [root / name for name in (DATA, TABLES, SNAPSHOTS)]
     return [
-        at / name
-        for at in directories
-        for name in disk.listdir(at)
+        root / directory / name
+        for directory in (DATA, TABLES, SNAPSHOTS)
+        for name in disk.listdir(root / directory)
         if name.endswith(INSTALL_SUFFIX)
     ]
 
