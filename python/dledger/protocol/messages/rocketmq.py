@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from dledger.protocol.messages.client import LeaderResponse
 from dledger.protocol.messages.codes import Code
-from dledger.types import NodeId
 
 MAX_PUT_MESSAGES: Final = 4096
 """Messages of one request: so many keep a leader busy for some hundredths of a second."""
@@ -62,13 +62,10 @@ class PutMessageRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PutMessageResponse:
+class PutMessageResponse(LeaderResponse):
     """One number for each message, in order; a queue offset is 0 for a message that has no place in
     a queue. ``store_host`` is the ``host:port`` that the messages carry."""
 
-    code: Code
-    message: str = ""
-    leader_id: NodeId = NodeId("")
     physical_offsets: tuple[int, ...] = ()
     queue_offsets: tuple[int, ...] = ()
     store_timestamp: int = 0
@@ -90,13 +87,9 @@ class ViewMessageRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ViewMessageResponse:
+class ViewMessageResponse(LeaderResponse):
     """Payload: the message. OFFSET_OUT_OF_RANGE: no committed message begins at that offset, or it
     is not kept any more."""
-
-    code: Code
-    message: str = ""
-    leader_id: NodeId = NodeId("")
 
 
 class GetMessageStatus(IntEnum):
@@ -131,14 +124,11 @@ class GetMessageRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetMessageResponse:
+class GetMessageResponse(LeaderResponse):
     """Payload: the messages, at least one where one is FOUND, even over ``max_bytes``.
     ``min_offset`` is that of the first message that is kept, ``max_offset`` the one that the next
     message gets."""
 
-    code: Code
-    message: str = ""
-    leader_id: NodeId = NodeId("")
     status: GetMessageStatus = GetMessageStatus.FOUND
     next_begin_offset: int = 0
     min_offset: int = 0
@@ -160,12 +150,8 @@ class QueryMessageRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryMessageResponse:
+class QueryMessageResponse(LeaderResponse):
     """Payload: the messages, the newest first."""
-
-    code: Code
-    message: str = ""
-    leader_id: NodeId = NodeId("")
 
 
 BrokerRequest = PutMessageRequest | ViewMessageRequest | GetMessageRequest | QueryMessageRequest

@@ -289,7 +289,7 @@ def _builder(table: FieldTable) -> Step:
     lines += ["    message = new(cls)"]
     for at, name in enumerate(table.names):
         lines += [f"    set{at}(message, f{at})"]
-        known[f"set{at}"] = table.cls.__dict__[name].__set__  # slots=True made a descriptor of each
+        known[f"set{at}"] = getattr(table.cls, name).__set__  # slots=True made a descriptor of each
     exec("\n".join([*lines, "    return message"]), known)
     return cast(Step, known["build"])
 
