@@ -13,7 +13,7 @@ import pytest
 
 from dledger.errors import Unavailable, WrongGroup
 from dledger.net.connections.blocking import BlockingConnection, Lost
-from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.handshake import Greeting
 from dledger.net.secret import Secret, Side
 from dledger.protocol.messages.client import (
     AppendRequest,
@@ -78,7 +78,7 @@ def test_answer_with_a_large_payload_comes_whole(serve: Callable[[Script], str])
     )
     connection = BlockingConnection(
         serve(lambda sock: answer(sock, (HELLO, []), (fetched, [body]))),
-        Greeting(Introduction()),
+        Greeting(),
         limits=FrameLimits(),
         timeout_s=10,
     )
@@ -102,9 +102,7 @@ def test_request_with_many_large_pieces_leaves_whole(serve: Callable[[Script], s
                 got.append(bytes(frame.payload))
                 sock.sendall(b"".join(encode(AppendResponse(code=Code.SUCCESS), frame.request_id)))
 
-    connection = BlockingConnection(
-        serve(script), Greeting(Introduction()), limits=FrameLimits(), timeout_s=10
-    )
+    connection = BlockingConnection(serve(script), Greeting(), limits=FrameLimits(), timeout_s=10)
     pieces = [bytes([n]) * 40_000 for n in range(200)]
     connection.ask(AppendRequest(), pieces, soon())
     assert got == [b"".join(pieces)]
@@ -121,9 +119,7 @@ def test_answers_in_one_piece_come_one_by_one(serve: Callable[[Script], str]) ->
         sock.sendall(b"".join(both))
         sock.recv(65536)
 
-    connection = BlockingConnection(
-        serve(script), Greeting(Introduction()), limits=FrameLimits(), timeout_s=10
-    )
+    connection = BlockingConnection(serve(script), Greeting(), limits=FrameLimits(), timeout_s=10)
     assert [connection.send(StatusRequest()) for _ in range(2)] == [2, 3]
     assert [connection.receive(soon())[1].status["n"] for _ in range(2)] == [2, 3]
     connection.close()
@@ -138,9 +134,7 @@ def test_silence_and_a_closed_connection_are_lost_after_sending(
         answer(sock, (HELLO, []))
         done.wait(10)
 
-    connection = BlockingConnection(
-        serve(script), Greeting(Introduction()), limits=FrameLimits(), timeout_s=10
-    )
+    connection = BlockingConnection(serve(script), Greeting(), limits=FrameLimits(), timeout_s=10)
     assert connection.usable
     with pytest.raises(Lost, match="in time") as caught:
         connection.ask(StatusRequest(), (), time.monotonic() + 0.01)
@@ -159,9 +153,7 @@ def test_answer_to_another_question_is_never_taken(serve: Callable[[Script], str
         sock.recv(65536)
         sock.sendall(b"".join(encode(StatusResponse(code=Code.SUCCESS), 77)))
 
-    connection = BlockingConnection(
-        serve(script), Greeting(Introduction()), limits=FrameLimits(), timeout_s=10
-    )
+    connection = BlockingConnection(serve(script), Greeting(), limits=FrameLimits(), timeout_s=10)
     with pytest.raises(Lost, match="answer 77") as caught:
         connection.ask(StatusRequest(), (), soon())
     assert caught.value.sent
@@ -173,19 +165,17 @@ def test_garbage_and_nobody_are_unavailable_and_another_group_is_said(
 ) -> None:
     garbage = serve(lambda sock: sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
     with pytest.raises(Unavailable, match="starts with"):
-        BlockingConnection(garbage, Greeting(Introduction()), limits=FrameLimits(), timeout_s=10)
+        BlockingConnection(garbage, Greeting(), limits=FrameLimits(), timeout_s=10)
     refusal = HelloResponse(code=Code.UNKNOWN_GROUP, message="group is 'other'")
     with pytest.raises(WrongGroup, match="other"):
         BlockingConnection(
             serve(lambda sock: answer(sock, (refusal, []))),
-            Greeting(Introduction()),
+            Greeting(),
             limits=FrameLimits(),
             timeout_s=10,
         )
     with pytest.raises(Unavailable, match="127"):
-        BlockingConnection(
-            "127.0.0.1:1", Greeting(Introduction()), limits=FrameLimits(), timeout_s=10
-        )
+        BlockingConnection("127.0.0.1:1", Greeting(), limits=FrameLimits(), timeout_s=10)
 
 
 SECRET = Secret(b"k" * 32)
@@ -219,7 +209,7 @@ def test_request_follows_proof_at_once_when_a_refusal_can_be_reported(
 ) -> None:
     """The caller has given a callback for a refusal."""
     said: list[Any] = []
-    greeting = Greeting(Introduction(), secret=lambda answer: SECRET)
+    greeting = Greeting(secret=lambda answer: SECRET)
     refused: list[bool] = []
     address = serve(gatekeeper(HELLO, said))
     connection = BlockingConnection(
@@ -241,7 +231,7 @@ def test_refused_proof_loses_the_untaken_request_behind_it(
     serve: Callable[[Script], str],
 ) -> None:
     refusal = HelloResponse(code=Code.ACCESS_DENIED, message="another secret", group="g")
-    greeting = Greeting(Introduction(), secret=lambda answer: SECRET)
+    greeting = Greeting(secret=lambda answer: SECRET)
     refused: list[bool] = []
     address = serve(gatekeeper(refusal, []))
     connection = BlockingConnection(

@@ -18,7 +18,7 @@ from tls_port import LIMITS, Port, ask_rpc, refused, tls_of
 from dledger.config import Tls
 from dledger.net.address import split_address
 from dledger.net.connections.blocking import BlockingConnection
-from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.handshake import Greeting
 from dledger.net.connections.tls import CertificateRefused, client_context
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.protocol.wire import encode
@@ -68,7 +68,7 @@ def is_open(sock: socket.socket) -> bool:
 def ask(address: str, tls: Tls) -> None:
     """Come in, as a client that may."""
     BlockingConnection(
-        address, Greeting(Introduction()), limits=LIMITS, timeout_s=20, tls=client_context(tls)
+        address, Greeting(), limits=LIMITS, timeout_s=20, tls=client_context(tls)
     ).close()
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from dledger.errors import ConfigError, WrongGroup
-from dledger.net.connections.handshake import Greeting, Introduction, other_protocol
+from dledger.net.connections.handshake import Greeting, other_protocol
 from dledger.protocol.messages.client import StatusResponse
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 from dledger.release import RELEASE
 from dledger.types import NodeId
 
-OWN = Introduction(
+OWN = HelloRequest(
     group="g", node_id="n1", group_id="id", members=("n0", "n1"), ancestors=(("a", 3),)
 )
 

@@ -17,7 +17,7 @@ from dledger.client import Client
 from dledger.errors import Unavailable
 from dledger.net import PeerLink, run
 from dledger.net.connections.blocking import BlockingConnection
-from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.handshake import Greeting
 from dledger.net.connections.rpc import Rpc
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.protocol.wire import FrameLimits, FrameReader, encode
@@ -91,14 +91,12 @@ def test_the_older_node_understands_a_hello_of_its_own_release(older: OlderNode)
 
 def test_a_client_is_told_what_a_node_is_that_ends_each_connection(older: OlderNode) -> None:
     with pytest.raises(Unavailable) as waiting:
-        BlockingConnection(
-            older.address, Greeting(Introduction()), limits=FrameLimits(), timeout_s=20
-        )
+        BlockingConnection(older.address, Greeting(), limits=FrameLimits(), timeout_s=20)
     check(str(waiting.value), older.address)
 
     async def story() -> None:
         with pytest.raises(Unavailable) as running:
-            await Rpc.open(older.address, Greeting(Introduction()), FrameLimits(), 20)
+            await Rpc.open(older.address, Greeting(), FrameLimits(), 20)
         check(str(running.value), older.address)
 
     run(story())
@@ -116,7 +114,7 @@ async def test_a_node_is_told_of_a_member_of_an_older_release(
 ) -> None:
     """Once, and not at a connection or two that a node ends because it stops."""
     caplog.set_level(logging.WARNING, "dledger")
-    link = PeerLink(lambda: older.address, lambda: Greeting(Introduction(group="g", node_id="n1")))
+    link = PeerLink(lambda: older.address, lambda: Greeting(HelloRequest(group="g", node_id="n1")))
     link.start()
     async with asyncio.timeout(20):
         while older.connections < 5:

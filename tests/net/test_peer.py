@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dledger.net import Connection, FrameLimits, Listener, PeerLink, listen
-from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.handshake import Greeting
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import LogEnd, stamp
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
@@ -22,7 +22,7 @@ N0, N1 = NodeId("n0"), NodeId("n1")
 
 
 def greet() -> Greeting:
-    return Greeting(Introduction(group="g", node_id="n1"))
+    return Greeting(HelloRequest(group="g", node_id="n1"))
 
 
 def beat(number: int) -> HeartBeatRequest:
@@ -180,7 +180,7 @@ async def test_link_takes_no_other_node_for_its_peer(
     peer: Peer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "dledger.net")
-    link = peer.link(greeting=lambda: Greeting(Introduction(group="g", node_id="n1"), peer="n2"))
+    link = peer.link(greeting=lambda: Greeting(HelloRequest(group="g", node_id="n1"), peer="n2"))
     link.send(beat(1))
     await peer.until(lambda: len(peer.hellos) == 2)
     assert not peer.rounds

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dledger.errors import AccessDenied, ConfigError
-from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.handshake import Greeting
 from dledger.net.secret import Secret, Side, create_secret, read_secret
 from dledger.net.user_directory import VARIABLE, user_directory, user_secret
 from dledger.protocol.messages.codes import Code
@@ -155,7 +155,7 @@ def challenge(greeting: Greeting, key: Secret = KEY) -> HelloResponse:
 @pytest.mark.parametrize("node_id", ["n1", ""])
 def test_both_sides_prove_before_either_goes_on(node_id: str) -> None:
     greeting = Greeting(
-        Introduction(group="g", node_id=node_id), secret=lambda answer: KEY, strict=True
+        HelloRequest(group="g", node_id=node_id), secret=lambda answer: KEY, strict=True
     )
     asked = challenge(greeting)
     words = greeting.answered(asked)
@@ -169,7 +169,7 @@ def test_both_sides_prove_before_either_goes_on(node_id: str) -> None:
 
 def test_a_node_with_another_secret_gets_no_proof_and_no_word() -> None:
     for key in (Secret(b"j" * 32), None):
-        greeting = Greeting(Introduction(node_id="n1"), secret=lambda answer: KEY)
+        greeting = Greeting(HelloRequest(node_id="n1"), secret=lambda answer: KEY)
         asked = challenge(greeting, key) if key else replace(ANSWER, proof_wanted=True)
         with pytest.raises(AccessDenied, match="n0 has another secret"):
             greeting.answered(asked)
@@ -177,7 +177,7 @@ def test_a_node_with_another_secret_gets_no_proof_and_no_word() -> None:
 
 
 def test_where_a_secret_is_required_a_node_that_wants_none_is_not_taken() -> None:
-    greeting = Greeting(Introduction(node_id="n1"), secret=lambda answer: KEY, strict=True)
+    greeting = Greeting(HelloRequest(node_id="n1"), secret=lambda answer: KEY, strict=True)
     with pytest.raises(AccessDenied, match="n0 has no secret to prove"):
         greeting.answered(ANSWER)
     assert greeting.welcome is None
@@ -185,7 +185,7 @@ def test_where_a_secret_is_required_a_node_that_wants_none_is_not_taken() -> Non
 
 def test_client_without_secret_is_told_its_place_and_node_proves_none() -> None:
     """The client is told the setting; a node answers that it has no secret."""
-    client, node = Greeting(Introduction()), Greeting(Introduction(node_id="n1"))
+    client, node = Greeting(), Greeting(HelloRequest(node_id="n1"))
     with pytest.raises(AccessDenied, match="secret_file"):
         client.answered(challenge(client))
     words = node.answered(challenge(node))
@@ -194,7 +194,7 @@ def test_client_without_secret_is_told_its_place_and_node_proves_none() -> None:
 
 
 def test_a_secret_is_asked_for_once() -> None:
-    greeting = Greeting(Introduction(node_id="n1"), secret=lambda answer: KEY, strict=True)
+    greeting = Greeting(HelloRequest(node_id="n1"), secret=lambda answer: KEY, strict=True)
     assert greeting.answered(challenge(greeting)) is not None
     assert greeting.answered(challenge(greeting)) is None
 

@@ -22,7 +22,7 @@ from dledger.config import ClientConfig, NodeConfig, Tls
 from dledger.errors import ConfigError, Unavailable
 from dledger.net import Handlers, PeerLink, connect
 from dledger.net.connections.blocking import BlockingConnection
-from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.handshake import Greeting
 from dledger.net.connections.tls import (
     CertificateRefused,
     certificate_refused,
@@ -32,6 +32,7 @@ from dledger.net.connections.tls import (
     server_context,
 )
 from dledger.protocol.messages.client import AppendRequest
+from dledger.protocol.messages.hello import HelloRequest
 from dledger.protocol.messages.peer import HeartBeatRequest
 from dledger.types import NodeId, Term
 
@@ -54,7 +55,7 @@ def test_a_connection_that_waits_sends_and_receives_whole_and_stays_usable(
     tls = tls_of(issue())
     connection = BlockingConnection(
         port(tls).address,
-        Greeting(Introduction()),
+        Greeting(),
         limits=LIMITS,
         timeout_s=10,
         tls=client_context(tls),
@@ -91,7 +92,7 @@ def test_what_is_sent_cannot_be_read_on_the_way(port: Callable[..., Port], issue
         thread.start()
         address = f"127.0.0.1:{between.getsockname()[1]}"
         connection = BlockingConnection(
-            address, Greeting(Introduction()), limits=LIMITS, timeout_s=10, tls=client_context(tls)
+            address, Greeting(), limits=LIMITS, timeout_s=10, tls=client_context(tls)
         )
         body = b"nobody else's business"
         assert connection.ask(AppendRequest(), [body], time.monotonic() + 20)[1] == body
@@ -203,7 +204,7 @@ async def test_a_node_is_a_peer_only_with_a_certificate(
     changes: list[bool] = []
     link = PeerLink(
         lambda: node.address,
-        lambda: Greeting(Introduction(group="g", node_id="n1")),
+        lambda: Greeting(HelloRequest(group="g", node_id="n1")),
         on_change=changes.append,
         tls=client_context(tls_of(own)),
     )
@@ -332,7 +333,7 @@ def test_who_is_refused_behind_the_loss_of_its_files_is_told_to_ask_again(
     with pytest.raises((Unavailable, CertificateRefused)) as caught:
         BlockingConnection(
             port(tls_of(trusted)).address,
-            Greeting(Introduction()),
+            Greeting(),
             limits=LIMITS,
             timeout_s=10,
             tls=context,

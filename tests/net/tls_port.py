@@ -14,7 +14,7 @@ from dledger.errors import Unavailable
 from dledger.net import Connection, FrameLimits, Patience, listen
 from dledger.net.connections.blocking import BlockingConnection
 from dledger.net.connections.handlers import OnConnection
-from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.handshake import Greeting
 from dledger.net.connections.rpc import Rpc
 from dledger.net.connections.tls import CertificateRefused, client_context, server_context
 from dledger.protocol.messages.client import AppendRequest, FetchedBatch, FetchResponse
@@ -108,7 +108,7 @@ def ask_rpc(
     payload: list[bytes],
 ) -> bytes:
     async def story() -> bytes:
-        rpc = await Rpc.open(address, Greeting(Introduction()), LIMITS, 10, client_context(tls))
+        rpc = await Rpc.open(address, Greeting(), LIMITS, 10, client_context(tls))
         _, found = await rpc.ask(AppendRequest(), payload, 20)
         await rpc.close()
         return bytes(found)
@@ -121,7 +121,7 @@ def refused(address: str, tls: Tls | None, new_loop: Any) -> set[str]:
     """What both kinds of connection say of a port that does not let them in."""
     with pytest.raises((Unavailable, CertificateRefused)) as waiting:
         BlockingConnection(
-            address, Greeting(Introduction()), limits=LIMITS, timeout_s=10, tls=client_context(tls)
+            address, Greeting(), limits=LIMITS, timeout_s=10, tls=client_context(tls)
         )
     with pytest.raises((Unavailable, CertificateRefused)) as running:
         ask_rpc(new_loop, address, tls, [b"a"])
