@@ -154,7 +154,7 @@ async def test_a_sender_that_has_gone_leaves_nothing_behind(bench: Bench) -> Non
     second.begin(9 * MIB)
     bench.inflow.forget(second)
     bench.inflow.forget(first)
-    assert (bench.inflow.used, bench.inflow.waiting) == (0, 0)
+    assert (bench.inflow.used, bench.inflow.kept_waiting) == (0, {})
 
 
 class Loop:

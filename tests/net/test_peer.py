@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dledger.net import Connection, FrameLimits, Listener, PeerLink, listen
+from dledger.net import Connection, FrameLimits, Handlers, Listener, PeerLink
 from dledger.net.connections.handshake import Greeting
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import LogEnd, stamp
@@ -55,9 +55,11 @@ class Peer:
         self.listener: Listener
 
     async def open(self, port: int = 0) -> None:
-        self.listener = await listen(
-            "127.0.0.1", port, self.connections.append, self.on_frame, self.on_close, FrameLimits()
+        handlers = Handlers(
+            on_open=self.connections.append, on_frame=self.on_frame, on_close=self.on_close
         )
+        self.listener = Listener(handlers, FrameLimits())
+        await self.listener.open("127.0.0.1", port)
         self.address = f"127.0.0.1:{self.listener.port}"
 
     def link(

@@ -11,7 +11,7 @@ import pytest
 
 from dledger.config import MIB, ClientConfig, Tls
 from dledger.errors import Unavailable
-from dledger.net import Connection, FrameLimits, Patience, listen
+from dledger.net import Connection, FrameLimits, Handlers, Listener, Patience
 from dledger.net.connections.blocking import BlockingConnection
 from dledger.net.connections.handlers import OnConnection
 from dledger.net.connections.handshake import Greeting
@@ -59,17 +59,11 @@ class Port:
             self._runner.run(self._run(tls))
 
     async def _run(self, tls: Tls | None) -> None:
-        context = server_context(tls)
-        self._listener = listener = await listen(
-            "127.0.0.1",
-            0,
-            self._on_open,
-            self._answer,
-            lambda _, error: None,
-            LIMITS,
-            patience=self._patience,
-            tls=context,
+        handlers = Handlers(
+            on_open=self._on_open, on_frame=self._answer, on_close=lambda _, error: None
         )
+        self._listener = listener = Listener(handlers, LIMITS, patience=self._patience)
+        await listener.open("127.0.0.1", 0, server_context(tls))
         self.address = f"127.0.0.1:{listener.port}"
         self._ready.set()
         await self._over.wait()

@@ -34,10 +34,9 @@ class Handlers(Generic[C]):
     on_batch_end: OnConnection[C] | None = None
 
 
-class ReceiveBuffer:
-    """The buffer that all connections of one thread read into, each in its turn."""
-
-    __slots__ = ("view",)
+class ReceiveBuffer(threading.local):
+    """The buffer that all connections of one thread read into, each in its turn; every thread has
+    one of its own."""
 
     def __init__(self) -> None:
         self.view = memoryview(bytearray(RECEIVE_BYTES))
@@ -48,12 +47,4 @@ class ReceiveBuffer:
         return self.view
 
 
-_thread = threading.local()
-
-
-def receive_buffer() -> ReceiveBuffer:
-    """This thread's."""
-    buffer: ReceiveBuffer | None = getattr(_thread, "buffer", None)
-    if buffer is None:
-        buffer = _thread.buffer = ReceiveBuffer()
-    return buffer
+receive_buffer: Final = ReceiveBuffer()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 from dledger.errors import ProtocolError
@@ -63,14 +64,12 @@ class SoonClock(turns.Clock, Protocol):
     def call_soon(self, callback: Callable[[], None], /) -> asyncio.Handle: ...
 
 
+@dataclass(slots=True)
 class OutflowWindow:
     """Since when, and from which count on, a taker's progress is measured."""
 
-    __slots__ = ("at_s", "taken")
-
-    def __init__(self, at_s: float, taken: int) -> None:
-        self.at_s = at_s
-        self.taken = taken
+    at_s: float
+    taken: int
 
 
 class Outflow(Generic[A]):
