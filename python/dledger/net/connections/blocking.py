@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final, cast
 
 from dledger.errors import DLedgerError, ProtocolError, Unavailable
-from dledger.interrupts import is_interrupt
+from dledger.interrupts import is_interrupt, told_as
 from dledger.net.address import split_address, tune
 from dledger.net.connections.handshake import Greeting, unanswered
 from dledger.net.connections.tls import (
@@ -82,12 +82,8 @@ class BlockingConnection:
         self._timeout_s = -1.0
         self._under_tls = tls is not None
         deadline = time.monotonic() + timeout_s
-        try:
+        with told_as(lambda error: not_opened(address, error, tls), OSError):
             self._socket = _open(address, timeout_s, tls)
-        except OSError as error:
-            if is_interrupt(error):
-                raise
-            raise not_opened(address, error, tls) from None
         try:
             self.welcome = self._greet(greeting, deadline)
             """The node's description of itself."""

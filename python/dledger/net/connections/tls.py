@@ -6,12 +6,12 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Final, cast
 
 from dledger.config import Tls
 from dledger.errors import AccessDenied, ConfigError, Unavailable
-from dledger.interrupts import is_interrupt
+from dledger.interrupts import told_as
 
 
 def server_context(tls: Tls | None) -> ssl.SSLContext | None:
@@ -79,7 +79,11 @@ def own_certificate(tls: Tls) -> dict[str, Any]:
     sees.check_hostname = False
     sees.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
     to_shows, to_sees = ssl.MemoryBIO(), ssl.MemoryBIO()
-    try:
+    with told_as(
+        lambda error: ConfigError(f"tls_certificate {tls.certificate!r}: {error}"),
+        OSError,
+        ValueError,
+    ):
         sees.load_verify_locations(tls.certificate)
         client = sees.wrap_bio(to_sees, to_shows)
         server = shows.wrap_bio(to_shows, to_sees, server_side=True)
@@ -87,10 +91,6 @@ def own_certificate(tls: Tls) -> dict[str, Any]:
             with suppress(ssl.SSLWantReadError):
                 end.do_handshake()
         return cast(dict[str, Any], client.getpeercert() or {})
-    except (OSError, ValueError) as error:
-        if is_interrupt(error):
-            raise
-        raise ConfigError(f"tls_certificate {tls.certificate!r}: {error}") from None
 
 
 class CertificateRefused(AccessDenied):
@@ -276,23 +276,11 @@ def _context(protocol: ssl._SSLMethod, tls: Tls) -> ssl.SSLContext:
     )
     context.files = tls
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    try:
+    with _files(f"tls_ca {tls.ca!r}", "no PEM file of certificates"):
         context.load_verify_locations(tls.ca)
-    except OSError as error:
-        if is_interrupt(error):
-            raise
-        raise ConfigError(
-            f"tls_ca {tls.ca!r}: {_reason(error, 'no PEM file of certificates')}"
-        ) from None
-    try:
+    pair = f"tls_certificate {tls.certificate!r} with tls_key {tls.key!r}"
+    with _files(pair, "no PEM files of a certificate and its key"):
         context.load_cert_chain(tls.certificate, tls.key, _no_passphrase)
-    except OSError as error:
-        if is_interrupt(error):
-            raise
-        files = f"tls_certificate {tls.certificate!r} with tls_key {tls.key!r}"
-        raise ConfigError(
-            f"{files}: {_reason(error, 'no PEM files of a certificate and its key')}"
-        ) from None
     return context
 
 
@@ -302,5 +290,11 @@ def _no_passphrase() -> str:
     )
 
 
-def _reason(error: OSError, otherwise: str) -> str:
-    return otherwise if isinstance(error, ssl.SSLError) else error.strerror or str(error)
+def _files(which: str, otherwise: str) -> AbstractContextManager[None]:
+    """An error in reading them; ``otherwise``: of their content."""
+
+    def told(error: OSError) -> ConfigError:
+        reason = otherwise if isinstance(error, ssl.SSLError) else error.strerror or error
+        return ConfigError(f"{which}: {reason}")
+
+    return told_as(told, OSError)
