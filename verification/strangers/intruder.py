@@ -136,28 +136,28 @@ def busy(wanted: argparse.Namespace) -> dict[str, Any]:
 
 def idle(wanted: argparse.Namespace) -> dict[str, Any]:
     """Open connections, say hello on half of them, and do nothing for a while."""
-    opened: list[socket.socket] = []
-    for number in range(wanted.count):
-        for address in wanted.nodes.values():
-            with contextlib.suppress(OSError):
-                sock = dial(address)
-                opened.append(sock)
-                if number % 2:
-                    sock.sendall(hello(wanted.group))
+    opened = connections(wanted, lambda number: hello(wanted.group) if number % 2 else b"")
     time.sleep(wanted.seconds)
     return {"connections": len(opened)}
 
 
-def welcomed(wanted: argparse.Namespace) -> list[socket.socket]:
-    """``count`` connections to each node that have said hello, and do not block."""
+def connections(wanted: argparse.Namespace, words: Callable[[int], bytes]) -> list[socket.socket]:
+    """``count`` connections to each node, as far as it takes them; the n-th of each begins with
+    ``words(n)``."""
     opened: list[socket.socket] = []
-    for _ in range(wanted.count):
+    for number in range(wanted.count):
         for address in wanted.nodes.values():
             with contextlib.suppress(OSError):
-                sock = dial(address)
-                sock.sendall(hello(wanted.group))
-                sock.setblocking(False)
-                opened.append(sock)
+                opened.append(sock := dial(address))
+                sock.sendall(words(number))
+    return opened
+
+
+def welcomed(wanted: argparse.Namespace) -> list[socket.socket]:
+    """`connections` that have said hello, and do not block."""
+    opened = connections(wanted, lambda _: hello(wanted.group))
+    for sock in opened:
+        sock.setblocking(False)
     return opened
 
 
@@ -188,14 +188,11 @@ def deaf(wanted: argparse.Namespace) -> dict[str, Any]:
     """Ask for all of a topic again and again, and take no answer."""
     asked = FetchRequest(topic_id=wanted.topic_id, partition=0, start_offset=0, max_bytes=32 << 20)
     frames = b"".join(piece for number in range(AT_ONCE) for piece in encode(asked, number + 2))
-    opened: list[socket.socket] = []
-    for _ in range(wanted.count):
-        for address in wanted.nodes.values():
-            with contextlib.suppress(OSError):
-                sock = dial(address)
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-                opened.append(sock)
-                sock.sendall(hello(wanted.group) + frames)
+    opened = connections(wanted, lambda _: hello(wanted.group))
+    for sock in opened:
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sock.sendall(frames)
     time.sleep(wanted.seconds)
     return {"connections": len(opened), "fetches": len(opened) * AT_ONCE}
 

@@ -6,7 +6,7 @@ import os
 import random
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any
 
 from dledger.config import Tls
 from dledger.net.address import split_address
@@ -72,23 +72,6 @@ def is_welcome(answer: HelloResponse | None) -> bool:
     return answer is not None and answer.code is Code.SUCCESS and not answer.proof_wanted
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """The claims of one made-up message about its sender, its term and its log."""
-
-    group: str
-    me: NodeId
-    to: NodeId
-    term: Term
-    index: Index
-    push_type: PushType
-    flag: bool
-
-    @property
-    def place(self) -> Position:
-        return Position(self.term, self.index)
-
-
 def lies(
     dice: random.Random, group: str, me: NodeId, to: NodeId, count: int
 ) -> Iterator[PeerMessage]:
@@ -99,70 +82,36 @@ def lies(
         )
         index = Index(dice.choice((-1, 0, 1, 5, 100, 1 << 40)))
         push_type, flag = dice.choice(list(PushType)), dice.random() < 0.5
-        claim = Claim(group, me, to, term, index, push_type, flag)
-        yield dice.choice((*_of_elections(dice, claim), *_of_replication(claim)))
-
-
-def _of_elections(dice: random.Random, claim: Claim) -> tuple[PeerMessage, ...]:
-    return (
-        VoteRequest(
-            group=claim.group,
-            local_id=claim.me,
-            remote_id=claim.to,
-            term=claim.term,
-            ledger_end=claim.place,
-            pre_vote=claim.flag,
-            transfer=not claim.flag,
-            incarnation=dice.randrange(1 << 62),
-        ),
-        VoteResponse(
-            group=claim.group,
-            local_id=claim.me,
-            remote_id=claim.to,
-            term=claim.term,
-            request_term=claim.term,
-            result=dice.choice(list(VoteResult)),
-            pre_vote=claim.flag,
-        ),
-    )
-
-
-def _of_replication(claim: Claim) -> tuple[PeerMessage, ...]:
-    """Also of its leadership: heartbeats and a transfer."""
-    group, me, to, term, index = claim.group, claim.me, claim.to, claim.term, claim.index
-    return (
-        HeartBeatRequest(group=group, local_id=me, remote_id=to, term=term, leader_id=me, round=1),
-        HeartBeatResponse(
-            group=group,
-            local_id=me,
-            remote_id=to,
-            term=term,
-            code=Code.SUCCESS,
-            round=1,
-            durable_index=index,
-        ),
-        PushEntryRequest(
-            group=group,
-            local_id=me,
-            remote_id=to,
-            term=term,
-            leader_id=me,
-            type=claim.push_type,
-            previous=claim.place,
-            commit_index=index,
-        ),
-        PushEntryResponse(
-            group=group,
-            local_id=me,
-            remote_id=to,
-            term=term,
-            type=claim.push_type,
-            code=Code.SUCCESS,
-            index=index,
-            begin_index=index,
-            end_index=index,
-        ),
-        LeadershipTransferRequest(
-            group=group, local_id=me, remote_id=to, term=term, take_leadership_index=index
-        ),
-    )
+        place = Position(term, index)
+        head: dict[str, Any] = {"group": group, "local_id": me, "remote_id": to, "term": term}
+        yield dice.choice(
+            (
+                VoteRequest(
+                    **head,
+                    ledger_end=place,
+                    pre_vote=flag,
+                    transfer=not flag,
+                    incarnation=dice.randrange(1 << 62),
+                ),
+                VoteResponse(
+                    **head,
+                    request_term=term,
+                    result=dice.choice(list(VoteResult)),
+                    pre_vote=flag,
+                ),
+                HeartBeatRequest(**head, leader_id=me, round=1),
+                HeartBeatResponse(**head, code=Code.SUCCESS, round=1, durable_index=index),
+                PushEntryRequest(
+                    **head, leader_id=me, type=push_type, previous=place, commit_index=index
+                ),
+                PushEntryResponse(
+                    **head,
+                    type=push_type,
+                    code=Code.SUCCESS,
+                    index=index,
+                    begin_index=index,
+                    end_index=index,
+                ),
+                LeadershipTransferRequest(**head, take_leadership_index=index),
+            )
+        )
