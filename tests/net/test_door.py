@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tls_port import LIMITS, Port, ask_rpc, refused, tls_of
+from tls_port import Port, ask_rpc, open_blocking, refused, tls_of
 
 from dledger.config import Tls
 from dledger.net.address import split_address
-from dledger.net.connections.blocking import BlockingConnection
-from dledger.net.connections.handshake import Greeting
 from dledger.net.connections.tls import CertificateRefused, client_context
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.protocol.wire import encode
@@ -67,9 +65,7 @@ def is_open(sock: socket.socket) -> bool:
 
 def ask(address: str, tls: Tls) -> None:
     """Come in, as a client that may."""
-    BlockingConnection(
-        address, Greeting(), limits=LIMITS, timeout_s=20, tls=client_context(tls)
-    ).close()
+    open_blocking(address, tls).close()
 
 
 def stranger(trusted: dict[str, str], foreign: dict[str, str]) -> Tls:

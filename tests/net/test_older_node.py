@@ -12,11 +12,11 @@ from contextlib import suppress
 
 import msgpack
 import pytest
+from tls_port import open_blocking
 
 from dledger.client import Client
 from dledger.errors import Unavailable
 from dledger.net import PeerLink, run
-from dledger.net.connections.blocking import BlockingConnection
 from dledger.net.connections.handshake import Greeting
 from dledger.net.connections.rpc import Rpc
 from dledger.protocol.messages.hello import HelloRequest
@@ -91,7 +91,7 @@ def test_the_older_node_understands_a_hello_of_its_own_release(older: OlderNode)
 
 def test_a_client_is_told_what_a_node_is_that_ends_each_connection(older: OlderNode) -> None:
     with pytest.raises(Unavailable) as waiting:
-        BlockingConnection(older.address, Greeting(), limits=FrameLimits(), timeout_s=20)
+        open_blocking(older.address)
     check(str(waiting.value), older.address)
 
     async def story() -> None:

@@ -9,25 +9,32 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from tls_port import beat
 
 from dledger.net import Connection, FrameLimits, Handlers, Listener, PeerLink
 from dledger.net.connections.handshake import Greeting
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import LogEnd, stamp
+from dledger.protocol.messages.entry import Entry, LogEnd, stamp
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
-from dledger.protocol.messages.peer import HeartBeatRequest, PushEntryRequest, PushType
+from dledger.protocol.messages.peer import PushEntryRequest, PushType
 from dledger.types import NodeId, Term
 
-N0, N1 = NodeId("n0"), NodeId("n1")
+N0 = NodeId("n0")
 
 
 def greet() -> Greeting:
     return Greeting(HelloRequest(group="g", node_id="n1"))
 
 
-def beat(number: int) -> HeartBeatRequest:
-    return HeartBeatRequest(
-        group="g", local_id=N1, remote_id=N0, term=Term(1), leader_id=N1, round=number
+def push(*entries: Entry) -> PushEntryRequest:
+    return PushEntryRequest(
+        group="g",
+        local_id=NodeId("n1"),
+        remote_id=N0,
+        term=Term(1),
+        leader_id=NodeId("n1"),
+        type=PushType.APPEND,
+        entries=entries,
     )
 
 
@@ -196,17 +203,7 @@ async def test_link_carries_entries_byte_for_byte(peer: Peer) -> None:
     for body in (b"small", bytes(200_000), b"", b"x" * 1_000_000):
         entries.append(stamp(end, Term(1), 1, body, 8 << 20))
         end = LogEnd.after(entries[-1])
-    link.send(
-        PushEntryRequest(
-            group="g",
-            local_id=N1,
-            remote_id=N0,
-            term=Term(1),
-            leader_id=N1,
-            type=PushType.APPEND,
-            entries=tuple(entries),
-        )
-    )
+    link.send(push(*entries))
     await peer.until(lambda: len(peer.bodies) == 4)
     assert peer.bodies == [entry.body for entry in entries]
 
@@ -271,17 +268,8 @@ async def test_link_holds_no_more_than_its_bound(peer: Peer) -> None:
     await peer.until(lambda: bool(peer.hellos))
     peer.connections[0].pause_reading()
     entry = stamp(LogEnd(), Term(1), 1, bytes(500_000), 8 << 20)
-    message = PushEntryRequest(
-        group="g",
-        local_id=N1,
-        remote_id=N0,
-        term=Term(1),
-        leader_id=N1,
-        type=PushType.APPEND,
-        entries=(entry,),
-    )
     for _ in range(100):
-        link.send(message)
+        link.send(push(entry))
         await turn()
     assert link.dropped > 0
     assert link.unsent_bytes < 2 << 20

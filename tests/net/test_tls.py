@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
-from tls_port import LIMITS, Port, ask_rpc, refused, tls_of
+from tls_port import LIMITS, Port, ask_rpc, beat, open_blocking, refused, tls_of
 
 from dledger.config import ClientConfig, NodeConfig, Tls
 from dledger.errors import ConfigError, Unavailable
@@ -33,8 +33,7 @@ from dledger.net.connections.tls import (
 )
 from dledger.protocol.messages.client import AppendRequest
 from dledger.protocol.messages.hello import HelloRequest
-from dledger.protocol.messages.peer import HeartBeatRequest
-from dledger.types import NodeId, Term
+from dledger.types import NodeId
 
 Issue = Callable[..., dict[str, str]]
 LARGE = [bytes([n]) * 40_000 for n in range(200)]
@@ -53,13 +52,7 @@ def test_a_connection_that_waits_sends_and_receives_whole_and_stays_usable(
     port: Callable[..., Port], issue: Issue
 ) -> None:
     tls = tls_of(issue())
-    connection = BlockingConnection(
-        port(tls).address,
-        Greeting(),
-        limits=LIMITS,
-        timeout_s=10,
-        tls=client_context(tls),
-    )
+    connection = open_blocking(port(tls).address, tls)
     assert connection.usable, "nothing comes that nobody asked for, a session ticket for one"
     for payload in ([b"a"], LARGE, [b"b"]):
         _, found = connection.ask(AppendRequest(), payload, time.monotonic() + 20)
@@ -90,10 +83,7 @@ def test_what_is_sent_cannot_be_read_on_the_way(port: Callable[..., Port], issue
 
         thread = threading.Thread(target=accept)
         thread.start()
-        address = f"127.0.0.1:{between.getsockname()[1]}"
-        connection = BlockingConnection(
-            address, Greeting(), limits=LIMITS, timeout_s=10, tls=client_context(tls)
-        )
+        connection = open_blocking(f"127.0.0.1:{between.getsockname()[1]}", tls)
         body = b"nobody else's business"
         assert connection.ask(AppendRequest(), [body], time.monotonic() + 20)[1] == body
         connection.close()
@@ -193,14 +183,6 @@ async def test_a_node_is_a_peer_only_with_a_certificate(
     trusted = issue(authority=authority)
     node = port(tls_of(trusted))
     own = trusted if is_known else {**issue(), "tls_ca": trusted["tls_ca"]}
-    beat = HeartBeatRequest(
-        group="g",
-        local_id=NodeId("n1"),
-        remote_id=NodeId("n0"),
-        term=Term(1),
-        leader_id=NodeId("n1"),
-        round=1,
-    )
     changes: list[bool] = []
     link = PeerLink(
         lambda: node.address,
@@ -209,15 +191,15 @@ async def test_a_node_is_a_peer_only_with_a_certificate(
         tls=client_context(tls_of(own)),
     )
     link.start()
-    link.send(beat)
+    link.send(beat(1))
     async with asyncio.timeout(20):
         if is_known:
-            await asyncio.to_thread(node.wait_for, beat)
+            await asyncio.to_thread(node.wait_for, beat(1))
         while not is_known and not link.dropped:  # noqa: ASYNC110 - an attempt has failed
             await asyncio.sleep(0)
     assert changes == [True] * is_known
     await link.close()
-    assert (beat in node.heard) is is_known
+    assert (beat(1) in node.heard) is is_known
 
 
 def node_config(**tls: str) -> NodeConfig:

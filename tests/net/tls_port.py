@@ -17,13 +17,27 @@ from dledger.net.connections.handlers import OnConnection
 from dledger.net.connections.handshake import Greeting
 from dledger.net.connections.rpc import Rpc
 from dledger.net.connections.tls import CertificateRefused, client_context, server_context
+from dledger.net.secret import Secret
 from dledger.protocol.messages.client import AppendRequest, FetchedBatch, FetchResponse
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
+from dledger.protocol.messages.peer import HeartBeatRequest
 from dledger.protocol.wire import Message
-from dledger.types import NodeId
+from dledger.types import NodeId, Term
 
 LIMITS = FrameLimits(payload_bytes=16 * MIB)
+
+
+def beat(number: int) -> HeartBeatRequest:
+    """The heartbeat of leader n1 to n0."""
+    return HeartBeatRequest(
+        group="g",
+        local_id=NodeId("n1"),
+        remote_id=NodeId("n0"),
+        term=Term(1),
+        leader_id=NodeId("n1"),
+        round=number,
+    )
 
 
 def tls_of(settings: dict[str, str]) -> Tls:
@@ -95,6 +109,16 @@ class Port:
             assert not self._thread.is_alive()
 
 
+def open_blocking(
+    address: str, tls: Tls | None = None, secret: Secret | None = None, **how: Any
+) -> BlockingConnection:
+    """A client's connection, which proves ``secret`` where that is wanted."""
+    greeting = Greeting(secret=lambda answer: secret)
+    return BlockingConnection(
+        address, greeting, limits=LIMITS, timeout_s=10, tls=client_context(tls), **how
+    )
+
+
 def ask_rpc(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
     address: str,
@@ -114,9 +138,7 @@ def ask_rpc(
 def refused(address: str, tls: Tls | None, new_loop: Any) -> set[str]:
     """What both kinds of connection say of a port that does not let them in."""
     with pytest.raises((Unavailable, CertificateRefused)) as waiting:
-        BlockingConnection(
-            address, Greeting(), limits=LIMITS, timeout_s=10, tls=client_context(tls)
-        )
+        open_blocking(address, tls)
     with pytest.raises((Unavailable, CertificateRefused)) as running:
         ask_rpc(new_loop, address, tls, [b"a"])
     return {str(waiting.value), str(running.value)}
