@@ -8,15 +8,16 @@ import gc
 import itertools
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from net_fakes import Watched, dial
 
 from dledger.errors import ConfigError, PortInUse, ProtocolError, Unavailable
 from dledger.net import Connection, FrameLimits, Handlers, Listener, Patience, connect
-from dledger.net.address import KERNEL_BYTES
+from dledger.net.address import KERNEL_BYTES, split_address
 from dledger.net.connections.buffers import JOIN_BYTES, joined
 from dledger.net.connections.handlers import RECEIVE_BYTES, OnConnection
 from dledger.net.connections.incoming import TURN_BYTES, TURN_FRAMES
@@ -35,15 +36,15 @@ from dledger.protocol.wire import PREFIX_SIZE, Frame, encode
 HELLO = b"".join(encode(HelloRequest(), 1))
 
 
-class Node:
+class Node(Watched):
     """A listener that answers, and remembers what happened."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.opened: list[Connection] = []
         self.frames: list[tuple[int, Any, bytes]] = []
         self.batches: list[int] = []
         self.closed: list[Exception | None] = []
-        self.changed = asyncio.Event()
         self.listener = Listener(self.handlers(), FrameLimits())
         self.quiet = False
         self.on_measure: OnConnection = lambda connection: None
@@ -104,28 +105,31 @@ class Node:
         self.closed.append(error)
         self.changed.set()
 
-    async def until(self, wanted: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
-            while not wanted():
-                self.changed.clear()
-                await self.changed.wait()
 
-
-class Caller:
+class Caller(Watched):
     """The other end."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.answers: list[tuple[int, Any]] = []
         self.closed: list[Exception | None] = []
-        self.changed = asyncio.Event()
-        self.connection: Connection | None = None
 
-    async def open(self, address: str, hello: bool = True) -> Connection:
+    async def open(self, address: str, hello: HelloRequest = HelloRequest()) -> Connection:
+        """A connection that has said hello."""
         handlers = Handlers(on_frame=self.on_frame, on_close=self.on_close)
-        self.connection = await connect(address, handlers, FrameLimits(), 5)
-        if hello:
-            self.connection.send(HelloRequest(), 0)
-        return self.connection
+        connection = await connect(address, handlers, FrameLimits(), 5)
+        connection.send(hello, 0)
+        return connection
+
+    async def enter(self, address: str) -> Connection:
+        """`open`, and wait for the welcome."""
+        connection = await self.open(address)
+        await self.answered(1)
+        return connection
+
+    async def answered(self, count: int) -> None:
+        """Wait for so many answers in all."""
+        await self.until(lambda: len(self.answers) == count)
 
     def on_frame(
         self, connection: Connection, request_id: int, message: Any, payload: memoryview
@@ -137,8 +141,6 @@ class Caller:
         self.closed.append(error)
         self.changed.set()
 
-    until = Node.until
-
 
 @pytest.fixture
 @contextlib.asynccontextmanager
@@ -148,11 +150,6 @@ async def node() -> AsyncIterator[Node]:
         yield node
     finally:
         await node.listener.close()
-
-
-def dial(address: str) -> socket.socket:
-    host, port = address.split(":")
-    return socket.create_connection((host, int(port)), 10)
 
 
 async def ends(sock: socket.socket) -> bytes:
@@ -230,16 +227,14 @@ async def test_garbage_closes_its_connection_with_one_line_and_nothing_else(
 ) -> None:
     address = await node.open()
     good = Caller()
-    await good.open(address)
-    await good.until(lambda: len(good.answers) == 1)
+    connection = await good.enter(address)
     with dial(address) as sock, caplog.at_level(logging.DEBUG, "dledger.net"):
         sock.sendall(data)
         await ends(sock)
     await node.until(lambda: len(node.closed) == 1)
     assert isinstance(node.closed[0], ProtocolError)
-    assert good.connection is not None
-    good.connection.send(StatusRequest(), 5)
-    await good.until(lambda: len(good.answers) == 2)
+    connection.send(StatusRequest(), 5)
+    await good.answered(2)
     (line,) = [r.getMessage() for r in caplog.records if r.name == "dledger.net"]
     assert says in line
     assert line.isprintable()
@@ -267,16 +262,14 @@ async def test_who_never_says_hello_is_closed(node: Node) -> None:
 async def test_who_stalls_inside_a_frame_is_closed_and_who_is_idle_is_not(node: Node) -> None:
     address = await node.open(stall_s=0.02, sweep_s=0.01)
     idle = Caller()
-    await idle.open(address)
-    await idle.until(lambda: len(idle.answers) == 1)
+    connection = await idle.enter(address)
     with dial(address) as sock:
         sock.sendall(HELLO + HELLO[:20])
         await ends(sock)
     await node.until(lambda: len(node.closed) == 1)
     assert "stalled" in str(node.closed[0])
-    assert idle.connection is not None
-    idle.connection.send(StatusRequest(), 1)
-    await idle.until(lambda: len(idle.answers) == 2)
+    connection.send(StatusRequest(), 1)
+    await idle.answered(2)
 
 
 async def test_too_many_connections_are_refused_and_the_others_live(node: Node) -> None:
@@ -287,7 +280,7 @@ async def test_too_many_connections_are_refused_and_the_others_live(node: Node) 
     await callers[2].until(lambda: len(callers[2].closed) == 1)
     assert "max_connections of the node" in callers[2].answers[0][1].message
     for caller in callers[:2]:
-        await caller.until(lambda caller=caller: len(caller.answers) == 1)  # type: ignore[misc]
+        await caller.answered(1)
     assert len(node.listener.connections) == 2
 
 
@@ -334,17 +327,16 @@ async def test_unfinished_requests_stay_in_budget_and_delay_no_small_one(
         sock.sendall(unfinished(4 << 20)[:200])
     await node.until(lambda: len(node.frames) == 30)
     good, member = Caller(), Caller()
-    await good.open(address)
-    assert good.connection is not None
+    connection = await good.open(address)
     for number in range(10):
-        good.connection.send(StatusRequest(), number)
-    await good.until(lambda: len(good.answers) == 11)
+        connection.send(StatusRequest(), number)
+    await good.answered(11)
     assert inflow.used <= 17 << 20, "and the first bytes of those that wait"
     assert len(inflow.kept_waiting) >= 25
-    (await member.open(address, hello=False)).send(HelloRequest(node_id="n1"), 0)
-    assert member.connection is not None
-    member.connection.send(AppendRequest(), 1, [bytes(7 << 20)])
-    await member.until(lambda: len(member.answers) == 2)
+    (await member.open(address, HelloRequest(node_id="n1"))).send(
+        AppendRequest(), 1, [bytes(7 << 20)]
+    )
+    await member.answered(2)
     for sock in slow:
         sock.close()
     await node.until(lambda: len(node.closed) == 30)
@@ -376,9 +368,7 @@ async def test_request_flood_on_one_connection_leaves_turns_room_for_others(
     with dial(address) as sock:
         sock.sendall(HELLO + b"".join(encode(StatusRequest(), 1)) * 2000)
         await node.until(lambda: len(node.frames) == 2001)
-    sizes = [
-        after - before for before, after in zip([0, *node.batches], node.batches, strict=False)
-    ]
+    sizes = [after - before for before, after in itertools.pairwise([0, *node.batches])]
     assert max(sizes) <= TURN_FRAMES
     assert sum(sizes) == 2001
 
@@ -392,6 +382,13 @@ def send_what_fits(sock: socket.socket, frame: bytes, most: int) -> int:
         while sent < most:
             sent += sock.send(frame[sent % len(frame) :])
     return sent
+
+
+def check_turns(received: list[int], sent: int) -> None:
+    """``received``: bytes so far, behind each turn of the loop."""
+    most = TURN_BYTES + RECEIVE_BYTES
+    assert sent > 2 * most
+    assert max(after - before for before, after in itertools.pairwise(received)) <= most
 
 
 async def test_received_megabytes_of_one_connection_take_more_than_one_turn(
@@ -417,11 +414,7 @@ async def test_received_megabytes_of_one_connection_take_more_than_one_turn(
         next_turn()
         await node.until(lambda: len(node.frames) == 1 + sent // len(frame))
         ticking[-1].cancel()
-    assert sent > 2 * (TURN_BYTES + RECEIVE_BYTES)
-    assert (
-        max(after - before for before, after in itertools.pairwise(turns))
-        <= TURN_BYTES + RECEIVE_BYTES
-    )
+    check_turns(turns, sent)
 
 
 async def test_a_large_body_is_received_no_more_at_once_than_is_a_clients_turn(node: Node) -> None:
@@ -437,11 +430,7 @@ async def test_a_large_body_is_received_no_more_at_once_than_is_a_clients_turn(n
         while turns[-1] < len(HELLO) + sent and not connection.closing:
             await asyncio.sleep(0)
             turns.append(connection.received)
-    assert sent > 2 * (TURN_BYTES + RECEIVE_BYTES)
-    assert (
-        max(after - before for before, after in itertools.pairwise(turns))
-        <= TURN_BYTES + RECEIVE_BYTES
-    )
+    check_turns(turns, sent)
 
 
 async def test_large_requests_that_had_to_wait_are_taken_when_others_have_ended(node: Node) -> None:
@@ -450,7 +439,7 @@ async def test_large_requests_that_had_to_wait_are_taken_when_others_have_ended(
     for number, caller in enumerate(callers):
         (await caller.open(address)).send(AppendRequest(), 1, [bytes([number]) * (4 << 20)])
     for caller in callers:
-        await caller.until(lambda caller=caller: len(caller.answers) == 2)  # type: ignore[misc]
+        await caller.answered(2)
     taken = sorted(
         payload for _, message, payload in node.frames if isinstance(message, AppendRequest)
     )
@@ -463,11 +452,9 @@ async def test_client_idle_too_long_is_closed_and_one_awaiting_answer_is_not(
 ) -> None:
     address = await node.open(idle_s=0.05, sweep_s=0.01)
     idle, waiting = Caller(), Caller()
-    await waiting.open(address)
-    await waiting.until(lambda: len(waiting.answers) == 1)
+    connection = await waiting.enter(address)
     node.quiet = True
-    assert waiting.connection is not None
-    waiting.connection.send(StatusRequest(), 7)
+    connection.send(StatusRequest(), 7)
     await node.until(lambda: len(node.frames) == 2)
     node.quiet = False
     await idle.open(address)
@@ -477,15 +464,14 @@ async def test_client_idle_too_long_is_closed_and_one_awaiting_answer_is_not(
 
 async def test_paused_reading_stops_frames_until_it_is_resumed(node: Node) -> None:
     caller = Caller()
-    connection = await caller.open(await node.open())
-    await caller.until(lambda: len(caller.answers) == 1)
+    connection = await caller.enter(await node.open())
     served = node.opened[0]
     served.pause_reading()
     served.pause_reading()
     connection.send(StatusRequest(), 1)
     connection.flush()
     served.send(StatusResponse(code=Code.SUCCESS), 99)
-    await caller.until(lambda: len(caller.answers) == 2)
+    await caller.answered(2)
     assert len(node.frames) == 1
     served.resume_reading()
     await node.until(lambda: len(node.frames) == 2)
@@ -495,8 +481,7 @@ async def test_reading_goes_on_when_all_that_was_unsent_has_left_in_one_write(no
     """As much was queued as may wait, when the owner let it be read again, and the kernel took it
     all at once."""
     caller = Caller()
-    connection = await caller.open(await node.open())
-    await caller.until(lambda: len(caller.answers) == 1)
+    connection = await caller.enter(await node.open())
     served = node.opened[0]
     served._write_now = lambda pieces: []  # type: ignore[method-assign]
     served.pause_reading()
@@ -508,8 +493,7 @@ async def test_reading_goes_on_when_all_that_was_unsent_has_left_in_one_write(no
 
 async def test_unsent_bytes_of_a_slow_reader_are_gone_when_it_ends(node: Node) -> None:
     caller = Caller()
-    connection = await caller.open(await node.open())
-    await caller.until(lambda: len(caller.answers) == 1)
+    connection = await caller.enter(await node.open())
     node.opened[0].pause_reading()
     for n in range(16):
         connection.send(AppendRequest(), n, [bytes(1 << 20)])
@@ -538,8 +522,7 @@ async def test_close_sends_what_is_unsent(node: Node) -> None:
 async def test_listener_that_closes_sends_what_is_unsent_and_frees_its_port(node: Node) -> None:
     address = await node.open()
     caller = Caller()
-    await caller.open(address)
-    await caller.until(lambda: len(caller.answers) == 1)
+    await caller.enter(address)
     node.opened[0].send(StatusResponse(code=Code.SUCCESS), 42)
     await node.listener.close()
     await caller.until(lambda: len(caller.closed) == 1)
@@ -552,7 +535,7 @@ async def test_listener_that_closes_sends_what_is_unsent_and_frees_its_port(node
 
 async def test_port_in_use_is_said_and_so_is_a_host_of_somebody_else(node: Node) -> None:
     address = await node.open()
-    port = int(address.split(":")[1])
+    port = split_address(address)[1]
     other = Node().listener
     with pytest.raises(PortInUse, match=str(port)):
         await other.open("127.0.0.1", port)
@@ -587,10 +570,10 @@ def test_loop_is_uvloop_where_it_is_installed() -> None:
     reason="this system cannot limit what its kernel takes",
 )
 async def test_the_kernel_takes_little_of_answers_that_nobody_takes(node: Node) -> None:
-    host, port = (await node.open()).split(":")
+    address = await node.open()
     with socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        deaf.connect((host, int(port)))
+        deaf.connect(split_address(address))
         deaf.sendall(HELLO)
         await node.until(lambda: bool(node.frames))
         (connection,) = node.opened

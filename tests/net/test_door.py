@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from net_fakes import dial
 from tls_port import Port, ask_rpc, open_blocking, refused, tls_of
 
 from dledger.config import Tls
@@ -28,7 +29,7 @@ BEGINNING = bytes.fromhex("16030100c8010000c40303")
 
 
 def come(address: str, stack: ExitStack, said: bytes = b"") -> socket.socket:
-    sock = stack.enter_context(socket.create_connection(split_address(address), 20))
+    sock = stack.enter_context(dial(address))
     sock.sendall(said)
     return sock
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import msgpack
 import pytest
+from net_fakes import dial
 from tls_port import open_blocking
 
 from dledger.client import Client
@@ -77,12 +78,11 @@ def check(text: str, address: str) -> None:
 
 
 def test_the_older_node_understands_a_hello_of_its_own_release(older: OlderNode) -> None:
-    host, port = older.address.split(":")
     for hello, understood in (
         (HelloRequest(group="g", version=1), 1),
         (HelloRequest(group="g", release=RELEASE), 1),
     ):
-        with socket.create_connection((host, int(port)), 20) as sock:
+        with dial(older.address) as sock:
             sock.sendall(b"".join(encode(hello, 1)))
             sock.shutdown(socket.SHUT_WR)
             assert sock.recv(1) == b""

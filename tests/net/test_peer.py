@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from net_fakes import Watched
 from tls_port import beat
 
 from dledger.net import Connection, FrameLimits, Handlers, Listener, PeerLink
@@ -46,10 +47,11 @@ async def turn() -> None:
     await future
 
 
-class Peer:
+class Peer(Watched):
     """The node at the other end."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.code = Code.SUCCESS
         self.silent = False
         self.address = ""
@@ -58,7 +60,6 @@ class Peer:
         self.bodies: list[bytes] = []
         self.hellos: list[HelloRequest] = []
         self.connections: list[Connection] = []
-        self.changed = asyncio.Event()
         self.listener: Listener
 
     async def open(self, port: int = 0) -> None:
@@ -103,12 +104,6 @@ class Peer:
 
     def on_close(self, connection: Connection, error: Exception | None) -> None:
         self.changed.set()
-
-    async def until(self, wanted: Any) -> None:
-        async with asyncio.timeout(20):
-            while not wanted():
-                self.changed.clear()
-                await self.changed.wait()
 
 
 @pytest.fixture

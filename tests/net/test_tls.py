@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
+from net_fakes import dial
 from tls_port import LIMITS, Port, ask_rpc, beat, open_blocking, refused, tls_of
 
 from dledger.config import ClientConfig, NodeConfig, Tls
@@ -63,7 +64,7 @@ def test_a_connection_that_waits_sends_and_receives_whole_and_stays_usable(
 
 def test_what_is_sent_cannot_be_read_on_the_way(port: Callable[..., Port], issue: Issue) -> None:
     tls = tls_of(issue())
-    host, number = port(tls).address.split(":")
+    address = port(tls).address
     seen = bytearray()
     with socket.create_server(("127.0.0.1", 0)) as between:
 
@@ -75,7 +76,7 @@ def test_what_is_sent_cannot_be_read_on_the_way(port: Callable[..., Port], issue
                 target.shutdown(socket.SHUT_WR)
 
         def accept() -> None:
-            with between.accept()[0] as near, socket.create_connection((host, int(number))) as far:
+            with between.accept()[0] as near, dial(address) as far:
                 back = threading.Thread(target=forward, args=(far, near))
                 back.start()
                 forward(near, far)
@@ -128,22 +129,20 @@ def test_a_node_must_have_a_certificate_for_its_own_host(
 
 def test_nobody_speaks_an_older_tls(port: Callable[..., Port], issue: Issue) -> None:
     tls = tls_of(issue())
-    host, number = port(tls).address.split(":")
+    address = port(tls).address
     context = client_context(tls)
     assert context is not None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.maximum_version = ssl.TLSVersion.TLSv1_2
-    with socket.create_connection((host, int(number)), 10) as sock, pytest.raises(ssl.SSLError):
-        context.wrap_socket(sock, server_hostname=host)
+    with dial(address) as sock, pytest.raises(ssl.SSLError):
+        context.wrap_socket(sock, server_hostname="127.0.0.1")
 
 
 def test_who_is_silent_at_the_handshake_is_sent_away(
     port: Callable[..., Port], issue: Issue
 ) -> None:
     node = port(tls_of(issue()), hello_s=0.2)
-    host, number = node.address.split(":")
-    with socket.create_connection((host, int(number)), 10) as sock:
-        sock.settimeout(20)
+    with dial(node.address) as sock:
         assert sock.recv(1) == b""
 
 

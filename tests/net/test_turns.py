@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from net_fakes import Timer
+
 from dledger.net.limits.turns import Company, Pace, Turns
 
 
@@ -17,13 +19,6 @@ class FakeConnection:
 
     host: str
     waits: bool = False
-
-
-class Timer:
-    """Of a loop."""
-
-    def cancel(self) -> None:
-        pass
 
 
 class Counter:
