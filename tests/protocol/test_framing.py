@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import tracemalloc
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +16,9 @@ from dledger.protocol.wire import HELLO_LIMITS, Frame, FrameLimits, FrameReader,
 from dledger.protocol.wire.framing import PREFIX, PREFIX_SIZE, pack_frame
 
 LARGE = FrameReader.LARGE
+SIZES = st.lists(
+    st.sampled_from([0, 1, 100, LARGE - 1, LARGE, LARGE + 5, 200_000]), min_size=1, max_size=4
+)
 
 
 def frames(*sizes: int) -> tuple[bytes, list[bytes]]:
@@ -25,11 +28,9 @@ def frames(*sizes: int) -> tuple[bytes, list[bytes]]:
     return data, payloads
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
-    sizes=st.lists(
-        st.sampled_from([0, 1, 100, LARGE - 1, LARGE, LARGE + 5, 200_000]), min_size=1, max_size=4
-    ),
+    sizes=SIZES,
     cuts=st.lists(st.integers(0, 900_000), max_size=6),
 )
 def test_frames_come_out_whole_however_they_are_cut(sizes: list[int], cuts: list[int]) -> None:
@@ -65,11 +66,9 @@ def receive(data: bytes, edges: list[int]) -> list[Frame]:
     return found
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
-    sizes=st.lists(
-        st.sampled_from([0, 1, 100, LARGE - 1, LARGE, LARGE + 5, 200_000]), min_size=1, max_size=4
-    ),
+    sizes=SIZES,
     near=st.lists(st.integers(-2, PREFIX_SIZE + 4), max_size=6),
     cuts=st.lists(st.integers(0, 900_000), max_size=3),
 )
@@ -150,27 +149,19 @@ def test_any_flipped_bit_of_prefix_or_header_is_noticed(at: int) -> None:
     [(1 << 20 | 1, 0), (0xFFFFFFFF, 0), (0, (64 << 20) + 1), (0, 0xFFFFFFFF)],
 )
 def test_oversized_lengths_are_refused_before_anything_is_allocated(
-    header_len: int, payload_len: int
+    header_len: int, payload_len: int, allocates_less_than: Any
 ) -> None:
     prefix = PREFIX.pack(b"DL", 1, 0, 34, 0, 1, header_len, payload_len, 0)
-    tracemalloc.start()
-    try:
-        with pytest.raises(FrameTooLarge, match="over the limit"):
-            FrameReader(FrameLimits()).feed(prefix)
-        assert tracemalloc.get_traced_memory()[1] < 1 << 20
-    finally:
-        tracemalloc.stop()
+    with allocates_less_than(1 << 20), pytest.raises(FrameTooLarge, match="over the limit"):
+        FrameReader(FrameLimits()).feed(prefix)
 
 
-def test_payload_is_allocated_only_after_the_crc_of_its_length_is_checked() -> None:
+def test_payload_is_allocated_only_after_the_crc_of_its_length_is_checked(
+    allocates_less_than: Any,
+) -> None:
     prefix = PREFIX.pack(b"DL", 1, 0, 34, 0, 1, 2, 60 << 20, 12345) + b"\x91\x05"
-    tracemalloc.start()
-    try:
-        with pytest.raises(ProtocolError, match="CRC"):
-            FrameReader(FrameLimits()).feed(prefix)
-        assert tracemalloc.get_traced_memory()[1] < 1 << 20
-    finally:
-        tracemalloc.stop()
+    with allocates_less_than(1 << 20), pytest.raises(ProtocolError, match="CRC"):
+        FrameReader(FrameLimits()).feed(prefix)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +181,7 @@ def test_what_is_no_frame_is_refused(prefix: bytes, says: str) -> None:
         FrameReader(FrameLimits()).feed(prefix)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=300))
 def test_garbage_gives_an_error_or_nothing(data: bytes) -> None:
     try:

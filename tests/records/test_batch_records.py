@@ -88,7 +88,6 @@ def rows(batch: pa.RecordBatch) -> list[Any]:
     )
 
 
-@settings(deadline=None)
 @given(
     records=RECORDS,
     cut=st.tuples(st.integers(0, 30), st.integers(1, 30)),
@@ -249,7 +248,7 @@ def test_count_that_is_not_the_payloads_is_refused() -> None:
         decode_batch(body)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     codec=st.sampled_from(Codec),
     damage=st.lists(st.tuples(st.integers(0, 2500), st.integers(0, 255)), max_size=8),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.errors import ConfigError, RecordTooLarge
@@ -28,7 +28,6 @@ def body_size(batch: pa.RecordBatch, codec: Codec) -> int:
     return len(header) + int(payload.size)
 
 
-@settings(deadline=None)
 @given(
     sizes=SIZES,
     room=st.integers(800, 3000),
@@ -71,7 +70,6 @@ def test_limit_without_room_for_any_record_is_refused() -> None:
         split_batch(records([10]), OVERHEAD)
 
 
-@settings(deadline=None)
 @given(
     parts=st.lists(st.tuples(SIZES, st.sampled_from(["", "keys", "timestamps"])), max_size=8),
     room=st.integers(0, 9000),
