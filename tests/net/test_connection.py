@@ -105,6 +105,11 @@ class Node(Watched):
         self.closed.append(error)
         self.changed.set()
 
+    async def closes(self, words: str) -> None:
+        """Wait for the end of the first connection, for that reason."""
+        await self.until(lambda: len(self.closed) == 1)
+        assert words in str(self.closed[0])
+
 
 class Caller(Watched):
     """The other end."""
@@ -150,6 +155,15 @@ async def node() -> AsyncIterator[Node]:
         yield node
     finally:
         await node.listener.close()
+
+
+@contextlib.asynccontextmanager
+async def welcome(node: Node, **patience: Any) -> AsyncIterator[tuple[socket.socket, Connection]]:
+    """A socket that has said hello, and its connection at the node."""
+    with dial(await node.open(**patience)) as sock:
+        sock.sendall(HELLO)
+        await node.until(lambda: len(node.frames) == 1)
+        yield sock, node.opened[0]
 
 
 async def ends(sock: socket.socket) -> bytes:
@@ -246,8 +260,7 @@ async def test_stream_that_ends_inside_a_frame_closes_the_connection(node: Node,
         sock.sendall((HELLO + HELLO)[:size])
         sock.shutdown(socket.SHUT_WR)
         await ends(sock)
-    await node.until(lambda: len(node.closed) == 1)
-    assert "ended inside a frame" in str(node.closed[0])
+    await node.closes("ended inside a frame")
     assert len(node.frames) == (1 if size > len(HELLO) else 0)
 
 
@@ -255,8 +268,7 @@ async def test_who_never_says_hello_is_closed(node: Node) -> None:
     with dial(await node.open(hello_s=0.02, sweep_s=0.01)) as sock:
         sock.sendall(HELLO[:5])
         assert await ends(sock) == b""
-    await node.until(lambda: len(node.closed) == 1)
-    assert "no hello" in str(node.closed[0])
+    await node.closes("no hello")
 
 
 async def test_who_stalls_inside_a_frame_is_closed_and_who_is_idle_is_not(node: Node) -> None:
@@ -266,8 +278,7 @@ async def test_who_stalls_inside_a_frame_is_closed_and_who_is_idle_is_not(node: 
     with dial(address) as sock:
         sock.sendall(HELLO + HELLO[:20])
         await ends(sock)
-    await node.until(lambda: len(node.closed) == 1)
-    assert "stalled" in str(node.closed[0])
+    await node.closes("stalled")
     connection.send(StatusRequest(), 1)
     await idle.answered(2)
 
@@ -394,7 +405,6 @@ def check_turns(received: list[int], sent: int) -> None:
 async def test_received_megabytes_of_one_connection_take_more_than_one_turn(
     node: Node,
 ) -> None:
-    address = await node.open()
     node.quiet = True
     turns: list[int] = [0]
     node.on_measure = lambda connection: turns.__setitem__(
@@ -406,9 +416,7 @@ async def test_received_megabytes_of_one_connection_take_more_than_one_turn(
         ticking.append(loop.call_soon(next_turn))
 
     loop, ticking = asyncio.get_running_loop(), list[asyncio.Handle]()
-    with dial(address) as sock:
-        sock.sendall(HELLO)
-        await node.until(lambda: len(node.frames) == 1)
+    async with welcome(node) as (sock, _):
         frame = b"".join(encode(AppendRequest(), 1, [bytes(16 << 10)]))
         sent = send_what_fits(sock, frame, 1 << 30)
         next_turn()
@@ -419,13 +427,9 @@ async def test_received_megabytes_of_one_connection_take_more_than_one_turn(
 
 async def test_a_large_body_is_received_no_more_at_once_than_is_a_clients_turn(node: Node) -> None:
     """Fifty clients may have megabytes ready, and one turn of the loop would copy them all."""
-    address = await node.open()
-    with dial(address) as sock:
-        sock.sendall(HELLO)
-        await node.until(lambda: len(node.frames) == 1)
+    async with welcome(node) as (sock, connection):
         frame = b"".join(encode(AppendRequest(), 1, [bytes(4 << 20)]))
         sent = send_what_fits(sock, frame, len(frame))
-        (connection,) = node.listener.connections
         turns = [connection.received]
         while turns[-1] < len(HELLO) + sent and not connection.closing:
             await asyncio.sleep(0)
@@ -585,13 +589,9 @@ async def test_the_kernel_takes_little_of_answers_that_nobody_takes(node: Node) 
 
 
 async def test_requests_that_wait_are_held_as_bytes_and_lost_by_nobody(node: Node) -> None:
-    address = await node.open()
     node.quiet = True
     request, count = b"".join(encode(StatusRequest(), 1)), 3000
-    with dial(address) as sock:
-        sock.sendall(HELLO)
-        await node.until(lambda: len(node.opened) == 1)
-        (connection,) = node.opened
+    async with welcome(node) as (sock, connection):
         node.on_measure = lambda it: it.pause_reading()
         sock.sendall(request * count)
         while connection.received < len(request) * 1000:  # noqa: ASYNC110 - the kernel has the rest
@@ -606,12 +606,8 @@ async def test_requests_that_wait_are_held_as_bytes_and_lost_by_nobody(node: Nod
 async def test_parsed_but_unwanted_requests_count_against_the_budget(
     node: Node,
 ) -> None:
-    address = await node.open()
     append = b"".join(encode(AppendRequest(), 1, [bytes(10_000)]))
-    with dial(address) as sock:
-        sock.sendall(HELLO)
-        await node.until(lambda: len(node.frames) == 1)
-        (connection,) = node.opened
+    async with welcome(node) as (sock, connection):
         take = node.on_frame
 
         def pause_at_first(

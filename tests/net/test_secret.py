@@ -6,8 +6,10 @@ import os
 import stat
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -203,20 +205,14 @@ def test_all_programs_of_a_user_find_one_secret_however_many_ask_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "mine"))
-    found: list[bytes] = []
     ready = threading.Barrier(8)
 
-    def ask() -> None:
+    def ask(_: int) -> bytes:
         ready.wait()
-        found.append(user_secret().read_bytes())
+        return user_secret().read_bytes()
 
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 8
-    assert len(set(found)) == 1
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(ask, range(8)))) == 1
     assert stat.S_IMODE((tmp_path / "mine").stat().st_mode) == 0o700
     assert read_secret(user_secret())
 
@@ -243,17 +239,12 @@ def test_the_home_is_that_of_the_list_of_users(
     monkeypatch.delenv(VARIABLE)
     monkeypatch.setenv("HOME", str(tmp_path))
 
-    class Entry:
-        pw_dir = str(tmp_path / "home")
-
     (tmp_path / "home").mkdir()
-    monkeypatch.setattr("pwd.getpwuid", lambda uid: Entry())
+    entry = SimpleNamespace(pw_dir=str(tmp_path / "home"))
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: entry)
     assert user_directory() == tmp_path / "home" / ".dledger"
 
-    class Nowhere:
-        pw_dir = str(tmp_path / "file" / "home")
-
     (tmp_path / "file").touch()
-    monkeypatch.setattr("pwd.getpwuid", lambda uid: Nowhere())
+    entry.pw_dir = str(tmp_path / "file" / "home")
     with pytest.raises(ConfigError, match=VARIABLE):
         user_secret()

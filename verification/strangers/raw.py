@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dledger.config import Tls
@@ -25,7 +25,7 @@ from dledger.protocol.messages.peer import (
     VoteResponse,
     VoteResult,
 )
-from dledger.protocol.wire import FrameLimits, FrameReader, decode, encode
+from dledger.protocol.wire import FrameLimits, FrameReader, Message, decode, encode
 from dledger.release import RELEASE
 from dledger.types import Index, NodeId, Position, Term
 
@@ -46,6 +46,13 @@ def hello(group: str, node_id: str = "", members: tuple[str, ...] = ()) -> bytes
         group=group, node_id=node_id, release=RELEASE, members=members, nonce=os.urandom(16)
     )
     return b"".join(encode(words, 1))
+
+
+def framed(messages: Iterable[Message]) -> bytes:
+    """Their frames, from request 2 on: the hello is the first one."""
+    return b"".join(
+        piece for number, message in enumerate(messages, 2) for piece in encode(message, number)
+    )
 
 
 class Answers:
