@@ -105,19 +105,16 @@ def group_secret(group: str) -> Secret | None:
             if _state(known[0].stat()) == known[1]:
                 return known[2]
         _read.pop(group, None)
-    directory = _here.get(group)
-    if directory is None:
-        try:
+    try:
+        directory = _here.get(group)
+        if directory is None:
             check_name("group", group)
             directory = Path(os.fsdecode((user_directory() / "groups" / group).read_bytes()))
-        except (OSError, ConfigError) as error:
-            if is_interrupt(error):
-                raise
-            return None
-    path, status = directory / GROUP_SECRET, None
-    with suppressed():
+        path = directory / GROUP_SECRET
         status = path.stat()
-    if status is None:
+    except (OSError, ConfigError) as error:
+        if is_interrupt(error):
+            raise
         return None
     secret = read_secret(path, None if os.geteuid() else status.st_uid)
     _read[group] = (path, _state(status), secret)

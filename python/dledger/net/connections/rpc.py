@@ -7,8 +7,8 @@ import ssl
 from collections.abc import Sequence
 from typing import Any
 
-from dledger.errors import DLedgerError, ProtocolError
-from dledger.net.connections.blocking import Lost, no_welcome
+from dledger.errors import ProtocolError
+from dledger.net.connections.blocking import Lost, greeted
 from dledger.net.connections.connection import Connection, connect
 from dledger.net.connections.handlers import Handlers
 from dledger.net.connections.handshake import Greeting
@@ -48,19 +48,10 @@ class Rpc:
         handlers = Handlers(on_frame=rpc._answered, on_close=rpc._closed)
         rpc._connection = await connect(address, handlers, limits, timeout_s, tls=tls)
         words: HelloRequest | HelloProof | None = greeting.hello
-        try:
+        with greeted(address, tls, rpc.abort):
             while words is not None:
                 answer, _ = await rpc.ask(words, (), timeout_s)
                 words = greeting.answered(answer, rpc._connection.peer_nodes)
-        except Lost as error:
-            rpc.abort()
-            raise no_welcome(address, error, tls) from None
-        except DLedgerError as error:
-            rpc.abort()
-            raise type(error)(f"{address}: {error}") from None
-        except BaseException:
-            rpc.abort()
-            raise
         assert greeting.welcome is not None
         rpc.welcome = greeting.welcome
         return rpc

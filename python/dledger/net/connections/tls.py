@@ -102,21 +102,21 @@ def certificate_refused(
 ) -> CertificateRefused | None:
     """The meaning of ``error`` for the certificates of a connection to ``address``; None when it is
     about something else."""
-    tls = context.files if isinstance(context, _Context) else None
+    tls = _files_of(context)
     if isinstance(error, ssl.SSLCertVerificationError):
-        ca = f" (tls_ca {tls.ca!r}, {_authorities(context)})" if tls else ""
         return CertificateRefused(
             f"{address}: certificate verify failed: this side does not take the node's "
-            f"certificate: {error.verify_message}{ca}. Give the node one that this authority "
-            "signed for the host in its address, or this side the authority that did"
+            f"certificate: {error.verify_message} ({_authorities(context)}). Give the node one "
+            "that this authority signed for the host in its address, or this side the authority "
+            "that did"
         )
     name = getattr(error, "reason", None)
     if not isinstance(error, ssl.SSLError) or name not in _REFUSALS:
         return None
-    own = f" {tls.certificate!r}, {_own_validity(tls)}," if tls else ""
     return CertificateRefused(
-        f"{address}: the node refuses this side's tls_certificate{own} since {_REFUSALS[name]}. "
-        "Have it signed anew by the authority in the node's tls_ca"
+        f"{address}: the node refuses this side's tls_certificate {tls.certificate!r}, "
+        f"{_own_validity(tls)}, since {_REFUSALS[name]}. Have it signed anew by the authority in "
+        "the node's tls_ca"
     )
 
 
@@ -141,10 +141,9 @@ def not_opened(
 def expired_certificate(address: str, context: ssl.SSLContext) -> CertificateRefused | None:
     """For a node that ends a connection without a word, as it does when it refuses a certificate:
     whether this side's is expired."""
-    if not isinstance(context, _Context) or context.files is None:
-        return None
+    tls = _files_of(context)
     try:
-        own = own_certificate(context.files)
+        own = own_certificate(tls)
     # its file is gone or another one by now, which says nothing of the one that was shown
     except ConfigError:
         return None
@@ -152,7 +151,7 @@ def expired_certificate(address: str, context: ssl.SSLContext) -> CertificateRef
         return None
     return CertificateRefused(
         f"{address}: the node ended the connection, and this side's tls_certificate "
-        f"{context.files.certificate!r} is expired: {_validity(own)}. Have it signed anew"
+        f"{tls.certificate!r} is expired: {_validity(own)}. Have it signed anew"
     )
 
 
@@ -183,16 +182,20 @@ def _own_validity(tls: Tls) -> str:
 
 
 def _authorities(context: ssl.SSLContext) -> str:
-    return (
-        "; ".join(_validity(each) for each in context.get_ca_certs()[:3])
-        or "no authority's certificate"
-    )
+    known = "; ".join(_validity(each) for each in context.get_ca_certs()[:3])
+    found = known or "no authority's certificate"
+    return f"tls_ca {_files_of(context).ca!r}, {found}"
 
 
 class _Context(ssl.SSLContext):
     """With the files that it was made of, for messages."""
 
-    files: Tls | None = None
+    files: Tls
+
+
+def _files_of(context: ssl.SSLContext) -> Tls:
+    """Of a context of this module's."""
+    return cast(_Context, context).files
 
 
 class HandshakeFailed(ssl.SSLError):
@@ -245,16 +248,15 @@ def handshake_failure(error: OSError) -> tuple[str, bytes]:
 
 
 def _why(error: ssl.SSLError, context: ssl.SSLContext) -> str:
-    tls = context.files if isinstance(context, _Context) else None
-    ca = f" (tls_ca {tls.ca!r}, {_authorities(context)})" if tls else ""
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
-            f"this node does not take its certificate: {error.verify_message}{ca}. Have it signed "
-            "by this authority, or give the node the one that did"
+            f"this node does not take its certificate: {error.verify_message} "
+            f"({_authorities(context)}). Have it signed by this authority, or give the node the "
+            "one that did"
         )
     if error.reason in _REFUSALS:
-        own = f" {tls.certificate!r}" if tls else ""
-        return f"it does not take this node's certificate{own}: {_REFUSALS[error.reason]}"
+        own = _files_of(context).certificate
+        return f"it does not take this node's certificate {own!r}: {_REFUSALS[error.reason]}"
     return _NO_HANDSHAKE.get(error.reason, str(error))
 
 

@@ -114,9 +114,6 @@ class Turns(Generic[A]):
     def __contains__(self, asker: A) -> bool:
         return asker in self.waiting
 
-    def __len__(self) -> int:
-        return len(self.waiting)
-
     def ask(self, asker: A, work: Callable[[], None]) -> None:
         """Carry it out now, or in its turn. A connection asks no more while its work waits."""
         self._look_at_clock()

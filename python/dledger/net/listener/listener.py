@@ -7,6 +7,7 @@ import errno
 import ssl
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from dledger.errors import ConfigError, PortInUse
 from dledger.net.connections.connection import Connection, SharedByPort, log
@@ -17,7 +18,7 @@ from dledger.net.limits.inflow import Inflow
 from dledger.net.limits.outflow import Outflow
 from dledger.net.limits.patience import Patience
 from dledger.net.limits.rare_warnings import Seldom
-from dledger.net.listener.tls_door import Door
+from dledger.net.listener.tls_door import Arrival, Door
 from dledger.protocol.wire import FrameLimits
 
 
@@ -70,7 +71,7 @@ class Listener:
         accept: Callable[[], asyncio.BaseProtocol] = self._accept
         if tls is not None:
             self._door = Door(tls, self._accept, places=self.places, seldom=self._seldom)
-            accept = self._door.arrive
+            accept = partial(Arrival, self._door)
         try:
             self._server = await self._loop.create_server(accept, host, port, backlog=512)
         except OSError as error:

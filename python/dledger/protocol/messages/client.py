@@ -329,18 +329,4 @@ ClientRequest = (
     | ListRequest
     | SchemasRequest
 )
-ClientResponse = (
-    HelloResponse
-    | MetadataResponse
-    | AppendResponse
-    | ExecuteResponse
-    | FetchResponse
-    | OffsetsResponse
-    | SplitResponse
-    | GroupResponse
-    | StatusResponse
-    | TransferResponse
-    | AdmitResponse
-    | ListResponse
-    | SchemasResponse
-)
+ClientResponse = Response | HelloResponse | StatusResponse

@@ -155,6 +155,3 @@ class QueryMessageResponse(LeaderResponse):
 
 
 BrokerRequest = PutMessageRequest | ViewMessageRequest | GetMessageRequest | QueryMessageRequest
-BrokerResponse = (
-    PutMessageResponse | ViewMessageResponse | GetMessageResponse | QueryMessageResponse
-)
