@@ -124,7 +124,7 @@ class FetchRequest:
     wait_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FetchedBatch:
     """One body in the payload; its records have offsets from ``base_offset`` on. ``size`` and
     ``crc`` are the body's, crc 0 when it was stored unverified; ``index`` and ``term`` its entry's,

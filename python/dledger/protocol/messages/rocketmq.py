@@ -32,24 +32,19 @@ class PutMessageStatus(IntEnum):
     """It may be stored or not."""
 
 
+_NOT_AVAILABLE: Final = (
+    *(Code.INCONSISTENT_LEADER, Code.NOT_LEADER, Code.LEADER_NOT_READY),
+    *(Code.LEADER_TRANSFERRING, Code.DISK_FULL, Code.UNSUPPORTED),
+)
 _STATUS: Final = {
     Code.SUCCESS: PutMessageStatus.PUT_OK,
-    Code.INCONSISTENT_LEADER: PutMessageStatus.SERVICE_NOT_AVAILABLE,
-    Code.NOT_LEADER: PutMessageStatus.SERVICE_NOT_AVAILABLE,
-    Code.LEADER_NOT_READY: PutMessageStatus.SERVICE_NOT_AVAILABLE,
-    Code.LEADER_TRANSFERRING: PutMessageStatus.SERVICE_NOT_AVAILABLE,
-    Code.DISK_FULL: PutMessageStatus.SERVICE_NOT_AVAILABLE,
-    Code.UNSUPPORTED: PutMessageStatus.SERVICE_NOT_AVAILABLE,
+    **dict.fromkeys(_NOT_AVAILABLE, PutMessageStatus.SERVICE_NOT_AVAILABLE),
     Code.WAIT_QUORUM_ACK_TIMEOUT: PutMessageStatus.OS_PAGECACHE_BUSY,
     Code.LEADER_PENDING_FULL: PutMessageStatus.OS_PAGECACHE_BUSY,
     Code.MALFORMED: PutMessageStatus.MESSAGE_ILLEGAL,
     Code.RECORD_TOO_LARGE: PutMessageStatus.MESSAGE_ILLEGAL,
 }
-
-
-def put_status(code: Code) -> PutMessageStatus:
-    """DLedgerCommitLog's status for DLedger's answer to an append."""
-    return _STATUS.get(code, PutMessageStatus.UNKNOWN_ERROR)
+"""DLedgerCommitLog's status for DLedger's answer to an append."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +69,7 @@ class PutMessageResponse(LeaderResponse):
     @property
     def status(self) -> PutMessageStatus:
         """The outcome of the put, in RocketMQ's words."""
-        return put_status(self.code)
+        return _STATUS.get(self.code, PutMessageStatus.UNKNOWN_ERROR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
