@@ -287,12 +287,9 @@ class Campaign:
                         nodes, healthy, "liar", nodes.addresses, *more, label="certificates"
                     )
                     self._end(part, nodes)
-                own = [
-                    authority.issue("own", *(f"dledger://node/{name}" for name in nodes.addresses))
-                ]
-                found = self._intrude(
-                    "liar", nodes.addresses, "--tls", json.dumps(own), "--seconds", "0"
-                )
+                uris = [f"dledger://node/{name}" for name in nodes.addresses]
+                more = ("--tls", json.dumps([authority.issue("own", *uris)]), "--seconds", "0")
+                found = self._intrude("liar", nodes.addresses, *more)
                 if found["taken for a node"] != found["hellos"]:
                     part.problems.append(
                         f"the nodes' own certificates are not taken, so this shows nothing: {found}"
@@ -332,15 +329,8 @@ class Campaign:
             *self.problems,
             *(f"{part.name}: {text}" for part in self.parts for text in part.problems),
         ]
-        rows = [
-            [
-                "attack",
-                "achieved",
-                "p99 of a healthy client, ms",
-                "quiet, ms",
-                "requests, attacked and quiet",
-            ]
-        ]
+        times = ["p99 of a healthy client, ms", "quiet, ms", "requests, attacked and quiet"]
+        rows = [["attack", "achieved", *times]]
         for part in self.parts:
             told = ", ".join(
                 f"{int(value):,} {name}" for name, value in part.achieved.items() if name != "uid"
@@ -367,14 +357,5 @@ class Campaign:
 
     def _worst(self) -> float:
         """The largest p99 beside an attack, in those of the quiet times around it."""
-        return round(
-            max(
-                (
-                    p99(one.attacked) / p99(one.quiet)
-                    for one in self.parts
-                    if one.quiet and one.is_judged
-                ),
-                default=0.0,
-            ),
-            2,
-        )
+        judged = [part for part in self.parts if part.quiet and part.is_judged]
+        return round(max((p99(one.attacked) / p99(one.quiet) for one in judged), default=0.0), 2)
