@@ -29,15 +29,16 @@ KEY = Secret(b"k" * 32)
 
 
 def test_a_new_secret_is_readable_for_its_owner_alone_and_no_two_are_equal(tmp_path: Path) -> None:
-    create_secret(tmp_path / "a")
-    create_secret(tmp_path / "b")
-    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o600
-    assert (tmp_path / "a").read_bytes() != (tmp_path / "b").read_bytes()
-    assert len((tmp_path / "a").read_bytes().strip()) == 64
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
-    proof = read_secret(tmp_path / "a").proof(Side.OPENS, HELLO, ANSWER)
-    assert read_secret(tmp_path / "a").is_proof(proof, Side.OPENS, HELLO, ANSWER)
-    assert not read_secret(tmp_path / "b").is_proof(proof, Side.OPENS, HELLO, ANSWER)
+    one, other = tmp_path / "a", tmp_path / "b"
+    create_secret(one)
+    create_secret(other)
+    assert stat.S_IMODE(one.stat().st_mode) == 0o600
+    assert one.read_bytes() != other.read_bytes()
+    assert len(one.read_bytes().strip()) == 64
+    assert sorted(tmp_path.iterdir()) == [one, other]
+    proof = read_secret(one).proof(Side.OPENS, HELLO, ANSWER)
+    for path in (one, other):
+        assert read_secret(path).is_proof(proof, Side.OPENS, HELLO, ANSWER) is (path == one)
 
 
 def test_a_secret_is_never_written_over(tmp_path: Path) -> None:
@@ -95,9 +96,8 @@ def test_a_file_or_link_of_another_user_is_refused(
     (tmp_path / "link").symlink_to(path)
     assert read_secret(tmp_path / "link")
     monkeypatch.setattr(os, "geteuid", lambda: own + 1)
-    with pytest.raises(
-        ConfigError, match=f"belongs to user {own}, not to user {own + 1}.*chown {own + 1} "
-    ):
+    said = f"belongs to user {own}, not to user {own + 1}.*chown {own + 1} "
+    with pytest.raises(ConfigError, match=said):
         read_secret(path)
     if own:  # a link of root's is no stranger's
         with pytest.raises(ConfigError, match=f"symbolic link of user {own}"):

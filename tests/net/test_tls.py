@@ -212,9 +212,8 @@ def test_all_three_files_are_given_by_absolute_paths_or_none(
     files = issue()
     assert config().tls is None
     assert config(**files).tls == Tls(files["tls_ca"], files["tls_certificate"], files["tls_key"])
-    with pytest.raises(
-        ConfigError, match="tls_ca without tls_certificate and tls_key: TLS here needs all three"
-    ):
+    said = "tls_ca without tls_certificate and tls_key: TLS here needs all three"
+    with pytest.raises(ConfigError, match=said):
         config(tls_ca=files["tls_ca"])
     with pytest.raises(ConfigError, match=r"tls_key 'key.pem': give an absolute path"):
         config(**{**files, "tls_key": "key.pem"})
@@ -269,10 +268,8 @@ def test_peer_with_expired_certificate_is_told_its_dates_by_both_ends(
         assert "valid from Jan  1 00:00:00 2019 GMT to Jan  1 00:00:00 2020 GMT" in text
     assert not node.heard
     for text in refused(port(tls_of(old)).address, tls_of(files), new_loop):
-        assert (
-            "certificate verify failed: this side does not take the node's certificate: "
-            "certificate has exp" in text
-        )
+        refusal = "certificate verify failed: this side does not take the node's certificate: "
+        assert f"{refusal}certificate has exp" in text
         assert f"tls_ca {files['tls_ca']!r}, valid from" in text
 
 
@@ -294,10 +291,8 @@ def test_a_refusal_is_told_although_the_files_are_gone_or_others_by_now(
     alert = ssl.SSLError(1, "[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca")
     alert.reason = "TLSV1_ALERT_UNKNOWN_CA"
     text = str(certificate_refused("a:1", alert, context))
-    assert (
-        f"the node refuses this side's tls_certificate {files['tls_certificate']!r}, which cannot "
-        f"be read" in text
-    )
+    own = repr(files["tls_certificate"])
+    assert f"the node refuses this side's tls_certificate {own}, which cannot be read" in text
     assert "its tls_ca does not know the authority that signed it" in text
     assert expired_certificate("a:1", context) is None
 
