@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dledger.net.connections.connection import Connection, connect
 from dledger.net.connections.handlers import Handlers
-from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.handshake import Greeting
 from dledger.net.loop import run
 from dledger.net.user_directory import group_secret
 from dledger.protocol.messages.client import AppendRequest, AppendResponse
@@ -71,7 +71,7 @@ class Generator:
     ) -> None:
         self._body, self._in_flight, self._seconds = body, in_flight, seconds
         self._request, self._answer = request, answer
-        self._greeting = Greeting(Introduction(), secret=lambda answer: group_secret(answer.group))
+        self._greeting = Greeting(secret=lambda answer: group_secret(answer.group))
         self._sent: dict[int, float] = {}
         self._next = 2
         self.latencies: list[float] = []

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import socket
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 _LIBRARIES: Final = {"pyarrow", "msgpack", "numpy", "isal", "uvloop"}
 """The libraries that this package calls where it catches errors. Their extension modules leave
@@ -45,3 +47,14 @@ class suppressed:
         trace: TracebackType | None,
     ) -> bool:
         return isinstance(error, OSError) and not is_interrupt(error)
+
+
+@contextmanager
+def told_as(told: Callable[[Any], Exception], *kinds: type[Exception]) -> Iterator[None]:
+    """Raise ``told(error)`` in place of an error of these classes, if it is no interrupt."""
+    try:
+        yield
+    except kinds as error:
+        if is_interrupt(error):
+            raise
+        raise told(error) from None

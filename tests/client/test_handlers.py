@@ -26,7 +26,7 @@ from dledger.embedded import EmbeddedGroup, connect_path
 from dledger.errors import Unavailable
 from dledger.net import user_directory
 from dledger.net.connections.blocking import BlockingConnection
-from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.handshake import Greeting
 from dledger.protocol.messages.client import AppendRequest
 from dledger.protocol.wire import FrameLimits
 
@@ -102,7 +102,7 @@ def test_a_handler_s_exception_ends_a_greeting(alarm: Callable[[BaseException], 
 
 def connect(port: int, timeout_s: float, host: str = "127.0.0.1") -> BlockingConnection:
     return BlockingConnection(
-        f"{host}:{port}", Greeting(Introduction()), limits=FrameLimits(), timeout_s=timeout_s
+        f"{host}:{port}", Greeting(), limits=FrameLimits(), timeout_s=timeout_s
     )
 
 

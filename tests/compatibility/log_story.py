@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -64,11 +66,19 @@ def grow(client: Client) -> None:
         client.topics()  # retention is under way
 
 
-def write(root: Path) -> None:
+@contextmanager
+def opened(root: Path, **settings: int) -> Iterator[tuple[EmbeddedGroup, Client]]:
+    """The group, which is stopped at the end, and a client of it."""
     with (
-        EmbeddedGroup(root / "log", replicas=3, **SIZES) as group,
+        EmbeddedGroup(root / "log", **settings) as group,
         Client(group.bootstrap_servers) as client,
     ):
+        yield group, client
+        group.stop()
+
+
+def write(root: Path) -> None:
+    with opened(root, replicas=3, **SIZES) as (group, client):
         grow(client)
         fill(client)
         client.append("events", b"before the restart", partition=0)
@@ -78,22 +88,14 @@ def write(root: Path) -> None:
         for node in sorted(group.nodes):  # a term of each
             client.transfer(node)
             client.append("events", b"led by " + node.encode(), partition=1)
-        group.stop()
-    with (
-        EmbeddedGroup(root / "log") as group,
-        Client(group.bootstrap_servers) as client,
-    ):
+    with opened(root) as (_, client):
         client.append("events", b"after the restart", partition=0)
-        group.stop()
 
 
 def read(root: Path) -> dict[str, Any]:
     """All that the group says, as plain values."""
-    with (
-        EmbeddedGroup(root / "log") as group,
-        Client(group.bootstrap_servers) as client,
-    ):
-        found = {
+    with opened(root) as (group, client):
+        return {
             "members": sorted(group.nodes),
             "group_id": client.lineage().group_id,
             "topics": [
@@ -112,8 +114,6 @@ def read(root: Path) -> dict[str, Any]:
             ],
             "again": repeat(client),
         }
-        group.stop()
-    return found
 
 
 def records(client: Client, topic: str, partition: int) -> list[Any]:

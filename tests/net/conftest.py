@@ -13,7 +13,7 @@ import pytest
 from dledger.config import Tls
 from dledger.net.loop import loop_factory
 
-sys.path.insert(0, str(Path(__file__).parent))  # for `tls_port`: tests are no packages
+sys.path.insert(0, str(Path(__file__).parent))  # for the helpers here: tests are no packages
 
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
 LOOPS: dict[str, NewLoop] = {"as it runs": loop_factory(), "asyncio's own": asyncio.new_event_loop}

@@ -6,14 +6,15 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from tls_port import open_blocking
 
 from dledger.errors import Unavailable, WrongGroup
 from dledger.net.connections.blocking import BlockingConnection, Lost
-from dledger.net.connections.handshake import Greeting, Introduction
 from dledger.net.secret import Secret, Side
 from dledger.protocol.messages.client import (
     AppendRequest,
@@ -30,6 +31,7 @@ from dledger.protocol.wire import FrameLimits, FrameReader, decode, encode
 
 HELLO = HelloResponse(code=Code.SUCCESS, group="g")
 Script = Callable[[socket.socket], None]
+Call = Callable[..., BlockingConnection]
 
 
 def soon() -> float:
@@ -37,28 +39,24 @@ def soon() -> float:
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[[Script], str]]:
-    """Runs a script for the one connection that comes; gives the address."""
-    listeners: list[socket.socket] = []
-    threads: list[threading.Thread] = []
+def call() -> Iterator[Call]:
+    """Opens a connection to another side that carries out a script, and closes it at the end."""
+    with ExitStack() as stack:
 
-    def start(script: Script) -> str:
-        listener = socket.create_server(("127.0.0.1", 0))
-        listeners.append(listener)
+        def connected(script: Script, **how: Any) -> BlockingConnection:
+            listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
 
-        def main() -> None:
-            with listener.accept()[0] as sock:
-                script(sock)
+            def main() -> None:
+                with listener.accept()[0] as sock:
+                    script(sock)
 
-        threads.append(threading.Thread(target=main))
-        threads[-1].start()
-        return f"127.0.0.1:{listener.getsockname()[1]}"
+            thread = threading.Thread(target=main)
+            stack.callback(thread.join, 10)
+            thread.start()
+            address = f"127.0.0.1:{listener.getsockname()[1]}"
+            return stack.enter_context(closing(open_blocking(address, **how)))
 
-    yield start
-    for thread in threads:
-        thread.join(10)
-    for listener in listeners:
-        listener.close()
+        yield connected
 
 
 def answer(sock: socket.socket, *answers: tuple[object, list[bytes]]) -> None:
@@ -71,27 +69,21 @@ def answer(sock: socket.socket, *answers: tuple[object, list[bytes]]) -> None:
             sock.sendall(b"".join(encode(message, frame.request_id, payload)))  # type: ignore[arg-type]
 
 
-def test_answer_with_a_large_payload_comes_whole(serve: Callable[[Script], str]) -> None:
+def test_answer_with_a_large_payload_comes_whole(call: Call) -> None:
     body = bytes(range(256)) * 20_000
     fetched = FetchResponse(
         code=Code.SUCCESS, batches=(FetchedBatch(base_offset=0, count=1, size=len(body), crc=0),)
     )
-    connection = BlockingConnection(
-        serve(lambda sock: answer(sock, (HELLO, []), (fetched, [body]))),
-        Greeting(Introduction()),
-        limits=FrameLimits(),
-        timeout_s=10,
-    )
+    connection = call(lambda sock: answer(sock, (HELLO, []), (fetched, [body])))
     found, payload = connection.ask(
         FetchRequest(topic_id=1, partition=0, start_offset=0), (), soon()
     )
     assert found == fetched
     assert payload == body
     assert connection.welcome.group == "g"
-    connection.close()
 
 
-def test_request_with_many_large_pieces_leaves_whole(serve: Callable[[Script], str]) -> None:
+def test_request_with_many_large_pieces_leaves_whole(call: Call) -> None:
     got: list[bytes] = []
 
     def script(sock: socket.socket) -> None:
@@ -102,16 +94,13 @@ def test_request_with_many_large_pieces_leaves_whole(serve: Callable[[Script], s
                 got.append(bytes(frame.payload))
                 sock.sendall(b"".join(encode(AppendResponse(code=Code.SUCCESS), frame.request_id)))
 
-    connection = BlockingConnection(
-        serve(script), Greeting(Introduction()), limits=FrameLimits(), timeout_s=10
-    )
+    connection = call(script)
     pieces = [bytes([n]) * 40_000 for n in range(200)]
     connection.ask(AppendRequest(), pieces, soon())
     assert got == [b"".join(pieces)]
-    connection.close()
 
 
-def test_answers_in_one_piece_come_one_by_one(serve: Callable[[Script], str]) -> None:
+def test_answers_in_one_piece_come_one_by_one(call: Call) -> None:
     def script(sock: socket.socket) -> None:
         answer(sock, (HELLO, []))
         both = [
@@ -121,16 +110,13 @@ def test_answers_in_one_piece_come_one_by_one(serve: Callable[[Script], str]) ->
         sock.sendall(b"".join(both))
         sock.recv(65536)
 
-    connection = BlockingConnection(
-        serve(script), Greeting(Introduction()), limits=FrameLimits(), timeout_s=10
-    )
+    connection = call(script)
     assert [connection.send(StatusRequest()) for _ in range(2)] == [2, 3]
     assert [connection.receive(soon())[1].status["n"] for _ in range(2)] == [2, 3]
-    connection.close()
 
 
 def test_silence_and_a_closed_connection_are_lost_after_sending(
-    serve: Callable[[Script], str],
+    call: Call,
 ) -> None:
     done = threading.Event()
 
@@ -138,9 +124,7 @@ def test_silence_and_a_closed_connection_are_lost_after_sending(
         answer(sock, (HELLO, []))
         done.wait(10)
 
-    connection = BlockingConnection(
-        serve(script), Greeting(Introduction()), limits=FrameLimits(), timeout_s=10
-    )
+    connection = call(script)
     assert connection.usable
     with pytest.raises(Lost, match="in time") as caught:
         connection.ask(StatusRequest(), (), time.monotonic() + 0.01)
@@ -150,42 +134,30 @@ def test_silence_and_a_closed_connection_are_lost_after_sending(
         connection.receive(soon())
     assert caught.value.sent
     assert not connection.usable
-    connection.close()
 
 
-def test_answer_to_another_question_is_never_taken(serve: Callable[[Script], str]) -> None:
+def test_answer_to_another_question_is_never_taken(call: Call) -> None:
     def script(sock: socket.socket) -> None:
         answer(sock, (HELLO, []))
         sock.recv(65536)
         sock.sendall(b"".join(encode(StatusResponse(code=Code.SUCCESS), 77)))
 
-    connection = BlockingConnection(
-        serve(script), Greeting(Introduction()), limits=FrameLimits(), timeout_s=10
-    )
+    connection = call(script)
     with pytest.raises(Lost, match="answer 77") as caught:
         connection.ask(StatusRequest(), (), soon())
     assert caught.value.sent
-    connection.close()
 
 
 def test_garbage_and_nobody_are_unavailable_and_another_group_is_said(
-    serve: Callable[[Script], str],
+    call: Call,
 ) -> None:
-    garbage = serve(lambda sock: sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
     with pytest.raises(Unavailable, match="starts with"):
-        BlockingConnection(garbage, Greeting(Introduction()), limits=FrameLimits(), timeout_s=10)
+        call(lambda sock: sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
     refusal = HelloResponse(code=Code.UNKNOWN_GROUP, message="group is 'other'")
     with pytest.raises(WrongGroup, match="other"):
-        BlockingConnection(
-            serve(lambda sock: answer(sock, (refusal, []))),
-            Greeting(Introduction()),
-            limits=FrameLimits(),
-            timeout_s=10,
-        )
+        call(lambda sock: answer(sock, (refusal, [])))
     with pytest.raises(Unavailable, match="127"):
-        BlockingConnection(
-            "127.0.0.1:1", Greeting(Introduction()), limits=FrameLimits(), timeout_s=10
-        )
+        open_blocking("127.0.0.1:1")
 
 
 SECRET = Secret(b"k" * 32)
@@ -215,43 +187,29 @@ def gatekeeper(last_word: HelloResponse, said: list[Any]) -> Script:
 
 
 def test_request_follows_proof_at_once_when_a_refusal_can_be_reported(
-    serve: Callable[[Script], str],
+    call: Call,
 ) -> None:
     """The caller has given a callback for a refusal."""
     said: list[Any] = []
-    greeting = Greeting(Introduction(), secret=lambda answer: SECRET)
     refused: list[bool] = []
-    address = serve(gatekeeper(HELLO, said))
-    connection = BlockingConnection(
-        address,
-        greeting,
-        limits=FrameLimits(),
-        timeout_s=10,
-        on_refusal=lambda: refused.append(True),
+    connection = call(
+        gatekeeper(HELLO, said), secret=SECRET, on_refusal=lambda: refused.append(True)
     )
     assert connection.welcome.group == "g"
     assert not connection.usable, "the last word is still to come"
     assert connection.ask(StatusRequest(), (), soon())[0].status == {"up": 1}
     assert [type(message) for message in said] == [HelloRequest, HelloProof, StatusRequest]
     assert not refused
-    connection.close()
 
 
 def test_refused_proof_loses_the_untaken_request_behind_it(
-    serve: Callable[[Script], str],
+    call: Call,
 ) -> None:
     refusal = HelloResponse(code=Code.ACCESS_DENIED, message="another secret", group="g")
-    greeting = Greeting(Introduction(), secret=lambda answer: SECRET)
     refused: list[bool] = []
-    address = serve(gatekeeper(refusal, []))
-    connection = BlockingConnection(
-        address,
-        greeting,
-        limits=FrameLimits(),
-        timeout_s=10,
-        on_refusal=lambda: refused.append(True),
+    connection = call(
+        gatekeeper(refusal, []), secret=SECRET, on_refusal=lambda: refused.append(True)
     )
     with pytest.raises(Lost, match="another secret") as lost:
         connection.ask(StatusRequest(), (), soon())
     assert (lost.value.sent, refused) == (False, [True])
-    connection.close()

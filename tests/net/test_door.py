@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tls_port import LIMITS, Port, ask_rpc, refused, tls_of
+from net_fakes import dial
+from tls_port import Port, ask_rpc, open_blocking, refused, tls_of
 
 from dledger.config import Tls
 from dledger.net.address import split_address
-from dledger.net.connections.blocking import BlockingConnection
-from dledger.net.connections.handshake import Greeting, Introduction
 from dledger.net.connections.tls import CertificateRefused, client_context
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.protocol.wire import encode
@@ -30,7 +29,7 @@ BEGINNING = bytes.fromhex("16030100c8010000c40303")
 
 
 def come(address: str, stack: ExitStack, said: bytes = b"") -> socket.socket:
-    sock = stack.enter_context(socket.create_connection(split_address(address), 20))
+    sock = stack.enter_context(dial(address))
     sock.sendall(said)
     return sock
 
@@ -67,9 +66,7 @@ def is_open(sock: socket.socket) -> bool:
 
 def ask(address: str, tls: Tls) -> None:
     """Come in, as a client that may."""
-    BlockingConnection(
-        address, Greeting(Introduction()), limits=LIMITS, timeout_s=20, tls=client_context(tls)
-    ).close()
+    open_blocking(address, tls).close()
 
 
 def stranger(trusted: dict[str, str], foreign: dict[str, str]) -> Tls:
@@ -89,13 +86,9 @@ def test_half_open_handshakes_have_few_places_and_the_oldest_goes(
         ask(node.address, tls)
         assert is_ended(half_open[7]), "who came in took a place until it had said hello"
         assert all(is_open(sock) for sock in half_open[8:])
-        warned = [
-            line
-            for line in caplog.messages
-            if "over 5 connections that have not said hello" in line
-        ]
-        assert len(warned) == 1
-        assert warned[0].startswith("connection from 127.0.0.1:")
+        words = "over 5 connections that have not said hello"
+        [warned] = [line for line in caplog.messages if words in line]
+        assert warned.startswith("connection from 127.0.0.1:")
 
 
 def test_half_open_handshakes_are_given_up_when_a_hello_would_be_due(
@@ -131,11 +124,10 @@ def test_failed_handshake_is_logged_rarely_with_address_and_reason(
     node = port(tls_of(trusted))
     for _ in range(5):
         refused(node.address, stranger(trusted, issue()), new_loop)
-    lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert len(lines) == 1
-    assert lines[0].startswith("connection from 127.0.0.1:")
-    assert "TLS handshake failed: this node does not take its certificate: " in lines[0]
-    assert f"tls_ca {trusted['tls_ca']!r}" in lines[0]
+    [line] = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    assert line.startswith("connection from 127.0.0.1:")
+    assert "TLS handshake failed: this node does not take its certificate: " in line
+    assert f"tls_ca {trusted['tls_ca']!r}" in line
     assert not node.heard
 
 
@@ -149,11 +141,9 @@ def test_who_has_a_certificate_of_an_unknown_authority_is_told_so_at_once(
         ask(node.address, tls)
     with pytest.raises(CertificateRefused) as running:
         ask_rpc(new_loop, node.address, tls, [b"a"])
+    own = repr(foreign["tls_certificate"])
     for told in (waiting, running):
-        assert (
-            f"the node refuses this side's tls_certificate {foreign['tls_certificate']!r}"
-            in str(told.value)
-        )
+        assert f"the node refuses this side's tls_certificate {own}" in str(told.value)
         assert "its tls_ca does not know the authority that signed it" in str(told.value)
 
 
@@ -183,12 +173,9 @@ def test_peer_without_node_authority_says_so_and_node_logs_it(
     for text in refused(node.address, tls, new_loop):
         assert "certificate verify failed: this side does not take the node's certificate" in text
         assert f"tls_ca {foreign['tls_ca']!r}" in text
-    lines = [line for line in caplog.messages if "TLS handshake failed" in line]
-    assert len(lines) == 1
-    assert (
-        f"does not take this node's certificate {trusted['tls_certificate']!r}: its tls_ca does not"
-        in lines[0]
-    )
+    [line] = [line for line in caplog.messages if "TLS handshake failed" in line]
+    own = repr(trusted["tls_certificate"])
+    assert f"does not take this node's certificate {own}: its tls_ca does not" in line
 
 
 def test_who_comes_with_tls_where_there_is_none_is_told_so(

@@ -3,39 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from net_fakes import FakeLoop
 
 from dledger.net.limits.frame_turns import FEW, LEAST, MOST, WHILE_S, FrameTurns
-
-
-class Loop:
-    def __init__(self) -> None:
-        self.soon: list[Callable[[], None]] = []
-        self.later: list[Callable[[], None]] = []
-
-    def call_soon(self, callback: Callable[[], None]) -> object:
-        self.soon.append(callback)
-        return object()
-
-    def call_later(self, delay: float, callback: Callable[[], None]) -> object:
-        assert delay == WHILE_S
-        self.later.append(callback)
-        return object()
-
-    def turn(self) -> None:
-        soon, self.soon = self.soon, []
-        for callback in soon:
-            callback()
-
-    def pass_while(self) -> None:
-        """As long as one while, with a turn before it."""
-        self.turn()
-        later, self.later = self.later, []
-        for callback in later:
-            callback()
 
 
 class Client:
@@ -57,10 +30,16 @@ class Client:
 
 
 @pytest.fixture
-def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
-    loop = Loop()
+def loop(monkeypatch: pytest.MonkeyPatch) -> FakeLoop:
+    loop = FakeLoop()
     monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
     return loop
+
+
+def pass_while(loop: FakeLoop) -> None:
+    """As long as one while, with a turn before it."""
+    loop.turn()
+    loop.pass_time(WHILE_S)
 
 
 def come(turns: FrameTurns, clients: int, frames: int) -> list[Client]:
@@ -75,20 +54,20 @@ def total(clients: list[Client]) -> int:
     return sum(client.handed_out for client in clients)
 
 
-def test_a_crowd_that_has_much_hands_out_little_in_a_while_and_takes_turns(loop: Loop) -> None:
+def test_a_crowd_that_has_much_hands_out_little_in_a_while_and_takes_turns(loop: FakeLoop) -> None:
     turns = FrameTurns()
     flood = come(turns, 300, 1000)
     assert total(flood) == MOST, "all of them in one turn"
-    loop.pass_while()
+    pass_while(loop)
     before = total(flood)
     for number in range(1, 101):
-        loop.pass_while()
+        pass_while(loop)
         assert total(flood) == before + number * LEAST
     shares = [client.handed_out for client in flood[1:]]
     assert max(shares) - min(shares) <= 1
 
 
-def test_who_comes_with_a_few_waits_for_no_crowd(loop: Loop) -> None:
+def test_who_comes_with_a_few_waits_for_no_crowd(loop: FakeLoop) -> None:
     turns = FrameTurns()
     come(turns, 100, 100_000)
     loop.turn()
@@ -102,17 +81,17 @@ def test_who_comes_with_a_few_waits_for_no_crowd(loop: Loop) -> None:
     assert many.handed_out == FEW
 
 
-def test_two_that_have_much_hand_out_more_in_a_while_than_each_of_many(loop: Loop) -> None:
+def test_two_that_have_much_hand_out_more_in_a_while_than_each_of_many(loop: FakeLoop) -> None:
     turns = FrameTurns()
     two = come(turns, 2, 10_000)
-    loop.pass_while()
+    pass_while(loop)
     before = total(two)
-    loop.pass_while()
+    pass_while(loop)
     assert total(two) == before + MOST // 2
 
 
 def test_lone_connection_gets_full_turns_and_no_call_without_frames(
-    loop: Loop,
+    loop: FakeLoop,
 ) -> None:
     """Its turns follow each other without a delay."""
     turns = FrameTurns()
@@ -121,21 +100,21 @@ def test_lone_connection_gets_full_turns_and_no_call_without_frames(
         loop.turn()
         assert alone.handed_out == turn * MOST
     loop.turn()
-    assert (loop.soon, loop.later) == ([], [])
+    assert (loop.soon, loop.timers) == ([], [])
     assert turns.share == MOST
 
 
-def test_who_has_gone_has_no_turn(loop: Loop) -> None:
+def test_who_has_gone_has_no_turn(loop: FakeLoop) -> None:
     turns = FrameTurns()
     gone: Any = Client(turns, 10)
     turns.wait(gone)
     turns.forget(gone)
     loop.turn()
     assert gone.handed_out == 0
-    assert (loop.soon, loop.later) == ([], [])
+    assert (loop.soon, loop.timers) == ([], [])
 
 
-def test_what_becomes_of_one_takes_no_turn_from_the_others(loop: Loop) -> None:
+def test_what_becomes_of_one_takes_no_turn_from_the_others(loop: FakeLoop) -> None:
     turns = FrameTurns()
 
     class Broken:
@@ -146,7 +125,7 @@ def test_what_becomes_of_one_takes_no_turn_from_the_others(loop: Loop) -> None:
     other = Client(turns, 1)
     turns.wait(other)
     with pytest.raises(RuntimeError):
-        loop.pass_while()
-    loop.pass_while()
+        pass_while(loop)
+    pass_while(loop)
     assert other.handed_out == 1
     assert turns.share == MOST

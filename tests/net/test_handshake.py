@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dledger.errors import ConfigError, WrongGroup
-from dledger.net.connections.handshake import Greeting, Introduction, other_protocol
+from dledger.net.connections.handshake import Greeting, other_protocol
 from dledger.protocol.messages.client import StatusResponse
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 from dledger.release import RELEASE
 from dledger.types import NodeId
 
-OWN = Introduction(
+OWN = HelloRequest(
     group="g", node_id="n1", group_id="id", members=("n0", "n1"), ancestors=(("a", 3),)
 )
 
 
 def test_a_hello_says_all_that_a_program_says_of_itself() -> None:
     hello = Greeting(OWN).hello
-    assert (hello.group, hello.node_id, hello.group_id, hello.members) == (
-        "g",
-        "n1",
-        "id",
-        ("n0", "n1"),
-    )
-    assert (hello.ancestors, hello.release) == ((("a", 3),), RELEASE)
+    assert hello == replace(OWN, release=RELEASE, nonce=hello.nonce)
 
 
 def test_no_two_connections_have_one_nonce() -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from net_fakes import FakeLoop
 
 from dledger.net.limits.inflow import LEAST_BYTES_PER_S, LET_IN_BYTES_PER_S, Inflow, Stalled
 
@@ -154,42 +155,26 @@ async def test_a_sender_that_has_gone_leaves_nothing_behind(bench: Bench) -> Non
     second.begin(9 * MIB)
     bench.inflow.forget(second)
     bench.inflow.forget(first)
-    assert (bench.inflow.used, bench.inflow.waiting) == (0, 0)
-
-
-class Loop:
-    """Notes what is to be called, and after how many seconds."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[float, Callable[[], None]]] = []
-
-    def call_soon(self, callback: Callable[[], None]) -> object:
-        return self.call_later(0, callback)
-
-    def call_later(self, delay: float, callback: Callable[[], None]) -> object:
-        self.calls.append((delay, callback))
-        return object()
+    assert (bench.inflow.used, bench.inflow.kept_waiting) == (0, {})
 
 
 async def test_waiting_senders_get_buffers_one_by_one_and_not_in_one_turn(
     bench: Bench,
 ) -> None:
-    loop = bench.inflow._loop = Loop()  # type: ignore[assignment]
+    loop = bench.inflow._loop = FakeLoop()  # type: ignore[assignment]
     crowd = [bench.sender() for _ in range(5)]
     for sender in crowd:
         sender.begin(4 * MIB)
     crowd[0].end()
     crowd[1].end()
-    for taken in (3, 4):
-        ((delay, callback),) = loop.calls
-        assert delay == (0 if taken == 3 else 4 * MIB / LET_IN_BYTES_PER_S)
-        loop.calls.clear()
-        callback()
-        assert sum(sender.taken for sender in crowd) == taken
-        bench.inflow.relieved()
+    loop.turn()
+    bench.inflow.relieved()
+    loop.turn()
+    assert sum(sender.taken for sender in crowd) == 3
+    loop.pass_time(4 * MIB / LET_IN_BYTES_PER_S)
+    assert sum(sender.taken for sender in crowd) == 4
     crowd[2].end()
     crowd[3].end()
-    ((_, callback),) = loop.calls
-    loop.calls.clear()
-    callback()
+    loop.turn()
+    loop.pass_time(4 * MIB / LET_IN_BYTES_PER_S)
     assert all(sender.taken for sender in crowd)

@@ -12,12 +12,13 @@ from contextlib import suppress
 
 import msgpack
 import pytest
+from net_fakes import dial
+from tls_port import open_blocking
 
 from dledger.client import Client
 from dledger.errors import Unavailable
 from dledger.net import PeerLink, run
-from dledger.net.connections.blocking import BlockingConnection
-from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.handshake import Greeting
 from dledger.net.connections.rpc import Rpc
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.protocol.wire import FrameLimits, FrameReader, encode
@@ -77,12 +78,11 @@ def check(text: str, address: str) -> None:
 
 
 def test_the_older_node_understands_a_hello_of_its_own_release(older: OlderNode) -> None:
-    host, port = older.address.split(":")
     for hello, understood in (
         (HelloRequest(group="g", version=1), 1),
         (HelloRequest(group="g", release=RELEASE), 1),
     ):
-        with socket.create_connection((host, int(port)), 20) as sock:
+        with dial(older.address) as sock:
             sock.sendall(b"".join(encode(hello, 1)))
             sock.shutdown(socket.SHUT_WR)
             assert sock.recv(1) == b""
@@ -91,14 +91,12 @@ def test_the_older_node_understands_a_hello_of_its_own_release(older: OlderNode)
 
 def test_a_client_is_told_what_a_node_is_that_ends_each_connection(older: OlderNode) -> None:
     with pytest.raises(Unavailable) as waiting:
-        BlockingConnection(
-            older.address, Greeting(Introduction()), limits=FrameLimits(), timeout_s=20
-        )
+        open_blocking(older.address)
     check(str(waiting.value), older.address)
 
     async def story() -> None:
         with pytest.raises(Unavailable) as running:
-            await Rpc.open(older.address, Greeting(Introduction()), FrameLimits(), 20)
+            await Rpc.open(older.address, Greeting(), FrameLimits(), 20)
         check(str(running.value), older.address)
 
     run(story())
@@ -116,7 +114,7 @@ async def test_a_node_is_told_of_a_member_of_an_older_release(
 ) -> None:
     """Once, and not at a connection or two that a node ends because it stops."""
     caplog.set_level(logging.WARNING, "dledger")
-    link = PeerLink(lambda: older.address, lambda: Greeting(Introduction(group="g", node_id="n1")))
+    link = PeerLink(lambda: older.address, lambda: Greeting(HelloRequest(group="g", node_id="n1")))
     link.start()
     async with asyncio.timeout(20):
         while older.connections < 5:

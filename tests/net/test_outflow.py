@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
+
+from net_fakes import FakeLoop
 
 from dledger.net.limits.outflow import (
     EACH_TURN,
@@ -16,45 +17,6 @@ from dledger.net.limits.outflow import (
 )
 
 LIMIT = 64_000
-
-
-class Timer:
-    def cancel(self) -> None:
-        pass
-
-
-class Clock:
-    """A loop whose time stands still until `pass_time`."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-        self.soon: list[Callable[[], None]] = []
-        self.timers: list[tuple[float, Callable[[], None]]] = []
-
-    def time(self) -> float:
-        return self.now_s
-
-    def call_soon(self, callback: Callable[[], None], /) -> Any:
-        self.soon.append(callback)
-        return Timer()
-
-    def call_later(self, delay: float, callback: Callable[[], None], /) -> Any:
-        self.timers.append((self.now_s + delay, callback))
-        return Timer()
-
-    def turn(self) -> None:
-        soon, self.soon = self.soon, []
-        for callback in soon:
-            callback()
-
-    def pass_time(self, seconds: float) -> None:
-        until = self.now_s + seconds
-        while self.timers and min(self.timers)[0] <= until:
-            due = min(self.timers, key=lambda timer: timer[0])
-            self.timers.remove(due)
-            self.now_s = due[0]
-            due[1]()
-        self.now_s = until
 
 
 class Taker:
@@ -85,7 +47,7 @@ class Node:
     """Who answers: it notes whose answers it has made, and how much room there was."""
 
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock = FakeLoop()
         self.outflow: Outflow[Any] = Outflow(LIMIT, self.clock)
         self.answered: list[str] = []
         self.room: list[int] = []
@@ -197,7 +159,7 @@ def test_the_room_of_those_who_are_closed_comes_back_little_by_little() -> None:
     assert all(taker.failed for taker in first)
     in_time = 1 + int(LOOK_S * GIVEN_BACK_PER_S * 16)
     assert node.answered.count("waited") <= in_time
-    while len(node.answered) < 8 + 16 and node.clock.now_s < 200:
+    while len(node.answered) < 8 + 16 and node.clock.now_s < 100:
         before, now_s = node.answered.count("waited"), node.clock.now_s
         node.clock.pass_time(LOOK_S)
         assert node.answered.count("waited") <= before + in_time, now_s

@@ -9,40 +9,41 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from net_fakes import Watched
+from tls_port import beat
 
-from dledger.net import Connection, FrameLimits, Listener, PeerLink, listen
-from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net import Connection, FrameLimits, Handlers, Listener, PeerLink
+from dledger.net.connections.handshake import Greeting
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import LogEnd, stamp
+from dledger.protocol.messages.entry import Entry, LogEnd, stamp
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
-from dledger.protocol.messages.peer import HeartBeatRequest, PushEntryRequest, PushType
+from dledger.protocol.messages.peer import PushEntryRequest, PushType
 from dledger.types import NodeId, Term
 
-N0, N1 = NodeId("n0"), NodeId("n1")
+N0 = NodeId("n0")
 
 
 def greet() -> Greeting:
-    return Greeting(Introduction(group="g", node_id="n1"))
+    return Greeting(HelloRequest(group="g", node_id="n1"))
 
 
-def beat(number: int) -> HeartBeatRequest:
-    return HeartBeatRequest(
-        group="g", local_id=N1, remote_id=N0, term=Term(1), leader_id=N1, round=number
+def push(*entries: Entry) -> PushEntryRequest:
+    return PushEntryRequest(
+        group="g",
+        local_id=NodeId("n1"),
+        remote_id=N0,
+        term=Term(1),
+        leader_id=NodeId("n1"),
+        type=PushType.APPEND,
+        entries=entries,
     )
 
 
-async def turn() -> None:
-    """Let the loop go round once."""
-    loop = asyncio.get_running_loop()
-    future = loop.create_future()
-    loop.call_soon(future.set_result, None)
-    await future
-
-
-class Peer:
+class Peer(Watched):
     """The node at the other end."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.code = Code.SUCCESS
         self.silent = False
         self.address = ""
@@ -51,13 +52,14 @@ class Peer:
         self.bodies: list[bytes] = []
         self.hellos: list[HelloRequest] = []
         self.connections: list[Connection] = []
-        self.changed = asyncio.Event()
         self.listener: Listener
 
     async def open(self, port: int = 0) -> None:
-        self.listener = await listen(
-            "127.0.0.1", port, self.connections.append, self.on_frame, self.on_close, FrameLimits()
+        handlers = Handlers(
+            on_open=self.connections.append, on_frame=self.on_frame, on_close=self.on_close
         )
+        self.listener = Listener(handlers, FrameLimits())
+        await self.listener.open("127.0.0.1", port)
         self.address = f"127.0.0.1:{self.listener.port}"
 
     def link(
@@ -94,12 +96,6 @@ class Peer:
 
     def on_close(self, connection: Connection, error: Exception | None) -> None:
         self.changed.set()
-
-    async def until(self, wanted: Any) -> None:
-        async with asyncio.timeout(20):
-            while not wanted():
-                self.changed.clear()
-                await self.changed.wait()
 
 
 @pytest.fixture
@@ -180,7 +176,7 @@ async def test_link_takes_no_other_node_for_its_peer(
     peer: Peer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "dledger.net")
-    link = peer.link(greeting=lambda: Greeting(Introduction(group="g", node_id="n1"), peer="n2"))
+    link = peer.link(greeting=lambda: Greeting(HelloRequest(group="g", node_id="n1"), peer="n2"))
     link.send(beat(1))
     await peer.until(lambda: len(peer.hellos) == 2)
     assert not peer.rounds
@@ -194,17 +190,7 @@ async def test_link_carries_entries_byte_for_byte(peer: Peer) -> None:
     for body in (b"small", bytes(200_000), b"", b"x" * 1_000_000):
         entries.append(stamp(end, Term(1), 1, body, 8 << 20))
         end = LogEnd.after(entries[-1])
-    link.send(
-        PushEntryRequest(
-            group="g",
-            local_id=N1,
-            remote_id=N0,
-            term=Term(1),
-            leader_id=N1,
-            type=PushType.APPEND,
-            entries=tuple(entries),
-        )
-    )
+    link.send(push(*entries))
     await peer.until(lambda: len(peer.bodies) == 4)
     assert peer.bodies == [entry.body for entry in entries]
 
@@ -259,7 +245,7 @@ async def test_link_drops_what_waited_for_a_peer_that_is_not_there(peer: Peer) -
 async def test_link_without_a_known_address_waits_for_one(peer: Peer) -> None:
     addresses: dict[str, str] = {}
     peer.link(lambda: addresses["n0"])
-    await turn()
+    await asyncio.sleep(0)
     addresses["n0"] = peer.address
     await peer.until(lambda: bool(peer.hellos))
 
@@ -269,18 +255,9 @@ async def test_link_holds_no_more_than_its_bound(peer: Peer) -> None:
     await peer.until(lambda: bool(peer.hellos))
     peer.connections[0].pause_reading()
     entry = stamp(LogEnd(), Term(1), 1, bytes(500_000), 8 << 20)
-    message = PushEntryRequest(
-        group="g",
-        local_id=N1,
-        remote_id=N0,
-        term=Term(1),
-        leader_id=N1,
-        type=PushType.APPEND,
-        entries=(entry,),
-    )
     for _ in range(100):
-        link.send(message)
-        await turn()
+        link.send(push(entry))
+        await asyncio.sleep(0)
     assert link.dropped > 0
     assert link.unsent_bytes < 2 << 20
     peer.connections[0].abort()
@@ -308,7 +285,7 @@ async def test_link_that_a_defect_ended_still_closes_and_the_defect_is_told() ->
 
     link = PeerLink(address, greet)
     link.start()
-    while not told:
-        await turn()
+    while not told:  # noqa: ASYNC110 - it is told in the loop's own time
+        await asyncio.sleep(0)
     await link.close()
     assert isinstance(told[0]["exception"], ZeroDivisionError)

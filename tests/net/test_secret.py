@@ -6,13 +6,15 @@ import os
 import stat
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from dledger.errors import AccessDenied, ConfigError
-from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.handshake import Greeting
 from dledger.net.secret import Secret, Side, create_secret, read_secret
 from dledger.net.user_directory import VARIABLE, user_directory, user_secret
 from dledger.protocol.messages.codes import Code
@@ -27,15 +29,16 @@ KEY = Secret(b"k" * 32)
 
 
 def test_a_new_secret_is_readable_for_its_owner_alone_and_no_two_are_equal(tmp_path: Path) -> None:
-    create_secret(tmp_path / "a")
-    create_secret(tmp_path / "b")
-    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o600
-    assert (tmp_path / "a").read_bytes() != (tmp_path / "b").read_bytes()
-    assert len((tmp_path / "a").read_bytes().strip()) == 64
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
-    proof = read_secret(tmp_path / "a").proof(Side.OPENS, HELLO, ANSWER)
-    assert read_secret(tmp_path / "a").is_proof(proof, Side.OPENS, HELLO, ANSWER)
-    assert not read_secret(tmp_path / "b").is_proof(proof, Side.OPENS, HELLO, ANSWER)
+    one, other = tmp_path / "a", tmp_path / "b"
+    create_secret(one)
+    create_secret(other)
+    assert stat.S_IMODE(one.stat().st_mode) == 0o600
+    assert one.read_bytes() != other.read_bytes()
+    assert len(one.read_bytes().strip()) == 64
+    assert sorted(tmp_path.iterdir()) == [one, other]
+    proof = read_secret(one).proof(Side.OPENS, HELLO, ANSWER)
+    for path in (one, other):
+        assert read_secret(path).is_proof(proof, Side.OPENS, HELLO, ANSWER) is (path == one)
 
 
 def test_a_secret_is_never_written_over(tmp_path: Path) -> None:
@@ -93,9 +96,8 @@ def test_a_file_or_link_of_another_user_is_refused(
     (tmp_path / "link").symlink_to(path)
     assert read_secret(tmp_path / "link")
     monkeypatch.setattr(os, "geteuid", lambda: own + 1)
-    with pytest.raises(
-        ConfigError, match=f"belongs to user {own}, not to user {own + 1}.*chown {own + 1} "
-    ):
+    said = f"belongs to user {own}, not to user {own + 1}.*chown {own + 1} "
+    with pytest.raises(ConfigError, match=said):
         read_secret(path)
     if own:  # a link of root's is no stranger's
         with pytest.raises(ConfigError, match=f"symbolic link of user {own}"):
@@ -155,7 +157,7 @@ def challenge(greeting: Greeting, key: Secret = KEY) -> HelloResponse:
 @pytest.mark.parametrize("node_id", ["n1", ""])
 def test_both_sides_prove_before_either_goes_on(node_id: str) -> None:
     greeting = Greeting(
-        Introduction(group="g", node_id=node_id), secret=lambda answer: KEY, strict=True
+        HelloRequest(group="g", node_id=node_id), secret=lambda answer: KEY, strict=True
     )
     asked = challenge(greeting)
     words = greeting.answered(asked)
@@ -169,7 +171,7 @@ def test_both_sides_prove_before_either_goes_on(node_id: str) -> None:
 
 def test_a_node_with_another_secret_gets_no_proof_and_no_word() -> None:
     for key in (Secret(b"j" * 32), None):
-        greeting = Greeting(Introduction(node_id="n1"), secret=lambda answer: KEY)
+        greeting = Greeting(HelloRequest(node_id="n1"), secret=lambda answer: KEY)
         asked = challenge(greeting, key) if key else replace(ANSWER, proof_wanted=True)
         with pytest.raises(AccessDenied, match="n0 has another secret"):
             greeting.answered(asked)
@@ -177,7 +179,7 @@ def test_a_node_with_another_secret_gets_no_proof_and_no_word() -> None:
 
 
 def test_where_a_secret_is_required_a_node_that_wants_none_is_not_taken() -> None:
-    greeting = Greeting(Introduction(node_id="n1"), secret=lambda answer: KEY, strict=True)
+    greeting = Greeting(HelloRequest(node_id="n1"), secret=lambda answer: KEY, strict=True)
     with pytest.raises(AccessDenied, match="n0 has no secret to prove"):
         greeting.answered(ANSWER)
     assert greeting.welcome is None
@@ -185,7 +187,7 @@ def test_where_a_secret_is_required_a_node_that_wants_none_is_not_taken() -> Non
 
 def test_client_without_secret_is_told_its_place_and_node_proves_none() -> None:
     """The client is told the setting; a node answers that it has no secret."""
-    client, node = Greeting(Introduction()), Greeting(Introduction(node_id="n1"))
+    client, node = Greeting(), Greeting(HelloRequest(node_id="n1"))
     with pytest.raises(AccessDenied, match="secret_file"):
         client.answered(challenge(client))
     words = node.answered(challenge(node))
@@ -194,7 +196,7 @@ def test_client_without_secret_is_told_its_place_and_node_proves_none() -> None:
 
 
 def test_a_secret_is_asked_for_once() -> None:
-    greeting = Greeting(Introduction(node_id="n1"), secret=lambda answer: KEY, strict=True)
+    greeting = Greeting(HelloRequest(node_id="n1"), secret=lambda answer: KEY, strict=True)
     assert greeting.answered(challenge(greeting)) is not None
     assert greeting.answered(challenge(greeting)) is None
 
@@ -203,20 +205,14 @@ def test_all_programs_of_a_user_find_one_secret_however_many_ask_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "mine"))
-    found: list[bytes] = []
     ready = threading.Barrier(8)
 
-    def ask() -> None:
+    def ask(_: int) -> bytes:
         ready.wait()
-        found.append(user_secret().read_bytes())
+        return user_secret().read_bytes()
 
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 8
-    assert len(set(found)) == 1
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(ask, range(8)))) == 1
     assert stat.S_IMODE((tmp_path / "mine").stat().st_mode) == 0o700
     assert read_secret(user_secret())
 
@@ -243,17 +239,12 @@ def test_the_home_is_that_of_the_list_of_users(
     monkeypatch.delenv(VARIABLE)
     monkeypatch.setenv("HOME", str(tmp_path))
 
-    class Entry:
-        pw_dir = str(tmp_path / "home")
-
     (tmp_path / "home").mkdir()
-    monkeypatch.setattr("pwd.getpwuid", lambda uid: Entry())
+    entry = SimpleNamespace(pw_dir=str(tmp_path / "home"))
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: entry)
     assert user_directory() == tmp_path / "home" / ".dledger"
 
-    class Nowhere:
-        pw_dir = str(tmp_path / "file" / "home")
-
     (tmp_path / "file").touch()
-    monkeypatch.setattr("pwd.getpwuid", lambda uid: Nowhere())
+    entry.pw_dir = str(tmp_path / "file" / "home")
     with pytest.raises(ConfigError, match=VARIABLE):
         user_secret()

@@ -16,13 +16,14 @@ from typing import Any
 import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
-from tls_port import LIMITS, Port, ask_rpc, refused, tls_of
+from net_fakes import dial
+from tls_port import LIMITS, Port, ask_rpc, beat, open_blocking, refused, tls_of
 
 from dledger.config import ClientConfig, NodeConfig, Tls
 from dledger.errors import ConfigError, Unavailable
 from dledger.net import Handlers, PeerLink, connect
 from dledger.net.connections.blocking import BlockingConnection
-from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.handshake import Greeting
 from dledger.net.connections.tls import (
     CertificateRefused,
     certificate_refused,
@@ -32,8 +33,8 @@ from dledger.net.connections.tls import (
     server_context,
 )
 from dledger.protocol.messages.client import AppendRequest
-from dledger.protocol.messages.peer import HeartBeatRequest
-from dledger.types import NodeId, Term
+from dledger.protocol.messages.hello import HelloRequest
+from dledger.types import NodeId
 
 Issue = Callable[..., dict[str, str]]
 LARGE = [bytes([n]) * 40_000 for n in range(200)]
@@ -52,13 +53,7 @@ def test_a_connection_that_waits_sends_and_receives_whole_and_stays_usable(
     port: Callable[..., Port], issue: Issue
 ) -> None:
     tls = tls_of(issue())
-    connection = BlockingConnection(
-        port(tls).address,
-        Greeting(Introduction()),
-        limits=LIMITS,
-        timeout_s=10,
-        tls=client_context(tls),
-    )
+    connection = open_blocking(port(tls).address, tls)
     assert connection.usable, "nothing comes that nobody asked for, a session ticket for one"
     for payload in ([b"a"], LARGE, [b"b"]):
         _, found = connection.ask(AppendRequest(), payload, time.monotonic() + 20)
@@ -69,7 +64,7 @@ def test_a_connection_that_waits_sends_and_receives_whole_and_stays_usable(
 
 def test_what_is_sent_cannot_be_read_on_the_way(port: Callable[..., Port], issue: Issue) -> None:
     tls = tls_of(issue())
-    host, number = port(tls).address.split(":")
+    address = port(tls).address
     seen = bytearray()
     with socket.create_server(("127.0.0.1", 0)) as between:
 
@@ -81,7 +76,7 @@ def test_what_is_sent_cannot_be_read_on_the_way(port: Callable[..., Port], issue
                 target.shutdown(socket.SHUT_WR)
 
         def accept() -> None:
-            with between.accept()[0] as near, socket.create_connection((host, int(number))) as far:
+            with between.accept()[0] as near, dial(address) as far:
                 back = threading.Thread(target=forward, args=(far, near))
                 back.start()
                 forward(near, far)
@@ -89,10 +84,7 @@ def test_what_is_sent_cannot_be_read_on_the_way(port: Callable[..., Port], issue
 
         thread = threading.Thread(target=accept)
         thread.start()
-        address = f"127.0.0.1:{between.getsockname()[1]}"
-        connection = BlockingConnection(
-            address, Greeting(Introduction()), limits=LIMITS, timeout_s=10, tls=client_context(tls)
-        )
+        connection = open_blocking(f"127.0.0.1:{between.getsockname()[1]}", tls)
         body = b"nobody else's business"
         assert connection.ask(AppendRequest(), [body], time.monotonic() + 20)[1] == body
         connection.close()
@@ -137,22 +129,20 @@ def test_a_node_must_have_a_certificate_for_its_own_host(
 
 def test_nobody_speaks_an_older_tls(port: Callable[..., Port], issue: Issue) -> None:
     tls = tls_of(issue())
-    host, number = port(tls).address.split(":")
+    address = port(tls).address
     context = client_context(tls)
     assert context is not None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.maximum_version = ssl.TLSVersion.TLSv1_2
-    with socket.create_connection((host, int(number)), 10) as sock, pytest.raises(ssl.SSLError):
-        context.wrap_socket(sock, server_hostname=host)
+    with dial(address) as sock, pytest.raises(ssl.SSLError):
+        context.wrap_socket(sock, server_hostname="127.0.0.1")
 
 
 def test_who_is_silent_at_the_handshake_is_sent_away(
     port: Callable[..., Port], issue: Issue
 ) -> None:
     node = port(tls_of(issue()), hello_s=0.2)
-    host, number = node.address.split(":")
-    with socket.create_connection((host, int(number)), 10) as sock:
-        sock.settimeout(20)
+    with dial(node.address) as sock:
         assert sock.recv(1) == b""
 
 
@@ -192,31 +182,23 @@ async def test_a_node_is_a_peer_only_with_a_certificate(
     trusted = issue(authority=authority)
     node = port(tls_of(trusted))
     own = trusted if is_known else {**issue(), "tls_ca": trusted["tls_ca"]}
-    beat = HeartBeatRequest(
-        group="g",
-        local_id=NodeId("n1"),
-        remote_id=NodeId("n0"),
-        term=Term(1),
-        leader_id=NodeId("n1"),
-        round=1,
-    )
     changes: list[bool] = []
     link = PeerLink(
         lambda: node.address,
-        lambda: Greeting(Introduction(group="g", node_id="n1")),
+        lambda: Greeting(HelloRequest(group="g", node_id="n1")),
         on_change=changes.append,
         tls=client_context(tls_of(own)),
     )
     link.start()
-    link.send(beat)
+    link.send(beat(1))
     async with asyncio.timeout(20):
         if is_known:
-            await asyncio.to_thread(node.wait_for, beat)
+            await asyncio.to_thread(node.wait_for, beat(1))
         while not is_known and not link.dropped:  # noqa: ASYNC110 - an attempt has failed
             await asyncio.sleep(0)
     assert changes == [True] * is_known
     await link.close()
-    assert (beat in node.heard) is is_known
+    assert (beat(1) in node.heard) is is_known
 
 
 def node_config(**tls: str) -> NodeConfig:
@@ -230,9 +212,8 @@ def test_all_three_files_are_given_by_absolute_paths_or_none(
     files = issue()
     assert config().tls is None
     assert config(**files).tls == Tls(files["tls_ca"], files["tls_certificate"], files["tls_key"])
-    with pytest.raises(
-        ConfigError, match="tls_ca without tls_certificate and tls_key: TLS here needs all three"
-    ):
+    said = "tls_ca without tls_certificate and tls_key: TLS here needs all three"
+    with pytest.raises(ConfigError, match=said):
         config(tls_ca=files["tls_ca"])
     with pytest.raises(ConfigError, match=r"tls_key 'key.pem': give an absolute path"):
         config(**{**files, "tls_key": "key.pem"})
@@ -287,10 +268,8 @@ def test_peer_with_expired_certificate_is_told_its_dates_by_both_ends(
         assert "valid from Jan  1 00:00:00 2019 GMT to Jan  1 00:00:00 2020 GMT" in text
     assert not node.heard
     for text in refused(port(tls_of(old)).address, tls_of(files), new_loop):
-        assert (
-            "certificate verify failed: this side does not take the node's certificate: "
-            "certificate has exp" in text
-        )
+        refusal = "certificate verify failed: this side does not take the node's certificate: "
+        assert f"{refusal}certificate has exp" in text
         assert f"tls_ca {files['tls_ca']!r}, valid from" in text
 
 
@@ -312,10 +291,8 @@ def test_a_refusal_is_told_although_the_files_are_gone_or_others_by_now(
     alert = ssl.SSLError(1, "[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca")
     alert.reason = "TLSV1_ALERT_UNKNOWN_CA"
     text = str(certificate_refused("a:1", alert, context))
-    assert (
-        f"the node refuses this side's tls_certificate {files['tls_certificate']!r}, which cannot "
-        f"be read" in text
-    )
+    own = repr(files["tls_certificate"])
+    assert f"the node refuses this side's tls_certificate {own}, which cannot be read" in text
     assert "its tls_ca does not know the authority that signed it" in text
     assert expired_certificate("a:1", context) is None
 
@@ -332,7 +309,7 @@ def test_who_is_refused_behind_the_loss_of_its_files_is_told_to_ask_again(
     with pytest.raises((Unavailable, CertificateRefused)) as caught:
         BlockingConnection(
             port(tls_of(trusted)).address,
-            Greeting(Introduction()),
+            Greeting(),
             limits=LIMITS,
             timeout_s=10,
             tls=context,

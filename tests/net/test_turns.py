@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from net_fakes import Timer
+
 from dledger.net.limits.turns import Company, Pace, Turns
 
 
@@ -17,13 +19,6 @@ class FakeConnection:
 
     host: str
     waits: bool = False
-
-
-class Timer:
-    """Of a loop."""
-
-    def cancel(self) -> None:
-        pass
 
 
 class Counter:
@@ -147,7 +142,7 @@ def test_work_of_a_connection_that_has_ended_is_not_carried_out() -> None:
     counter.turns.forget(asked[2])
     counter.turns.forget(gone)
     counter.turns.forget(asked[0])
-    assert len(counter.turns) == 1
+    assert len(counter.turns.waiting) == 1
     assert counter.next_while() == ["a3"]
 
 
@@ -190,7 +185,7 @@ def test_work_that_ends_at_once_begins_no_other_within_itself() -> None:
         counter.turns.ask(FakeConnection("a"), partial(ends_at_once, n))
     counter.room = 1
     counter.turns.go_on()
-    assert len(counter.turns) == 0
+    assert len(counter.turns.waiting) == 0
 
 
 def test_company_is_another_connection_that_asked_a_moment_ago() -> None:
@@ -219,4 +214,4 @@ def test_nothing_is_carried_out_after_the_end() -> None:
     loop_free.close()
     loop_free.go_on()
     assert done == ["first"]
-    assert len(loop_free) == 0
+    assert len(loop_free.waiting) == 0

@@ -11,19 +11,33 @@ import pytest
 
 from dledger.config import MIB, ClientConfig, Tls
 from dledger.errors import Unavailable
-from dledger.net import Connection, FrameLimits, Patience, listen
+from dledger.net import Connection, FrameLimits, Handlers, Listener, Patience
 from dledger.net.connections.blocking import BlockingConnection
 from dledger.net.connections.handlers import OnConnection
-from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.handshake import Greeting
 from dledger.net.connections.rpc import Rpc
 from dledger.net.connections.tls import CertificateRefused, client_context, server_context
+from dledger.net.secret import Secret
 from dledger.protocol.messages.client import AppendRequest, FetchedBatch, FetchResponse
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
+from dledger.protocol.messages.peer import HeartBeatRequest
 from dledger.protocol.wire import Message
-from dledger.types import NodeId
+from dledger.types import NodeId, Term
 
 LIMITS = FrameLimits(payload_bytes=16 * MIB)
+
+
+def beat(number: int) -> HeartBeatRequest:
+    """The heartbeat of leader n1 to n0."""
+    return HeartBeatRequest(
+        group="g",
+        local_id=NodeId("n1"),
+        remote_id=NodeId("n0"),
+        term=Term(1),
+        leader_id=NodeId("n1"),
+        round=number,
+    )
 
 
 def tls_of(settings: dict[str, str]) -> Tls:
@@ -59,17 +73,11 @@ class Port:
             self._runner.run(self._run(tls))
 
     async def _run(self, tls: Tls | None) -> None:
-        context = server_context(tls)
-        self._listener = listener = await listen(
-            "127.0.0.1",
-            0,
-            self._on_open,
-            self._answer,
-            lambda _, error: None,
-            LIMITS,
-            patience=self._patience,
-            tls=context,
+        handlers = Handlers(
+            on_open=self._on_open, on_frame=self._answer, on_close=lambda _, error: None
         )
+        self._listener = listener = Listener(handlers, LIMITS, patience=self._patience)
+        await listener.open("127.0.0.1", 0, server_context(tls))
         self.address = f"127.0.0.1:{listener.port}"
         self._ready.set()
         await self._over.wait()
@@ -101,6 +109,16 @@ class Port:
             assert not self._thread.is_alive()
 
 
+def open_blocking(
+    address: str, tls: Tls | None = None, secret: Secret | None = None, **how: Any
+) -> BlockingConnection:
+    """A client's connection, which proves ``secret`` where that is wanted."""
+    greeting = Greeting(secret=lambda answer: secret)
+    return BlockingConnection(
+        address, greeting, limits=LIMITS, timeout_s=10, tls=client_context(tls), **how
+    )
+
+
 def ask_rpc(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
     address: str,
@@ -108,7 +126,7 @@ def ask_rpc(
     payload: list[bytes],
 ) -> bytes:
     async def story() -> bytes:
-        rpc = await Rpc.open(address, Greeting(Introduction()), LIMITS, 10, client_context(tls))
+        rpc = await Rpc.open(address, Greeting(), LIMITS, 10, client_context(tls))
         _, found = await rpc.ask(AppendRequest(), payload, 20)
         await rpc.close()
         return bytes(found)
@@ -120,9 +138,7 @@ def ask_rpc(
 def refused(address: str, tls: Tls | None, new_loop: Any) -> set[str]:
     """What both kinds of connection say of a port that does not let them in."""
     with pytest.raises((Unavailable, CertificateRefused)) as waiting:
-        BlockingConnection(
-            address, Greeting(Introduction()), limits=LIMITS, timeout_s=10, tls=client_context(tls)
-        )
+        open_blocking(address, tls)
     with pytest.raises((Unavailable, CertificateRefused)) as running:
         ask_rpc(new_loop, address, tls, [b"a"])
     return {str(waiting.value), str(running.value)}

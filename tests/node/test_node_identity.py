@@ -14,7 +14,7 @@ from dledger.config import GroupConfig, NodeConfig, tls_files
 from dledger.errors import AccessDenied, ConfigError
 from dledger.net import FrameLimits, Handlers, connect
 from dledger.net.connections.blocking import BlockingConnection
-from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.handshake import Greeting
 from dledger.net.connections.tls import client_context, nodes_of
 from dledger.node.node import NodeServer
 from dledger.protocol.messages.codes import Code
@@ -95,7 +95,7 @@ async def test_a_node_that_its_certificate_does_not_name_is_not_talked_to(
             await asyncio.to_thread(
                 BlockingConnection,
                 f"127.0.0.1:{server.port}",
-                Greeting(Introduction()),
+                Greeting(),
                 limits=FrameLimits(),
                 timeout_s=10,
                 tls=context,

@@ -21,9 +21,9 @@ from dledger.protocol.messages.entry import HEADER, HEADER_SIZE, MAGIC_NORMAL, b
 from dledger.protocol.messages.rocketmq import (
     MAX_PUT_MESSAGES,
     PutMessageRequest,
+    PutMessageResponse,
     PutMessageStatus,
     ViewMessageRequest,
-    put_status,
 )
 from dledger.rocketmq.format.hosts import Host
 from dledger.rocketmq.format.message import Message, TransactionType, decode_message, encode_message
@@ -396,7 +396,7 @@ async def test_the_client_puts_and_views(group: Any) -> None:
     ],
 )
 def test_the_status_of_a_put_is_that_of_the_original(code: Code, status: PutMessageStatus) -> None:
-    assert put_status(code) is status
+    assert PutMessageResponse(code=code).status is status
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from dledger.records.body.header import (
     encode_header,
 )
 from dledger.records.body.records import decode_batch, encode_batch, with_offsets
-from dledger.records.body.schema import HEADERS, READ_SCHEMA, RECORD_SCHEMA, TIMESTAMP
+from dledger.records.body.schema import READ_SCHEMA, RECORD_SCHEMA
 from dledger.records.body.unpacked_size import MAX_DECODED_BYTES, check_sizes
 
 NOW = 1_700_000_000_000_000
@@ -40,55 +40,38 @@ RECORDS = st.lists(
     max_size=30,
 )
 """(time, key, value, headers)"""
-U32, U64, I64 = (
-    st.integers(0, 2**32 - 1),
-    st.integers(0, 2**64 - 1),
-    st.integers(-(2**63), 2**63 - 1),
-)
+U32, U64 = (st.integers(0, 2**bits - 1) for bits in (32, 64))
+I64 = st.integers(-(2**63), 2**63 - 1)
 
 
 def encoded(batch: pa.RecordBatch, **settings: Any) -> bytes:
-    header, payload = encode_batch(
-        batch, **{"topic_id": 1, "partition": 0, "now_us": NOW, **settings}
-    )
-    return header + payload.to_pybytes()
+    settings = {"topic_id": 1, "partition": 0, "now_us": NOW, **settings}
+    return b"".join(encode_batch(batch, **settings))
 
 
 def as_batch(records: list[Any]) -> pa.RecordBatch:
-    times, keys, values, headers = (list(column) for column in zip(*records, strict=True))
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(times, TIMESTAMP),
-            pa.array(keys, pa.binary()),
-            pa.array(values, pa.binary()),
-            pa.array(
-                [h if h is None else [{"key": k, "value": v} for k, v in h] for h in headers],
-                HEADERS,
-            ),
-        ],
-        schema=RECORD_SCHEMA,
-    )
+    rows = [
+        {
+            "timestamp": time,
+            "key": key,
+            "value": value,
+            "headers": headers and [{"key": k, "value": v} for k, v in headers],
+        }
+        for time, key, value, headers in records
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
 
 
 def rows(batch: pa.RecordBatch) -> list[Any]:
     """The records as Python values."""
-    headers = [
-        None if pairs is None else [(pair["key"], pair["value"]) for pair in pairs]
-        for pairs in batch.column("headers").to_pylist()
+    times = batch.column("timestamp").cast(pa.int64())
+    columns = (column.to_pylist() for column in (times, *batch.columns[1:]))
+    return [
+        (*row, headers and [(pair["key"], pair["value"]) for pair in headers])
+        for *row, headers in zip(*columns, strict=True)
     ]
-    times = batch.column("timestamp").cast(pa.int64()).to_pylist()
-    return list(
-        zip(
-            times,
-            batch.column("key").to_pylist(),
-            batch.column("value").to_pylist(),
-            headers,
-            strict=True,
-        )
-    )
 
 
-@settings(deadline=None)
 @given(
     records=RECORDS,
     cut=st.tuples(st.integers(0, 30), st.integers(1, 30)),
@@ -106,18 +89,15 @@ def test_records_come_back_as_they_went_in(
     expected = [(NOW if time is None else time, *rest) for time, *rest in records_cut]
     assert rows(batch) == expected
     times = [time for time, *_ in expected]
-    assert (header.count, header.first_time_us, header.last_time_us) == (
-        len(expected),
-        min(times),
-        max(times),
-    )
-    assert bool(header.flags & Flag.HAS_KEYS) == any(
-        key is not None for _, key, _, _ in records_cut
-    )
-    assert bool(header.flags & Flag.HAS_HEADERS) == any(
-        headers is not None for *_, headers in records_cut
-    )
-    assert bool(header.flags & Flag.HAS_TIMES) == (len(set(times)) > 1)
+    assert header.count == len(expected)
+    assert (header.first_time_us, header.last_time_us) == (min(times), max(times))
+    _, keys, _, headers = zip(*records_cut, strict=True)
+    for flag, is_stored in (
+        (Flag.HAS_KEYS, any(key is not None for key in keys)),
+        (Flag.HAS_HEADERS, any(pairs is not None for pairs in headers)),
+        (Flag.HAS_TIMES, len(set(times)) > 1),
+    ):
+        assert bool(header.flags & flag) is is_stored
 
 
 def test_header_carries_what_the_catalog_needs() -> None:
@@ -139,14 +119,7 @@ def test_header_carries_what_the_catalog_needs() -> None:
     st.builds(
         BodyHeader,
         st.sampled_from(BodyKind),
-        U32,
-        U32,
-        U32,
-        I64,
-        I64,
-        U64,
-        U32,
-        U64,
+        *(U32, U32, U32, I64, I64, U64, U32, U64),
         st.sampled_from(Codec),
         st.sampled_from([Flag(flags) for flags in range(16)]),
         U32,
@@ -249,7 +222,7 @@ def test_count_that_is_not_the_payloads_is_refused() -> None:
         decode_batch(body)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     codec=st.sampled_from(Codec),
     damage=st.lists(st.tuples(st.integers(0, 2500), st.integers(0, 255)), max_size=8),
@@ -258,17 +231,13 @@ def test_count_that_is_not_the_payloads_is_refused() -> None:
 def test_damaged_body_is_refused_or_read_but_never_ends_the_process(
     codec: Codec, damage: list[tuple[int, int]], cut: int | None
 ) -> None:
-    body = bytearray(
-        encoded(
-            make_records(
-                [b"a" * i for i in range(40)],
-                keys=[None if i % 3 else b"key" for i in range(40)],
-                headers=[[("text", b"x" * i)] if i % 5 else None for i in range(40)],
-                timestamps=list(range(40)),
-            ),
-            codec=codec,
-        )
+    records = make_records(
+        [b"a" * i for i in range(40)],
+        keys=[None if i % 3 else b"key" for i in range(40)],
+        headers=[[("text", b"x" * i)] if i % 5 else None for i in range(40)],
+        timestamps=list(range(40)),
     )
+    body = bytearray(encoded(records, codec=codec))
     for at, value in damage:
         body[at % len(body)] = value
     with suppress(CorruptEntry, ProtocolError):

@@ -5,28 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from spark_json import a_map, array, field, struct
 
 from dledger.errors import ConfigError
 from dledger.records.columns.types import Columns, build
 
 
-def field(name: str, kind: Any, nullable: bool = True, **metadata: str) -> dict[str, Any]:
-    return {"name": name, "type": kind, "nullable": nullable, "metadata": metadata}
-
-
-def array(element: Any, nulls: bool = True) -> dict[str, Any]:
-    return {"type": "array", "elementType": element, "containsNull": nulls}
-
-
 def test_columns_round_trip_through_a_canonical_text() -> None:
     """Equal columns have equal text."""
-    inner = {"type": "struct", "fields": [field("x", "decimal(38,10)", False, comment="é")]}
-    pairs = {
-        "type": "map",
-        "keyType": "string",
-        "valueType": array(inner),
-        "valueContainsNull": False,
-    }
+    inner = struct(field("x", "decimal(38,10)", False, comment="é"))
+    pairs = a_map("string", array(inner), nulls=False)
     columns = build(
         [field("id", "long", False), field("m", pairs), field("at", "timestamp")], "id", "at"
     )
@@ -53,14 +41,8 @@ def test_a_column_of_nothing_may_always_be_null(kind: Any) -> None:
         ("geometry(4326)", "'c' is geometry"),
         ("decimal(39,0)", "'c' is decimal"),
         ({"type": "udt", "class": "x"}, "'c' is a udt type"),
-        (
-            array({"type": "struct", "fields": [field("deep", "interval month")]}),
-            r"'c\[\]\.deep' is interval month",
-        ),
-        (
-            {"type": "struct", "fields": [field("a", "long"), field("A", "long")]},
-            r"'c\.a' and 'c\.A' have one name",
-        ),
+        (array(struct(field("deep", "interval month"))), r"'c\[\]\.deep' is interval month"),
+        (struct(field("a", "long"), field("A", "long")), r"'c\.a' and 'c\.A' have one name"),
     ],
 )
 def test_what_cannot_be_carried_is_named_with_the_way_out(kind: Any, named: str) -> None:

@@ -20,23 +20,10 @@ if mixing.native is None:
     pytest.skip("the extension could not be compiled here", allow_module_level=True)
 
 native: Any = mixing.native
-NUMBERS = [
-    pa.int8(),
-    pa.int16(),
-    pa.int32(),
-    pa.int64(),
-    pa.uint8(),
-    pa.uint16(),
-    pa.uint32(),
-    pa.uint64(),
-]
+NUMBERS = [pa.type_for_alias(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)]
 OTHERS = [
-    pa.float32(),
-    pa.float64(),
-    pa.bool_(),
-    pa.date32(),
-    pa.timestamp("us"),
-    pa.decimal128(20, 2),
+    *(pa.float32(), pa.float64(), pa.bool_(), pa.date32()),
+    *(pa.timestamp("us"), pa.decimal128(20, 2)),
 ]
 TEXTS = [pa.string(), pa.binary(), pa.large_string(), pa.large_binary()]
 NESTED = [

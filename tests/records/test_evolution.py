@@ -83,34 +83,32 @@ def wider(draw: st.DrawFn, kind: Type) -> Type:
 
 def values(kind: Type) -> st.SearchStrategy[Any]:
     """A value, or None, as Arrow takes it."""
+    return st.none() | some(kind)
+
+
+def some(kind: Type) -> st.SearchStrategy[Any]:
     match kind:
         case Array():
-            return st.none() | st.lists(values(kind.element), max_size=3)
+            return st.lists(values(kind.element), max_size=3)
         case Map():
             pair = st.tuples(st.sampled_from("xyz"), values(kind.value))
-            return st.none() | st.lists(pair, max_size=2, unique_by=lambda found: found[0])
+            return st.lists(pair, max_size=2, unique_by=lambda found: found[0])
         case Struct():
-            return st.none() | st.fixed_dictionaries(
-                {one.name: values(one.type) for one in kind.fields}
-            )
-    name = kind.name
-    if name in NUMBERS:
-        return st.none() | st.integers(-(1 << NUMBERS[name]), (1 << NUMBERS[name]) - 1)
-    if name == "void":
-        return st.none()
-    if name == "boolean":
-        return st.none() | st.booleans()
-    if name.startswith("decimal"):
-        return st.none() | st.decimals(-999, 999, places=2)
-    simple = {
+            return st.fixed_dictionaries({one.name: values(one.type) for one in kind.fields})
+    if kind.name in NUMBERS:
+        return st.integers(-(1 << NUMBERS[kind.name]), (1 << NUMBERS[kind.name]) - 1)
+    if kind.digits:
+        return st.decimals(-999, 999, places=2)
+    return {
+        "void": st.none(),
+        "boolean": st.booleans(),
         "float": st.floats(width=32, allow_nan=False),
         "double": st.floats(allow_nan=False),
         "string": st.text(max_size=3),
         "date": st.dates(),
         "timestamp": st.integers(0, 1 << 50),
         "interval day to second": st.integers(0, 1 << 40),
-    }
-    return st.none() | simple[name]
+    }[kind.name]
 
 
 def rows(columns: Columns) -> st.SearchStrategy[pa.RecordBatch]:

@@ -37,8 +37,7 @@ def batch(columns: Columns, version: int, rows: int = 3, **more: Any) -> pa.Reco
 
 
 def body(of: pa.RecordBatch, **more: Any) -> bytes:
-    header, payload = encode_batch(of, topic_id=1, partition=0, now_us=77, **more)
-    return header + payload.to_pybytes()
+    return b"".join(encode_batch(of, topic_id=1, partition=0, now_us=77, **more))
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -69,13 +68,13 @@ def test_rows_of_a_slice_keep_their_own_arrays_and_maps_in_wider_columns() -> No
 
 def test_record_times_come_from_the_event_time_column_or_the_write() -> None:
     """The time of the write stands in where the event time is null."""
-    header, columns, back = decode_typed(
-        body(batch(TIMED, 1, at=[5, None, 9])), {1: TIMED}.__getitem__
-    )
-    assert (header.first_time_us, header.last_time_us) == (5, 77)
-    assert record_times(header, columns, back).cast(pa.int64()).to_pylist() == [5, 77, 9]
-    header, columns, back = decode_typed(body(batch(PLAIN, 1)), {1: PLAIN}.__getitem__)
-    assert record_times(header, columns, back).cast(pa.int64()).to_pylist() == [77] * 3
+    for written, columns, bounds, times in (
+        (batch(TIMED, 1, at=[5, None, 9]), TIMED, (5, 77), [5, 77, 9]),
+        (batch(PLAIN, 1), PLAIN, (77, 77), [77] * 3),
+    ):
+        header, _, back = decode_typed(body(written), {1: columns}.__getitem__)
+        assert (header.first_time_us, header.last_time_us) == bounds
+        assert record_times(header, columns, back).cast(pa.int64()).to_pylist() == times
 
 
 def test_keys_are_the_text_of_the_key_column() -> None:
@@ -97,13 +96,8 @@ def test_a_body_of_other_columns_is_corrupt_and_not_misread() -> None:
 
 
 def test_batches_are_cut_and_put_together_within_their_version_only() -> None:
-    parts = [
-        batch(PLAIN, 1),
-        batch(PLAIN, 1),
-        batch(PLAIN, 2),
-        make_records([b"v"]),
-        batch(TIMED, 3, at=[1, 2, 3]),
-    ]
+    parts = [*(batch(PLAIN, version) for version in (1, 1, 2)), make_records([b"v"])]
+    parts.append(batch(TIMED, 3, at=[1, 2, 3]))
     together = list(coalesce(parts, 1 << 20))
     assert [part.num_rows for part in together] == [6, 3, 1, 3]
     assert [part.schema.metadata for part in together] == [

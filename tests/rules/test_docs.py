@@ -36,6 +36,10 @@ KAFKA_OPTIONS = {
 """What the code of Spark's Kafka connector 4.2 looks for, in lower case."""
 
 
+def doc(name: str) -> str:
+    return (TOP / "docs" / name).read_text()
+
+
 def table(text: str, header: str) -> list[list[str]]:
     """Rows of the Markdown table that has this header."""
     _, found, rest = text.partition(f"| {header} |\n")
@@ -51,45 +55,38 @@ def table(text: str, header: str) -> list[list[str]]:
 
 
 def names_of_all_tests() -> set[str]:
-    """``path::name`` of every test function, with and without its class."""
-    found = set()
-    for path in (TOP / "tests").rglob("test_*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith(
-                "test_"
-            ):
-                found.add(f"{path.relative_to(TOP).as_posix()}::{node.name}")
-    return found
+    """``path::name`` of every function in a module of tests."""
+    return {
+        f"{path.relative_to(TOP).as_posix()}::{node.name}"
+        for path in (TOP / "tests").rglob("test_*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
 
 
 def test_options_are_documented_as_they_are() -> None:
     """docs/options.md has the table of the code, row for row."""
     expected = [[f"`{o.name}`", o.default, o.where, o.meaning] for o in OPTIONS]
-    assert (
-        table((TOP / "docs" / "options.md").read_text(), "option | default | for | meaning")
-        == expected
-    )
+    assert table(doc("options.md"), "option | default | for | meaning") == expected
+
+
+def settings_of(whose: str) -> list[list[str]]:
+    """Rows of docs/operations.md."""
+    section = doc("operations.md").split(f"## Settings of {whose}\n")[1]
+    return table(section, "setting | default | meaning")
 
 
 @pytest.mark.parametrize(
-    "config", [GroupConfig, NodeConfig, ClientConfig], ids=lambda c: c.__name__
+    ("config", "whose"),
+    [(GroupConfig, "a group"), (NodeConfig, "a node"), (ClientConfig, "a client")],
 )
-def test_settings_are_documented_with_their_defaults(config: type[Any]) -> None:
+def test_settings_are_documented_with_their_defaults(config: type[Any], whose: str) -> None:
     """docs/operations.md has every setting, each with its default and a word on what it is."""
-    text = (TOP / "docs" / "operations.md").read_text()
-    headings = {GroupConfig: "a group", NodeConfig: "a node", ClientConfig: "a client"}
-    rows = table(
-        text.split(f"## Settings of {headings[config]}\n")[1], "setting | default | meaning"
-    )
-    defaults = {f.name: f.default for f in fields(config)}
-    shown = {
-        f"`{name}`": ""
-        if value is MISSING
-        else ", ".join(value)
-        if isinstance(value, tuple)
-        else str(value)
-        for name, value in defaults.items()
-    }
+    rows = settings_of(whose)
+    shown = {}
+    for one in fields(config):
+        value = "" if one.default is MISSING else one.default
+        shown[f"`{one.name}`"] = ", ".join(value) if isinstance(value, tuple) else str(value)
     assert {row[0]: row[1] for row in rows} == shown
     assert all(row[2] for row in rows if row[0] != "`node_id`")
 
@@ -97,25 +94,20 @@ def test_settings_are_documented_with_their_defaults(config: type[Any]) -> None:
 def test_every_setting_of_the_client_is_documented_as_an_option() -> None:
     """docs/options.md has each by its name in Spark, which is an option, with the words of
     docs/operations.md."""
-    operations, options = (
-        (TOP / "docs" / name).read_text() for name in ("operations.md", "options.md")
-    )
-    of_client = table(
-        operations.split("## Settings of a client\n")[1], "setting | default | meaning"
-    )
+    of_client = settings_of("a client")
     # the one is an option without prefix, the other is no option
     own = {"`compression`", "`idempotent`"}
     expected = [
         [f"`{spark_name(row[0].strip('`'))}`", *row[1:]] for row in of_client if row[0] not in own
     ]
-    assert table(options, "option | default | meaning") == expected
+    assert table(doc("options.md"), "option | default | meaning") == expected
     for name, default, _ in expected:
         assert parse_options({name.strip("`"): default or "/a/file"}).settings.client
 
 
 def test_every_command_is_documented() -> None:
     """docs/operations.md names each command, with options that it has."""
-    rows = table((TOP / "docs" / "operations.md").read_text(), "command | does")
+    rows = table(doc("operations.md"), "command | does")
     documented = {row[0].split()[1] for row in rows}
     assert documented == set(main.commands)
     for row in rows:
@@ -129,7 +121,7 @@ def test_every_command_is_documented() -> None:
 
 def test_status_fields_are_documented() -> None:
     """Every value that a node's status has stands in docs/operations.md."""
-    text = (TOP / "docs" / "operations.md").read_text()
+    text = doc("operations.md")
     documented = {
         name for row in table(text, "field | meaning") for name in re.findall(r"`(\w+)`", row[0])
     }
@@ -147,7 +139,7 @@ def test_status_fields_are_documented() -> None:
 
 def test_every_promise_names_tests_that_exist() -> None:
     """docs/guarantees.md: P1 to P14, each with tests of this suite."""
-    text = (TOP / "docs" / "guarantees.md").read_text()
+    text = doc("guarantees.md")
     sections = re.split(r"^## (P\d+)\b", text, flags=re.MULTILINE)[1:]
     promises = dict(zip(sections[::2], sections[1::2], strict=True))
     assert list(promises) == PROMISES
@@ -161,19 +153,14 @@ def test_every_promise_names_tests_that_exist() -> None:
 def test_every_code_is_defined() -> None:
     """docs/glossary.md has each class of bugs, and says where the other codes are defined, from
     first to last."""
-    glossary = (TOP / "docs" / "glossary.md").read_text()
+    glossary = doc("glossary.md")
     classes = [row[0] for row in table(glossary, "code | class | what must happen here")]
     assert classes == [f"B{n}" for n in range(1, 37)]
     letters = {"P": [int(name[1:]) for name in PROMISES]}
-    guarantees, invariants = (
-        (TOP / "docs" / "guarantees.md").read_text(),
-        verification.invariants.__doc__ or "",
-    )
-    letters["D"] = [int(n) for n in re.findall(r"^\| D(\d+) \|", guarantees, flags=re.MULTILINE)]
+    invariants = verification.invariants.__doc__ or ""
+    letters["D"] = [int(n) for n in re.findall(r"(?m)^\| D(\d+) \|", doc("guarantees.md"))]
     for letter in "IQW":
-        letters[letter] = [
-            int(n) for n in re.findall(rf"^ ?{letter}(\d+) ", invariants, flags=re.MULTILINE)
-        ]
+        letters[letter] = [int(n) for n in re.findall(rf"(?m)^ ?{letter}(\d+) ", invariants)]
     letters["B"] = [int(name[1:]) for name in classes]
     for letter, numbers in letters.items():
         assert numbers == list(range(1, len(numbers) + 1))
@@ -220,9 +207,7 @@ def test_changelog_has_the_form_that_it_names() -> None:
 def test_kafka_option_is_supported_or_refused_with_its_counterpart() -> None:
     """docs/from-kafka.md: those of version 4.2, and those of Kafka's clients that have a
     counterpart."""
-    rows = table(
-        (TOP / "docs" / "from-kafka.md").read_text(), "Kafka's option | here | what differs"
-    )
+    rows = table(doc("from-kafka.md"), "Kafka's option | here | what differs")
     here = {row[0].strip("`"): row[1].strip("`") for row in rows[:-1]}
     same = {name for name, meant in here.items() if meant == "the same"}
     assert same <= {option.name for option in OPTIONS}
@@ -237,7 +222,7 @@ def test_kafka_option_is_supported_or_refused_with_its_counterpart() -> None:
 
 def test_every_feature_of_the_kafka_connector_is_there_or_says_why_not() -> None:
     """docs/from-kafka.md: a *yes* names tests of this suite, anything else a reason."""
-    text = (TOP / "docs" / "from-kafka.md").read_text()
+    text = doc("from-kafka.md")
     suite = names_of_all_tests()
     for section, least in (("Reading", 30), ("Writing", 14), ("Operations", 6)):
         rows = table(text.split(f"### {section}\n")[1], "feature | here | shown by, or why not")
@@ -258,7 +243,7 @@ def test_every_feature_of_the_kafka_connector_is_there_or_says_why_not() -> None
 
 def test_terms_of_the_glossary_are_where_it_says() -> None:
     """Each path of docs/glossary.md is a module, and no term has two rows."""
-    glossary = (TOP / "docs" / "glossary.md").read_text()
+    glossary = doc("glossary.md")
     rows = table(glossary, "term | meaning | whose term it is | where it is")
     assert len({row[0] for row in rows}) == len(rows) > 40
     for *_, places in rows:

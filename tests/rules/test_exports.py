@@ -18,18 +18,9 @@ CLIENT = (
     "read", "begin_offsets", "end_offsets", "offsets_for_times", "commit_offsets", "group",
     "status",
 )  # fmt: skip
-USED = (
-    "serve",
-    "status",
-    "topics",
-    "append",
-    "tail",
-    "groups",
-    "transfer",
-    "verify",
-    "dump",
-    "bench",
-)
+USED = {
+    "serve", "status", "topics", "append", "tail", "groups", "transfer", "verify", "dump", "bench",
+}  # fmt: skip
 
 
 def test_package_exports_exactly_its_public_names() -> None:
@@ -67,7 +58,7 @@ def test_client_and_group_take_the_documented_arguments() -> None:
 
 def test_command_has_its_commands() -> None:
     """Each can be loaded, and says what it does."""
-    assert set(main.commands) >= set(USED)
+    assert set(main.commands) >= USED
     for command in main.commands.values():
         assert command.help
 
@@ -75,11 +66,8 @@ def test_command_has_its_commands() -> None:
 def test_every_error_says_whether_it_is_definite() -> None:
     """One root; each error is definite or not, retriable or not, and stands in the tree of the
     module's docstring."""
-    kinds = [
-        k
-        for k in vars(errors).values()
-        if inspect.isclass(k) and issubclass(k, errors.DLedgerError)
-    ]
+    classes = filter(inspect.isclass, vars(errors).values())
+    kinds = [kind for kind in classes if issubclass(kind, errors.DLedgerError)]
     assert len(kinds) > 20
     for kind in kinds:
         assert isinstance(kind.definite, bool)

@@ -32,43 +32,36 @@ def offences(source: str) -> list[str]:
     """What in this text could make two runs with the same inputs differ."""
     found = []
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            found += [
-                f"line {node.lineno}: import {a.name}"
-                for a in node.names
-                if a.name.split(".")[0] in FORBIDDEN_MODULES
-            ]
-        elif (
-            isinstance(node, ast.ImportFrom)
-            and not node.level
-            and (node.module or "").split(".")[0] in (FORBIDDEN_MODULES)
-        ):
-            found.append(f"line {node.lineno}: from {node.module}")
-        elif (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id in FORBIDDEN_CALLS
-        ):
-            found.append(f"line {node.lineno}: {node.func.id}()")
-        elif isinstance(node, ast.FunctionDef) and node.name == "__del__":
-            found.append(f"line {node.lineno}: __del__")
-        elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension) and is_set(node.iter):
-            found.append(f"line {node.iter.lineno}: iteration over a set")
+        match node:
+            case ast.Import(names=names):
+                for name in names:
+                    if is_forbidden(name.name):
+                        found.append(f"line {node.lineno}: import {name.name}")
+            case ast.ImportFrom(module=str(module), level=0) if is_forbidden(module):
+                found.append(f"line {node.lineno}: from {module}")
+            case ast.Call(func=ast.Name(id=name)) if name in FORBIDDEN_CALLS:
+                found.append(f"line {node.lineno}: {name}()")
+            case ast.FunctionDef(name="__del__"):
+                found.append(f"line {node.lineno}: __del__")
+            case ast.For(iter=over) | ast.AsyncFor(iter=over) | ast.comprehension(iter=over):
+                if is_set(over):
+                    found.append(f"line {over.lineno}: iteration over a set")
     return found
+
+
+def is_forbidden(module: str) -> bool:
+    return module.split(".")[0] in FORBIDDEN_MODULES
 
 
 def is_set(node: ast.expr) -> bool:
     """Whether an expression is plainly a set: a display, a comprehension, set(...), or set algebra
     over one."""
-    if isinstance(node, ast.Set | ast.SetComp):
-        return True
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return node.func.id in {"set", "frozenset"}
-    return (
-        isinstance(node, ast.BinOp)
-        and isinstance(node.op, ast.BitOr | ast.BitAnd | ast.Sub | ast.BitXor)
-        and (is_set(node.left) or is_set(node.right))
-    )
+    match node:
+        case ast.Set() | ast.SetComp() | ast.Call(func=ast.Name(id="set" | "frozenset")):
+            return True
+        case ast.BinOp(left, ast.BitOr() | ast.BitAnd() | ast.Sub() | ast.BitXor(), right):
+            return is_set(left) or is_set(right)
+    return False
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(TOP).as_posix())

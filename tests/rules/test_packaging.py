@@ -26,6 +26,15 @@ SHIPPED = (
 )
 
 
+def printed(*arguments: str, cwd: str | Path = "/") -> list[str]:
+    """The words that this interpreter prints; it must end well."""
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkout without anything that lies about in it."""
@@ -50,20 +59,8 @@ def modules_of_the_checkout() -> set[str]:
 
 @pytest.fixture(scope="module")
 def wheel(copy: Path) -> zipfile.ZipFile:
-    build = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "--wheel-dir",
-        str(copy / "dist"),
-        str(copy),
-    ]
-    done = subprocess.run(build, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    options = "--quiet --no-deps --no-build-isolation --wheel-dir dist"
+    printed("-m", "pip", "wheel", *options.split(), ".", cwd=copy)
     return zipfile.ZipFile(next((copy / "dist").glob("*.whl")))
 
 
@@ -77,10 +74,7 @@ def test_wheel_holds_every_module_of_the_checkout(wheel: zipfile.ZipFile) -> Non
 
 def test_source_archive_holds_every_module_once_and_no_link(copy: Path) -> None:
     build = "from setuptools import build_meta; print(build_meta.build_sdist('archive'))"
-    done = subprocess.run(
-        [sys.executable, "-c", build], cwd=copy, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    printed("-c", build, cwd=copy)
     with tarfile.open(next((copy / "archive").glob("*.tar.gz"))) as archive:
         members = [member for member in archive.getmembers() if not member.isdir()]
     assert all(member.isreg() for member in members)
@@ -107,9 +101,7 @@ def test_wheel_works_without_the_checkout(wheel: zipfile.ZipFile, tmp_path: Path
         "import pkgutil, dledger.datasource.options.options, dledger.streaming.reader as reader\n"
         "print(reader.__file__, *(m.name for m in pkgutil.iter_modules([sys.path[0]])))"
     )
-    command = [sys.executable, "-c", f"import sys; sys.path[:1] = [{str(tmp_path)!r}]\n{script}"]
-    done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=True)
-    file, *found = done.stdout.split()
+    file, *found = printed("-c", f"import sys; sys.path[:1] = [{str(tmp_path)!r}]\n{script}")
     assert Path(file) == tmp_path / "dledger" / "streaming" / "reader.py"
     assert found == ["dledger", "pyspark_dledger"]
 
@@ -136,10 +128,7 @@ def test_an_edit_is_there_without_another_install() -> None:
     script = (
         f"import importlib; print(*(importlib.import_module(name).__file__ for name in {[*names]}))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd="/", capture_output=True, text=True, check=True
-    )
-    for file, folder in zip(done.stdout.split(), names.values(), strict=True):
+    for file, folder in zip(printed("-c", script), names.values(), strict=True):
         assert Path(file).resolve() == TOP / folder / "__init__.py"
 
 
@@ -173,22 +162,15 @@ def test_importing_the_hook_loads_nothing_heavy() -> None:
         "import sys, pyspark_dledger; print(*sorted(m for m in sys.modules if "
         "m.startswith('dledger')))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == []
+    assert printed("-c", script) == []
 
 
 def test_importing_dledger_is_light() -> None:
     """Every Spark worker and every command pays for it: no Arrow, no Spark, no event loop before
     they are used."""
     script = "import sys, dledger; print(*sorted({m.split('.')[0] for m in sys.modules}))"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert not {"pyarrow", "pyspark", "uvloop", "pandas", "numpy", "rich", "click"} & set(
-        done.stdout.split()
-    )
+    heavy = {"pyarrow", "pyspark", "uvloop", "pandas", "numpy", "rich", "click"}
+    assert not heavy & set(printed("-c", script))
 
 
 def test_an_executor_never_loads_a_server() -> None:
@@ -200,11 +182,7 @@ def test_an_executor_never_loads_a_server() -> None:
         "        importlib.import_module(m.name)\n"
         "print(*sorted(m for m in sys.modules if m.startswith('dledger.')))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    loaded = {m.split(".")[1] for m in done.stdout.split()}
+    loaded = {m.split(".")[1] for m in printed("-c", script)}
     assert not {"raft", "storage", "node", "cli"} & loaded
 
 

@@ -9,9 +9,10 @@ from typing import Final
 from dledger.client import AsyncClient
 from dledger.client.protocol.fetching import Fetcher
 from dledger.client.protocol.reading import records, take
-from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.handshake import Greeting
 from dledger.net.connections.rpc import Rpc
 from dledger.protocol.messages.client import FetchResponse
+from dledger.protocol.messages.hello import HelloRequest
 from dledger.protocol.wire import FrameLimits
 from dledger.storage.offline.dump import dump_store
 from dledger.storage.offline.verify import verify_store
@@ -71,7 +72,7 @@ async def read_from(node: Node, topic_id: int, partition: int, end: int) -> list
     )
     values: list[int] = []
     rpc = await Rpc.open(
-        f"{HOST}:{node.port}", Greeting(Introduction(group=GROUP)), FrameLimits(), ANSWER_S
+        f"{HOST}:{node.port}", Greeting(HelloRequest(group=GROUP)), FrameLimits(), ANSWER_S
     )
     try:
         while not fetcher.done:

@@ -19,10 +19,11 @@ from dledger.config import MIB, format_peers
 from dledger.embedded.ports import free_ports
 from dledger.errors import DLedgerError
 from dledger.net.connections.blocking import Lost
-from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.handshake import Greeting
 from dledger.net.connections.rpc import Rpc
 from dledger.net.user_directory import user_secret
 from dledger.protocol.messages.client import StatusRequest
+from dledger.protocol.messages.hello import HelloRequest
 from dledger.protocol.wire import FrameLimits
 from dledger.types import NodeId
 from verification.chaos.node import write_config
@@ -206,7 +207,7 @@ class Node:
         """Its own status, asked for directly; empty when it does not answer."""
         try:
             rpc = await Rpc.open(
-                f"{HOST}:{self.port}", Greeting(Introduction(group=GROUP)), FrameLimits(), STATUS_S
+                f"{HOST}:{self.port}", Greeting(HelloRequest(group=GROUP)), FrameLimits(), STATUS_S
             )
         except DLedgerError:
             return {}

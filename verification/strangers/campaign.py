@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -107,6 +107,15 @@ class Part:
             )
 
 
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """A folder that the other user may look into, until the end."""
+    with tempfile.TemporaryDirectory(prefix="dledger-strangers-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
 @dataclass(slots=True)
 class Campaign:
     """All of them, or those in ``only``, on the files in ``folder``.
@@ -128,11 +137,8 @@ class Campaign:
     def run(self) -> dict[str, Any]:
         """Run everything; the result as JSON values."""
         with Nodes(self.folder) as nodes:
-            healthy = Healthy(nodes.bootstrap_servers)
-            try:
+            with closing(Healthy(nodes.bootstrap_servers)) as healthy:
                 self._attacks(nodes, healthy)
-            finally:
-                healthy.close()
             peak, lines = nodes.peak_mib(), nodes.log_lines()
             if nodes.running < len(nodes.addresses):
                 self.problems.append(f"{len(nodes.addresses) - nodes.running} nodes have stopped")
@@ -265,69 +271,48 @@ class Campaign:
     def _certificates(self) -> None:
         """Clients' certificates, and other nodes', at a group under TLS; and, to see that this
         shows anything, the right ones."""
-        folder = Path(tempfile.mkdtemp(prefix="dledger-certificates-"))
-        folder.chmod(0o755)  # the other user has certificates too
-        try:
+        with open_folder() as folder:
             authority = Authority(folder)
             false = [
                 authority.issue("plain"),
                 authority.issue("alice", "dledger://client/alice"),
                 authority.issue("n9", "dledger://node/n9"),
             ]
-            with Nodes(self._made("certificates"), authority=authority) as nodes:
-                healthy = Healthy(nodes.bootstrap_servers, **nodes.settings)
-                try:
+            stores = self.folder / "certificates"
+            stores.mkdir()
+            with Nodes(stores, authority=authority) as nodes:
+                with closing(Healthy(nodes.bootstrap_servers, **nodes.settings)) as healthy:
                     more = ("--tls", json.dumps(false), "--count", str(self.sizes.messages // 10))
                     part = self._attack(
                         nodes, healthy, "liar", nodes.addresses, *more, label="certificates"
                     )
                     self._end(part, nodes)
-                finally:
-                    healthy.close()
-                own = [
-                    authority.issue("own", *(f"dledger://node/{name}" for name in nodes.addresses))
-                ]
-                found = self._intrude(
-                    "liar", nodes.addresses, "--tls", json.dumps(own), "--seconds", "0"
-                )
+                uris = [f"dledger://node/{name}" for name in nodes.addresses]
+                more = ("--tls", json.dumps([authority.issue("own", *uris)]), "--seconds", "0")
+                found = self._intrude("liar", nodes.addresses, *more)
                 if found["taken for a node"] != found["hellos"]:
                     part.problems.append(
                         f"the nodes' own certificates are not taken, so this shows nothing: {found}"
                     )
                 if nodes.running < len(nodes.addresses):
                     part.problems.append("a node has stopped")
-        finally:
-            shutil.rmtree(folder)
-
-    def _made(self, name: str) -> Path:
-        folder = self.folder / name
-        folder.mkdir()
-        return folder
 
     def _path(self) -> None:
         """Another user at a path group, in a folder that all users may look into."""
-        home = Path(tempfile.mkdtemp(prefix="dledger-path-"))
-        try:
-            home.chmod(0o755)
-            self._path_in(home / "log")
-        finally:
-            shutil.rmtree(home)
-
-    def _path_in(self, log: Path) -> None:
-        with EmbeddedGroup(log, replicas=1) as group, Client(group.bootstrap_servers) as client:
+        with (
+            open_folder() as home,
+            EmbeddedGroup(log := home / "log", replicas=1) as group,
+            Client(group.bootstrap_servers) as client,
+        ):
             client.create_topic("mine")
             client.append("mine", [b"a record"])
-            at = {
-                NodeId(f"n{n}"): address
-                for n, address in enumerate(group.bootstrap_servers.split(","))
-            }
+            at = {"n0": group.bootstrap_servers}
             kept = [log, *(log / name for name in ("secret", "group.json", ".lock", "n0"))]
             read = [str(path) for path in kept if self._files(path)]
             achieved = self.intrude("path", "--nodes", json.dumps(at)) | {"read": len(read)}
             part = Part("path", achieved)
-            if [topic.name for topic in client.topics()] != ["mine"] or client.end_offsets(
-                "mine"
-            ) != {0: 1}:
+            topics = [topic.name for topic in client.topics()]
+            if topics != ["mine"] or client.end_offsets("mine") != {0: 1}:
                 part.problems.append("the group is not as it was")
         reached = ("read", "welcome", "topics", "appended", "deleted")
         part.problems += [f"another user: {what}" for what in reached if achieved[what]]
@@ -344,15 +329,8 @@ class Campaign:
             *self.problems,
             *(f"{part.name}: {text}" for part in self.parts for text in part.problems),
         ]
-        rows = [
-            [
-                "attack",
-                "achieved",
-                "p99 of a healthy client, ms",
-                "quiet, ms",
-                "requests, attacked and quiet",
-            ]
-        ]
+        times = ["p99 of a healthy client, ms", "quiet, ms", "requests, attacked and quiet"]
+        rows = [["attack", "achieved", *times]]
         for part in self.parts:
             told = ", ".join(
                 f"{int(value):,} {name}" for name, value in part.achieved.items() if name != "uid"
@@ -379,14 +357,5 @@ class Campaign:
 
     def _worst(self) -> float:
         """The largest p99 beside an attack, in those of the quiet times around it."""
-        return round(
-            max(
-                (
-                    p99(one.attacked) / p99(one.quiet)
-                    for one in self.parts
-                    if one.quiet and one.is_judged
-                ),
-                default=0.0,
-            ),
-            2,
-        )
+        judged = [part for part in self.parts if part.quiet and part.is_judged]
+        return round(max((p99(one.attacked) / p99(one.quiet) for one in judged), default=0.0), 2)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dledger.errors import ConfigError
 
-KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+KEY = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
 
 
 class Authority:
@@ -23,17 +23,8 @@ class Authority:
         self.certificate = folder / "authority.pem"
         self._key = folder / "authority.key"
         _openssl(
-            "req",
-            "-x509",
-            *KEY,
-            "-subj",
-            "/CN=strangers",
-            "-days",
-            "2",
-            "-keyout",
-            self._key,
-            "-out",
-            self.certificate,
+            f"req -x509 {KEY} -subj /CN=strangers -days 2 -keyout {self._key} "
+            f"-out {self.certificate}"
         )
 
     def issue(self, name: str, *uris: str) -> tuple[str, str, str]:
@@ -42,44 +33,23 @@ class Authority:
         request, key, signed = (self._folder / f"{name}.{kind}" for kind in ("csr", "key", "pem"))
         names = ",".join(("IP:127.0.0.1", *(f"URI:{uri}" for uri in uris)))
         _openssl(
-            "req",
-            "-new",
-            *KEY,
-            "-subj",
-            f"/CN={name}",
-            "-addext",
-            f"subjectAltName={names}",
-            "-keyout",
-            key,
-            "-out",
-            request,
+            f"req -new {KEY} -subj /CN={name} -addext subjectAltName={names} -keyout {key} "
+            f"-out {request}"
         )
         _openssl(
-            "x509",
-            "-req",
-            "-in",
-            request,
-            "-CA",
-            self.certificate,
-            "-CAkey",
-            self._key,
-            "-CAcreateserial",
-            "-days",
-            "2",
-            "-copy_extensions",
-            "copy",
-            "-out",
-            signed,
+            f"x509 -req -in {request} -CA {self.certificate} -CAkey {self._key} -CAcreateserial "
+            f"-days 2 -copy_extensions copy -out {signed}"
         )
         key.chmod(0o644)  # for the other user, whose it is
         return str(self.certificate), str(signed), str(key)
 
 
-def _openssl(*arguments: str | Path) -> None:
+def _openssl(line: str) -> None:
+    """``line``: the arguments, none of which has a blank in it."""
     try:
-        subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
+        subprocess.run(["openssl", *line.split()], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError) as error:
         said = getattr(error, "stderr", b"") or str(error).encode()
         raise ConfigError(
-            f"openssl {arguments[0]}: {said.decode(errors='replace').strip()[-400:]}"
+            f"openssl {line.split()[0]}: {said.decode(errors='replace').strip()[-400:]}"
         ) from None

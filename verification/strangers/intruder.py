@@ -36,7 +36,7 @@ from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloProof
 from dledger.protocol.wire import encode
 from dledger.types import NodeId
-from verification.strangers.raw import Answers, dial, hello, is_welcome, lies
+from verification.strangers.raw import Answers, dial, framed, hello, is_welcome, lies
 from verification.strangers.users import run
 
 BODY: Final = (12 << 20) - 1
@@ -72,18 +72,18 @@ def liar(wanted: argparse.Namespace) -> dict[str, Any]:
         reached = False
         for (proof, files), (name, address) in itertools.product(ways, wanted.nodes.items()):
             me = NodeId(dice.choice([other for other in members if other != name]))
-            said = [encode(one) for one in lies(dice, wanted.group, me, NodeId(name), LIES)]
+            lie = framed(lies(dice, wanted.group, me, NodeId(name), LIES))
             with contextlib.suppress(OSError), dial(address, files and Tls(*files)) as sock:
                 reached = True
                 counts["hellos"] += 1
                 counts["messages"] += LIES
-                counts[_claim(sock, hello(wanted.group, me, members), proof, said)] += 1
+                counts[_claim(sock, hello(wanted.group, me, members), proof, lie)] += 1
     return dict(counts)
 
 
-def _claim(sock: socket.socket, greeting: bytes, proof: str, said: list[list[Any]]) -> str:
+def _claim(sock: socket.socket, greeting: bytes, proof: str, lie: bytes) -> str:
     """The outcome of a claim to be a node."""
-    lie, answers = b"".join(piece for frame in said for piece in frame), Answers(sock)
+    answers = Answers(sock)
     sock.sendall(greeting + (lie if proof == "none" else b""))
     answer = answers.next()
     if answer is not None and answer.proof_wanted and proof != "none":
@@ -108,13 +108,8 @@ def unproven(wanted: argparse.Namespace) -> dict[str, Any]:
         for name, address in wanted.nodes.items():
             with contextlib.suppress(OSError):
                 opened.append(sock := dial(address))
-                sock.sendall(
-                    hello(
-                        wanted.group,
-                        dice.choice([other for other in members if other != name]),
-                        members,
-                    )
-                )
+                me = dice.choice([other for other in members if other != name])
+                sock.sendall(hello(wanted.group, me, members))
                 counts["hellos"] += 1
                 if counts["hellos"] % 10 == 0:
                     counts["taken for a node"] += is_welcome(Answers(sock).next())
@@ -136,28 +131,28 @@ def busy(wanted: argparse.Namespace) -> dict[str, Any]:
 
 def idle(wanted: argparse.Namespace) -> dict[str, Any]:
     """Open connections, say hello on half of them, and do nothing for a while."""
-    opened: list[socket.socket] = []
-    for number in range(wanted.count):
-        for address in wanted.nodes.values():
-            with contextlib.suppress(OSError):
-                sock = dial(address)
-                opened.append(sock)
-                if number % 2:
-                    sock.sendall(hello(wanted.group))
+    opened = connections(wanted, lambda number: hello(wanted.group) if number % 2 else b"")
     time.sleep(wanted.seconds)
     return {"connections": len(opened)}
 
 
-def welcomed(wanted: argparse.Namespace) -> list[socket.socket]:
-    """``count`` connections to each node that have said hello, and do not block."""
+def connections(wanted: argparse.Namespace, words: Callable[[int], bytes]) -> list[socket.socket]:
+    """``count`` connections to each node, as far as it takes them; the n-th of each begins with
+    ``words(n)``."""
     opened: list[socket.socket] = []
-    for _ in range(wanted.count):
+    for number in range(wanted.count):
         for address in wanted.nodes.values():
             with contextlib.suppress(OSError):
-                sock = dial(address)
-                sock.sendall(hello(wanted.group))
-                sock.setblocking(False)
-                opened.append(sock)
+                opened.append(sock := dial(address))
+                sock.sendall(words(number))
+    return opened
+
+
+def welcomed(wanted: argparse.Namespace) -> list[socket.socket]:
+    """`connections` that have said hello, and do not block."""
+    opened = connections(wanted, lambda _: hello(wanted.group))
+    for sock in opened:
+        sock.setblocking(False)
     return opened
 
 
@@ -187,15 +182,12 @@ def slow(wanted: argparse.Namespace) -> dict[str, Any]:
 def deaf(wanted: argparse.Namespace) -> dict[str, Any]:
     """Ask for all of a topic again and again, and take no answer."""
     asked = FetchRequest(topic_id=wanted.topic_id, partition=0, start_offset=0, max_bytes=32 << 20)
-    frames = b"".join(piece for number in range(AT_ONCE) for piece in encode(asked, number + 2))
-    opened: list[socket.socket] = []
-    for _ in range(wanted.count):
-        for address in wanted.nodes.values():
-            with contextlib.suppress(OSError):
-                sock = dial(address)
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-                opened.append(sock)
-                sock.sendall(hello(wanted.group) + frames)
+    frames = framed(asked for _ in range(AT_ONCE))
+    opened = connections(wanted, lambda _: hello(wanted.group))
+    for sock in opened:
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sock.sendall(frames)
     time.sleep(wanted.seconds)
     return {"connections": len(opened), "fetches": len(opened) * AT_ONCE}
 
@@ -208,9 +200,7 @@ def polls(wanted: argparse.Namespace) -> dict[str, Any]:
         FetchRequest(topic_id=topic, partition=0, start_offset=1 << 20, wait_ms=60_000)
         for topic in topics
     ]
-    frames = b"".join(
-        piece for number in range(AT_ONCE) for piece in encode(asked[number % 2], number + 2)
-    )
+    frames = framed(asked[number % 2] for number in range(AT_ONCE))
     sent = dict.fromkeys(welcomed(wanted), 0)
     end, counts, buffer = time.monotonic() + wanted.seconds, Counter[str](), bytearray(1 << 20)
     while time.monotonic() < end:
@@ -249,13 +239,8 @@ def flood(wanted: argparse.Namespace) -> dict[str, Any]:
                 reached = True
                 sock.settimeout(20)
                 first = counts["commands"] + wanted.seed * 6_000_000
-                frames = [
-                    encode(ExecuteRequest(command=command(first + n)), n + 2)
-                    for n in range(AT_ONCE)
-                ]
-                sock.sendall(
-                    hello(wanted.group) + b"".join(piece for frame in frames for piece in frame)
-                )
+                asked = (ExecuteRequest(command=command(first + n)) for n in range(AT_ONCE))
+                sock.sendall(hello(wanted.group) + framed(asked))
                 counts["commands"] += AT_ONCE
                 sock.shutdown(socket.SHUT_WR)
                 while data := sock.recv(1 << 20):

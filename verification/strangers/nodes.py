@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -23,6 +24,13 @@ from verification.strangers.certificates import Authority
 GROUP: Final = "strangers"
 START_S: Final = 30.0
 END_S: Final = 20.0
+SETTINGS: Final = {
+    "segment_bytes": "67108864",
+    "index_file_bytes": "8388608",
+    "disk_full_ratio": "1",
+    "disk_warn_ratio": "1",
+}
+"""Of each node: small files, on a disk that may be full of other things."""
 
 
 def tls_settings(files: tuple[str, str, str]) -> dict[str, str]:
@@ -69,29 +77,17 @@ class Nodes:
 
     def command(self, name: NodeId) -> list[str]:
         """The command line that runs one of them."""
-        tls = tls_settings(self._files[name]) if self._files else {}
+        options = {
+            "--self-id": name,
+            "--peers": format_peers(self.addresses),
+            "--group": GROUP,
+            "--dir": str(self.folder / name),
+        }
+        settings = SETTINGS | (tls_settings(self._files[name]) if self._files else {})
         return [
-            sys.executable,
-            "-m",
-            "dledger",
-            "serve",
-            "--self-id",
-            name,
-            "--peers",
-            format_peers(self.addresses),
-            "--group",
-            GROUP,
-            "--dir",
-            str(self.folder / name),
-            "--set",
-            "segment_bytes=67108864",
-            "--set",
-            "index_file_bytes=8388608",
-            "--set",
-            "disk_full_ratio=1",
-            "--set",
-            "disk_warn_ratio=1",
-            *(word for setting in tls.items() for word in ("--set", "=".join(setting))),
+            *(sys.executable, "-m", "dledger", "serve"),
+            *chain(*options.items()),
+            *chain(*(("--set", f"{setting}={value}") for setting, value in settings.items())),
         ]
 
     def stop(self, name: NodeId) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import random
 import socket
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from dledger.config import Tls
 from dledger.net.address import split_address
@@ -25,7 +25,7 @@ from dledger.protocol.messages.peer import (
     VoteResponse,
     VoteResult,
 )
-from dledger.protocol.wire import FrameLimits, FrameReader, decode, encode
+from dledger.protocol.wire import FrameLimits, FrameReader, Message, decode, encode
 from dledger.release import RELEASE
 from dledger.types import Index, NodeId, Position, Term
 
@@ -46,6 +46,13 @@ def hello(group: str, node_id: str = "", members: tuple[str, ...] = ()) -> bytes
         group=group, node_id=node_id, release=RELEASE, members=members, nonce=os.urandom(16)
     )
     return b"".join(encode(words, 1))
+
+
+def framed(messages: Iterable[Message]) -> bytes:
+    """Their frames, from request 2 on: the hello is the first one."""
+    return b"".join(
+        piece for number, message in enumerate(messages, 2) for piece in encode(message, number)
+    )
 
 
 class Answers:
@@ -72,23 +79,6 @@ def is_welcome(answer: HelloResponse | None) -> bool:
     return answer is not None and answer.code is Code.SUCCESS and not answer.proof_wanted
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """The claims of one made-up message about its sender, its term and its log."""
-
-    group: str
-    me: NodeId
-    to: NodeId
-    term: Term
-    index: Index
-    push_type: PushType
-    flag: bool
-
-    @property
-    def place(self) -> Position:
-        return Position(self.term, self.index)
-
-
 def lies(
     dice: random.Random, group: str, me: NodeId, to: NodeId, count: int
 ) -> Iterator[PeerMessage]:
@@ -99,70 +89,36 @@ def lies(
         )
         index = Index(dice.choice((-1, 0, 1, 5, 100, 1 << 40)))
         push_type, flag = dice.choice(list(PushType)), dice.random() < 0.5
-        claim = Claim(group, me, to, term, index, push_type, flag)
-        yield dice.choice((*_of_elections(dice, claim), *_of_replication(claim)))
-
-
-def _of_elections(dice: random.Random, claim: Claim) -> tuple[PeerMessage, ...]:
-    return (
-        VoteRequest(
-            group=claim.group,
-            local_id=claim.me,
-            remote_id=claim.to,
-            term=claim.term,
-            ledger_end=claim.place,
-            pre_vote=claim.flag,
-            transfer=not claim.flag,
-            incarnation=dice.randrange(1 << 62),
-        ),
-        VoteResponse(
-            group=claim.group,
-            local_id=claim.me,
-            remote_id=claim.to,
-            term=claim.term,
-            request_term=claim.term,
-            result=dice.choice(list(VoteResult)),
-            pre_vote=claim.flag,
-        ),
-    )
-
-
-def _of_replication(claim: Claim) -> tuple[PeerMessage, ...]:
-    """Also of its leadership: heartbeats and a transfer."""
-    group, me, to, term, index = claim.group, claim.me, claim.to, claim.term, claim.index
-    return (
-        HeartBeatRequest(group=group, local_id=me, remote_id=to, term=term, leader_id=me, round=1),
-        HeartBeatResponse(
-            group=group,
-            local_id=me,
-            remote_id=to,
-            term=term,
-            code=Code.SUCCESS,
-            round=1,
-            durable_index=index,
-        ),
-        PushEntryRequest(
-            group=group,
-            local_id=me,
-            remote_id=to,
-            term=term,
-            leader_id=me,
-            type=claim.push_type,
-            previous=claim.place,
-            commit_index=index,
-        ),
-        PushEntryResponse(
-            group=group,
-            local_id=me,
-            remote_id=to,
-            term=term,
-            type=claim.push_type,
-            code=Code.SUCCESS,
-            index=index,
-            begin_index=index,
-            end_index=index,
-        ),
-        LeadershipTransferRequest(
-            group=group, local_id=me, remote_id=to, term=term, take_leadership_index=index
-        ),
-    )
+        place = Position(term, index)
+        head: dict[str, Any] = {"group": group, "local_id": me, "remote_id": to, "term": term}
+        yield dice.choice(
+            (
+                VoteRequest(
+                    **head,
+                    ledger_end=place,
+                    pre_vote=flag,
+                    transfer=not flag,
+                    incarnation=dice.randrange(1 << 62),
+                ),
+                VoteResponse(
+                    **head,
+                    request_term=term,
+                    result=dice.choice(list(VoteResult)),
+                    pre_vote=flag,
+                ),
+                HeartBeatRequest(**head, leader_id=me, round=1),
+                HeartBeatResponse(**head, code=Code.SUCCESS, round=1, durable_index=index),
+                PushEntryRequest(
+                    **head, leader_id=me, type=push_type, previous=place, commit_index=index
+                ),
+                PushEntryResponse(
+                    **head,
+                    type=push_type,
+                    code=Code.SUCCESS,
+                    index=index,
+                    begin_index=index,
+                    end_index=index,
+                ),
+                LeadershipTransferRequest(**head, take_leadership_index=index),
+            )
+        )

@@ -93,27 +93,9 @@ def as_two_users(arguments: Sequence[str], json_file: Path | None) -> int:
     same = (*arguments, "--json", str(found))
     (asked, ask), (told, tell) = os.pipe(), os.pipe()
     try:
-        stranger, owner = (
-            subprocess.Popen(
-                become(uid, _python(home), *line),
-                stdin=stdin,
-                stdout=stdout,
-                pass_fds=fds,
-                cwd=home,
-                env=_environment(home),
-            )
-            for uid, home, line, stdin, stdout, fds in (
-                (STRANGER, homes[1], (*INTRUDER, "serve"), asked, tell, ()),
-                (
-                    OWNER,
-                    homes[0],
-                    (*CAMPAIGN, *same, "--intruder", f"{told},{ask}"),
-                    None,
-                    None,
-                    (told, ask),
-                ),
-            )
-        )
+        stranger = _start(STRANGER, homes[1], *INTRUDER, "serve", stdin=asked, stdout=tell)
+        line = (*CAMPAIGN, *same, "--intruder", f"{told},{ask}")
+        owner = _start(OWNER, homes[0], *line, pass_fds=(told, ask))
         for end in (asked, ask, told, tell):
             os.close(end)
         code = owner.wait()
@@ -125,6 +107,12 @@ def as_two_users(arguments: Sequence[str], json_file: Path | None) -> int:
     finally:
         for home in homes:
             shutil.rmtree(home)
+
+
+def _start(uid: int, home: Path, *line: str, **files: Any) -> subprocess.Popen[bytes]:
+    """This Python as that user, with these open files."""
+    command = become(uid, _python(home), *line)
+    return subprocess.Popen(command, cwd=home, env=_environment(home), **files)
 
 
 def _home(uid: int) -> Path:

@@ -11,7 +11,7 @@ from typing import Final
 from dledger.config import Tls
 from dledger.errors import AccessDenied, ConfigError, Unavailable, WrongGroup
 from dledger.net.connections.blocking import BlockingConnection, Lost
-from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.handshake import Greeting
 from dledger.net.connections.tls import client_context
 from dledger.net.user_directory import group_secret
 from dledger.protocol.messages.client import (
@@ -21,6 +21,7 @@ from dledger.protocol.messages.client import (
     TransferResponse,
 )
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.hello import HelloRequest
 from dledger.protocol.wire import FrameLimits, Message
 from dledger.types import NodeId, Role
 
@@ -64,7 +65,7 @@ def ask_to_lead(
 def _question(
     address: str, group: str, request: Message, timeout_s: float, tls: Tls | None
 ) -> Message | None:
-    greeting = Greeting(Introduction(group=group), secret=lambda answer: group_secret(answer.group))
+    greeting = Greeting(HelloRequest(group=group), secret=lambda answer: group_secret(answer.group))
     try:
         connection = BlockingConnection(
             address, greeting, limits=_LIMITS, timeout_s=timeout_s, tls=client_context(tls)

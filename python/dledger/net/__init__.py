@@ -5,7 +5,7 @@ from dledger.net.connections.connection import Connection, connect
 from dledger.net.connections.handlers import Handlers
 from dledger.net.connections.peer import PeerLink
 from dledger.net.limits.patience import Patience
-from dledger.net.listener.listener import Listener, listen
+from dledger.net.listener.listener import Listener
 from dledger.net.loop import run
 from dledger.protocol.wire import FrameLimits
 
@@ -17,6 +17,5 @@ __all__ = [
     "Patience",
     "PeerLink",
     "connect",
-    "listen",
     "run",
 ]

@@ -9,17 +9,17 @@ messages after that are protected by TLS alone.
 
 from __future__ import annotations
 
-import errno
 import hmac
 import os
 import secrets
 import stat
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from dledger.errors import ConfigError
-from dledger.interrupts import is_interrupt, suppressed
+from dledger.interrupts import suppressed, told_as
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 from dledger.protocol.wire.msgpack import pack
 
@@ -83,17 +83,8 @@ def read_secret(path: str | os.PathLike[str], owner: int | None = None) -> Secre
     where = Path(path)
     owner = os.geteuid() if owner is None else owner
     _refuse_strange_link(where, owner)
-    try:
+    with told_as(partial(_not_opened, where), OSError):
         descriptor = os.open(where, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
-        if is_interrupt(error):
-            raise
-        way_out = (
-            f": make one with 'dledger secret create {where}'"
-            if error.errno == errno.ENOENT
-            else ""
-        )
-        raise ConfigError(f"secret file {where}: {error.strerror}{way_out}") from None
     try:
         _refuse_strange_file(where, os.fstat(descriptor), owner)
         key = os.read(descriptor, MOST + 1).strip()
@@ -106,6 +97,12 @@ def read_secret(path: str | os.PathLike[str], owner: int | None = None) -> Secre
             f"secret create FILE'"
         )
     return Secret(key)
+
+
+def _not_opened(where: Path, error: OSError) -> ConfigError:
+    is_missing = isinstance(error, FileNotFoundError)
+    way_out = f": make one with 'dledger secret create {where}'" if is_missing else ""
+    return ConfigError(f"secret file {where}: {error.strerror}{way_out}")
 
 
 def _refuse_strange_link(where: Path, owner: int) -> None:

@@ -11,16 +11,16 @@ another directory.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pwd
 import stat
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Final
 
 from dledger.config import check_name
 from dledger.errors import ConfigError
-from dledger.interrupts import is_interrupt, suppressed
+from dledger.interrupts import is_interrupt, suppressed, told_as
 from dledger.net.secret import Secret, create_secret, read_secret
 
 GROUP_SECRET: Final = "secret"
@@ -41,15 +41,9 @@ def user_directory() -> Path:
         ConfigError: there is no such place, or others may enter it; with the way out.
     """
     path = _place()
-    try:
+    with _told(f"{path}, where dledger keeps what is this user's"):
         path.mkdir(mode=0o700, exist_ok=True)
         status = path.lstat()
-    except OSError as error:
-        if is_interrupt(error):
-            raise
-        raise ConfigError(
-            f"{path}, where dledger keeps what is this user's: {error.strerror}; {_OTHERWISE}"
-        ) from None
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise ConfigError(
             f"{path} is no directory of user {os.geteuid()}'s (it belongs to user "
@@ -59,6 +53,11 @@ def user_directory() -> Path:
         mode = stat.S_IMODE(status.st_mode)
         raise ConfigError(f"{path} may be entered by others (mode {mode:04o}): 'chmod 700 {path}'")
     return path
+
+
+def _told(what: object) -> AbstractContextManager[None]:
+    """An error of the system as one of ``what``."""
+    return told_as(lambda error: ConfigError(f"{what}: {error.strerror}; {_OTHERWISE}"), OSError)
 
 
 def _place() -> Path:
@@ -78,23 +77,19 @@ def note_group(group: str, directory: Path) -> None:
     """
     _here[group] = directory
     entry = user_directory() / "groups" / group
-    try:
+    with _told(entry):
         entry.parent.mkdir(mode=0o700, exist_ok=True)
         if entry.is_file() and entry.read_bytes() == os.fsencode(directory):
             return
         draft = entry.with_name(f".{group}.{os.getpid()}")
         draft.write_bytes(os.fsencode(directory))
         draft.replace(entry)
-    except OSError as error:
-        if is_interrupt(error):
-            raise
-        raise ConfigError(f"{entry}: {error.strerror}; {_OTHERWISE}") from None
 
 
 def forget_group(group: str) -> None:
     """The group is gone for good."""
     _here.pop(group, None)
-    with contextlib.suppress(OSError, ConfigError):
+    with suppress(OSError, ConfigError):
         (_place() / "groups" / group).unlink()
 
 
@@ -110,19 +105,16 @@ def group_secret(group: str) -> Secret | None:
             if _state(known[0].stat()) == known[1]:
                 return known[2]
         _read.pop(group, None)
-    directory = _here.get(group)
-    if directory is None:
-        try:
+    try:
+        directory = _here.get(group)
+        if directory is None:
             check_name("group", group)
             directory = Path(os.fsdecode((user_directory() / "groups" / group).read_bytes()))
-        except (OSError, ConfigError) as error:
-            if is_interrupt(error):
-                raise
-            return None
-    path, status = directory / GROUP_SECRET, None
-    with suppressed():
+        path = directory / GROUP_SECRET
         status = path.stat()
-    if status is None:
+    except (OSError, ConfigError) as error:
+        if is_interrupt(error):
+            raise
         return None
     secret = read_secret(path, None if os.geteuid() else status.st_uid)
     _read[group] = (path, _state(status), secret)
@@ -142,11 +134,6 @@ def user_secret() -> Path:
     """
     path = user_directory() / "secret"
     if not path.exists():
-        try:
-            with contextlib.suppress(FileExistsError):  # another node was first
-                create_secret(path)
-        except OSError as error:
-            if is_interrupt(error):
-                raise
-            raise ConfigError(f"{path}: {error.strerror}; {_OTHERWISE}") from None
+        with _told(path), suppress(FileExistsError):  # another node was first
+            create_secret(path)
     return path

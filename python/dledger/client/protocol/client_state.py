@@ -19,13 +19,13 @@ from dledger.config import ClientConfig, check_name, from_settings
 from dledger.environment import REAL, Environment
 from dledger.errors import DLedgerError, Unavailable, WrongGroup
 from dledger.net.address import split_addresses
-from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.handshake import Greeting
 from dledger.net.connections.tls import CertificateRefused, client_context
 from dledger.net.secret import Secret, read_secret
 from dledger.net.user_directory import group_secret
 from dledger.protocol.messages.client import MetadataRequest, TopicInfo
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.hello import HelloResponse
+from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 from dledger.protocol.wire import Message
 from dledger.records.body.header import Codec
 from dledger.records.columns.types import Columns
@@ -116,7 +116,7 @@ class ClientState:
 
     def greeting(self) -> Greeting:
         """How a new connection begins."""
-        own = Introduction(group=self.routes.group, group_id=self.routes.lineage.group_id)
+        own = HelloRequest(group=self.routes.group, group_id=self.routes.lineage.group_id)
         strict = bool(self.config.secret_file)
         return Greeting(own, secret=self._secret, strict=strict, environment=self.environment)
 

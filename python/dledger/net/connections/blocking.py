@@ -8,12 +8,13 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, cast
 
 from dledger.errors import DLedgerError, ProtocolError, Unavailable
-from dledger.interrupts import is_interrupt
+from dledger.interrupts import is_interrupt, told_as
 from dledger.net.address import split_address, tune
 from dledger.net.connections.handshake import Greeting, unanswered
 from dledger.net.connections.tls import (
@@ -82,27 +83,11 @@ class BlockingConnection:
         self._timeout_s = -1.0
         self._under_tls = tls is not None
         deadline = time.monotonic() + timeout_s
-        try:
+        with told_as(lambda error: not_opened(address, error, tls), OSError):
             self._socket = _open(address, timeout_s, tls)
-        except OSError as error:
-            if is_interrupt(error):
-                raise
-            raise not_opened(address, error, tls) from None
-        try:
+        with greeted(address, tls, self.close):
             self.welcome = self._greet(greeting, deadline)
             """The node's description of itself."""
-        except Lost as error:
-            self.close()
-            raise no_welcome(address, error, tls) from None
-        except ProtocolError as error:
-            self.close()
-            raise Unavailable(f"{address}: {error}") from None
-        except DLedgerError as error:
-            self.close()
-            raise type(error)(f"{address}: {error}") from None
-        except BaseException:
-            self.close()
-            raise
 
     def _greet(self, greeting: Greeting, deadline: float) -> HelloResponse:
         sock = self._socket
@@ -277,6 +262,22 @@ def _connected(host: str, port: int, timeout_s: float) -> socket.socket:
                 raise
             failed = failed or error
     raise failed or OSError("the host has no address")
+
+
+@contextmanager
+def greeted(address: str, tls: ssl.SSLContext | None, close: Callable[[], None]) -> Iterator[None]:
+    """The beginning of a connection: an error closes it, and says where that was."""
+    try:
+        yield
+    except BaseException as error:
+        close()
+        if isinstance(error, Lost):
+            raise no_welcome(address, error, tls) from None
+        if isinstance(error, ProtocolError):
+            raise Unavailable(f"{address}: {error}") from None
+        if isinstance(error, DLedgerError):
+            raise type(error)(f"{address}: {error}") from None
+        raise
 
 
 def no_welcome(

@@ -32,18 +32,18 @@ may be silent."""
 class SharedByPort:
     """The limits that all connections of a port share."""
 
-    inflow: Inflow | None = None
+    inflow: Inflow
     """The budget of frames under way."""
-    outflow: Outflow[Connection] | None = None
+    outflow: Outflow[Connection]
     """The budget of answers."""
-    turns: FrameTurns | None = None
+    turns: FrameTurns
     """The turns in which frames are handed out."""
-    seldom: Seldom | None = None
+    seldom: Seldom
     """Logs the faults of the other side."""
 
 
 class Connection(Incoming, asyncio.BufferedProtocol):
-    """Frames both ways. Made by `dledger.net.listen` and `connect`.
+    """Frames both ways. Made by `Listener`, with the limits of its port, and by `connect`.
 
     Attributes:
         context: the owner's data of this connection.
@@ -57,18 +57,19 @@ class Connection(Incoming, asyncio.BufferedProtocol):
         handlers: Handlers[Connection],
         limits: FrameLimits,
         *,
-        accepted: bool,
         shared: SharedByPort | None = None,
     ) -> None:
-        shared = shared or SharedByPort()
         super().__init__(
-            handlers, limits, accepted=accepted, inflow=shared.inflow, turns=shared.turns
+            handlers,
+            limits,
+            inflow=shared.inflow if shared else None,
+            turns=shared.turns if shared else None,
         )
         self.context: Any = None
         self.peer_name = self.host = "?"
         self.opened_at = self.idle_since = 0.0
-        self._outflow = shared.outflow
-        self._seldom = shared.seldom
+        self._outflow = shared.outflow if shared else None
+        self._seldom = shared.seldom if shared else None
         self._seen_asked = 0
         self._closed = self._loop.create_future()
         self._error: Exception | None = None
@@ -98,7 +99,7 @@ class Connection(Incoming, asyncio.BufferedProtocol):
             self._read_or_not()  # a client that takes no answers may not ask more
 
     def resume_writing(self) -> None:
-        self._let_drain()
+        self._write_paused = False
         self._go_on()
 
     def eof_received(self) -> bool:
@@ -207,7 +208,7 @@ async def connect(
     try:
         async with asyncio.timeout(timeout_s):
             transport, connection = await loop.create_connection(
-                lambda: Connection(handlers, limits, accepted=False), host, port, **how
+                lambda: Connection(handlers, limits), host, port, **how
             )
     except TimeoutError:
         raise Unavailable(f"{address}: no answer within {timeout_s:g} s") from None

@@ -15,9 +15,7 @@ RECEIVE_BYTES: Final = 256 << 10
 """The receive buffer: one per thread, not per connection, because a read is parsed before the next
 one begins."""
 
-OnFrame = Callable[[C, int, Any, memoryview], None]
 OnConnection = Callable[[C], None]
-OnClose = Callable[[C, Exception | None], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,16 +26,15 @@ class Handlers(Generic[C]):
     reuses; ``on_batch_end`` comes after the last frame of each read; ``on_close`` comes once.
     """
 
-    on_frame: OnFrame[C]
-    on_close: OnClose[C]
+    on_frame: Callable[[C, int, Any, memoryview], None]
+    on_close: Callable[[C, Exception | None], None]
     on_open: OnConnection[C] | None = None
     on_batch_end: OnConnection[C] | None = None
 
 
-class ReceiveBuffer:
-    """The buffer that all connections of one thread read into, each in its turn."""
-
-    __slots__ = ("view",)
+class ReceiveBuffer(threading.local):
+    """The buffer that all connections of one thread read into, each in its turn; every thread has
+    one of its own."""
 
     def __init__(self) -> None:
         self.view = memoryview(bytearray(RECEIVE_BYTES))
@@ -48,12 +45,4 @@ class ReceiveBuffer:
         return self.view
 
 
-_thread = threading.local()
-
-
-def receive_buffer() -> ReceiveBuffer:
-    """This thread's."""
-    buffer: ReceiveBuffer | None = getattr(_thread, "buffer", None)
-    if buffer is None:
-        buffer = _thread.buffer = ReceiveBuffer()
-    return buffer
+receive_buffer: Final = ReceiveBuffer()

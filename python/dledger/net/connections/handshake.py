@@ -4,7 +4,7 @@ programs share it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Final
 
 from dledger.environment import REAL, Environment
@@ -13,7 +13,6 @@ from dledger.net.secret import Secret, Side
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import (
     PROTOCOL_VERSION,
-    Ancestors,
     HelloProof,
     HelloRequest,
     HelloResponse,
@@ -29,17 +28,6 @@ _REFUSALS: Final[dict[Code, type[DLedgerError]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Introduction:
-    """A program's description of itself; see `HelloRequest`."""
-
-    group: str = ""
-    node_id: str = ""
-    group_id: str = ""
-    members: tuple[str, ...] = ()
-    ancestors: Ancestors = ()
-
-
 class Greeting:
     """One connection's beginning::
 
@@ -47,6 +35,7 @@ class Greeting:
         until greeting.welcome is there: give greeting.answered the answer, and send its result
 
     Args:
+        own: this program's description of itself; release and nonce are added here.
         peer: the node that must be there; empty: any one.
         secret: proved to a node that wants it; that node must prove it first.
         strict: a node that wants no proof, and so gives none, is not taken.
@@ -54,29 +43,20 @@ class Greeting:
 
     def __init__(
         self,
-        own: Introduction,
+        own: HelloRequest = HelloRequest(),
         *,
         peer: str = "",
         secret: FindSecret | None = None,
         strict: bool = False,
         environment: Environment = REAL,
     ) -> None:
-        self.hello = HelloRequest(
-            group=own.group,
-            node_id=own.node_id,
-            release=RELEASE,
-            group_id=own.group_id,
-            members=own.members,
-            ancestors=own.ancestors,
-            nonce=bytes.fromhex(environment.unique()),
-        )
+        self.hello = replace(own, release=RELEASE, nonce=bytes.fromhex(environment.unique()))
         self.welcome: HelloResponse | None = None
         """The node's description of itself, once it accepts this side."""
         self.proved = False
         """Both sides have proved the secret, as far as this one can know."""
         self._said: HelloResponse | None = None
         self._peer = peer
-        self._own = own
         self._secret = secret
         self._strict = strict
 
@@ -93,7 +73,7 @@ class Greeting:
         if not isinstance(answer, HelloResponse):
             raise WrongGroup("is no node of ours")
         if answer.code is not Code.SUCCESS:
-            raise _refusal(answer)
+            raise _REFUSALS.get(answer.code, WrongGroup)(answer.message or answer.code.name)
         if self._said is None:
             self._check(answer, certified)
             self._said = answer
@@ -111,7 +91,7 @@ class Greeting:
             raise WrongGroup(
                 f"{answer.node_id} answers where {self._peer} should: is an address wrong?"
             )
-        if text := other_group(self._own, answer):
+        if text := other_group(self.hello, answer):
             raise WrongGroup(text)
         if certified is not None and answer.node_id not in certified:
             raise AccessDenied(
@@ -139,12 +119,7 @@ class Greeting:
         return HelloProof(proof=secret.proof(Side.OPENS, self.hello, answer))
 
 
-def _refusal(answer: HelloResponse) -> DLedgerError:
-    text = answer.message or answer.code.name
-    return _REFUSALS.get(answer.code, WrongGroup)(text)
-
-
-def other_group(own: Introduction, theirs: HelloRequest | HelloResponse) -> str:
+def other_group(own: HelloRequest, theirs: HelloRequest | HelloResponse) -> str:
     """Why two programs that give one group's name are not of one group; empty when they may be. A
     list of members is compared where both sides are members. A part that either side does not know
     is no contradiction."""

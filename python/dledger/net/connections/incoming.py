@@ -43,10 +43,11 @@ class Incoming(Outgoing, ABC):
         handlers: Handlers[Any],
         limits: FrameLimits,
         *,
-        accepted: bool,
         inflow: Inflow | None,
         turns: FrameTurns | None,
     ) -> None:
+        """``inflow`` and ``turns`` are those of a port that has accepted the connection."""
+        accepted = inflow is not None
         super().__init__()
         self.received = 0
         self.said_hello = not accepted
@@ -58,7 +59,7 @@ class Incoming(Outgoing, ABC):
         self._reader = FrameReader(
             limits, HELLO_LIMITS if accepted else None, admits=self._admits if inflow else None
         )
-        self._buffer = receive_buffer()
+        self._buffer = receive_buffer
         self._shared: memoryview | None = None
         """The thread's receive buffer, while this connection reads into it; None: into a large
         payload's own."""

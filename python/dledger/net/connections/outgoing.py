@@ -15,8 +15,7 @@ from dledger.types import Buffer
 MOST_PIECES: Final = 512
 """Buffers in one call of the kernel; it takes 1024."""
 WRITE_HIGH_BYTES: Final = 1 * MIB
-"""Unsent bytes from which a connection counts as slow: `drain` waits, and one that we accepted is
-not read from."""
+"""Unsent bytes from which a connection counts as slow: one that we accepted is not read from."""
 
 
 class Outgoing:
@@ -32,7 +31,6 @@ class Outgoing:
         self._ended = False
         """Closed by this side, or gone: a transport may be closing without it, which `flush` looks
         at."""
-        self._drained: list[asyncio.Future[None]] = []
         self._answered = 0
         """Frames sent."""
         self.handed = 0
@@ -114,18 +112,3 @@ class Outgoing:
                 return [memoryview(piece)[sent:], *pieces[at + 1 :]]
             sent -= len(piece)
         return []
-
-    async def drain(self) -> None:
-        """Wait while more than about WRITE_HIGH_BYTES are unsent."""
-        self.flush()
-        if self._write_paused and not self.closing:
-            future = self._loop.create_future()
-            self._drained.append(future)
-            await future
-
-    def _let_drain(self) -> None:
-        self._write_paused = False
-        waiting, self._drained = self._drained, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)

@@ -177,9 +177,6 @@ class PeerLink:
                 connection.abort()
         return self._connection is connection
 
-    def _refused(self, connection: Connection, reason: str) -> None:
-        self._say(f"{connection.peer_name}: {reason}")
-
     def _say(self, reason: str) -> None:
         if reason != self._refusal:
             self._refusal = reason
@@ -210,7 +207,7 @@ class PeerLink:
         try:
             words = greeting.answered(message, connection.peer_nodes)
         except DLedgerError as error:
-            self._refused(connection, str(error))
+            self._say(f"{connection.peer_name}: {error}")
             connection.close()
             return
         if words is not None:

@@ -7,8 +7,8 @@ import ssl
 from collections.abc import Sequence
 from typing import Any
 
-from dledger.errors import DLedgerError, ProtocolError
-from dledger.net.connections.blocking import Lost, no_welcome
+from dledger.errors import ProtocolError
+from dledger.net.connections.blocking import Lost, greeted
 from dledger.net.connections.connection import Connection, connect
 from dledger.net.connections.handlers import Handlers
 from dledger.net.connections.handshake import Greeting
@@ -24,7 +24,7 @@ class Rpc:
         self.address = address
         self.welcome: HelloResponse
         """The node's description of itself."""
-        self._connection: Connection | None = None
+        self._connection: Connection
         self._waiting: dict[int, asyncio.Future[tuple[Any, memoryview]]] = {}
         self._request_id = 0
 
@@ -48,30 +48,17 @@ class Rpc:
         handlers = Handlers(on_frame=rpc._answered, on_close=rpc._closed)
         rpc._connection = await connect(address, handlers, limits, timeout_s, tls=tls)
         words: HelloRequest | HelloProof | None = greeting.hello
-        try:
+        with greeted(address, tls, rpc.abort):
             while words is not None:
                 answer, _ = await rpc.ask(words, (), timeout_s)
-                words = greeting.answered(answer, rpc.peer_nodes)
-        except Lost as error:
-            rpc.abort()
-            raise no_welcome(address, error, tls) from None
-        except DLedgerError as error:
-            rpc.abort()
-            raise type(error)(f"{address}: {error}") from None
-        except BaseException:
-            rpc.abort()
-            raise
+                words = greeting.answered(answer, rpc._connection.peer_nodes)
         assert greeting.welcome is not None
         rpc.welcome = greeting.welcome
         return rpc
 
     @property
-    def peer_nodes(self) -> set[str] | None:
-        return self._connection.peer_nodes if self._connection is not None else None
-
-    @property
     def usable(self) -> bool:
-        return self._connection is not None and not self._connection.closing
+        return not self._connection.closing
 
     async def ask(
         self, message: Message, payload: Sequence[Buffer], timeout_s: float
@@ -81,13 +68,12 @@ class Rpc:
         Raises:
             Lost: with ``sent``.
         """
-        connection = self._connection
-        if connection is None or connection.closing:
+        if not self.usable:
             raise Lost("the connection is closed", sent=False)
         self._request_id = request_id = self._request_id % 0xFFFFFFFF + 1
         future = self._waiting[request_id] = asyncio.get_running_loop().create_future()
         try:
-            connection.send(message, request_id, payload)
+            self._connection.send(message, request_id, payload)
             async with asyncio.timeout(timeout_s):
                 answer: tuple[Any, memoryview] = await future
                 return answer
@@ -113,10 +99,8 @@ class Rpc:
                 future.set_exception(Lost(reason, sent=True, error=error))
 
     def abort(self) -> None:
-        if self._connection is not None:
-            self._connection.abort()
+        self._connection.abort()
 
     async def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            await self._connection.wait_closed()
+        self._connection.close()
+        await self._connection.wait_closed()

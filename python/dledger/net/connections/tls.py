@@ -6,12 +6,12 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Final, cast
 
 from dledger.config import Tls
 from dledger.errors import AccessDenied, ConfigError, Unavailable
-from dledger.interrupts import is_interrupt
+from dledger.interrupts import told_as
 
 
 def server_context(tls: Tls | None) -> ssl.SSLContext | None:
@@ -79,7 +79,11 @@ def own_certificate(tls: Tls) -> dict[str, Any]:
     sees.check_hostname = False
     sees.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
     to_shows, to_sees = ssl.MemoryBIO(), ssl.MemoryBIO()
-    try:
+    with told_as(
+        lambda error: ConfigError(f"tls_certificate {tls.certificate!r}: {error}"),
+        OSError,
+        ValueError,
+    ):
         sees.load_verify_locations(tls.certificate)
         client = sees.wrap_bio(to_sees, to_shows)
         server = shows.wrap_bio(to_shows, to_sees, server_side=True)
@@ -87,10 +91,6 @@ def own_certificate(tls: Tls) -> dict[str, Any]:
             with suppress(ssl.SSLWantReadError):
                 end.do_handshake()
         return cast(dict[str, Any], client.getpeercert() or {})
-    except (OSError, ValueError) as error:
-        if is_interrupt(error):
-            raise
-        raise ConfigError(f"tls_certificate {tls.certificate!r}: {error}") from None
 
 
 class CertificateRefused(AccessDenied):
@@ -102,21 +102,21 @@ def certificate_refused(
 ) -> CertificateRefused | None:
     """The meaning of ``error`` for the certificates of a connection to ``address``; None when it is
     about something else."""
-    tls = context.files if isinstance(context, _Context) else None
+    tls = _files_of(context)
     if isinstance(error, ssl.SSLCertVerificationError):
-        ca = f" (tls_ca {tls.ca!r}, {_authorities(context)})" if tls else ""
         return CertificateRefused(
             f"{address}: certificate verify failed: this side does not take the node's "
-            f"certificate: {error.verify_message}{ca}. Give the node one that this authority "
-            "signed for the host in its address, or this side the authority that did"
+            f"certificate: {error.verify_message} ({_authorities(context)}). Give the node one "
+            "that this authority signed for the host in its address, or this side the authority "
+            "that did"
         )
     name = getattr(error, "reason", None)
     if not isinstance(error, ssl.SSLError) or name not in _REFUSALS:
         return None
-    own = f" {tls.certificate!r}, {_own_validity(tls)}," if tls else ""
     return CertificateRefused(
-        f"{address}: the node refuses this side's tls_certificate{own} since {_REFUSALS[name]}. "
-        "Have it signed anew by the authority in the node's tls_ca"
+        f"{address}: the node refuses this side's tls_certificate {tls.certificate!r}, "
+        f"{_own_validity(tls)}, since {_REFUSALS[name]}. Have it signed anew by the authority in "
+        "the node's tls_ca"
     )
 
 
@@ -141,10 +141,9 @@ def not_opened(
 def expired_certificate(address: str, context: ssl.SSLContext) -> CertificateRefused | None:
     """For a node that ends a connection without a word, as it does when it refuses a certificate:
     whether this side's is expired."""
-    if not isinstance(context, _Context) or context.files is None:
-        return None
+    tls = _files_of(context)
     try:
-        own = own_certificate(context.files)
+        own = own_certificate(tls)
     # its file is gone or another one by now, which says nothing of the one that was shown
     except ConfigError:
         return None
@@ -152,7 +151,7 @@ def expired_certificate(address: str, context: ssl.SSLContext) -> CertificateRef
         return None
     return CertificateRefused(
         f"{address}: the node ended the connection, and this side's tls_certificate "
-        f"{context.files.certificate!r} is expired: {_validity(own)}. Have it signed anew"
+        f"{tls.certificate!r} is expired: {_validity(own)}. Have it signed anew"
     )
 
 
@@ -183,16 +182,20 @@ def _own_validity(tls: Tls) -> str:
 
 
 def _authorities(context: ssl.SSLContext) -> str:
-    return (
-        "; ".join(_validity(each) for each in context.get_ca_certs()[:3])
-        or "no authority's certificate"
-    )
+    known = "; ".join(_validity(each) for each in context.get_ca_certs()[:3])
+    found = known or "no authority's certificate"
+    return f"tls_ca {_files_of(context).ca!r}, {found}"
 
 
 class _Context(ssl.SSLContext):
     """With the files that it was made of, for messages."""
 
-    files: Tls | None = None
+    files: Tls
+
+
+def _files_of(context: ssl.SSLContext) -> Tls:
+    """Of a context of this module's."""
+    return cast(_Context, context).files
 
 
 class HandshakeFailed(ssl.SSLError):
@@ -245,16 +248,15 @@ def handshake_failure(error: OSError) -> tuple[str, bytes]:
 
 
 def _why(error: ssl.SSLError, context: ssl.SSLContext) -> str:
-    tls = context.files if isinstance(context, _Context) else None
-    ca = f" (tls_ca {tls.ca!r}, {_authorities(context)})" if tls else ""
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
-            f"this node does not take its certificate: {error.verify_message}{ca}. Have it signed "
-            "by this authority, or give the node the one that did"
+            f"this node does not take its certificate: {error.verify_message} "
+            f"({_authorities(context)}). Have it signed by this authority, or give the node the "
+            "one that did"
         )
     if error.reason in _REFUSALS:
-        own = f" {tls.certificate!r}" if tls else ""
-        return f"it does not take this node's certificate{own}: {_REFUSALS[error.reason]}"
+        own = _files_of(context).certificate
+        return f"it does not take this node's certificate {own!r}: {_REFUSALS[error.reason]}"
     return _NO_HANDSHAKE.get(error.reason, str(error))
 
 
@@ -276,23 +278,11 @@ def _context(protocol: ssl._SSLMethod, tls: Tls) -> ssl.SSLContext:
     )
     context.files = tls
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    try:
+    with _files(f"tls_ca {tls.ca!r}", "no PEM file of certificates"):
         context.load_verify_locations(tls.ca)
-    except OSError as error:
-        if is_interrupt(error):
-            raise
-        raise ConfigError(
-            f"tls_ca {tls.ca!r}: {_reason(error, 'no PEM file of certificates')}"
-        ) from None
-    try:
+    pair = f"tls_certificate {tls.certificate!r} with tls_key {tls.key!r}"
+    with _files(pair, "no PEM files of a certificate and its key"):
         context.load_cert_chain(tls.certificate, tls.key, _no_passphrase)
-    except OSError as error:
-        if is_interrupt(error):
-            raise
-        files = f"tls_certificate {tls.certificate!r} with tls_key {tls.key!r}"
-        raise ConfigError(
-            f"{files}: {_reason(error, 'no PEM files of a certificate and its key')}"
-        ) from None
     return context
 
 
@@ -302,5 +292,11 @@ def _no_passphrase() -> str:
     )
 
 
-def _reason(error: OSError, otherwise: str) -> str:
-    return otherwise if isinstance(error, ssl.SSLError) else error.strerror or str(error)
+def _files(which: str, otherwise: str) -> AbstractContextManager[None]:
+    """An error in reading them; ``otherwise``: of their content."""
+
+    def told(error: OSError) -> ConfigError:
+        reason = otherwise if isinstance(error, ssl.SSLError) else error.strerror or error
+        return ConfigError(f"{which}: {reason}")
+
+    return told_as(told, OSError)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from dledger.errors import ProtocolError
@@ -44,15 +45,13 @@ class Sender(Protocol):
     def fail(self, error: Exception) -> None: ...
 
 
+@dataclass(slots=True)
 class InflowWindow:
     """Since when, and from which count on, a sender's progress is measured."""
 
-    __slots__ = ("at_s", "holds", "received")
-
-    def __init__(self, at_s: float, received: int) -> None:
-        self.at_s = at_s
-        self.received = received
-        self.holds = 0
+    at_s: float
+    received: int
+    holds: int = 0
 
 
 class Inflow:
@@ -87,11 +86,6 @@ class Inflow:
         self.kept_waiting: dict[Sender, int] = {}
         """Connections that wait for room, and for how much."""
         self._relief: asyncio.Handle | None = None
-
-    @property
-    def waiting(self) -> int:
-        """Connections that wait for room."""
-        return len(self.kept_waiting)
 
     def admits(self, sender: Sender, size: int) -> bool:
         """Whether a frame of so many bytes may get its buffer now; if not, `Sender.proceed` is

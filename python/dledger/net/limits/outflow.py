@@ -12,10 +12,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 from dledger.errors import ProtocolError
 from dledger.net.limits import turns
+from dledger.net.limits.by_address import ByAddress, HasAddress
 
 LEAST_BYTES_PER_S: Final = 64 << 10
 """The slowest rate at which a connection may take answers while others wait for theirs."""
@@ -38,10 +40,9 @@ class SlowTaker(ProtocolError):
     """Answers are taken too slowly."""
 
 
-class Taker(Protocol):
+class Taker(HasAddress, Protocol):
     """A connection as the budget sees it."""
 
-    host: str
     handed: int
     """Bytes of answers so far, whether they have left or not."""
 
@@ -63,14 +64,12 @@ class SoonClock(turns.Clock, Protocol):
     def call_soon(self, callback: Callable[[], None], /) -> asyncio.Handle: ...
 
 
+@dataclass(slots=True)
 class OutflowWindow:
     """Since when, and from which count on, a taker's progress is measured."""
 
-    __slots__ = ("at_s", "taken")
-
-    def __init__(self, at_s: float, taken: int) -> None:
-        self.at_s = at_s
-        self.taken = taken
+    at_s: float
+    taken: int
 
 
 class Outflow(Generic[A]):
@@ -95,9 +94,8 @@ class Outflow(Generic[A]):
         """Bytes of closed connections that are not given back yet."""
         self._takers: dict[A, OutflowWindow] = {}
         """Those that may have unsent bytes."""
-        self._hosts: dict[str, dict[A, None]] = {}
-        """Those that wait, by address; the address whose turn is next comes first, and of it the
-        connection."""
+        self._asking: ByAddress[A] = ByAddress()
+        """Those that wait."""
         self._waiting: dict[A, deque[Callable[[], None]]] = {}
         """The work of each."""
         self._timer: asyncio.TimerHandle | None = None
@@ -110,12 +108,12 @@ class Outflow(Generic[A]):
     @property
     def is_full(self) -> bool:
         """Whether a request of now would have to wait."""
-        return bool(self._hosts) or not self._has_room()
+        return bool(self._asking) or not self._has_room()
 
     @property
     def room(self) -> int:
         """Bytes that the next answer may have; 1 at least."""
-        most = self._limit // PRESSED_SHARE if self._hosts else self._limit - self.used
+        most = self._limit // PRESSED_SHARE if self._asking else self._limit - self.used
         return max(1, most)
 
     def ask(self, taker: A, work: Callable[[], None]) -> None:
@@ -128,7 +126,8 @@ class Outflow(Generic[A]):
             for one in self._takers:  # no connection had to hurry until now
                 self._takers[one] = self._window(one)
             self._timer = self._clock.call_later(LOOK_S, self._look)
-        self._hosts.setdefault(taker.host, {})[taker] = None
+        if taker not in self._waiting:
+            self._asking.add(taker)
         self._waiting.setdefault(taker, deque()).append(work)
         taker.pause_reading()
 
@@ -145,20 +144,14 @@ class Outflow(Generic[A]):
         self._go_on_soon()
 
     def _go_on_soon(self) -> None:
-        if self._hosts and self._soon is None:
+        if self._asking and self._soon is None:
             self._soon = self._clock.call_soon(self._go_on)
 
     def forget(self, taker: A) -> None:
         """The connection has ended."""
         self._takers.pop(taker, None)
         if self._waiting.pop(taker, None) is not None:
-            self._leave(taker)
-
-    def _leave(self, taker: A) -> None:
-        crowd = self._hosts[taker.host]
-        del crowd[taker]
-        if not crowd:
-            del self._hosts[taker.host]
+            self._asking.discard(taker)
 
     def _has_room(self) -> bool:
         if self.used >= self._limit:
@@ -185,7 +178,7 @@ class Outflow(Generic[A]):
         self._withheld = max(0.0, self._withheld - LOOK_S * GIVEN_BACK_PER_S * self._limit)
         self._close_slow_ones()
         self._go_on()
-        if self._hosts:
+        if self._asking:
             self._timer = self._clock.call_later(LOOK_S, self._look)
         else:
             self._withheld = 0.0
@@ -194,7 +187,7 @@ class Outflow(Generic[A]):
         self._soon = None
         self._measure()
         for _ in range(EACH_TURN):
-            if not self._hosts or self.used >= self._limit:
+            if not self._asking or self.used >= self._limit:
                 return
             self._next()
         self._go_on_soon()
@@ -202,18 +195,13 @@ class Outflow(Generic[A]):
     def _next(self) -> None:
         """The work of the connection whose turn it is; it is behind all others then, as its address
         is."""
-        host, crowd = next(iter(self._hosts.items()))
-        taker = next(iter(crowd))
+        taker = self._asking.take_first()
         waiting = self._waiting[taker]
         work = waiting.popleft()
-        self._leave(taker)
         if waiting:
-            crowd[taker] = None
+            self._asking.add(taker)
         else:
             del self._waiting[taker]
-        self._hosts.pop(host, None)
-        if crowd:
-            self._hosts[host] = crowd
         work()
         if not waiting:
             self.on_done(taker)

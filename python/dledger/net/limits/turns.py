@@ -12,18 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import Callable
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol
 
-
-class Asker(Protocol):
-    """A connection as the turns see it."""
-
-    host: str
-
-
-A = TypeVar("A", bound=Asker)
+from dledger.net.limits.by_address import A, ByAddress
 
 
 class Clock(Protocol):
@@ -113,17 +105,14 @@ class Turns(Generic[A]):
         self._clock = clock or asyncio.get_running_loop()
         self._until_s = -math.inf
         """The end of this while. A timer runs only while something waits for it."""
-        self._hosts: dict[str, deque[A]] = {}
-        """Those that wait, by address; the address whose turn is next comes first."""
+        self._asking: ByAddress[A] = ByAddress()
+        """Those that wait."""
         self.waiting: dict[A, Callable[[], None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._goes_on = False
 
     def __contains__(self, asker: A) -> bool:
         return asker in self.waiting
-
-    def __len__(self) -> int:
-        return len(self.waiting)
 
     def ask(self, asker: A, work: Callable[[], None]) -> None:
         """Carry it out now, or in its turn. A connection asks no more while its work waits."""
@@ -133,21 +122,20 @@ class Turns(Generic[A]):
             work()
             return
         self.waiting[asker] = work
-        self._hosts.setdefault(asker.host, deque()).append(asker)
+        self._asking.add(asker)
         self._arm()
         self._on_wait(asker)
 
     def forget(self, asker: A) -> None:
         """The connection has ended: its work is not carried out."""
         if self.waiting.pop(asker, None) is not None:
-            crowd = self._hosts[asker.host]
-            crowd.remove(asker)
-            if not crowd:
-                del self._hosts[asker.host]
+            self._asking.discard(asker)
 
     def _may(self, asker: A) -> bool:
         is_alone = self._is_alone(asker)
-        return (is_alone or self._left > 0) and self._is_free(is_alone and len(self._hosts) <= 1)
+        return (is_alone or self._left > 0) and self._is_free(
+            is_alone and len(self._asking.crowds) <= 1
+        )
 
     def go_on(self) -> None:
         """Carry out the work that has its turn."""
@@ -162,14 +150,10 @@ class Turns(Generic[A]):
     def _go_on(self) -> None:
         self._look_at_clock()
         while self.waiting:
-            host, crowd = next(iter(self._hosts.items()))
-            asker = crowd[0]
+            asker = self._asking.first()
             if not self._may(asker):
                 break
-            crowd.popleft()
-            del self._hosts[host]
-            if crowd:
-                self._hosts[host] = crowd  # behind all others
+            self._asking.take_first()
             self._left = max(0, self._left - 1)
             work = self.waiting.pop(asker)
             work()
@@ -200,4 +184,4 @@ class Turns(Generic[A]):
             self._timer.cancel()
         self._left = self._each = 0
         self.waiting.clear()
-        self._hosts.clear()
+        self._asking = ByAddress()

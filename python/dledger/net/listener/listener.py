@@ -6,42 +6,46 @@ import asyncio
 import errno
 import ssl
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 from dledger.errors import ConfigError, PortInUse
 from dledger.net.connections.connection import Connection, SharedByPort, log
-from dledger.net.connections.handlers import Handlers, OnClose, OnConnection, OnFrame
+from dledger.net.connections.handlers import Handlers
 from dledger.net.limits.connection_slots import Places
 from dledger.net.limits.frame_turns import FrameTurns
 from dledger.net.limits.inflow import Inflow
 from dledger.net.limits.outflow import Outflow
 from dledger.net.limits.patience import Patience
 from dledger.net.limits.rare_warnings import Seldom
-from dledger.net.listener.tls_door import Door
+from dledger.net.listener.tls_door import Arrival, Door
 from dledger.protocol.wire import FrameLimits
 
 
 class Listener:
-    """An open port. Made by `listen`."""
+    """A port that is open from `open` on: calls back for connections and frames.
+
+    Every connection's first frame must be a HelloRequest of at most 64 KiB; the owner answers it,
+    and gives the connection its place (`Listener.places`). A frame that is not proper ends its
+    connection with a line in the log, one for each reason and address in a while.
+
+    Args:
+        held: bytes that the owner holds, within ``patience.max_bytes``.
+    """
 
     def __init__(
         self,
         handlers: Handlers[Connection],
         limits: FrameLimits,
         *,
-        patience: Patience,
+        patience: Patience = Patience(),
         held: Callable[[], int] = int,
     ) -> None:
-        """``held``: bytes that count beside those of frames under way."""
         self.connections: dict[Connection, None] = {}
         self.host = ""
         self.port = 0
         self._owner = handlers
-        self._handlers = Handlers(
-            on_open=self._opened,
-            on_frame=handlers.on_frame,
-            on_batch_end=handlers.on_batch_end,
-            on_close=self._closed,
-        )
+        self._handlers = replace(handlers, on_open=self._opened, on_close=self._closed)
         self._limits = limits
         self._patience = patience
         self._loop = asyncio.get_running_loop()
@@ -58,7 +62,7 @@ class Listener:
         self._timer: asyncio.TimerHandle | None = None
 
     async def open(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
-        """Listen.
+        """Listen on that port; 0: any free one, see ``port``.
 
         Raises:
             PortInUse: another process listens there.
@@ -67,16 +71,15 @@ class Listener:
         accept: Callable[[], asyncio.BaseProtocol] = self._accept
         if tls is not None:
             self._door = Door(tls, self._accept, places=self.places, seldom=self._seldom)
-            accept = self._door.arrive
+            accept = partial(Arrival, self._door)
         try:
             self._server = await self._loop.create_server(accept, host, port, backlog=512)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                text = (
+                raise PortInUse(
                     f"{host}:{port}: another process listens there; choose another port, or 0 "
-                    f"for any free one"
-                )
-                raise PortInUse(text) from None
+                    "for any free one"
+                ) from None
             raise ConfigError(
                 f"cannot listen on {host}:{port}: {error.strerror or error}"
             ) from None
@@ -105,7 +108,6 @@ class Listener:
         return Connection(
             self._handlers,
             self._limits,
-            accepted=True,
             shared=SharedByPort(self.inflow, self.outflow, self._turns, self._seldom),
         )
 
@@ -133,34 +135,3 @@ class Listener:
         self.inflow.sweep()
         self._seldom.sweep()
         self._timer = self._loop.call_later(self._patience.sweep_s, self._sweep)
-
-
-async def listen(
-    host: str,
-    port: int,
-    on_open: OnConnection[Connection],
-    on_frame: OnFrame[Connection],
-    on_close: OnClose[Connection],
-    limits: FrameLimits,
-    *,
-    on_batch_end: OnConnection[Connection] | None = None,
-    patience: Patience = Patience(),
-    tls: ssl.SSLContext | None = None,
-    held: Callable[[], int] = int,
-) -> Listener:
-    """Open a port (0: any free one; see ``.port``) and call back for connections and frames.
-
-    Every connection's first frame must be a HelloRequest of at most 64 KiB; the owner answers it,
-    and gives the connection its place (`Listener.places`). A frame that is not proper ends its
-    connection with a line in the log, one for each reason and address in a while. ``held``: bytes
-    that the owner holds, within ``patience.max_bytes``.
-
-    Raises:
-        PortInUse, ConfigError: see `Listener.open`.
-    """
-    handlers = Handlers(
-        on_open=on_open, on_frame=on_frame, on_close=on_close, on_batch_end=on_batch_end
-    )
-    listener = Listener(handlers, limits, patience=patience, held=held)
-    await listener.open(host, port, tls)
-    return listener

@@ -44,9 +44,6 @@ class Door:
         self.arrivals: dict[Connection, Arrival] = {}
         """By what each becomes."""
 
-    def arrive(self) -> Arrival:
-        return Arrival(self)
-
     def enter(self, connection: Connection) -> None:
         """Its handshake is done: it needs a place of its own, and its hello is due as if there had
         been none."""

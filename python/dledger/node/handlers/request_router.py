@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from dledger.errors import ProtocolError, StorageError
-from dledger.net import Connection, Listener, Patience, listen
+from dledger.net import Connection, Handlers, Listener, Patience
 from dledger.net.connections.tls import server_context
 from dledger.net.limits.connection_slots import TooMany
 from dledger.net.limits.turns import Company, Pace, Turns
@@ -182,18 +182,14 @@ class RequestRouter:
         Raises:
             PortInUse: another process listens there.
         """
-        self._listener = await listen(
-            self._node.host,
-            self._node.port,
-            on_open=self._on_open,
-            on_frame=self._on_frame,
-            on_close=self._on_close,
-            limits=self._limits,
+        self._listener = Listener(
+            Handlers(on_open=self._on_open, on_frame=self._on_frame, on_close=self._on_close),
+            self._limits,
             patience=self._patience(),
-            tls=server_context(self._node.tls),
             held=lambda: self._proposals.held_bytes,
         )
         self._listener.outflow.on_done = self._resume
+        await self._listener.open(self._node.host, self._node.port, server_context(self._node.tls))
 
     def _patience(self) -> Patience:
         node = self._node

@@ -11,7 +11,7 @@ from typing import Any
 from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
 from dledger.errors import ConfigError, StorageError
-from dledger.net.connections.handshake import Greeting, Introduction, other_group, other_protocol
+from dledger.net.connections.handshake import Greeting, other_group, other_protocol
 from dledger.net.connections.tls import check_own_certificate
 from dledger.net.secret import Secret, Side, read_secret
 from dledger.node.peers.secret_enforcement import Enforcement, is_enforced
@@ -48,7 +48,7 @@ class Gate:
         self._environment = environment
         self.known: Callable[[], Membership] = Membership
         """The node's knowledge of its group."""
-        self._introduction: tuple[Membership, Introduction] | None = None
+        self._introduction: tuple[Membership, HelloRequest] | None = None
         self._welcome = HelloResponse(code=Code.SUCCESS)
         """The answer to an accepted hello; made with `_introduction`."""
         self.refused: dict[str, str] = {}
@@ -67,11 +67,11 @@ class Gate:
         """Members that were taken without a proof, since the group came before secrets: their
         releases."""
 
-    def introduction(self) -> Introduction:
+    def introduction(self) -> HelloRequest:
         """This node's description of itself."""
         known = self.known()
         if self._introduction is None or self._introduction[0] is not known:
-            own = Introduction(
+            own = HelloRequest(
                 group=self._group.group,
                 node_id=self._node.node_id,
                 members=self._group.members,
@@ -98,7 +98,7 @@ class Gate:
         """How a connection to another node begins that carries a client's requests."""
         return self._greeting(replace(self.introduction(), node_id=""), peer)
 
-    def _greeting(self, own: Introduction, peer: NodeId) -> Greeting:
+    def _greeting(self, own: HelloRequest, peer: NodeId) -> Greeting:
         strict = bool(own.node_id) and self._required
         return Greeting(
             own, peer=peer, secret=self._found, strict=strict, environment=self._environment

@@ -13,6 +13,21 @@ from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloRespo
 from dledger.types import Index, NodeId
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """The fields that begin an answer; ``message`` says more than the code, to people."""
+
+    code: Code
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderResponse(Response):
+    """An answer that names the leader, as far as the node knows it: another node must be asked."""
+
+    leader_id: NodeId = NodeId("")
+
+
 class OffsetKind(IntEnum):
     """Which offsets are asked for."""
 
@@ -51,12 +66,10 @@ class TopicInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataResponse:
+class MetadataResponse(Response):
     """``leader_id`` is empty while there is none. Names that were asked for and are missing are not
     topics."""
 
-    code: Code
-    message: str = ""
     group: str = ""
     node_id: NodeId = NodeId("")
     leader_id: NodeId = NodeId("")
@@ -74,12 +87,9 @@ class AppendRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppendResponse:
+class AppendResponse(LeaderResponse):
     """``base_offset`` is the first record's offset, -1 for a staged batch."""
 
-    code: Code
-    message: str = ""
-    leader_id: NodeId = NodeId("")
     base_offset: int = -1
     index: Index = Index(-1)
 
@@ -93,10 +103,7 @@ class ExecuteRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExecuteResponse:
-    code: Code
-    message: str = ""
-    leader_id: NodeId = NodeId("")
+class ExecuteResponse(LeaderResponse):
     result: dict[str, Any] = field(default_factory=dict)
 
 
@@ -117,7 +124,7 @@ class FetchRequest:
     wait_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FetchedBatch:
     """One body in the payload; its records have offsets from ``base_offset`` on. ``size`` and
     ``crc`` are the body's, crc 0 when it was stored unverified; ``index`` and ``term`` its entry's,
@@ -132,12 +139,10 @@ class FetchedBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchResponse:
+class FetchResponse(Response):
     """Payload: the bodies, one behind the other, byte for byte as on disk. At least one when any is
     there, even over ``max_bytes``."""
 
-    code: Code
-    message: str = ""
     begin_offset: int = 0
     end_offset: int = 0
     batches: tuple[FetchedBatch, ...] = ()
@@ -160,13 +165,10 @@ class OffsetsRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetsResponse:
+class OffsetsResponse(LeaderResponse):
     """``offsets``: topic -> partition -> offset; for TIME -1 where no record is that new.
     ``log_ids``: topic -> id. ``begins``: for EDGES the first kept offsets, else empty."""
 
-    code: Code
-    message: str = ""
-    leader_id: NodeId = NodeId("")
     offsets: dict[str, dict[int, int]] = field(default_factory=dict)
     log_ids: dict[str, str] = field(default_factory=dict)
     begins: dict[str, dict[int, int]] = field(default_factory=dict)
@@ -193,13 +195,11 @@ class SplitRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SplitResponse:
+class SplitResponse(Response):
     """``cuts``: for each span (end offset, stored bytes) of its pieces, in order; the last end is
     the asked one unless max_pieces came first, or the answer is full
     (`dledger.node.handlers.fetches.MAX_CUTS`): then the rest is to be asked for."""
 
-    code: Code
-    message: str = ""
     cuts: tuple[tuple[tuple[int, int], ...], ...] = ()
 
 
@@ -211,10 +211,7 @@ class GroupRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupResponse:
-    code: Code
-    message: str = ""
-    leader_id: NodeId = NodeId("")
+class GroupResponse(LeaderResponse):
     groups: tuple[str, ...] = ()
     offsets: dict[str, dict[int, int]] = field(default_factory=dict)
 
@@ -251,13 +248,10 @@ class ListRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListResponse:
+class ListResponse(LeaderResponse):
     """``next_start`` is where to go on, -1 at the end. There may be no row although there is more
     to come."""
 
-    code: Code
-    message: str = ""
-    leader_id: NodeId = NodeId("")
     rows: tuple[dict[str, Any], ...] = ()
     next_start: int = -1
 
@@ -284,10 +278,8 @@ class TransferRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransferResponse:
-    code: Code
-    message: str = ""
-    leader_id: NodeId = NodeId("")
+class TransferResponse(LeaderResponse):
+    """SUCCESS: the other node leads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,10 +292,8 @@ class AdmitRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdmitResponse:
-    code: Code
-    message: str = ""
-    leader_id: NodeId = NodeId("")
+class AdmitResponse(LeaderResponse):
+    """SUCCESS: that incarnation counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,13 +305,10 @@ class SchemasRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SchemasResponse:
+class SchemasResponse(LeaderResponse):
     """``schemas``: the JSON of each version, in order (`dledger.records.columns.types`); perhaps
     not all of them up to ``newest``: ask again behind the last one."""
 
-    code: Code
-    message: str = ""
-    leader_id: NodeId = NodeId("")
     schemas: tuple[str, ...] = ()
     newest: int = 0
 
@@ -342,18 +329,4 @@ ClientRequest = (
     | ListRequest
     | SchemasRequest
 )
-ClientResponse = (
-    HelloResponse
-    | MetadataResponse
-    | AppendResponse
-    | ExecuteResponse
-    | FetchResponse
-    | OffsetsResponse
-    | SplitResponse
-    | GroupResponse
-    | StatusResponse
-    | TransferResponse
-    | AdmitResponse
-    | ListResponse
-    | SchemasResponse
-)
+ClientResponse = Response | HelloResponse | StatusResponse

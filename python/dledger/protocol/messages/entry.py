@@ -169,16 +169,8 @@ def parse(data: Buffer) -> Entry:
         raise ValueError(
             f"entry {index}: size {size} and body size {body_size} in {len(view)} bytes"
         )
-    return Entry(
-        Index(index),
-        Term(term),
-        magic,
-        pos,
-        chain_crc,
-        body_crc,
-        bytes(view[:HEADER_SIZE]),
-        view[HEADER_SIZE:],
-    )
+    header, body = bytes(view[:HEADER_SIZE]), view[HEADER_SIZE:]
+    return Entry(index, term, magic, pos, chain_crc, body_crc, header, body)
 
 
 def body_is_sound(entry: Entry) -> bool:

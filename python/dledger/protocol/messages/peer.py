@@ -55,13 +55,25 @@ class PushType(IntEnum):
 
 
 @slots_dataclass(kw_only=True)
-class VoteRequest:
-    """A candidate asks for a vote; with ``pre_vote`` only whether it would get one."""
+class MemberMessage:
+    """The fields that begin each message of a node to another one."""
 
     group: str
     local_id: NodeId
     remote_id: NodeId
+
+
+@slots_dataclass(kw_only=True)
+class TermMessage(MemberMessage):
+    """A message of the protocol of Raft."""
+
     term: Term
+
+
+@slots_dataclass(kw_only=True)
+class VoteRequest(TermMessage):
+    """A candidate asks for a vote; with ``pre_vote`` only whether it would get one."""
+
     ledger_end: Position
     pre_vote: bool = False
     transfer: bool = False
@@ -72,11 +84,7 @@ class VoteRequest:
 
 
 @slots_dataclass(kw_only=True)
-class VoteResponse:
-    group: str
-    local_id: NodeId
-    remote_id: NodeId
-    term: Term
+class VoteResponse(TermMessage):
     request_term: Term
     """The term that was asked for, so that a late answer is not counted in another round."""
     result: VoteResult
@@ -85,29 +93,21 @@ class VoteResponse:
 
 
 @slots_dataclass(kw_only=True)
-class HeartBeatRequest:
+class HeartBeatRequest(TermMessage):
     """The leader lives. ``round`` numbers the beats of a term, for reads that wait for a quorum of
     answers. ``lost`` is the receiver's incarnation when it has less than it had acknowledged, else
     0: it is to take another one."""
 
-    group: str
-    local_id: NodeId
-    remote_id: NodeId
-    term: Term
     leader_id: NodeId
     round: int = 0
     lost: int = 0
 
 
 @slots_dataclass(kw_only=True)
-class HeartBeatResponse:
+class HeartBeatResponse(TermMessage):
     """``durable_index``: how far the sender's log was on its disk when it answered.
     ``members_index``: the committed entry of its membership."""
 
-    group: str
-    local_id: NodeId
-    remote_id: NodeId
-    term: Term
     code: Code
     round: int = 0
     incarnation: int = 0
@@ -116,17 +116,13 @@ class HeartBeatResponse:
 
 
 @slots_dataclass(kw_only=True)
-class PushEntryRequest:
+class PushEntryRequest(TermMessage):
     """Leader to follower. APPEND carries consecutive entries right behind ``previous``; COMPARE
     asks whether the follower holds ``previous``; TRUNCATE orders it to cut everything behind
     ``previous``, which it holds; COMMIT only moves ``commit_index``, which every kind carries;
     INSTALL_SNAPSHOT says that the leader's log begins at ``previous``: a follower that does not
     reach up to it has to fetch the state (`dledger.protocol.messages.snapshot`)."""
 
-    group: str
-    local_id: NodeId
-    remote_id: NodeId
-    term: Term
     leader_id: NodeId
     type: PushType
     previous: Position = NOWHERE
@@ -142,16 +138,12 @@ class PushEntryRequest:
 
 
 @slots_dataclass(kw_only=True)
-class PushEntryResponse:
+class PushEntryResponse(TermMessage):
     """``index`` is the follower's durable watermark for APPEND (its log matches the leader's up to
     there), the compared index for COMPARE, TRUNCATE and INSTALL_SNAPSHOT. On INCONSISTENT_STATE
     ``x_term`` and ``x_index`` name the follower's term at the compared index and that term's first
     index there (fast back-up over whole terms)."""
 
-    group: str
-    local_id: NodeId
-    remote_id: NodeId
-    term: Term
     type: PushType
     code: Code
     index: Index = NO_INDEX
@@ -163,49 +155,33 @@ class PushEntryResponse:
 
 
 @slots_dataclass(kw_only=True)
-class LeadershipTransferRequest:
+class LeadershipTransferRequest(TermMessage):
     """The leader asks ``remote_id`` to take over once its log reaches ``take_leadership_index``."""
 
-    group: str
-    local_id: NodeId
-    remote_id: NodeId
-    term: Term
     take_leadership_index: Index
 
 
 @slots_dataclass(kw_only=True)
-class LeadershipTransferResponse:
-    group: str
-    local_id: NodeId
-    remote_id: NodeId
-    term: Term
+class LeadershipTransferResponse(TermMessage):
     code: Code
 
 
 @slots_dataclass(kw_only=True)
-class MemberRequest:
+class MemberRequest(TermMessage):
     """Asks for the receiver's incarnation, and for the incarnations of the group. ``nonce`` is
     drawn once in the sender's life. ``change``: is this entry ``Admit`` of the sender's log
     committed?"""
 
-    group: str
-    local_id: NodeId
-    remote_id: NodeId
-    term: Term
     incarnation: int
     nonce: int
     change: Position = NOWHERE
 
 
 @slots_dataclass(kw_only=True)
-class MemberResponse:
+class MemberResponse(TermMessage):
     """``bound``, ``group_id`` and ``ancestors`` as in `Membership`, empty when the sender does not
     know; ``asked``, ``nonce`` and ``change`` are the request's."""
 
-    group: str
-    local_id: NodeId
-    remote_id: NodeId
-    term: Term
     incarnation: int
     asked: int
     nonce: int

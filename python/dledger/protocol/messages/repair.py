@@ -7,34 +7,27 @@ belongs there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
-from dledger.types import Index, NodeId
+from dledger.protocol.messages.peer import MemberMessage
+from dledger.types import Index, slots_dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepairRequest:
+@slots_dataclass(kw_only=True)
+class RepairRequest(MemberMessage):
     """Send the entries ``first`` to ``last``, or as many of them from ``first`` on as fit
     ``max_bytes`` (but at least one)."""
 
-    group: str
-    local_id: NodeId
-    remote_id: NodeId
     first: Index
     last: Index
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepairResponse:
+@slots_dataclass(kw_only=True)
+class RepairResponse(MemberMessage):
     """SUCCESS with entries from ``first`` on; INDEX_LESS_THAN_LOCAL_BEGIN, INDEX_OUT_OF_RANGE or
     CORRUPT_ENTRY with none."""
 
-    group: str
-    local_id: NodeId
-    remote_id: NodeId
     first: Index
     last: Index
     code: Code

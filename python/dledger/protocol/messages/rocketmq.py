@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from dledger.protocol.messages.client import LeaderResponse
 from dledger.protocol.messages.codes import Code
-from dledger.types import NodeId
 
 MAX_PUT_MESSAGES: Final = 4096
 """Messages of one request: so many keep a leader busy for some hundredths of a second."""
@@ -32,24 +32,19 @@ class PutMessageStatus(IntEnum):
     """It may be stored or not."""
 
 
+_NOT_AVAILABLE: Final = (
+    *(Code.INCONSISTENT_LEADER, Code.NOT_LEADER, Code.LEADER_NOT_READY),
+    *(Code.LEADER_TRANSFERRING, Code.DISK_FULL, Code.UNSUPPORTED),
+)
 _STATUS: Final = {
     Code.SUCCESS: PutMessageStatus.PUT_OK,
-    Code.INCONSISTENT_LEADER: PutMessageStatus.SERVICE_NOT_AVAILABLE,
-    Code.NOT_LEADER: PutMessageStatus.SERVICE_NOT_AVAILABLE,
-    Code.LEADER_NOT_READY: PutMessageStatus.SERVICE_NOT_AVAILABLE,
-    Code.LEADER_TRANSFERRING: PutMessageStatus.SERVICE_NOT_AVAILABLE,
-    Code.DISK_FULL: PutMessageStatus.SERVICE_NOT_AVAILABLE,
-    Code.UNSUPPORTED: PutMessageStatus.SERVICE_NOT_AVAILABLE,
+    **dict.fromkeys(_NOT_AVAILABLE, PutMessageStatus.SERVICE_NOT_AVAILABLE),
     Code.WAIT_QUORUM_ACK_TIMEOUT: PutMessageStatus.OS_PAGECACHE_BUSY,
     Code.LEADER_PENDING_FULL: PutMessageStatus.OS_PAGECACHE_BUSY,
     Code.MALFORMED: PutMessageStatus.MESSAGE_ILLEGAL,
     Code.RECORD_TOO_LARGE: PutMessageStatus.MESSAGE_ILLEGAL,
 }
-
-
-def put_status(code: Code) -> PutMessageStatus:
-    """DLedgerCommitLog's status for DLedger's answer to an append."""
-    return _STATUS.get(code, PutMessageStatus.UNKNOWN_ERROR)
+"""DLedgerCommitLog's status for DLedger's answer to an append."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +57,10 @@ class PutMessageRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PutMessageResponse:
+class PutMessageResponse(LeaderResponse):
     """One number for each message, in order; a queue offset is 0 for a message that has no place in
     a queue. ``store_host`` is the ``host:port`` that the messages carry."""
 
-    code: Code
-    message: str = ""
-    leader_id: NodeId = NodeId("")
     physical_offsets: tuple[int, ...] = ()
     queue_offsets: tuple[int, ...] = ()
     store_timestamp: int = 0
@@ -77,7 +69,7 @@ class PutMessageResponse:
     @property
     def status(self) -> PutMessageStatus:
         """The outcome of the put, in RocketMQ's words."""
-        return put_status(self.code)
+        return _STATUS.get(self.code, PutMessageStatus.UNKNOWN_ERROR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,13 +82,9 @@ class ViewMessageRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ViewMessageResponse:
+class ViewMessageResponse(LeaderResponse):
     """Payload: the message. OFFSET_OUT_OF_RANGE: no committed message begins at that offset, or it
     is not kept any more."""
-
-    code: Code
-    message: str = ""
-    leader_id: NodeId = NodeId("")
 
 
 class GetMessageStatus(IntEnum):
@@ -131,14 +119,11 @@ class GetMessageRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetMessageResponse:
+class GetMessageResponse(LeaderResponse):
     """Payload: the messages, at least one where one is FOUND, even over ``max_bytes``.
     ``min_offset`` is that of the first message that is kept, ``max_offset`` the one that the next
     message gets."""
 
-    code: Code
-    message: str = ""
-    leader_id: NodeId = NodeId("")
     status: GetMessageStatus = GetMessageStatus.FOUND
     next_begin_offset: int = 0
     min_offset: int = 0
@@ -160,15 +145,8 @@ class QueryMessageRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryMessageResponse:
+class QueryMessageResponse(LeaderResponse):
     """Payload: the messages, the newest first."""
-
-    code: Code
-    message: str = ""
-    leader_id: NodeId = NodeId("")
 
 
 BrokerRequest = PutMessageRequest | ViewMessageRequest | GetMessageRequest | QueryMessageRequest
-BrokerResponse = (
-    PutMessageResponse | ViewMessageResponse | GetMessageResponse | QueryMessageResponse
-)

@@ -8,34 +8,27 @@ before it is written, so that neither side holds more than one of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dledger.protocol.messages.codes import Code
-from dledger.types import Index, NodeId
+from dledger.protocol.messages.peer import MemberMessage
+from dledger.types import Index, slots_dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotRequest:
+@slots_dataclass(kw_only=True)
+class SnapshotRequest(MemberMessage):
     """Send up to ``max_bytes`` of the image of the state as of entry ``last_included_index`` from
     byte ``offset`` on; -1: begin with an image of the present state."""
 
-    group: str
-    local_id: NodeId
-    remote_id: NodeId
     last_included_index: Index
     offset: int
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotResponse:
+@slots_dataclass(kw_only=True)
+class SnapshotResponse(MemberMessage):
     """SUCCESS with a piece: ``crc`` is its CRC-32, ``size`` that of the whole image. NOT_LEADER,
     LEADER_NOT_READY: ask the leader, or later. INDEX_LESS_THAN_LOCAL_BEGIN: that image is not there
     any more, begin with another one."""
 
-    group: str
-    local_id: NodeId
-    remote_id: NodeId
     code: Code
     last_included_index: Index
     offset: int

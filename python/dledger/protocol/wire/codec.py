@@ -28,7 +28,6 @@ from dledger.protocol.messages.peer import PeerMessage, PushEntryRequest
 from dledger.protocol.messages.repair import RepairMessage, RepairResponse
 from dledger.protocol.messages.rocketmq import (
     BrokerRequest,
-    BrokerResponse,
     GetMessageResponse,
     PutMessageRequest,
     QueryMessageResponse,
@@ -48,12 +47,7 @@ from dledger.protocol.wire.msgpack import pack, unpack
 from dledger.types import Buffer
 
 Message = (
-    ClientRequest
-    | ClientResponse
-    | PeerMessage
-    | RepairMessage
-    | InstallMessage
-    | (BrokerRequest | BrokerResponse)
+    ClientRequest | ClientResponse | PeerMessage | RepairMessage | InstallMessage | BrokerRequest
 )
 
 _TABLES: Final = {

@@ -11,6 +11,9 @@ import types
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum
+from functools import cache
+from itertools import starmap
+from operator import attrgetter
 from typing import Any, Final, NewType, Union, cast, get_args, get_origin, get_type_hints
 
 from dledger.protocol.messages.client import FetchedBatch
@@ -22,6 +25,7 @@ INT_MIN: Final = -(1 << 63)
 INT_MAX: Final = (1 << 63) - 1
 Step = Callable[[Any], Any]
 _FETCHED: Final = struct.Struct(">qIIIqq")
+_fields_of_fetched: Final = attrgetter(*(field.name for field in fields(FetchedBatch)))
 
 
 class WrongField(ValueError):
@@ -146,9 +150,7 @@ def _dict(key: Any, value: Any) -> FieldCodec:
 
 def _pack_fetched(batches: tuple[FetchedBatch, ...]) -> bytes:
     try:
-        return b"".join(
-            [_FETCHED.pack(b.base_offset, b.count, b.size, b.crc, b.index, b.term) for b in batches]
-        )
+        return b"".join([_FETCHED.pack(*_fields_of_fetched(batch)) for batch in batches])
     except struct.error as error:
         raise WrongField(str(error)) from None
 
@@ -156,14 +158,7 @@ def _pack_fetched(batches: tuple[FetchedBatch, ...]) -> bytes:
 def _unpack_fetched(packed: bytes) -> tuple[FetchedBatch, ...]:
     if len(packed) % _FETCHED.size:
         raise WrongField(f"{len(packed)} bytes are no row of {_FETCHED.size}-byte batches")
-    return tuple(
-        [
-            FetchedBatch(
-                base_offset=base_offset, count=count, size=size, crc=crc, index=index, term=term
-            )
-            for base_offset, count, size, crc, index, term in _FETCHED.iter_unpack(packed)
-        ]
-    )
+    return tuple(starmap(FetchedBatch, _FETCHED.iter_unpack(packed)))
 
 
 class FieldTable:
@@ -278,7 +273,7 @@ def _builder(table: FieldTable) -> Step:
     lines += ["    message = new(cls)"]
     for at, name in enumerate(table.names):
         lines += [f"    set{at}(message, f{at})"]
-        known[f"set{at}"] = table.cls.__dict__[name].__set__  # slots=True made a descriptor of each
+        known[f"set{at}"] = getattr(table.cls, name).__set__  # slots=True made a descriptor of each
     exec("\n".join([*lines, "    return message"]), known)
     return cast(Step, known["build"])
 
@@ -310,10 +305,6 @@ def build_command(values: tuple[Any, ...]) -> Any:
         raise WrongField(f"{COMMANDS[tag].__name__}.{error}") from None
 
 
-_tables: dict[int, FieldTable] = {}
-
-
+@cache
 def _command_tables() -> dict[int, FieldTable]:
-    if not _tables:
-        _tables.update({tag: FieldTable(command) for tag, command in COMMANDS.items()})
-    return _tables
+    return {tag: FieldTable(command) for tag, command in COMMANDS.items()}

@@ -7,9 +7,9 @@ are all the same.
 
 from __future__ import annotations
 
-from array import array
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,10 +34,9 @@ from dledger.records.body.schema import (
 )
 from dledger.records.body.typed import times_in, version_of
 from dledger.records.body.unpacked_size import MAX_DECODED_BYTES
+from dledger.records.columns.arrays import number_column
 from dledger.types import Buffer
 
-FEW: Final = 64
-"""So many offsets are counted one by one in less time than Arrow takes for a sum."""
 _TIMES: Final = int(Flag.HAS_TIMES)
 _KEYS: Final = int(Flag.HAS_KEYS)
 _HEADERS: Final = int(Flag.HAS_HEADERS)
@@ -169,26 +168,9 @@ def decode_batch(body: Buffer) -> tuple[BodyHeader, pa.RecordBatch]:
     return header, pa.RecordBatch.from_arrays([times, keys, value, headers], schema=RECORD_SCHEMA)
 
 
-def _numbers(values: array[int]) -> pa.Array:
-    """An int64 column, without ``pa.array`` and ``pa.scalar``, whose first call imports pandas."""
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
-
-
-_counted = _numbers(array("q"))
-
-
 def _offsets(base: int, count: int) -> pa.Array:
-    """base, base + 1, ...: of many, cut from a longer count from 0, which grows by need."""
-    global _counted
-    if count <= FEW:
-        return _numbers(array("q", range(base, base + count)))
-    counted = _counted
-    if len(counted) < count:
-        size = 1 << (max(count, 16_384) - 1).bit_length()
-        counted = _numbers(array("q", range(size)))
-        if size <= 1 << 20:
-            _counted = counted
-    return pc.add(counted.slice(0, count), _numbers(array("q", (base,)))[0])
+    """base, base + 1, ..."""
+    return number_column(pa.int64(), np.arange(base, base + count, dtype=np.int64))
 
 
 def with_offsets(

@@ -3,6 +3,7 @@ at by itself."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -51,14 +52,7 @@ def _fitting(batch: pa.RecordBatch, start: int, most: int, limit: int) -> int:
     """How many rows from ``start`` on fit, up to ``most``."""
     if batch.slice(start, most).nbytes <= limit:
         return most
-    low, high = 0, most  # low rows fit, high rows do not
-    while high - low > 1:
-        middle = (low + high) // 2
-        if batch.slice(start, middle).nbytes <= limit:
-            low = middle
-        else:
-            high = middle
-    return low
+    return bisect_right(range(1, most), limit, key=lambda rows: batch.slice(start, rows).nbytes)
 
 
 def coalesce(batches: Iterable[pa.RecordBatch], max_bytes: int) -> Iterator[pa.RecordBatch]:

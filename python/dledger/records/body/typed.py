@@ -19,7 +19,7 @@ from dledger.records.body.build import VERSION, constant_times
 from dledger.records.body.header import BODY_HEADER_SIZE, BodyHeader, BodyKind, read_header
 from dledger.records.body.payload import deserialize
 from dledger.records.body.schema import TIMESTAMP
-from dledger.records.columns.types import Array, Atom, Columns, Field, Map, Struct, Type, find
+from dledger.records.columns.types import VOID, Array, Columns, Field, Map, Struct, Type, find
 from dledger.types import Buffer
 
 TIME: Final = b"dledger.time"
@@ -162,49 +162,42 @@ def convert(
     arrays = []
     for one in wanted.fields:
         at = find(there.fields, one.name)
-        if at < 0:
-            arrays.append(_checked(pa.nulls(batch.num_rows, arrow_type(one.type)), one, one.name))
-            continue
-        column, source = batch.column(at), there.fields[at]
+        column = pa.nulls(batch.num_rows)
+        source: Type = VOID
+        if at >= 0:
+            column, source = batch.column(at), there.fields[at].type
         try:
-            if column.type != arrow_type(source.type):
-                column = column.cast(arrow_type(source.type))
-            arrays.append(
-                _checked(_convert(column, source.type, one.type, one.name), one, one.name)
-            )
+            if column.type != arrow_type(source):
+                column = column.cast(arrow_type(source))
+            column = _convert(column, source, one.type, one.name)
         except pa.ArrowException as error:
             raise SchemaMismatch(
-                f"column {one.name!r} of type {source.type} in {one.type}: {error}"
+                f"column {one.name!r} of type {source} in {one.type}: {error}"
             ) from error
+        if not one.nullable:
+            _no_nulls(column, f"column {one.name!r}")
+        arrays.append(column)
     return pa.RecordBatch.from_arrays(arrays, schema=schema or arrow_schema(wanted))
-
-
-def _checked(column: pa.Array, one: Field, path: str) -> pa.Array:
-    if not one.nullable and column.null_count:
-        raise SchemaMismatch(
-            f"column {path!r} is null in some rows, and must not be: fill it, as in coalesce(...)"
-        )
-    return column
 
 
 def _convert(column: pa.Array, there: Type, wanted: Type, path: str) -> pa.Array:
     if there == wanted:
         return column
     kind = arrow_type(wanted)
-    if Atom("void") in (there, wanted):
+    if VOID in (there, wanted):
         return pa.nulls(len(column), kind)
     match there, wanted:
         case Struct(), Struct():
             return _convert_struct(column, there, wanted, path)
         case Array(), Array():
             if not wanted.nulls:
-                _no_nulls(column.flatten(), f"{path}[]")
+                _no_nulls(column.flatten(), repr(f"{path}[]"))
             child = _convert(column.values, there.element, wanted.element, f"{path}[]")
         case Map(), Map():
             keys = _convert(column.keys, there.key, wanted.key, f"{path}.key")
             values = _convert(column.items, there.value, wanted.value, f"{path}.value")
             if not wanted.nulls:
-                _no_nulls(values, f"{path}.value")
+                _no_nulls(values, repr(f"{path}.value"))
             child = pa.StructArray.from_arrays(
                 [keys, values], fields=[kind.key_field, kind.item_field]
             )
@@ -220,12 +213,11 @@ def _convert_struct(column: pa.StructArray, there: Struct, wanted: Struct, path:
     for one in wanted.fields:
         at = find(there.fields, one.name)
         full = f"{path}.{one.name}"
-        if at < 0:
-            child = pa.nulls(len(column), arrow_type(one.type))
-        else:
+        child = pa.nulls(len(column), arrow_type(one.type))
+        if at >= 0:
             child = _convert(column.field(at), there.fields[at].type, one.type, full)
         if not one.nullable and child.null_count:
-            _no_nulls(child.filter(column.is_valid()), full)
+            _no_nulls(child.filter(column.is_valid()), repr(full))
         children.append(child)
     fields = list(map(arrow_field, wanted.fields))
     if not fields:
@@ -237,10 +229,10 @@ def _convert_struct(column: pa.StructArray, there: Struct, wanted: Struct, path:
     )
 
 
-def _no_nulls(column: pa.Array, path: str) -> None:
+def _no_nulls(column: pa.Array, what: str) -> None:
     if column.null_count:
         raise SchemaMismatch(
-            f"{path!r} is null in some rows, and must not be: fill it, as in coalesce(...)"
+            f"{what} is null in some rows, and must not be: fill it, as in coalesce(...)"
         )
 
 

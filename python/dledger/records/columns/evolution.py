@@ -16,6 +16,7 @@ from typing import Final
 
 from dledger.records.columns.types import (
     INTEGERS,
+    VOID,
     Array,
     Atom,
     Columns,
@@ -109,7 +110,7 @@ def _merge_type(mine: Type, other: Type, path: str, step: Merged) -> Type:
 
 def holds(wide: Type, narrow: Type) -> bool:
     """Whether a type has room for every value of another one, exactly."""
-    if narrow == Atom("void"):
+    if narrow == VOID:
         return True
     if not isinstance(wide, Atom) or not isinstance(narrow, Atom):
         return False

@@ -137,9 +137,12 @@ class Columns:
     """The canonical JSON; made from the rest."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", _dump(self))
+        named = {"key": self.key, "time": self.time}
+        data = _type_data(Struct(self.fields)) | {k: name for k, name in named.items() if name}
+        object.__setattr__(self, "text", _canonical(data))
 
     @staticmethod
+    @lru_cache(maxsize=256)
     def parse(text: str) -> Columns:
         """The columns that a JSON text says.
 
@@ -147,7 +150,20 @@ class Columns:
             ConfigError: it says none, or some that cannot be; the message names the column and the
                 way out.
         """
-        return _parse(text)
+        if len(text) > MAX_TEXT:
+            raise ConfigError(
+                f"a schema of {len(text)} characters is over {MAX_TEXT}: use fewer columns, or "
+                f"shorter names"
+            )
+        try:
+            data = json.loads(text)
+            return build(data["fields"], data.get("key", ""), data.get("time", ""))
+        except ConfigError:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            if is_interrupt(error):
+                raise
+            raise ConfigError(f"not the JSON of a schema: {error!r}") from error
 
     def find(self, name: str) -> int:
         """Place of a column, by its name in any case; -1 when there is none."""
@@ -158,24 +174,6 @@ def find(fields: Iterable[Field], name: str) -> int:
     """Place of a field, by its name in any case as in Spark; -1 when there is none."""
     lower = name.lower()
     return next((at for at, one in enumerate(fields) if one.name.lower() == lower), -1)
-
-
-@lru_cache(maxsize=256)
-def _parse(text: str) -> Columns:
-    if len(text) > MAX_TEXT:
-        raise ConfigError(
-            f"a schema of {len(text)} characters is over {MAX_TEXT}: use fewer columns, or "
-            f"shorter names"
-        )
-    try:
-        data = json.loads(text)
-        return build(data["fields"], data.get("key", ""), data.get("time", ""))
-    except ConfigError:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        if is_interrupt(error):
-            raise
-        raise ConfigError(f"not the JSON of a schema: {error!r}") from error
 
 
 def build(fields: list[dict[str, Any]], key: str = "", time: str = "") -> Columns:
@@ -275,27 +273,6 @@ def _not_carried(path: str, what: str) -> ConfigError:
     )
 
 
-def _dump(columns: Columns) -> str:
-    data: dict[str, Any] = {
-        "type": "struct",
-        "fields": [_field_data(one) for one in columns.fields],
-    }
-    if columns.key:
-        data["key"] = columns.key
-    if columns.time:
-        data["time"] = columns.time
-    return _canonical(data)
-
-
-def _field_data(one: Field) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "type": _type_data(one.type),
-        "nullable": one.nullable,
-        "metadata": json.loads(one.metadata),
-    }
-
-
 def _type_data(kind: Type) -> Any:
     match kind:
         case Atom():
@@ -314,7 +291,16 @@ def _type_data(kind: Type) -> Any:
                 "valueContainsNull": kind.nulls,
             }
         case Struct():
-            return {"type": "struct", "fields": [_field_data(one) for one in kind.fields]}
+            fields = [
+                {
+                    "name": one.name,
+                    "type": _type_data(one.type),
+                    "nullable": one.nullable,
+                    "metadata": json.loads(one.metadata),
+                }
+                for one in kind.fields
+            ]
+            return {"type": "struct", "fields": fields}
 
 
 def _canonical(data: Any) -> str:

@@ -138,21 +138,10 @@ def _is_unsigned(kind: pa.DataType) -> bool:
     return bool(pa.types.is_floating(kind) or pa.types.is_unsigned_integer(kind))
 
 
-def _is_bytes(kind: pa.DataType) -> bool:
-    return any(
-        is_kind(kind)
-        for is_kind in (
-            pa.types.is_string,
-            pa.types.is_binary,
-            pa.types.is_large_string,
-            pa.types.is_large_binary,
-        )
-    )
-
-
+_BYTES: Final = {pa.string(), pa.binary(), pa.large_string(), pa.large_binary()}
 _KINDS: Final[list[tuple[Callable[[pa.DataType], bool], Callable[[Any], Hashes]]]] = [
     (pa.types.is_boolean, _of_bools),
-    (_is_bytes, hashes_of_bytes),
+    (_BYTES.__contains__, hashes_of_bytes),
     (_is_fixed, _of_fixed),
     (pa.types.is_decimal128, _of_decimals),
     (pa.types.is_struct, _of_structs),
