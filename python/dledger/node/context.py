@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,3 +61,28 @@ class NodeContext:
     @property
     def node_id(self) -> NodeId:
         return self.node.node_id
+
+
+class NodePart:
+    """A part of a node: the shared settings and state, by the names that all parts have for them.
+    Made and used on the node's loop."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self._context = context
+        self._group = context.group
+        self._node = context.node
+        self._node_id = context.node_id
+        self._environment = context.environment
+        self._now_ms = context.environment.now_ms
+        self._store = context.store
+        self._catalog = context.catalog
+        self._checkpoints = context.checkpoints
+        self._events = context.events
+        self._ready_loop = context.ready_loop
+        self._raft = context.raft
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def _leader_id(self) -> NodeId:
+        """The member that leads, as answers name it: empty where none is known."""
+        return self._raft.leader_id or NodeId("")

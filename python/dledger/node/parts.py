@@ -158,7 +158,6 @@ class NodeParts:
         self.disk_watch = DiskWatch(context)
         self.retention = Retention(
             context,
-            self.applier,
             clocks=clocks,
             snapshots=self.snapshots,
             application=self.application,

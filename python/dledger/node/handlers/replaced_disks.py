@@ -15,7 +15,7 @@ from typing import Any, Final
 from dledger.catalog.state_machine import Catalog
 from dledger.errors import CorruptEntry, ProtocolError
 from dledger.net import Connection
-from dledger.node.context import NodeContext
+from dledger.node.context import NodeContext, NodePart
 from dledger.node.proposals.proposal_queue import ProposalQueue
 from dledger.protocol.messages.catalog_commands import Admit
 from dledger.protocol.messages.client import AdmitRequest, AdmitResponse, ExecuteRequest
@@ -170,19 +170,15 @@ class AdmissionWait:
     timer: asyncio.TimerHandle
 
 
-class Admissions:
+class Admissions(NodePart):
     """Answers `AdmitRequest` and carries the catalog's members into the core."""
 
     def __init__(self, context: NodeContext, proposals: ProposalQueue) -> None:
-        self._group = context.group
-        self._ready_loop = context.ready_loop
-        self._raft = context.raft
-        self._catalog = context.catalog
+        super().__init__(context)
         self._proposals = proposals
         context.events.members_changed.subscribe(self.members_changed)
         context.events.fact.subscribe(explain)
         context.status.add(lambda: {"admission": self.status()})
-        self._loop = asyncio.get_running_loop()
         self._waiting: list[AdmissionWait] = []
         self._told = NO_INDEX
         """The newest entry with a membership of the catalog that the core has been told of."""
@@ -219,17 +215,15 @@ class Admissions:
             or self._raft.membership.of(request.node_id) == heard
         )
         if code is not Code.SUCCESS or is_done:
-            leader = self._raft.leader_id or NodeId("")
-            connection.send(AdmitResponse(code=code, message=text, leader_id=leader), request_id)
+            answer = AdmitResponse(code=code, message=text, leader_id=self._leader_id)
+            connection.send(answer, request_id)
             return
         known = self._raft.membership
-        members = {str(member): incarnation for member, incarnation in known.bound} | {
-            str(request.node_id): heard
-        }
+        members = {str(member): incarnation for member, incarnation in known.bound}
+        members[str(request.node_id)] = heard
         command = Admit(node_id=request.node_id, members=members, after=known.index)
-        waiting = AdmissionWait(
-            connection, request_id, request.node_id, heard, self._late(request.timeout_ms)
-        )
+        timer = self._late(request.timeout_ms)
+        waiting = AdmissionWait(connection, request_id, request.node_id, heard, timer)
         self._waiting.append(waiting)
         self._proposals.execute(
             None, 0, ExecuteRequest(command=command, timeout_ms=request.timeout_ms)
@@ -271,9 +265,7 @@ class Admissions:
     def _answer(self, waiting: AdmissionWait, code: Code, text: str = "") -> None:
         self._waiting.remove(waiting)
         waiting.timer.cancel()
-        answer = AdmitResponse(
-            code=code, message=text, leader_id=self._raft.leader_id or NodeId("")
-        )
+        answer = AdmitResponse(code=code, message=text, leader_id=self._leader_id)
         waiting.connection.send(answer, waiting.request_id)
 
     def members_changed(self) -> None:
@@ -282,8 +274,9 @@ class Admissions:
         if catalog.members_index > self._told:
             self._told = catalog.members_index
             bound = {NodeId(member): incarnation for member, incarnation in catalog.members.items()}
-            now_ms = self._ready_loop.environment.now_ms()
-            self._ready_loop.feed(self._raft.set_members, catalog.members_index, bound, now_ms)
+            self._ready_loop.feed(
+                self._raft.set_members, catalog.members_index, bound, self._now_ms()
+            )
         if self._waiting and self._look_again is None:
             self._answer_known()
 

@@ -6,24 +6,24 @@ import logging
 from typing import Any
 
 from dledger.errors import ConfigError, Unavailable
-from dledger.node.context import NodeContext
+from dledger.node.context import NodeContext, NodePart
 from dledger.node.peers.links import Peers
 
 logger = logging.getLogger(__name__)
 
 
-class LeaderStatus:
+class LeaderStatus(NodePart):
     """Asks the member that leads now."""
 
     def __init__(self, context: NodeContext, peers: Peers) -> None:
-        self._context = context
+        super().__init__(context)
         self._peers = peers
 
     async def ask(self) -> dict[str, Any]:
         """The values of its status; empty where this node leads, no member does, or the leader does
         not answer."""
-        leader = self._context.raft.leader_id
-        if leader is None or leader == self._context.node_id:
+        leader = self._raft.leader_id
+        if leader is None or leader == self._node_id:
             return {}
         try:
             return await self._peers.status_of(leader)

@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeVar
 from dledger.catalog.results import CommandResult, DataResult
 from dledger.errors import ProtocolError
 from dledger.net import Connection
-from dledger.node.context import NodeContext
+from dledger.node.context import NodeContext, NodePart
 from dledger.node.peers.links import Peers
 from dledger.node.proposals.clocks import Clocks
 from dledger.node.proposals.proposal import PROPOSAL_BYTES, Proposal, answer_to, check_append
@@ -57,32 +57,27 @@ class Sized(Protocol):
 S = TypeVar("S", bound=Sized)
 
 
-class ProposalQueue:
+class ProposalQueue(NodePart):
     """Gathers the writes of one pass of the loop into one proposal, and answers each when its entry
     is applied."""
 
     def __init__(self, context: NodeContext, peers: Peers) -> None:
-        group, catalog, events = context.group, context.catalog, context.events
+        super().__init__(context)
+        events = context.events
         self.held_bytes = 0
         """Bytes of requests that are not answered yet."""
-        self._ready_loop = context.ready_loop
-        self._now_ms = context.environment.now_ms
-        self._catalog = catalog
         self.clocks = Clocks(
             context.environment,
-            catalog,
+            context.catalog,
             leads_in=self._leads_in,
             is_settled=self._nothing_timed_waits,
         )
-        self.quotas = Quotas(group, catalog, now_ms=self._now_ms)
-        self._max_body_bytes = group.max_body_bytes
-        self._pending_bytes = group.pending_bytes
-        self._relieved = events.relieved
+        self.quotas = Quotas(context.group, context.catalog, now_ms=self._now_ms)
+        self._max_body_bytes = context.group.max_body_bytes
         self._peers = peers
         events.given_up.subscribe(self.given_up)
         events.role.subscribe(lambda change: self.leadership_changed())
         events.transferred.subscribe(lambda done: self.leadership_changed())
-        self._loop = asyncio.get_running_loop()
         self._gathered: list[Proposal] = []
         self._gathered_bytes = 0
         self._waiting: dict[Index, Proposal] = {}
@@ -251,7 +246,7 @@ class ProposalQueue:
         code = Code.DISK_ERROR if self._ready_loop.failed else raft.can_accept(0)
         if code is Code.SUCCESS and not is_ready:
             code = Code.LEADER_NOT_READY
-        pending, limit = raft.pending_bytes, self._pending_bytes
+        pending, limit = raft.pending_bytes, self._group.pending_bytes
         accepted: list[S] = []
         for one in gathered:
             if code is not Code.SUCCESS:
@@ -361,7 +356,7 @@ class ProposalQueue:
         """Count these bytes of a request that waits elsewhere; negative when it is answered."""
         self.held_bytes += size
         if size < 0:
-            self._relieved()
+            self._events.relieved()
 
     def _release(self, proposal: Proposal) -> None:
         if proposal.held:
@@ -369,7 +364,7 @@ class ProposalQueue:
             self.held_bytes -= proposal.size + PROPOSAL_BYTES
             if proposal.command is not None:
                 self._count(proposal, proposal.command, -1)
-            self._relieved()
+            self._events.relieved()
 
     def _count(self, proposal: Proposal, command: Command, by: int) -> None:
         self.commands += by * (proposal.connection is not None)

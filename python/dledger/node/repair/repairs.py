@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from dledger.errors import CorruptEntry, DiskFull, OffsetOutOfRange, StorageError
-from dledger.node.context import NodeContext
+from dledger.node.context import NodeContext, NodePart
 from dledger.node.peers.links import Peers
 from dledger.node.repair.repair_run import AGAIN_MS, Repair, is_readable
 from dledger.node.repair.repair_server import RepairServer
@@ -34,26 +34,20 @@ AGAIN_MOST_MS: Final = 30_000
 TICK_S: Final = 0.2
 
 
-class Repairs:
+class Repairs(NodePart):
     """All damaged entries that one node knows of. Runs on the node's loop; disk work goes to a
     reader's thread."""
 
     def __init__(self, context: NodeContext, peers: Peers) -> None:
-        self._group = context.group
-        self._node_id = context.node_id
-        self._ready_loop = context.ready_loop
-        self._store = context.store
-        self._catalog = context.catalog
+        super().__init__(context)
         self._send = peers.send
         self._server = RepairServer(context, peers)
-        self._events = events = context.events
+        events = context.events
         events.damage.subscribe(self.met)
         events.cut_waits.subscribe(self.cut_waits)
         events.cut.subscribe(self.cut)
         context.status.add(lambda: {"repair": self.status()})
         self._peers = [member for member in self._group.members if member != self._node_id]
-        self._loop = asyncio.get_running_loop()
-        self._now_ms = context.environment.now_ms
         self._open: dict[Index, Repair] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._turn = 0
@@ -183,7 +177,7 @@ class Repairs:
         return found
 
     def _tell_core(self) -> None:
-        self._ready_loop.feed(self._ready_loop.raft.set_faulty, self.runs, self._now_ms())
+        self._ready_loop.feed(self._raft.set_faulty, self.runs, self._now_ms())
 
     # --- fetching ---------------------------------------------------------------------------------
 
@@ -254,7 +248,7 @@ class Repairs:
         first = Index(repair.fault.first + len(repair.fetched))
         self._send(
             RepairRequest(
-                group=self._ready_loop.raft.tag,
+                group=self._raft.tag,
                 local_id=self._node_id,
                 remote_id=repair.asked,
                 first=first,
@@ -265,11 +259,7 @@ class Repairs:
 
     def on_message(self, message: RepairMessage) -> None:
         """Take a peer's question or answer."""
-        if (
-            message.group != self._ready_loop.raft.tag
-            or message.remote_id != self._node_id
-            or self._stopped
-        ):
+        if message.group != self._raft.tag or message.remote_id != self._node_id or self._stopped:
             return
         if message.local_id not in self._peers:
             return
@@ -299,7 +289,7 @@ class Repairs:
         ):
             self._refused(repair, answer.local_id, answer.code.name)
             return
-        if max(entry.term for entry in answer.entries) > self._ready_loop.raft.term:
+        if max(entry.term for entry in answer.entries) > self._raft.term:
             self._refused(repair, answer.local_id, "an entry of a term that has not begun")
             return
         repair.fetched += answer.entries[: repair.fault.last + 1 - answer.first]
@@ -307,9 +297,7 @@ class Repairs:
             self._ask(repair, self._now_ms())
             return
         last = repair.fetched[-1]
-        last_stays = (
-            last.index == self._cut_at and self._ready_loop.raft.term_at(last.index) == last.term
-        )
+        last_stays = last.index == self._cut_at and self._raft.term_at(last.index) == last.term
         repair.writing = True
         future = self._ready_loop.on_reader(
             self._store.repair, *repair.fetched, last_stays=last_stays
@@ -359,7 +347,7 @@ class Repairs:
             fault.last,
             repair.asked,
         )
-        self._ready_loop.raft.repaired(repair.fetched)
+        self._raft.repaired(repair.fetched)
         self._tell_core()
         self._events.repaired()
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from dledger.checksum import crc32
 from dledger.errors import CorruptEntry, CorruptStore, DiskFull, StorageError
-from dledger.node.context import NodeContext
+from dledger.node.context import NodeContext, NodePart
 from dledger.node.peers.links import Peers
 from dledger.node.snapshot.image import ImageHead, Unpacker
 from dledger.node.snapshot.sender import PIECE_BYTES, SnapshotSender
@@ -49,7 +49,7 @@ class Fetch:
     """A piece is being written."""
 
 
-class SnapshotReceiver:
+class SnapshotReceiver(NodePart):
     """The states that one node fetches and gives. Runs on the node's loop; disk work goes to a
     reader's thread."""
 
@@ -65,16 +65,11 @@ class SnapshotReceiver:
         """``is_enough`` says whether the head of a state alone is needed. ``on_fetched`` is told
         when the needed part is there and sound; `given_up` is the answer if it is of no use any
         more."""
-        self._context = context
-        self._group = context.group
-        self._node_id = context.node_id
-        self._ready_loop = context.ready_loop
+        super().__init__(context)
         self._sender = sender
         self._peers = peers
         self._is_enough = is_enough
         self._on_fetched = on_fetched
-        self._loop = asyncio.get_running_loop()
-        self._now_ms = context.environment.now_ms
         self._fetch: Fetch | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from dledger.catalog.state_machine import Catalog
-from dledger.node.context import NodeContext
+from dledger.node.context import NodeContext, NodePart
 from dledger.node.peers.links import Peers
 from dledger.node.snapshot.checkpointer import Checkpointer
 from dledger.node.snapshot.image import ImageHead, Unpacker
@@ -28,19 +28,13 @@ SEEK_S: Final = 0.5
 """How often a node that needs a catalog checks whether there is a leader that has one."""
 
 
-class Snapshots:
+class Snapshots(NodePart):
     """Decides the use of a fetched state, with the core (`dledger.raft.roles.snapshot_install`),
     and has it taken over."""
 
     def __init__(self, context: NodeContext, peers: Peers, *, checkpointer: Checkpointer) -> None:
-        self._node_id = context.node_id
-        self._ready_loop = context.ready_loop
-        self._raft = context.raft
-        self._store = context.store
-        self._catalog = context.catalog
-        self._checkpoints = context.checkpoints
+        super().__init__(context)
         self._checkpointer = checkpointer
-        self._restart = context.events.restart
         self._catalog_lost = context.catalog_lost
         self.sender = SnapshotSender(context, peers)
         self.receiver = SnapshotReceiver(
@@ -58,7 +52,7 @@ class Snapshots:
     def start(self) -> None:
         """Ask the leader for its state, again and again, if the catalog is lost."""
         if self._catalog_lost and not self._ready_loop.failed:
-            self._timer = asyncio.get_running_loop().call_later(SEEK_S, self.start)
+            self._timer = self._loop.call_later(SEEK_S, self.start)
             if self._raft.leader_id is not None:
                 self.receiver.wanted(self._raft.leader_id)
 
@@ -124,7 +118,7 @@ class Snapshots:
             # this run of the node takes in and acknowledges no more entries
             self._ready_loop.failed = True
             first = fetched.first if mode is InstallMode.REPLACE else None
-            self._restart(
+            self._events.restart(
                 lambda: fetched.staging.commit(head.index, begin, first, catalog=not front_only)
             )
 
