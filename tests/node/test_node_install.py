@@ -224,16 +224,16 @@ async def test_only_a_leader_whose_catalog_has_what_is_gone_gives_its_state(grou
     assert said.pop().code is Code.INDEX_LESS_THAN_LOCAL_BEGIN, (
         "an image that nobody has begun with"
     )
-    assert leader.parts.snapshots.floor is None
+    assert leader.parts.snapshots.sender.floor is None
     ask(leader, -1)
     await group.until(lambda: said)
     piece = said.pop()
     assert (piece.code, len(piece.data)) == (Code.SUCCESS, 100)
-    assert leader.parts.snapshots.floor == 0, "what the image begins with stays"
+    assert leader.parts.snapshots.sender.floor == 0, "what the image begins with stays"
     ask(leader, piece.last_included_index, piece.size - 5)
     assert len(said.pop().data) == 5
     leader.parts.snapshots.sender._now_ms = lambda: 1 << 40
-    assert leader.parts.snapshots.floor is None
+    assert leader.parts.snapshots.sender.floor is None
 
 
 def asked_by(node: Any, index: int = -1, offset: int = 0, max_bytes: int = 100) -> SnapshotRequest:

@@ -13,6 +13,7 @@ from dledger.environment import Environment
 from dledger.node.checkpoints import Checkpoints
 from dledger.node.events import NodeEvents
 from dledger.node.loop.ready_loop import ReadyLoop
+from dledger.node.peers.links import Peers
 from dledger.raft.raft_node import RaftNode
 from dledger.storage.api import LogStore
 from dledger.storage.disk.disk import Disk
@@ -50,6 +51,7 @@ class NodeContext:
     addresses: Callable[[], dict[NodeId, str]]
     """The ``host:port`` under which each member is reached now."""
     events: NodeEvents
+    peers: Peers
     ready_loop: ReadyLoop
     checkpoints: Checkpoints
     status: StatusSections = field(default_factory=StatusSections)
@@ -78,6 +80,7 @@ class NodePart:
         self._catalog = context.catalog
         self._checkpoints = context.checkpoints
         self._events = context.events
+        self._peers = context.peers
         self._ready_loop = context.ready_loop
         self._raft = context.raft
         self._loop = asyncio.get_running_loop()

@@ -16,8 +16,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Final, Protocol
+from typing import Final
 
+from dledger.catalog.topics.partitions import Partitions
 from dledger.net import Connection
 
 MAX_WAIT_MS: Final = 60_000
@@ -57,23 +58,13 @@ class LongPoll:
         return POLL_COST + 2 * len(self.wants) + self.size // 100
 
 
-class Growth(Protocol):
-    """The partitions that have grown in the catalog; see
-    `dledger.catalog.topics.partitions.Partitions`."""
-
-    grown: set[int]
-    gone: set[int]
-
-    def end_of(self, key: int) -> int: ...
-
-
 Places = dict[int, list[tuple[int, int, LongPoll]]]
 
 
 class LongPolls:
     """All that wait at one node."""
 
-    def __init__(self, growth: Growth) -> None:
+    def __init__(self, growth: Partitions) -> None:
         self._growth = growth
         self._loop = asyncio.get_running_loop()
         self._numbers = count()

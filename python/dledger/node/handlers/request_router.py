@@ -140,7 +140,7 @@ class RequestRouter(NodePart):
         self._hellos = Turns[Connection](
             Pace(HELLOS, HELLOS_S), on_wait=Connection.pause_reading, on_done=self._resume
         )
-        self._peers: Counter[NodeId] = Counter()
+        self._peer_connections: Counter[NodeId] = Counter()
         self._full_bytes = min(self._node.max_client_bytes, self._group.pending_bytes // 2)
         self._closed = False
         self._catalog_lost = context.catalog_lost
@@ -324,7 +324,7 @@ class RequestRouter(NodePart):
             connection.send(answer, request_id)
             connection.context = PortSession(peer)
             places.seat_member(peer, connection)
-            self._peers[peer] += 1
+            self._peer_connections[peer] += 1
             self._ready_loop.peer_found(peer)
         else:
             connection.send(answer, request_id)
@@ -351,8 +351,8 @@ class RequestRouter(NodePart):
         self._hellos.forget(connection)
         session: PortSession | Visit | None = connection.context
         if isinstance(session, PortSession) and session.peer is not None:
-            self._peers[session.peer] -= 1
-            if not self._peers[session.peer] and not self._closed:
+            self._peer_connections[session.peer] -= 1
+            if not self._peer_connections[session.peer] and not self._closed:
                 self._ready_loop.peer_lost(session.peer)
         elif connection in self._clients:
             del self._clients[connection]

@@ -6,18 +6,13 @@ import logging
 from typing import Any
 
 from dledger.errors import ConfigError, Unavailable
-from dledger.node.context import NodeContext, NodePart
-from dledger.node.peers.links import Peers
+from dledger.node.context import NodePart
 
 logger = logging.getLogger(__name__)
 
 
 class LeaderStatus(NodePart):
     """Asks the member that leads now."""
-
-    def __init__(self, context: NodeContext, peers: Peers) -> None:
-        super().__init__(context)
-        self._peers = peers
 
     async def ask(self) -> dict[str, Any]:
         """The values of its status; empty where this node leads, no member does, or the leader does

@@ -92,7 +92,7 @@ class Retention(NodePart):
             self._checkpoints.oldest_index,
             self._catalog.retention_floor() - 1,
         )
-        wanted, held = self._snapshots.floor, KeptFiles(None, None)
+        wanted, held = self._snapshots.sender.floor, KeptFiles(None, None)
         if wanted is not None:
             limit = min(limit, wanted - 1)
         if raft.role is Role.LEADER:

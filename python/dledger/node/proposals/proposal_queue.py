@@ -13,7 +13,6 @@ from dledger.catalog.results import CommandResult, DataResult
 from dledger.errors import ProtocolError
 from dledger.net import Connection
 from dledger.node.context import NodeContext, NodePart
-from dledger.node.peers.links import Peers
 from dledger.node.proposals.clocks import Clocks
 from dledger.node.proposals.proposal import PROPOSAL_BYTES, Proposal, answer_to, check_append
 from dledger.node.proposals.quotas import Quotas
@@ -61,7 +60,7 @@ class ProposalQueue(NodePart):
     """Gathers the writes of one pass of the loop into one proposal, and answers each when its entry
     is applied."""
 
-    def __init__(self, context: NodeContext, peers: Peers) -> None:
+    def __init__(self, context: NodeContext) -> None:
         super().__init__(context)
         events = context.events
         self.held_bytes = 0
@@ -74,7 +73,6 @@ class ProposalQueue(NodePart):
         )
         self.quotas = Quotas(context.group, context.catalog, now_ms=self._now_ms)
         self._max_body_bytes = context.group.max_body_bytes
-        self._peers = peers
         events.given_up.subscribe(self.given_up)
         events.role.subscribe(lambda change: self.leadership_changed())
         events.transferred.subscribe(lambda done: self.leadership_changed())

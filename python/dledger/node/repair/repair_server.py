@@ -7,7 +7,6 @@ from typing import Final
 
 from dledger.errors import CorruptEntry, OffsetOutOfRange
 from dledger.node.context import NodeContext, NodePart
-from dledger.node.peers.links import Peers
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
 from dledger.protocol.messages.repair import RepairRequest, RepairResponse
@@ -20,9 +19,8 @@ MAX_SERVING: Final = 2
 class RepairServer(NodePart):
     """Answers `RepairRequest` with stored entries, in any role of this node."""
 
-    def __init__(self, context: NodeContext, peers: Peers) -> None:
+    def __init__(self, context: NodeContext) -> None:
         super().__init__(context)
-        self._peers = peers
         self._serving = 0
         self._stopped = False
 

@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from dledger.errors import CorruptEntry, DiskFull, OffsetOutOfRange, StorageError
 from dledger.node.context import NodeContext, NodePart
-from dledger.node.peers.links import Peers
 from dledger.node.repair.repair_run import AGAIN_MS, Repair, is_readable
 from dledger.node.repair.repair_server import RepairServer
 from dledger.protocol.messages.codes import Code
@@ -38,16 +37,16 @@ class Repairs(NodePart):
     """All damaged entries that one node knows of. Runs on the node's loop; disk work goes to a
     reader's thread."""
 
-    def __init__(self, context: NodeContext, peers: Peers) -> None:
+    def __init__(self, context: NodeContext) -> None:
         super().__init__(context)
-        self._send = peers.send
-        self._server = RepairServer(context, peers)
+        self._send = context.peers.send
+        self._server = RepairServer(context)
         events = context.events
         events.damage.subscribe(self.met)
         events.cut_waits.subscribe(self.cut_waits)
         events.cut.subscribe(self.cut)
         context.status.add(lambda: {"repair": self.status()})
-        self._peers = [member for member in self._group.members if member != self._node_id]
+        self._others = [member for member in self._group.members if member != self._node_id]
         self._open: dict[Index, Repair] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._turn = 0
@@ -93,7 +92,7 @@ class Repairs(NodePart):
                 fault.reason,
                 ", ".join(self.records(fault)) or "no records known in them",
                 "the other members are asked"
-                if self._peers
+                if self._others
                 else "no other member has a copy; restore a backup",
             )
         if news:
@@ -201,7 +200,7 @@ class Repairs(NodePart):
                 self._ask_next(repair, now)
 
     def _ask_next(self, repair: Repair, now: int) -> None:
-        left = [peer for peer in self._peers if peer not in repair.refused]
+        left = [peer for peer in self._others if peer not in repair.refused]
         repair.asked, repair.fetched = None, []
         if left:
             self._turn += 1
@@ -213,7 +212,7 @@ class Repairs(NodePart):
             is_readable, self._store, fault, self._group.push_batch_bytes
         )
         again.add_done_callback(lambda done: self._read_again(repair, done))
-        if repair.pause_ms == AGAIN_MS and self._peers:
+        if repair.pause_ms == AGAIN_MS and self._others:
             logger.error(
                 "no copy of entries %d to %d (%s): %s; they are not served, and asked for again "
                 "later",
@@ -261,7 +260,7 @@ class Repairs(NodePart):
         """Take a peer's question or answer."""
         if message.group != self._raft.tag or message.remote_id != self._node_id or self._stopped:
             return
-        if message.local_id not in self._peers:
+        if message.local_id not in self._others:
             return
         if isinstance(message, RepairRequest):
             self._server.serve(message)

@@ -24,6 +24,7 @@ class Checkpointer(NodePart):
         super().__init__(context)
         self._applier = applier
         self._pos = -1
+        """Log position of the last checkpoint; of the first applied entry while there is none."""
         self.due_ms = 0
         """Not before then is the next checkpoint tried."""
         self.saving: asyncio.Future[None] | None = None
@@ -35,16 +36,12 @@ class Checkpointer(NodePart):
         if now_ms >= self.due_ms and self._is_due():
             self.save()
 
-    def _base(self) -> int:
-        """Log position of the last checkpoint; of the first applied entry while there is none."""
-        if self._pos < 0:
-            self._pos = self._applier.applied_pos
-        return self._pos
-
     def _is_due(self) -> bool:
         """Whether a restart would replay more than the settings allow, in bytes or in entries."""
+        if self._pos < 0:
+            self._pos = self._applier.applied_pos
         replayed = self._catalog.applied_index - self._checkpoints.index
-        grown = self._applier.applied_pos - self._base()
+        grown = self._applier.applied_pos - self._pos
         return grown >= self._node.checkpoint_bytes or replayed >= self._node.checkpoint_entries
 
     def save(self) -> asyncio.Future[None] | None:

@@ -17,7 +17,6 @@ from typing import Any, Final
 from dledger.checksum import crc32
 from dledger.errors import CorruptEntry, CorruptStore, DiskFull, StorageError
 from dledger.node.context import NodeContext, NodePart
-from dledger.node.peers.links import Peers
 from dledger.node.snapshot.image import ImageHead, Unpacker
 from dledger.node.snapshot.sender import PIECE_BYTES, SnapshotSender
 from dledger.protocol.messages.codes import Code
@@ -56,7 +55,6 @@ class SnapshotReceiver(NodePart):
     def __init__(
         self,
         context: NodeContext,
-        peers: Peers,
         *,
         sender: SnapshotSender,
         is_enough: Callable[[ImageHead], bool],
@@ -67,7 +65,6 @@ class SnapshotReceiver(NodePart):
         more."""
         super().__init__(context)
         self._sender = sender
-        self._peers = peers
         self._is_enough = is_enough
         self._on_fetched = on_fetched
         self._fetch: Fetch | None = None
@@ -129,7 +126,7 @@ class SnapshotReceiver(NodePart):
         fetch.deadline_ms = self._now_ms() + ASK_MS
         self._peers.send(
             SnapshotRequest(
-                group=self._ready_loop.raft.tag,
+                group=self._raft.tag,
                 local_id=self._node_id,
                 remote_id=fetch.leader,
                 last_included_index=fetch.index,
@@ -140,7 +137,7 @@ class SnapshotReceiver(NodePart):
 
     def on_message(self, message: InstallMessage) -> None:
         """Take a peer's question or answer."""
-        is_ours = message.group == self._ready_loop.raft.tag and message.remote_id == self._node_id
+        is_ours = message.group == self._raft.tag and message.remote_id == self._node_id
         if not is_ours or message.local_id not in self._group.members or self._stopped:
             return
         if isinstance(message, SnapshotRequest):

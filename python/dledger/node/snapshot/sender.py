@@ -10,7 +10,6 @@ from typing import Final
 from dledger.checksum import crc32
 from dledger.errors import CatalogLost, CorruptEntry, CorruptStore, OffsetOutOfRange, StorageError
 from dledger.node.context import NodeContext, NodePart
-from dledger.node.peers.links import Peers
 from dledger.node.snapshot.image import Image
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
@@ -40,9 +39,8 @@ class SnapshotSender(NodePart):
     that one of it needs, it cannot before that member has the state. Its applied entries are
     committed; a member that knows more refuses it."""
 
-    def __init__(self, context: NodeContext, peers: Peers) -> None:
+    def __init__(self, context: NodeContext) -> None:
         super().__init__(context)
-        self._peers = peers
         self._given: dict[NodeId, Given] = {}
         self._beginning: dict[NodeId, None] = {}
 
