@@ -31,8 +31,7 @@ async def write(group: Any, first: int, last: int) -> int:
     if not first:
         await client.create("t")
     topic = (await group.leader()).catalog.topic("t").topic_id
-    for number in range(first, last):
-        assert (await client.append(body(topic, payload(number)))).code is Code.SUCCESS
+    await client.write(topic, map(payload, range(first, last)))
     return int(topic)
 
 
