@@ -4,17 +4,16 @@ before it takes part."""
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from damaging import flip
 from elections import QUICK
 from trimming import SMALL, awake, body, equal, expected, read_all, trimmed, write
 
 from dledger.errors import CatalogLost, CorruptStore
-from dledger.protocol.messages.client import StatusRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.peer import PeerMessage, VoteRequest
 from dledger.storage.meta.tables import HEADER_BYTES
@@ -22,15 +21,6 @@ from dledger.storage.offline.verify import verify_store
 from dledger.types import Role
 
 ENDLESS = {"retention_bytes": 0, "checkpoint_bytes": SMALL["checkpoint_bytes"]}
-
-
-def flip(path: Path, offset: int) -> None:
-    """Change a byte of a file in place."""
-    with path.open("r+b") as file:
-        file.seek(offset)
-        old = file.read(1)[0]
-        file.seek(offset)
-        file.write(bytes([old ^ 0x10]))
 
 
 def damage_snapshots(directory: Path) -> None:
@@ -135,7 +125,7 @@ async def test_member_without_catalog_votes_but_neither_leads_nor_serves(
     await write(group, 60, 70)
     assert node.raft.durable_index > 60
     client = await group.client(node)
-    assert (await client.ask(StatusRequest())).status["catalog_lost"]
+    assert (await client.status())["catalog_lost"]
     with pytest.raises(ConnectionError):
         await client.fetch(topic, 0)
     await group.stop(first)
@@ -199,10 +189,8 @@ async def test_leader_rebuilds_state_if_it_meets_damaged_row_while_giving_it(
     await trimmed(group)
     await group.agree()
     leader, name = await group.leader(), (await group.follower()).node.node_id
-    await group.stop(name)
-    shutil.rmtree(group.folder / name)
     await damage_row(leader, topic)
-    await group.start(name)
+    await group.replace_disk(name)
     await group.until(lambda: leader._restarting is not None)
     await awake(leader)
     await equal(group)

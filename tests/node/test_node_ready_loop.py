@@ -12,7 +12,7 @@ from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import StorageError
 from dledger.node.events import NodeEvents
 from dledger.node.loop.ready_loop import ReadyLoop
-from dledger.protocol.messages.entry import Entry, HardState, LogEnd, stamp
+from dledger.protocol.messages.entry import Entry, HardState, LogEnd, stamp_all
 from dledger.protocol.messages.peer import HeartBeatRequest
 from dledger.raft.state.ready import Ready
 from dledger.storage.file_store import FileStore
@@ -22,11 +22,8 @@ from verification.disk.memory_disk import MemoryDisk
 
 
 def entries_behind(end: LogEnd, term: int, count: int) -> tuple[Entry, ...]:
-    made = []
-    for number in range(count):
-        made.append(stamp(end, Term(term), 1, f"{number} of {term}".encode(), 1 << 20))
-        end = LogEnd.after(made[-1])
-    return tuple(made)
+    bodies = [f"{number} of {term}".encode() for number in range(count)]
+    return tuple(stamp_all(end, Term(term), 1, bodies, 1 << 20))
 
 
 def open_memory_store() -> FileStore:
