@@ -9,8 +9,7 @@ import pytest
 from bodies import body
 from elections import SLOW_VOTES
 
-from dledger.client import AsyncClient
-from dledger.net import FrameLimits, Handlers, connect
+from dledger.net import FrameLimits
 from dledger.protocol.messages.client import (
     AppendRequest,
     FetchResponse,
@@ -25,6 +24,7 @@ from dledger.protocol.wire.framing import pack_frame
 from dledger.protocol.wire.msgpack import unpack
 from dledger.release import RELEASE
 from dledger.types import NodeId, Term
+from tests.node.conftest import BareClient
 
 
 async def talk(port: int, data: bytes) -> bytes:
@@ -41,51 +41,34 @@ async def talk(port: int, data: bytes) -> bytes:
 
 async def hello(port: int, request: HelloRequest) -> tuple[HelloResponse, bool]:
     """The answer, and whether the node closed the connection behind it."""
-    loop = asyncio.get_running_loop()
-    answer, closed = loop.create_future(), loop.create_future()
-    handlers = Handlers(
-        on_frame=lambda connection, request_id, message, payload: answer.set_result(message),
-        on_close=lambda connection, error: closed.set_result(True),
-    )
-    connection = await connect(f"127.0.0.1:{port}", handlers, FrameLimits(), 5)
-    connection.send(request, 1)
-    result = await asyncio.wait_for(answer, 20)
-    if result.code is not Code.SUCCESS:
-        return result, await asyncio.wait_for(closed, 20)
-    connection.close()
-    return result, False
+    client = await BareClient.dial(port)
+    answer = await client.ask(request)
+    if answer.code is not Code.SUCCESS:
+        await asyncio.wait_for(client.closed.wait(), 20)
+        return answer, True
+    client.close()
+    return answer, False
 
 
+HELLO = b"".join(encode(HelloRequest(), 1))
+BEAT = HeartBeatRequest(
+    group="test",
+    local_id=NodeId("n1"),
+    remote_id=NodeId("n0"),
+    term=Term(99),
+    leader_id=NodeId("n1"),
+)
 GARBAGE = {
     "http": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     "zeros": bytes(1000),
     "a request before hello": b"".join(encode(StatusRequest(), 1)),
-    "a flipped bit": bytes(
-        [b ^ (1 if at == 26 else 0) for at, b in enumerate(b"".join(encode(HelloRequest(), 1)))]
-    ),
-    "an answer": b"".join(
-        [*encode(HelloRequest(), 1), *encode(FetchResponse(code=Code.SUCCESS), 2)]
-    ),
-    "a peer's message from a client": b"".join(
-        [
-            *encode(HelloRequest(), 1),
-            *encode(
-                HeartBeatRequest(
-                    group="test",
-                    local_id=NodeId("n1"),
-                    remote_id=NodeId("n0"),
-                    term=Term(99),
-                    leader_id=NodeId("n1"),
-                )
-            ),
-        ]
-    ),
+    "a flipped bit": HELLO[:26] + bytes([HELLO[26] ^ 1]) + HELLO[27:],
+    "an answer": HELLO + b"".join(encode(FetchResponse(code=Code.SUCCESS), 2)),
+    "a peer's message from a client": HELLO + b"".join(encode(BEAT)),
     "a client's request from a peer": b"".join(
         [*encode(HelloRequest(group="test", node_id="n1"), 1), *encode(StatusRequest(), 2)]
     ),
-    "a frame over the limit": b"".join(
-        [*encode(HelloRequest(), 1), *encode(AppendRequest(), 2, [bytes(8 << 20)])]
-    ),
+    "a frame over the limit": HELLO + b"".join(encode(AppendRequest(), 2, [bytes(8 << 20)])),
 }
 
 
@@ -150,7 +133,7 @@ async def test_a_hello_is_answered_with_group_and_node(group: Any) -> None:
 async def test_more_connections_than_allowed_are_closed(group: Any) -> None:
     first = await group.client()
     second = await group.client()
-    refused = await talk(group.nodes["n0"].port, b"".join(encode(HelloRequest(), 1)))
+    refused = await talk(group.nodes["n0"].port, HELLO)
     assert b"max_connections of the node" in refused
     assert (await first.ask(StatusRequest())).code is Code.SUCCESS
     assert (await second.ask(StatusRequest())).code is Code.SUCCESS
@@ -172,13 +155,12 @@ async def test_members_come_and_go_while_clients_have_all_places(group: Any) -> 
 
 @pytest.mark.group(1, client_idle_ms=50)
 async def test_a_client_that_was_closed_as_idle_goes_on_without_an_error(group: Any) -> None:
-    leader = await group.leader()
-    async with AsyncClient(f"127.0.0.1:{leader.port}") as client:
-        await client.create_topic("t")
-        await client.append("t", [b"before"])
-        await group.until(lambda: not leader.parts.router.clients)
-        await client.append("t", [b"after"])
-        assert await client.end_offsets("t") == {0: 2}
+    client = await group.async_client()
+    await client.create_topic("t")
+    await client.append("t", [b"before"])
+    await group.until(lambda: not group.nodes["n0"].parts.router.clients)
+    await client.append("t", [b"after"])
+    assert await client.end_offsets("t") == {0: 2}
 
 
 @pytest.mark.group(1)
