@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from bodies import body
 from damaging import damage
-from elections import QUICK
+from elections import QUICK, cut_off
 
 from dledger.checksum import crc32
 from dledger.protocol.messages.catalog_commands import CommitOffsets, CreateTopic, DeleteTopic
@@ -407,16 +407,3 @@ async def test_the_status_tells_how_a_node_is_doing(group: Any) -> None:
     assert status["topics"] == 1
     assert status["port"] == leader.port
     assert status["recovery"]["faulty"] == 0
-
-
-def cut_off(node: Any, group: Any) -> None:
-    """No message of a peer gets in or out of ``node`` any more; clients still reach it."""
-    name = node.node.node_id
-    node.parts.ready_loop.step = lambda message: None
-    node.parts.ready_loop.links.send = lambda message: None
-    for other in group.nodes.values():
-        if other is not node:
-            send = other.parts.ready_loop.links.send
-            other.parts.ready_loop.links.send = lambda message, send=send: (
-                None if message.remote_id == name else send(message)
-            )
