@@ -1,8 +1,9 @@
-"""Syncs of a node that a test holds back, as a slow disk does."""
+"""Syncs of a node that a test holds back, as a slow disk does, and calls that it looks at."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 
@@ -25,3 +26,14 @@ class HeldSyncs:
         self.waiting.set()
         self.open.wait()
         return self.sync()
+
+
+def watch(owner: Any, name: str, note: Callable[..., object]) -> None:
+    """Have ``note`` called in front of each call of a method, with the same arguments."""
+    method = getattr(owner, name)
+
+    def watched(*args: Any) -> Any:
+        note(*args)
+        return method(*args)
+
+    setattr(owner, name, watched)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from bodies import body
 from elections import SLOW_VOTES
-from holding import HeldSyncs
+from holding import HeldSyncs, watch
 
 from dledger.catalog.results import DataResult
 from dledger.protocol.messages.catalog_commands import (
@@ -41,8 +41,7 @@ async def test_many_appends_at_once_get_their_offsets_in_the_order_they_came(gro
     client, topic = await group.topic()
     leader = await group.leader()
     sizes: list[int] = []
-    propose = leader.parts.ready_loop.propose
-    leader.parts.ready_loop.propose = lambda bodies: sizes.append(len(bodies)) or propose(bodies)
+    watch(leader.parts.ready_loop, "propose", lambda bodies: sizes.append(len(bodies)))
     futures = [client.start(AppendRequest(timeout_ms=10_000), body(topic)) for _ in range(500)]
     assert [(await future)[0].base_offset for future in futures] == list(range(500))
     assert sum(sizes) == 500

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from damaging import flip
 from elections import QUICK
+from holding import watch
 from trimming import SMALL, awake, body, equal, expected, read_all, trimmed, write
 
 from dledger.errors import CatalogLost, CorruptStore
@@ -130,8 +131,7 @@ async def test_member_without_catalog_votes_but_neither_leads_nor_serves(
         await client.fetch(topic, 0)
     await group.stop(first)
     asked: list[PeerMessage] = []
-    step = node.parts.ready_loop.step
-    node.parts.ready_loop.step = lambda message: (asked.append(message), step(message))
+    watch(node.parts.ready_loop, "step", asked.append)
     await group.start(second)  # whose log is the shorter one
     await group.until(lambda: sum(isinstance(message, VoteRequest) for message in asked) > 5)
     assert {group.nodes[name].raft.role for name in (lost, second)} <= {

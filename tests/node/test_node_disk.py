@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from bodies import body
 from elections import QUICK
-from holding import HeldSyncs
+from holding import HeldSyncs, watch
 from putting import put, split
 
 from dledger.environment import Environment
@@ -51,20 +51,7 @@ async def test_d1_nothing_is_acknowledged_before_a_quorum_has_synced(group: Any)
 
 
 @pytest.mark.group(1)
-async def test_d1_a_single_node_waits_for_its_own_disk(group: Any) -> None:
-    client, topic = await group.topic()
-    node = await group.leader()
-    gate = HeldSyncs(node)
-    waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
-    await group.until(lambda: gate.waiting.is_set())
-    assert not waiting.done()
-    assert node.raft.committed_index < node.raft.end_index
-    gate.open.set()
-    assert (await waiting)[0].code is Code.SUCCESS
-
-
-@pytest.mark.group(1)
-async def test_appends_that_come_during_a_sync_share_the_next_one(group: Any) -> None:
+async def test_d1_appends_wait_for_a_lone_nodes_disk_and_share_its_next_sync(group: Any) -> None:
     """Group commit: 200 appends while one sync is under way need one more sync, not 200."""
     client, topic = await group.topic()
     node = await group.leader()
@@ -72,10 +59,11 @@ async def test_appends_that_come_during_a_sync_share_the_next_one(group: Any) ->
     first = client.start(AppendRequest(timeout_ms=60_000), body(topic))
     await group.until(lambda: gate.waiting.is_set())
     syncs: list[int] = []
-    sync = gate.sync
-    gate.sync = lambda: syncs.append(1) or sync()
+    watch(gate, "sync", lambda: syncs.append(1))
     rest = [client.start(AppendRequest(timeout_ms=60_000), body(topic)) for _ in range(200)]
     await group.until(lambda: node.raft.end_index >= 202)
+    assert not any(future.done() for future in (first, *rest))
+    assert node.raft.committed_index < 2
     gate.open.set()
     for future in (first, *rest):
         assert (await future)[0].code is Code.SUCCESS
@@ -196,14 +184,13 @@ async def test_d2_a_topic_index_whose_disk_fails_is_not_tried_again(group: Any) 
     client, topic = await group.topic()
     node = await group.leader()
     disk = group.disks[node.node.node_id]
-    syncs, check = list[str](), disk.check
+    syncs: list[str] = []
 
-    def watched(operation: str, path: Any) -> Any:
+    def note(operation: str, path: Any) -> None:
         if operation == "fdatasync" and "tables" in str(path):
             syncs.append(path.name)
-        return check(operation, path)
 
-    disk.check = watched
+    watch(disk, "check", note)
     await client.write(topic, [b"x"] * 5)
     disk.fail("fdatasync", "tables")  # of the partition's table, which its first rows make
     node.parts.checkpointer.save()

@@ -221,23 +221,6 @@ async def test_store_times_never_go_back(group: Any) -> None:
     assert answer.store_timestamp == 4_000_000_000_000
 
 
-@pytest.mark.group(commit_log="rocketmq")
-async def test_what_is_not_committed_is_not_shown(group: Any) -> None:
-    client = await group.client()
-    leader = await group.leader()
-    (known,) = (await put(client, message("known"))).physical_offsets
-    await group.agree()
-    await group.kill_followers()
-    end = leader.raft.end_index
-    waiting = client.start(PutMessageRequest(timeout_ms=200), encode_message(message("alone")))
-    await group.until(lambda: leader.raft.end_index > end)
-    place = leader.raft.end.end_pos - len(encode_message(message("alone")))
-    assert leader.store.index_at(place - HEADER_SIZE) == leader.raft.end_index
-    assert (await view(client, known, stale=True)).body == b"known"
-    assert await view(client, place, stale=True) is Code.OFFSET_OUT_OF_RANGE
-    assert not (await waiting)[0].physical_offsets
-
-
 async def test_only_a_place_where_a_message_begins_is_one(group: Any) -> None:
     """A body may look like an entry that lies where it says; it is none all the same."""
     client = await group.client()

@@ -11,6 +11,7 @@ import pytest
 from bodies import body
 from damaging import damage
 from elections import QUICK, cut_off
+from holding import watch
 
 from dledger.checksum import crc32
 from dledger.protocol.messages.catalog_commands import CommitOffsets, CreateTopic, DeleteTopic
@@ -280,8 +281,7 @@ async def test_reads_that_wait_together_share_a_heartbeat_round(group: Any) -> N
     await client.create("t")
     leader = await group.leader()
     tokens: list[int] = []
-    ask = leader.parts.ready_loop.read_index
-    leader.parts.ready_loop.read_index = lambda token: (tokens.append(token), ask(token))[0]
+    watch(leader.parts.ready_loop, "read_index", tokens.append)
     futures = [client.start(OffsetsRequest(topics=("t",))) for _ in range(200)]
     for future in futures:
         assert (await future)[0].code is Code.SUCCESS

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from putting import dispatched, get, message, put, query, reput_of, rows_of, split
+from holding import watch
+from putting import dispatched, get, message, put, query, reput_of, rows_of, split, view
 from spoiling import SPOILS
 from test_node_gets import held
 from trimming import SMALL, equal, trimmed
@@ -19,7 +20,7 @@ from dledger.errors import CorruptEntry, StorageError
 from dledger.node.rocketmq.dispatch_mark import MARK_FILE, DispatchMark
 from dledger.node.rocketmq.dispatched import ROOT
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import MAGIC_NORMAL
+from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL
 from dledger.protocol.messages.rocketmq import (
     GetMessageRequest,
     GetMessageStatus,
@@ -68,16 +69,6 @@ def check(node: Any) -> int:
         len(files.index.lookup(topic, "all")) for topic in {topic for topic, _ in expected}
     ) == sum(map(len, expected.values()))
     return sum(map(len, expected.values()))
-
-
-async def test_committed_messages_are_in_the_queues_and_the_index_of_every_node(group: Any) -> None:
-    client = await group.client()
-    for first in range(0, 60, 10):
-        await put(
-            client, *[message(first + n, topic=f"t{n % 2}", queue_id=n % 3) for n in range(10)]
-        )
-    await dispatched(group)
-    assert [check(node) for node in group.nodes.values()] == [60, 60, 60]
 
 
 async def test_a_get_sees_every_message_that_was_acknowledged_before(group: Any) -> None:
@@ -156,15 +147,20 @@ async def test_a_follower_answers_what_may_be_stale(group: Any) -> None:
     assert refused.leader_id == (await group.leader()).node.node_id
 
 
-async def test_what_is_not_committed_is_in_no_queue(group: Any) -> None:
+async def test_what_is_not_committed_is_not_shown_and_in_no_queue(group: Any) -> None:
     client = await group.client()
-    await put(client, message(0))
+    (known,) = (await put(client, message(0))).physical_offsets
     await dispatched(group)
     leader = await group.kill_followers()
     end = leader.raft.end_index
-    waiting = client.start(PutMessageRequest(timeout_ms=300), encode_message(message(1)))
+    alone = encode_message(message(1))
+    waiting = client.start(PutMessageRequest(timeout_ms=300), alone)
     await group.until(lambda: leader.raft.end_index > end)
-    await waiting
+    place = leader.raft.end.end_pos - len(alone)
+    assert leader.store.index_at(place - HEADER_SIZE) == leader.raft.end_index
+    assert (await view(client, known, stale=True)).body == b"body 0"
+    assert await view(client, place, stale=True) is Code.OFFSET_OUT_OF_RANGE
+    assert not (await waiting)[0].physical_offsets
     answer, found = await get(client, 0, stale=True)
     assert (answer.max_offset, len(found)) == (1, 1)
     assert await offsets(client, "u1", stale=True) == []
@@ -175,12 +171,14 @@ async def test_a_node_that_is_killed_makes_its_queues_whole_again(group: Any) ->
     number = 0
     for name in ("n0", "n1", "n2", "n0"):
         client = await group.client()
-        await put(client, *[message(number + n, queue_id=n % 2) for n in range(10)])
+        await put(client, *[message(number + n, f"t{n % 2}", n % 3) for n in range(10)])
+        await dispatched(group)
         number += 10
+        assert [check(node) for node in group.nodes.values()] == [number] * 3
         await group.kill(name)
         await group.leader(but=name)
         client = await group.client()
-        await put(client, *[message(number + n, queue_id=n % 2) for n in range(10)])
+        await put(client, *[message(number + n, f"t{n % 2}", n % 3) for n in range(10)])
         number += 10
         await group.start(name)
         await dispatched(group)
@@ -204,8 +202,7 @@ async def test_a_node_that_was_stopped_well_puts_nothing_again(group: Any) -> No
     await group.start()
     server = group.nodes["n0"]
     files = reput_of(server).files
-    original = files.put
-    files.put = lambda entries: put_again.extend(e.index for e in entries) or original(entries)
+    watch(files, "put", lambda entries: put_again.extend(entry.index for entry in entries))
     await dispatched(group)
     assert all(index > end for index in put_again)
     assert check(server) == 20

@@ -87,6 +87,8 @@ async def test_garbage_closes_that_connection_and_no_other(group: Any, what: str
 @pytest.mark.parametrize(
     ("request_", "code", "names"),
     [
+        (HelloRequest(), Code.SUCCESS, ""),
+        (HelloRequest(group="test"), Code.SUCCESS, ""),
         (HelloRequest(group="other"), Code.UNKNOWN_GROUP, "other"),
         (HelloRequest(group="other", node_id="n1"), Code.UNKNOWN_GROUP, "other"),
         (HelloRequest(node_id="n1"), Code.UNKNOWN_GROUP, "test"),
@@ -95,13 +97,13 @@ async def test_garbage_closes_that_connection_and_no_other(group: Any, what: str
         (HelloRequest(version=99), Code.UNSUPPORTED, "99"),
     ],
 )
-async def test_whoever_does_not_belong_here_is_told_so(
+async def test_group_and_node_are_told_and_who_does_not_belong_here_is_refused(
     group: Any, request_: HelloRequest, code: Code, names: str
 ) -> None:
     answer, closed = await hello(group.nodes["n0"].port, request_)
-    assert answer.code is code
+    assert (answer.code, answer.group, answer.node_id) == (code, "test", "n0")
     assert names in answer.message
-    assert closed
+    assert closed is (code is not Code.SUCCESS)
 
 
 @pytest.mark.group(3)
@@ -120,13 +122,6 @@ async def test_a_hello_of_the_release_before_is_told_both_releases(group: Any) -
     assert f"dledger {RELEASE}" in text
     assert "dledger 0.1.0" in text
     assert "upgrade the older one" in text
-
-
-@pytest.mark.group(1)
-async def test_a_hello_is_answered_with_group_and_node(group: Any) -> None:
-    for name in ("", "test"):
-        answer, _ = await hello(group.nodes["n0"].port, HelloRequest(group=name))
-        assert (answer.code, answer.group, answer.node_id) == (Code.SUCCESS, "test", "n0")
 
 
 @pytest.mark.group(1, max_connections=2)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from bodies import body
+from holding import watch
 
 from dledger.net.secret import create_secret
 from dledger.node.handlers.request_router import COMMANDS_UNDER_WAY
@@ -42,12 +43,10 @@ async def test_commands_with_time_outs_are_counted_while_they_wait_and_no_longer
     client, leader = await group.client(), await group.leader()
     assert (await client.execute(InitProducer(producer_name="first"))).code is Code.SUCCESS
     settled: list[bool] = []
-    propose = leader.parts.ready_loop.propose
-    leader.parts.ready_loop.propose = lambda bodies: (
-        settled.append(leader.parts.proposals._nothing_timed_waits()) or propose(bodies)
-    )
+    is_settled = leader.parts.proposals._nothing_timed_waits
+    watch(leader.parts.ready_loop, "propose", lambda bodies: settled.append(is_settled()))
     assert (await client.execute(InitProducer(producer_name="p"))).code is Code.SUCCESS
-    assert leader.parts.proposals._nothing_timed_waits()
+    assert is_settled()
     await client.create("t")
     assert settled == [False, True]
     refused = OpenStage(writer_id="w" * 2000, sequence=0, label="", timeout_ms=1)
@@ -92,10 +91,8 @@ async def sessions(client: Any, count: int) -> list[int]:
 async def test_a_flood_of_commands_is_carried_out_a_few_at_a_time_and_in_order(group: Any) -> None:
     client, leader = await group.client(), await group.leader()
     most: list[int] = []
-    propose = leader.parts.ready_loop.propose
-    leader.parts.ready_loop.propose = lambda bodies: (
-        most.append(leader.parts.proposals.commands) or propose(bodies)
-    )
+    proposals = leader.parts.proposals
+    watch(leader.parts.ready_loop, "propose", lambda bodies: most.append(proposals.commands))
     leader.parts.router._company.is_alone = lambda *_: False
     ids = await sessions(client, 100)
     assert ids == sorted(ids), "in the order in which they were sent"
@@ -111,10 +108,7 @@ async def test_one_client_alone_waits_for_no_turn_and_one_with_company_does(grou
     topic = await other.create("t")
     company, waited = leader.parts.router._company, []
     company._lasts_s = -1.0
-    on_wait = leader.parts.router._commands._on_wait
-    leader.parts.router._commands._on_wait = lambda connection: (
-        waited.append(connection) or on_wait(connection)
-    )
+    watch(leader.parts.router._commands, "_on_wait", waited.append)
     await sessions(client, 64)
     assert waited == []
     company._lasts_s = 1e9
