@@ -12,13 +12,23 @@ import pytest
 from damaging import flip
 from elections import QUICK
 from holding import watch
-from trimming import SMALL, awake, body, equal, expected, read_all, trimmed, write
+from trimming import (
+    SMALL,
+    awake,
+    body,
+    equal,
+    expected,
+    read_all,
+    stop_sound,
+    trimmed,
+    write,
+    write_trimmed,
+)
 
 from dledger.errors import CatalogLost, CorruptStore
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.peer import PeerMessage, VoteRequest
 from dledger.storage.meta.tables import HEADER_BYTES
-from dledger.storage.offline.verify import verify_store
 from dledger.types import Role
 
 ENDLESS = {"retention_bytes": 0, "checkpoint_bytes": SMALL["checkpoint_bytes"]}
@@ -47,9 +57,7 @@ async def damage_row(node: Any, topic: int) -> None:
 async def test_member_with_damaged_snapshots_takes_catalog_and_keeps_its_log(
     group: Any,
 ) -> None:
-    topic = await write(group, 0, 60)
-    await trimmed(group)
-    await group.agree()
+    topic = await write_trimmed(group)
     name = (await group.follower()).node.node_id
     await group.stop(name)
     damage_snapshots(group.folder / name)
@@ -70,8 +78,7 @@ async def test_member_with_damaged_snapshots_takes_catalog_and_keeps_its_log(
     await equal(group)
     assert node.raft.is_admitted
     assert await read_all(group, node, topic) == expected(node, topic, 70)
-    await group.stop(name)
-    assert verify_store(group.folder / name)["problems"] == []
+    await stop_sound(group, name)
 
 
 @pytest.mark.group(start=False, **SMALL)
@@ -102,8 +109,7 @@ async def test_catalog_of_leader_with_longer_log_leaves_members_log_unchanged(
         < 65
         == len(await read_all(group, group.nodes["n2"], topic))
     )
-    await group.stop("n1")
-    assert verify_store(group.folder / "n1")["problems"] == []
+    await stop_sound(group, "n1")
 
 
 @pytest.mark.group(**SMALL, **QUICK)
@@ -112,9 +118,7 @@ async def test_member_without_catalog_votes_but_neither_leads_nor_serves(
 ) -> None:
     """One that would lead could give nobody what it does not know; one that would not vote would
     take a majority away that has every record."""
-    topic = await write(group, 0, 60)
-    await trimmed(group)
-    await group.agree()
+    topic = await write_trimmed(group)
     lost, first, second = group.nodes
     await group.stop()
     damage_snapshots(group.folder / lost)
@@ -185,9 +189,7 @@ async def test_leader_rebuilds_state_if_it_meets_damaged_row_while_giving_it(
 ) -> None:
     """Else the member that asks would begin anew for ever. The leader's vote and log are still
     needed: the third member leads with them, and gives its state to both."""
-    topic = await write(group, 0, 60)
-    await trimmed(group)
-    await group.agree()
+    topic = await write_trimmed(group)
     leader, name = await group.leader(), (await group.follower()).node.node_id
     await damage_row(leader, topic)
     await group.replace_disk(name)

@@ -12,7 +12,19 @@ from typing import Any
 
 import pytest
 from damaging import damage
-from trimming import KIB, SMALL, awake, equal, expected, payload, read_all, trimmed, write
+from trimming import (
+    KIB,
+    SMALL,
+    awake,
+    equal,
+    expected,
+    payload,
+    read_all,
+    stop_sound,
+    trimmed,
+    write,
+    write_trimmed,
+)
 
 from dledger.errors import CorruptEntry, CorruptStore, OffsetOutOfRange
 from dledger.node.snapshot.image import Image, Unpacker
@@ -21,7 +33,6 @@ from dledger.node.snapshot.sender import KEPT_MS
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.snapshot import SnapshotRequest, SnapshotResponse
 from dledger.raft.state.ready import IDLE
-from dledger.storage.offline.verify import verify_store
 from dledger.storage.recovery.snapshot_install import Staging
 from dledger.types import Index, NodeId
 from verification.disk.memory_disk import MemoryDisk
@@ -29,11 +40,9 @@ from verification.disk.memory_disk import MemoryDisk
 pytestmark = pytest.mark.group(1, **SMALL)
 
 
-async def wiped(group: Any, count: int = 60) -> tuple[str, int]:
+async def wiped(group: Any) -> tuple[str, int]:
     """A follower whose directory is gone, behind the retention of the others; not started again."""
-    topic = await write(group, 0, count)
-    await trimmed(group)
-    await group.agree()
+    topic = await write_trimmed(group)
     name = (await group.follower()).node.node_id
     await group.stop(name)
     shutil.rmtree(group.folder / name)
@@ -62,8 +71,7 @@ async def test_wiped_member_takes_over_state_and_counts_when_admitted_again(
     await write(group, 60, 70)
     await equal(group)
     assert await read_all(group, node, topic) == expected(node, topic, 70)
-    await group.stop(name)
-    assert verify_store(group.folder / name)["problems"] == []
+    await stop_sound(group, name)
     await group.start(name)
     await equal(group)
 
@@ -107,8 +115,7 @@ async def test_damage_without_any_copy_is_removed_and_rest_of_log_stays(
     assert node.raft._machine.can_lead
     assert await read_all(group, node, topic) == expected(node, topic, 60)
     assert ("takes over no catalog" in caplog.text) is applied
-    await group.stop(name)
-    assert verify_store(group.folder / name)["problems"] == []
+    await stop_sound(group, name)
 
 
 @pytest.mark.group(**SMALL)
@@ -148,9 +155,7 @@ async def test_node_with_catalog_ahead_of_log_serves_nothing_and_survives_kill(
     "part", ["snapshot", "data"], ids=["while it comes", "when it is taken over"]
 )
 async def test_a_full_disk_gives_the_state_up_and_keeps_the_node(group: Any, part: str) -> None:
-    topic = await write(group, 0, 60)
-    await trimmed(group)
-    await group.agree()
+    topic = await write_trimmed(group)
     name = (await group.follower()).node.node_id
     await group.stop(name)
     disk = group.disks[name] = MemoryDisk()

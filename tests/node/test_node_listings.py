@@ -6,14 +6,11 @@ import logging
 from typing import Any
 
 import pytest
-from trimming import checkpointed, trimmed
+from trimming import KIB, LARGER, checkpointed, trimmed
 
 from dledger.client import AsyncClient, CommitState, EntryState
 from dledger.errors import OffsetOutOfRange, TopicNotFound
 from dledger.protocol.messages.client import OffsetKind
-
-KIB = 1 << 10
-SMALL = {"segment_bytes": 256 * KIB, "max_body_bytes": 64 * KIB, "checkpoint_bytes": 100 * KIB}
 
 
 async def transaction(client: AsyncClient, writer: str, sequence: int, **records: int) -> None:
@@ -103,7 +100,7 @@ async def held_back(group: Any) -> AsyncClient:
     return client
 
 
-@pytest.mark.group(retention_bytes=512 * KIB, **SMALL)
+@pytest.mark.group(retention_bytes=512 * KIB, **LARGER)
 async def test_a_group_holds_retention_back_with_a_warning_until_it_lets_go(
     group: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -123,7 +120,7 @@ async def test_a_group_holds_retention_back_with_a_warning_until_it_lets_go(
     assert (await bare.offsets("t", OffsetKind.BEGIN)).offsets["t"][0] > 0
 
 
-@pytest.mark.group(retention_bytes=512 * KIB, hold_retention_bytes=512 * KIB, **SMALL)
+@pytest.mark.group(retention_bytes=512 * KIB, hold_retention_bytes=512 * KIB, **LARGER)
 async def test_a_hold_ends_at_the_operators_limit_with_an_error_in_the_log(
     group: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,15 +10,12 @@ from typing import Any
 
 import pytest
 from bodies import body
-from trimming import checkpointed, trimmed
+from trimming import KIB, LARGER, checkpointed, trimmed
 
 from dledger.node.maintenance.idle_timeout import process_lives
 from dledger.protocol.messages.client import OffsetKind
 from dledger.protocol.messages.codes import Code
 from verification.disk.memory_disk import MemoryDisk
-
-KIB = 1 << 10
-SMALL = {"segment_bytes": 256 * KIB, "max_body_bytes": 64 * KIB, "checkpoint_bytes": 100 * KIB}
 
 
 async def test_a_stage_that_timed_out_is_dropped(group: Any) -> None:
@@ -34,7 +31,7 @@ async def test_a_stage_that_timed_out_is_dropped(group: Any) -> None:
     await group.agree()
 
 
-@pytest.mark.group(retention_bytes=512 * KIB, **SMALL)
+@pytest.mark.group(retention_bytes=512 * KIB, **LARGER)
 async def test_retention_moves_begin_offsets_on_all_nodes_and_survives_a_restart(
     group: Any,
 ) -> None:
@@ -60,7 +57,7 @@ async def test_retention_moves_begin_offsets_on_all_nodes_and_survives_a_restart
     assert (await client.append(data)).base_offset == 120
 
 
-@pytest.mark.group(retention_bytes=512 * KIB, member_retention_bytes=64 << 20, **SMALL)
+@pytest.mark.group(retention_bytes=512 * KIB, member_retention_bytes=64 << 20, **LARGER)
 async def test_retention_keeps_what_a_dead_member_still_needs(group: Any) -> None:
     client, topic = await group.topic()
     await group.agree()
@@ -97,7 +94,7 @@ async def test_retention_ends_before_the_last_committed_entry(
     assert limits == [committed - 1]
 
 
-@pytest.mark.group(1, disks=MemoryDisk, retention_ms=10**12, **SMALL)
+@pytest.mark.group(1, disks=MemoryDisk, retention_ms=10**12, **LARGER)
 async def test_a_full_disk_deletes_nothing_that_is_not_expired(group: Any) -> None:
     client, topic = await group.topic()
     await client.write(topic, [bytes(20_000)] * 60)

@@ -13,14 +13,13 @@ import pytest
 from bodies import body
 from damaging import damage, place_of
 from elections import QUICK
-from trimming import KIB, checkpointed, expected, payload, read_all, write
+from trimming import KIB, LARGER, checkpointed, expected, payload, read_all, stop_sound, write
 
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, stamp_all
 from dledger.protocol.messages.repair import RepairResponse
 from dledger.records.body.header import BODY_HEADER_SIZE
 from dledger.storage.api import Fault
-from dledger.storage.offline.verify import verify_store
 from dledger.storage.opening import open_store
 from dledger.types import Index, Role
 
@@ -59,8 +58,7 @@ async def test_damaged_node_starts_repairs_itself_and_has_its_full_log(
     assert node.parts.repairs.repaired == 3
     await group.agree()
     assert await read_all(group, node, topic) == expected(node, topic, 20)
-    await group.stop(victim)
-    assert verify_store(group.folder / victim)["problems"] == []
+    await stop_sound(group, victim)
 
 
 @pytest.mark.group(scrub_bytes_per_s=1 << 30, scrub_pause_ms=10, cache_bytes=1000)
@@ -170,8 +168,7 @@ async def test_D4_node_that_must_cut_behind_damaged_entry_repairs_it_first(
     await group.until(lambda: not faulty(node))
     await group.agree()
     assert await read_all(group, node, topic) == expected(node, topic, 23)
-    await group.stop(victim)
-    assert verify_store(group.folder / victim)["problems"] == []
+    await stop_sound(group, victim)
 
 
 @pytest.mark.group(scrub_bytes_per_s=0)
@@ -263,12 +260,7 @@ async def test_damage_beside_a_run_is_looked_for_and_repaired_with_it(group: Any
     assert await read_all(group, node, topic) == expected(node, topic, 20)
 
 
-@pytest.mark.group(
-    retention_bytes=512 * KIB,
-    segment_bytes=256 * KIB,
-    max_body_bytes=64 * KIB,
-    checkpoint_bytes=100 * KIB,
-)
+@pytest.mark.group(retention_bytes=512 * KIB, **LARGER)
 async def test_damage_that_retention_takes_is_damage_no_more(group: Any) -> None:
     """Nobody has a copy of it, and a node that waited for one would never lead again."""
     topic = await fill(group, 20)

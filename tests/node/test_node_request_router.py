@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from bodies import body
+from bodies import body, heartbeat
 from elections import SLOW_VOTES
 
 from dledger.net import FrameLimits
@@ -18,12 +18,11 @@ from dledger.protocol.messages.client import (
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
-from dledger.protocol.messages.peer import HeartBeatRequest
 from dledger.protocol.wire import FrameReader, encode
 from dledger.protocol.wire.framing import pack_frame
 from dledger.protocol.wire.msgpack import unpack
 from dledger.release import RELEASE
-from dledger.types import NodeId, Term
+from dledger.types import NodeId
 from tests.node.conftest import BareClient
 
 
@@ -51,20 +50,13 @@ async def hello(port: int, request: HelloRequest) -> tuple[HelloResponse, bool]:
 
 
 HELLO = b"".join(encode(HelloRequest(), 1))
-BEAT = HeartBeatRequest(
-    group="test",
-    local_id=NodeId("n1"),
-    remote_id=NodeId("n0"),
-    term=Term(99),
-    leader_id=NodeId("n1"),
-)
 GARBAGE = {
     "http": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     "zeros": bytes(1000),
     "a request before hello": b"".join(encode(StatusRequest(), 1)),
     "a flipped bit": HELLO[:26] + bytes([HELLO[26] ^ 1]) + HELLO[27:],
     "an answer": HELLO + b"".join(encode(FetchResponse(code=Code.SUCCESS), 2)),
-    "a peer's message from a client": HELLO + b"".join(encode(BEAT)),
+    "a peer's message from a client": HELLO + b"".join(encode(heartbeat(99))),
     "a client's request from a peer": b"".join(
         [*encode(HelloRequest(group="test", node_id="n1"), 1), *encode(StatusRequest(), 2)]
     ),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bodies import heartbeat
 from trimming import SMALL, awake, equal, trimmed, write
 
 from dledger.config import NodeConfig
@@ -19,8 +20,7 @@ from dledger.protocol.messages.catalog_commands import EnforceSecret
 from dledger.protocol.messages.client import ExecuteRequest, StatusRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
-from dledger.protocol.messages.peer import HeartBeatRequest
-from dledger.types import NodeId, Term
+from dledger.types import NodeId
 from tests.node.conftest import BareClient
 
 STRANGER = HelloRequest(group="test", node_id="n1", nonce=b"s" * 16)
@@ -74,20 +74,13 @@ async def test_members_with_one_secret_are_a_group(play: Callable[..., Any], sec
 async def test_a_stranger_who_says_that_he_is_a_member_moves_no_term(
     play: Callable[..., Any], secret: str, other_secret: str
 ) -> None:
-    beat = HeartBeatRequest(
-        group="test",
-        local_id=NodeId("n1"),
-        remote_id=NodeId("n0"),
-        term=Term(500),
-        leader_id=NodeId("n1"),
-    )
     async with play(secret_file=secret) as group:
         node = group.nodes["n0"]
         await group.client()
         terms = [n.raft.term for n in group.nodes.values()]
         silent = await BareClient.dial(node.port)
         assert (await silent.ask(STRANGER)).proof_wanted
-        silent.connection.send(beat)  # and no proof
+        silent.connection.send(heartbeat(500))  # and no proof
         await asyncio.wait_for(silent.closed.wait(), 20)
         wrong = key(other_secret)
         proofs: dict[str, Callable[[HelloResponse], bytes]] = {

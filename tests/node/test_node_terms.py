@@ -8,29 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bodies import body
+from bodies import body, heartbeat
 from click.testing import CliRunner
 
 from dledger.cli.main import main
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HardState
-from dledger.protocol.messages.peer import HeartBeatRequest
 from dledger.storage.disk.disk import RealDisk
 from dledger.storage.meta.hard_state import STATE_FILE, STATE_MAGIC, StateRecord
 from dledger.storage.meta.slots import SlotFile
-from dledger.types import NodeId, Term
+from dledger.types import Term
 
 WIRE_MAX = (1 << 63) - 1
-
-
-def false_beat(group: str, to: str, of: str, term: int = WIRE_MAX) -> HeartBeatRequest:
-    return HeartBeatRequest(
-        group=group,
-        local_id=NodeId(of),
-        remote_id=NodeId(to),
-        term=Term(term),
-        leader_id=NodeId(of),
-    )
 
 
 def poison(directory: Path, term: int = WIRE_MAX) -> None:
@@ -55,8 +44,9 @@ async def test_a_false_term_moves_no_node_and_stands_in_log_and_status(
     with caplog.at_level(logging.ERROR):
         for name, node in group.nodes.items():
             other = next(one for one in group.nodes if one != name)
+            beat = heartbeat(WIRE_MAX, to=name, of=other, group=node.raft.tag)
             for _ in range(100):
-                node.parts.ready_loop.step(false_beat(node.raft.tag, name, other))
+                node.parts.ready_loop.step(beat)
     assert {name: node.raft.term for name, node in group.nodes.items()} == terms
     assert len([one for one in caplog.records if "dledger reset-term" in one.getMessage()]) == 3
     status = await client.status()
