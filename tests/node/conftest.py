@@ -276,14 +276,10 @@ class Group:
         """The node that leads and whose NOOP is applied; not ``but``."""
 
         def found() -> NodeServer | None:
-            leaders = [
-                node
-                for node in self.nodes.values()
-                if node.raft.role is Role.LEADER
-                and node.parts.proposals.caught_up
-                and node.node.node_id != but
-            ]
-            return max(leaders, key=lambda node: node.raft.term) if leaders else None
+            others = [node for name, node in self.nodes.items() if name != but]
+            leaders = [node for node in others if node.raft.role is Role.LEADER]
+            ready = [node for node in leaders if node.parts.proposals.caught_up]
+            return max(ready, key=lambda node: node.raft.term, default=None)
 
         node: NodeServer = await until(found)
         return node

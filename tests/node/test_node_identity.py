@@ -113,6 +113,14 @@ async def test_a_node_without_a_certificate_of_its_own_does_not_start(
     assert not (tmp_path / "n0").exists()
 
 
+async def test_a_node_hears_the_status_of_another(play: Callable[..., Any], issue: Issue) -> None:
+    """Nodes ask one another as clients do: retention needs to know what the leader has."""
+    async with play(**issue()) as group:
+        leader, follower = await group.leader(), await group.follower()
+        status = await follower.parts.peers.status_of(leader.node.node_id)
+        assert (status["node_id"], status["role"]) == (leader.node.node_id, "LEADER")
+
+
 def test_only_uris_of_nodes_name_nodes() -> None:
     names = (
         ("DNS", "dledger://node/n1"),

@@ -28,12 +28,8 @@ async def test_lag_is_told_in_rows_bytes_and_seconds(group: Any) -> None:
     await client.commit_offsets("g", {"t": {0: 10, 1: 0}})
     behind, idle = await client.lag("g")
     sizes = {p.partition: p.bytes for p in await client.partitions()}
-    assert (behind.rows, behind.bytes, behind.offset, behind.end_offset) == (
-        10,
-        sizes[0] // 2,
-        10,
-        20,
-    )
+    assert (behind.rows, behind.bytes) == (10, sizes[0] // 2)
+    assert (behind.offset, behind.end_offset) == (10, 20)
     assert 40 <= behind.seconds < 50
     assert behind.committed_ms > 0
     assert (idle.rows, idle.bytes, idle.seconds) == (0, 0, 0.0)

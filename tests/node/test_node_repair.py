@@ -68,12 +68,8 @@ async def test_the_scrub_finds_damage_that_nobody_has_read_and_it_is_repaired(gr
     damage(node.node.directory, *map(payload, (50, 51, 52, 120)))
     await group.until(lambda: node.parts.repairs.repaired == 4)
     assert not faulty(node)
-    await group.until(
-        lambda: (
-            node.parts.scrubber.status()["last_pass_ms"]
-            and not node.parts.scrubber.status()["found"]
-        )
-    )
+    status = node.parts.scrubber.status
+    await group.until(lambda: status()["last_pass_ms"] and not status()["found"])
     assert await read_all(group, node, topic) == expected(node, topic, 200)
 
 
