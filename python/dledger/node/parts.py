@@ -16,7 +16,6 @@ from dledger.node.maintenance.clock_check import ClockCheck
 from dledger.node.maintenance.disk_watch import DiskWatch
 from dledger.node.maintenance.expiry import Expiry
 from dledger.node.maintenance.idle_timeout import IdleTimeout
-from dledger.node.maintenance.leader_status import LeaderStatus
 from dledger.node.maintenance.maintenance import Maintenance
 from dledger.node.maintenance.retention import Retention
 from dledger.node.peers.handshake import Gate
@@ -73,21 +72,20 @@ class NodeParts:
         self.router = RequestRouter(context, self.gate, handlers=handlers)
 
     def _make_maintenance(self, context: NodeContext) -> None:
-        clocks, leader = self.proposals.clocks, LeaderStatus(context)
+        clocks = self.proposals.clocks
         self.disk_watch = DiskWatch(context)
         self.retention = Retention(
             context,
             clocks=clocks,
             snapshots=self.snapshots,
             application=self.application,
-            leader=leader,
         )
         self.idle_timeout = IdleTimeout(context, self.router)
         self.maintenance = Maintenance(
             context,
             (
                 self.proposals,
-                ClockCheck(context, clocks, leader=leader),
+                ClockCheck(context, clocks),
                 self.disk_watch,
                 Expiry(context, self.proposals),
                 self.checkpointer,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -93,10 +94,8 @@ class MetadataHandler(NodePart):
             return tuple(self._catalog.topics())
         found: list[TopicInfo] = []
         for name in request.topics:
-            try:
+            with suppress(TopicNotFound):
                 found.append(self._catalog.topic(name))
-            except TopicNotFound:
-                continue
         return tuple(found)
 
     # --- consumer groups --------------------------------------------------------------------------

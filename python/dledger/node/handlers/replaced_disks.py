@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from dledger.catalog.state_machine import Catalog
@@ -167,7 +167,7 @@ class AdmissionWait:
     request_id: int
     node_id: NodeId
     incarnation: int
-    timer: asyncio.TimerHandle
+    timer: asyncio.TimerHandle = field(init=False)
 
 
 class Admissions(NodePart):
@@ -222,8 +222,11 @@ class Admissions(NodePart):
         members = {str(member): incarnation for member, incarnation in known.bound}
         members[str(request.node_id)] = heard
         command = Admit(node_id=request.node_id, members=members, after=known.index)
-        timer = self._late(request.timeout_ms)
-        waiting = AdmissionWait(connection, request_id, request.node_id, heard, timer)
+        waiting = AdmissionWait(connection, request_id, request.node_id, heard)
+        late, text = Code.WAIT_QUORUM_ACK_TIMEOUT, "no quorum has acknowledged it in time"
+        waiting.timer = self._loop.call_later(
+            request.timeout_ms / 1000, self._answer, waiting, late, text
+        )
         self._waiting.append(waiting)
         self._proposals.execute(
             None, 0, ExecuteRequest(command=command, timeout_ms=request.timeout_ms)
@@ -232,35 +235,19 @@ class Admissions(NodePart):
     def _refusal(self, node_id: NodeId) -> tuple[Code, str]:
         raft = self._raft
         if node_id not in self._group.members:
-            return (
-                Code.UNEXPECTED_ARGUMENT,
-                f"{node_id!r} is not a member; members: {', '.join(self._group.members)}",
-            )
+            text = f"{node_id!r} is not a member; members: {', '.join(self._group.members)}"
+            return Code.UNEXPECTED_ARGUMENT, text
         if raft.role is not Role.LEADER:
-            return (
-                Code.NOT_LEADER,
-                f"this node does not lead; ask {raft.leader_id or 'again, there is no leader now'}",
-            )
+            whom = raft.leader_id or "again, there is no leader now"
+            return Code.NOT_LEADER, f"this node does not lead; ask {whom}"
         if not self._proposals.caught_up:
             return Code.LEADER_NOT_READY, "the new leader is still catching up; ask again"
         if raft.change is not None or self._waiting:
             return Code.LEADER_NOT_READY, "another member is being admitted; ask again"
         if node_id == raft.node_id or node_id in raft.heard:
             return Code.SUCCESS, ""
-        return (
-            Code.ILLEGAL_MEMBER_STATE,
-            f"{node_id} has not answered this leader; start it first, then admit it",
-        )
-
-    def _late(self, timeout_ms: int) -> asyncio.TimerHandle:
-        def give_up() -> None:
-            for waiting in [w for w in self._waiting if w.timer is timer]:
-                self._answer(
-                    waiting, Code.WAIT_QUORUM_ACK_TIMEOUT, "no quorum has acknowledged it in time"
-                )
-
-        timer = self._loop.call_later(timeout_ms / 1000, give_up)
-        return timer
+        text = f"{node_id} has not answered this leader; start it first, then admit it"
+        return Code.ILLEGAL_MEMBER_STATE, text
 
     def _answer(self, waiting: AdmissionWait, code: Code, text: str = "") -> None:
         self._waiting.remove(waiting)

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from dledger.node.context import NodeContext, NodePart
-from dledger.node.maintenance.leader_status import LeaderStatus
+from dledger.node.maintenance.leader_status import leader_status
 from dledger.node.proposals.clocks import Clocks
 from dledger.types import Role
 
@@ -18,10 +18,9 @@ COMPARE_MS: Final = 60_000
 class ClockCheck(NodePart):
     """Notices a jump of the wall clock, and one that is far off."""
 
-    def __init__(self, context: NodeContext, clocks: Clocks, *, leader: LeaderStatus) -> None:
+    def __init__(self, context: NodeContext, clocks: Clocks) -> None:
         super().__init__(context)
         self._clocks = clocks
-        self._leader = leader
         self._compare_ms = self._now_ms() + FIRST_COMPARE_MS
         context.status.add(lambda: {"clock": clocks.status()})
 
@@ -37,6 +36,6 @@ class ClockCheck(NodePart):
 
     async def _compare(self) -> None:
         asked_ms = self._now_ms()
-        wall = (await self._leader.ask()).get("clock", {}).get("wall_ms")
+        wall = (await leader_status(self._context)).get("clock", {}).get("wall_ms")
         if isinstance(wall, int):
             self._clocks.compare(wall, asked_ms)

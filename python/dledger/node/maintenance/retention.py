@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from dledger.errors import StorageError
 from dledger.node.application import Application
 from dledger.node.context import NodeContext, NodePart
-from dledger.node.maintenance.leader_status import LeaderStatus
+from dledger.node.maintenance.leader_status import leader_status
 from dledger.node.maintenance.retention_holds import Laggards, RetentionHolds
 from dledger.node.proposals.clocks import Clocks
 from dledger.node.snapshot.snapshots import Snapshots
@@ -38,13 +38,11 @@ class Retention(NodePart):
         clocks: Clocks,
         snapshots: Snapshots,
         application: Application,
-        leader: LeaderStatus,
     ) -> None:
         super().__init__(context)
         self._clocks = clocks
         self._snapshots = snapshots
         self._application = application
-        self._leader = leader
         self.holds = RetentionHolds(context.node, context.catalog)
         """Which consumer groups hold retention back."""
         self.laggards = Laggards(context.node)
@@ -102,7 +100,7 @@ class Retention(NodePart):
         else:
             self.holds.rest()
             self.laggards.rest()
-            begin = (await self._leader.ask()).get("begin_index")
+            begin = (await leader_status(self._context)).get("begin_index")
             limit = min(limit, begin - 1 if isinstance(begin, int) else -1)
         if limit >= self._store.begin_index and not self._ready_loop.failed:
             now_ms = self._clocks.wall_ms()

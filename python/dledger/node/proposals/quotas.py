@@ -87,7 +87,8 @@ class Quotas:
         if answer is None and caught_up:
             if not self.in_flight:
                 answer = refused(self._catalog, command)
-            answer = answer or self._over(command)
+            if answer is None and (text := self._over(command)):
+                answer = CommandResult(Code.LIMIT_REACHED, text)
         if answer is None:
             claim = self._claim(command)
             self._unplaced.append(claim)
@@ -121,7 +122,8 @@ class Quotas:
                 claim[MAX_CONSUMER_GROUPS] = 1
         return claim
 
-    def _over(self, command: Command) -> CommandResult | None:
+    def _over(self, command: Command) -> str:
+        """The limit that the command would exceed; empty where there is none."""
         catalog, group = self._catalog, self._group
         taken, claim = self._sum, self._claim(command)
         there = {
@@ -132,26 +134,23 @@ class Quotas:
         for setting, (what, applied) in there.items():
             has, limit = applied + taken[setting], getattr(group, setting)
             if claim[setting] and has + claim[setting] > limit:
-                text = (
+                return (
                     f"the group has {has} {what} and may have {limit} in all: delete some, or "
                     f"raise {setting}"
                 )
-                return CommandResult(Code.LIMIT_REACHED, text)
         if claim[MAX_PRODUCERS] and self._pushes_out_the_living(taken[MAX_PRODUCERS]):
-            text = (
+            return (
                 f"the group has {group.max_producers} producer sessions, all of them in use "
                 "within the last hour: use fewer producers for longer, or raise max_producers"
             )
-            return CommandResult(Code.LIMIT_REACHED, text)
         more = claim[MAX_CATALOG_BYTES]
         if more and self._weigh(more) > group.max_catalog_bytes:
-            text = (
+            return (
                 f"topics, groups, producers and transactions take about all of the "
                 f"{group.max_catalog_bytes} bytes "
                 "that they may: delete some, or raise max_catalog_bytes"
             )
-            return CommandResult(Code.LIMIT_REACHED, text)
-        return None
+        return ""
 
     def _pushes_out_the_living(self, more: int) -> bool:
         """Whether a new session takes the place of one that a program may still use. The catalog

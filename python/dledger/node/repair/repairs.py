@@ -165,15 +165,15 @@ class Repairs(NodePart):
 
     def records(self, fault: Fault) -> list[str]:
         """The applied records in damaged entries, as ``topic/partition offsets a to b``."""
-        found: list[str] = []
         try:
             places = self._catalog.records_of(fault.first, fault.last)
         except StorageError as error:
             self._ready_loop.fail(error)
             return []
-        for topic, partition, base, count in places:
-            found.append(f"{topic}/{partition} offsets {base} to {base + count - 1}")
-        return found
+        return [
+            f"{topic}/{partition} offsets {base} to {base + count - 1}"
+            for topic, partition, base, count in places
+        ]
 
     def _tell_core(self) -> None:
         self._ready_loop.feed(self._raft.set_faulty, self.runs, self._now_ms())

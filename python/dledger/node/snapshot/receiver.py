@@ -89,7 +89,9 @@ class SnapshotReceiver(NodePart):
                 return
             self.given_up(f"{leader} leads now")
         try:
-            staging = self._stage()
+            staging = Staging(
+                self._node.directory, self._context.disk, segment_bytes=self._group.segment_bytes
+            )
         except StorageError as error:
             self._failed(error)
             return
@@ -102,12 +104,6 @@ class SnapshotReceiver(NodePart):
         self._ask(fetch)
         if self._timer is None:
             self._timer = self._loop.call_later(TICK_S, self._tick)
-
-    def _stage(self) -> Staging:
-        context = self._context
-        return Staging(
-            context.node.directory, context.disk, segment_bytes=context.group.segment_bytes
-        )
 
     def _tick(self) -> None:
         self._timer = None
