@@ -6,20 +6,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import shutil
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dledger.client import AsyncClient
 from dledger.config import GroupConfig, NodeConfig
 from dledger.embedded.ports import free_ports
 from dledger.net import Connection, FrameLimits, Handlers, connect
 from dledger.node.node import NodeServer
-from dledger.protocol.messages.catalog_commands import Command, CreateTopic
+from dledger.protocol.messages.catalog_commands import (
+    Command,
+    CommitTransaction,
+    CreateTopic,
+    InitProducer,
+    OpenStage,
+    StageSum,
+)
 from dledger.protocol.messages.client import (
+    AdmitRequest,
+    AdmitResponse,
     AppendRequest,
     AppendResponse,
     ExecuteRequest,
@@ -29,11 +40,14 @@ from dledger.protocol.messages.client import (
     OffsetKind,
     OffsetsRequest,
     OffsetsResponse,
+    StatusRequest,
     TransferRequest,
 )
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.hello import HelloRequest, HelloResponse
+from dledger.protocol.messages.hello import HelloRequest
+from dledger.records.body.header import Flag
 from dledger.types import NodeId, Role
+from tests.node.bodies import body
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `putting` and its like: tests are no packages
 
@@ -59,12 +73,14 @@ class BareClient:
         self.connection: Connection
         self._ids = itertools.count(1)
 
-    async def open(self, address: str, group: str = "") -> HelloResponse:
-        handlers = Handlers(on_frame=self._on_frame, on_close=self._on_close)
-        self.connection = await connect(address, handlers, FrameLimits(), PATIENCE_S)
-        answer = await self.ask(HelloRequest(group=group))
-        assert isinstance(answer, HelloResponse)
-        return answer
+    @classmethod
+    async def dial(cls, port: int, *, tls: Any = None) -> BareClient:
+        """A connection that has said nothing yet."""
+        client = cls()
+        handlers = Handlers(on_frame=client._on_frame, on_close=client._on_close)
+        address = f"127.0.0.1:{port}"
+        client.connection = await connect(address, handlers, FrameLimits(), PATIENCE_S, tls=tls)
+        return client
 
     def _on_frame(
         self, connection: Connection, request_id: int, message: Any, payload: memoryview
@@ -99,6 +115,16 @@ class BareClient:
         answer: AppendResponse = await self.ask(AppendRequest(timeout_ms=timeout_ms), data)
         return answer
 
+    async def write(
+        self, topic_id: int, payloads: Iterable[bytes] = (b"payload",), **fields: Any
+    ) -> list[bytes]:
+        """Append a body for each payload, one after the other; returns the bodies."""
+        bodies = [body(topic_id, payload, **fields) for payload in payloads]
+        for data in bodies:
+            answer = await self.append(data)
+            assert answer.code is Code.SUCCESS, answer
+        return bodies
+
     async def execute(self, command: Command, timeout_ms: int = 10_000) -> ExecuteResponse:
         answer: ExecuteResponse = await self.ask(
             ExecuteRequest(command=command, timeout_ms=timeout_ms)
@@ -113,6 +139,26 @@ class BareClient:
         assert answer.code is Code.SUCCESS, answer
         topic_id: int = answer.result["topic_id"]
         return topic_id
+
+    async def producer(self) -> dict[str, int]:
+        """A session of producer ``p``: the fields of its bodies."""
+        session = (await self.execute(InitProducer(producer_name="p"))).result
+        return {"producer_id": session["producer_id"], "producer_epoch": session["epoch"]}
+
+    async def stage(self, timeout_ms: int = 600_000) -> dict[str, Any]:
+        """A stage of writer ``w``: the fields of its bodies."""
+        opened = OpenStage(writer_id="w", sequence=0, label="a", timeout_ms=timeout_ms)
+        stage_id = (await self.execute(opened)).result["stage_id"]
+        return {"producer_id": stage_id, "flags": Flag.STAGED}
+
+    async def commit(self, stage: dict[str, Any], batches: int) -> ExecuteResponse:
+        """Commit a stage of so many bodies of one record."""
+        sums = StageSum(stage_id=stage["producer_id"], batches=batches, records=batches)
+        return await self.execute(CommitTransaction(writer_id="w", sequence=0, stages=(sums,)))
+
+    async def status(self) -> dict[str, Any]:
+        status: dict[str, Any] = (await self.ask(StatusRequest())).status
+        return status
 
     async def fetch(
         self, topic_id: int, start: int, **fields: Any
@@ -176,6 +222,7 @@ class Group:
         }
         self.nodes: dict[NodeId, NodeServer] = {}
         self.clients: list[BareClient] = []
+        self.async_clients = contextlib.AsyncExitStack()
 
     until = staticmethod(until)
 
@@ -207,24 +254,32 @@ class Group:
         for name in names or list(self.nodes):
             await self.nodes.pop(NodeId(name)).stop()
 
-    async def kill(self, name: str) -> NodeServer:
-        """End a node at once: nothing is answered, handed over or saved."""
-        server = self.nodes.pop(NodeId(name))
-        await server.kill()
-        return server
+    async def kill(self, *names: str) -> None:
+        """End these nodes, or all, at once: nothing is answered, handed over or saved."""
+        for name in names or list(self.nodes):
+            await self.nodes.pop(NodeId(name)).kill()
+
+    async def replace_disk(self, name: str, **settings: Any) -> NodeServer:
+        """Stop this node, and start it on an empty directory."""
+        await self.stop(name)
+        shutil.rmtree(self.folder / name)
+        await self.start(name, **settings)
+        return self.nodes[NodeId(name)]
+
+    async def kill_followers(self) -> NodeServer:
+        """Kill all nodes but the leader, which is returned."""
+        leader = await self.leader()
+        await self.kill(*(name for name, node in self.nodes.items() if node is not leader))
+        return leader
 
     async def leader(self, *, but: str = "") -> NodeServer:
         """The node that leads and whose NOOP is applied; not ``but``."""
 
         def found() -> NodeServer | None:
-            leaders = [
-                node
-                for node in self.nodes.values()
-                if node.raft.role is Role.LEADER
-                and node.parts.proposals.caught_up
-                and node.node.node_id != but
-            ]
-            return max(leaders, key=lambda node: node.raft.term) if leaders else None
+            others = [node for name, node in self.nodes.items() if name != but]
+            leaders = [node for node in others if node.raft.role is Role.LEADER]
+            ready = [node for node in leaders if node.parts.proposals.caught_up]
+            return max(ready, key=lambda node: node.raft.term, default=None)
 
         node: NodeServer = await until(found)
         return node
@@ -254,12 +309,23 @@ class Group:
 
     async def client(self, node: NodeServer | None = None) -> BareClient:
         """A connection to this node, or to the leader."""
-        node = node or await self.leader()
-        client = BareClient()
-        hello = await client.open(f"127.0.0.1:{node.port}")
+        client = await BareClient.dial((node or await self.leader()).port)
+        hello = await client.ask(HelloRequest())
         assert hello.code is Code.SUCCESS, hello
         self.clients.append(client)
         return client
+
+    async def async_client(self) -> AsyncClient:
+        """A client of all members, once there is a leader; it ends with the group."""
+        await self.leader()
+        client = AsyncClient(",".join(self.addresses.values()))
+        return await self.async_clients.enter_async_context(client)
+
+    async def admit(self, name: str, **fields: Any) -> AdmitResponse:
+        """Ask the leader to let this member count again."""
+        request = AdmitRequest(node_id=NodeId(name), **fields)
+        answer: AdmitResponse = await (await self.client()).ask(request)
+        return answer
 
     async def topic(self, partitions: int = 1) -> tuple[BareClient, int]:
         """A connection to the leader, and the id of a new topic ``t``."""
@@ -267,17 +333,19 @@ class Group:
         return client, await client.create("t", partitions)
 
     async def agree(self) -> None:
-        """Wait until all nodes have applied the same."""
+        """Wait until all nodes have applied the same, and see that it came to the same."""
         leader = await self.leader()
         await until(
             lambda: (
                 {n.catalog.applied_index for n in self.nodes.values()} == {leader.raft.end_index}
             )
         )
+        assert len({node.catalog.digest() for node in self.nodes.values()}) == 1
 
     async def close(self) -> None:
         for client in self.clients:
             client.close()
+        await self.async_clients.aclose()
         for node in list(self.nodes.values()):
             await node.kill()
 

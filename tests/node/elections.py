@@ -1,6 +1,9 @@
-"""Elections that nobody asked for, and what they are kept away with."""
+"""Elections that nobody asked for, what they are kept away with, and how they come about."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 SLOW_VOTES = {"vote_interval_ms": 600}
 """For stories in which one hand-over has to be the last word. A voter that has learned the new term
@@ -14,3 +17,22 @@ machine was busy. The first election does not wait for it."""
 QUICK = {"election_ms": 1000}
 """For stories that wait until a follower misses its leader. A change of leader that the machine
 brings about, and not the story, does no harm to them."""
+
+
+def cut_off(node: Any, group: Any) -> Callable[[], None]:
+    """No message of a peer gets in or out of ``node`` any more; clients still reach it. Returns the
+    way back."""
+    name, step = node.node.node_id, node.parts.ready_loop.step
+    links = {other: other.parts.ready_loop.links.send for other in group.nodes.values()}
+    node.parts.ready_loop.step = lambda message: None
+    for other, send in links.items():
+        other.parts.ready_loop.links.send = lambda message, other=other, send=send: (
+            None if name in (other.node.node_id, message.remote_id) else send(message)
+        )
+
+    def heal() -> None:
+        node.parts.ready_loop.step = step
+        for other, send in links.items():
+            other.parts.ready_loop.links.send = send
+
+    return heal

@@ -22,17 +22,11 @@ from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 from dledger.types import Index, NodeId, Position, Role, Term
 
 
-async def fill(group: Any, count: int = 10) -> int:
-    client = await group.client()
-    topic: int = await client.create("t")
-    for number in range(count):
-        await client.append(body(topic, b"%d" % number))
+async def fill(group: Any) -> int:
+    client, topic = await group.topic()
+    await client.write(topic, (b"%d" % number for number in range(10)))
     await group.agree()
-    return topic
-
-
-async def admit(group: Any, name: str) -> Any:
-    return await (await group.client()).ask(AdmitRequest(node_id=NodeId(name)))
+    return int(topic)
 
 
 def admission(node: Any) -> dict[str, Any]:
@@ -53,10 +47,7 @@ async def test_B27_emptied_directory_is_noticed_filled_and_readmitted_by_admit(
     caplog.set_level(logging.WARNING, "dledger")
     topic = await fill(group)
     wiped, other = await two_followers(group)
-    await group.stop(wiped)
-    shutil.rmtree(group.folder / wiped)
-    await group.start(wiped)
-    node, leader = group.nodes[wiped], await group.leader()
+    node, leader = await group.replace_disk(wiped), await group.leader()
     await group.agree()
     assert (await (await group.client(node)).fetch(topic, 9))[1] == [body(topic, b"9")], (
         "it may be read from"
@@ -72,8 +63,8 @@ async def test_B27_emptied_directory_is_noticed_filled_and_readmitted_by_admit(
     await group.until(lambda: leader.raft.role is not Role.LEADER)
     await group.start(other)
 
-    assert (await admit(group, wiped)).code is Code.SUCCESS
-    assert (await admit(group, wiped)).code is Code.SUCCESS, "again: it is admitted"
+    assert (await group.admit(wiped)).code is Code.SUCCESS
+    assert (await group.admit(wiped)).code is Code.SUCCESS, "again: it is admitted"
     await group.agree()
     assert admission(node)["admitted"]
     assert {tuple(admission(n)["members"].items()) for n in group.nodes.values()} == {
@@ -97,8 +88,7 @@ async def test_B30_an_older_copy_of_a_directory_is_no_voter_and_no_crash_loop(
     shutil.copytree(group.folder / restored, group.folder / "backup")
     await group.start(restored)
     client = await group.client()
-    for number in range(50):
-        await client.append(body(topic, b"later %d" % number))
+    await client.write(topic, (b"later %d" % number for number in range(50)))
     await group.agree()
     leader = await group.leader()
     await group.kill(restored)
@@ -115,7 +105,7 @@ async def test_B30_an_older_copy_of_a_directory_is_no_voter_and_no_crash_loop(
     node = group.nodes[restored]
     await group.agree()
     assert not admission(node)["admitted"], "it remembers"
-    assert (await admit(group, restored)).code is Code.SUCCESS
+    assert (await group.admit(restored)).code is Code.SUCCESS
     await group.until(lambda: admission(node)["admitted"])
 
 
@@ -129,8 +119,7 @@ async def test_first_start_waits_for_all_members_and_later_one_for_a_majority(
     assert first.raft.leader_id is None
     await group.start("n2")
     topic = await fill(group)
-    for name in list(group.nodes):
-        await group.kill(name)
+    await group.kill()
     await group.start("n1", "n2")
     assert (await (await group.client()).append(body(topic))).code is Code.SUCCESS
 
@@ -138,15 +127,12 @@ async def test_first_start_waits_for_all_members_and_later_one_for_a_majority(
 async def test_an_admission_survives_restarts_and_checkpoints_of_everybody(group: Any) -> None:
     topic = await fill(group)
     wiped, other = await two_followers(group)
-    await group.kill(wiped)
-    shutil.rmtree(group.folder / wiped)
-    await group.start(wiped)
+    await group.replace_disk(wiped)
     await group.agree()
-    await admit(group, wiped)
+    await group.admit(wiped)
     await group.agree()
-    assert len({node.catalog.digest() for node in group.nodes.values()}) == 1
-    for name in list(group.nodes):
-        await (group.stop(name) if name == wiped else group.kill(name))
+    await group.stop(wiped)
+    await group.kill()
     await group.start(wiped, other)
     assert (await (await group.client()).append(body(topic))).code is Code.SUCCESS
     assert {node.catalog.members_index for node in group.nodes.values()} == {
@@ -157,7 +143,7 @@ async def test_an_admission_survives_restarts_and_checkpoints_of_everybody(group
 async def test_admit_says_what_keeps_it_from_being_done(group: Any) -> None:
     await fill(group)
     gone, _ = await two_followers(group)
-    answer = await admit(group, "n9")
+    answer = await group.admit("n9")
     assert (answer.code, "n0, n1, n2" in answer.message) == (Code.UNEXPECTED_ARGUMENT, True)
     follower = await (await group.client(await group.follower())).ask(
         AdmitRequest(node_id=NodeId(gone))
@@ -177,10 +163,9 @@ async def test_admit_says_what_keeps_it_from_being_done(group: Any) -> None:
 
 async def test_a_member_that_does_not_run_cannot_be_admitted(group: Any) -> None:
     await fill(group)
-    for name in list(group.nodes):
-        await group.stop(name)
+    await group.stop()
     await group.start("n0", "n1")
-    answer = await admit(group, "n2")
+    answer = await group.admit("n2")
     assert (answer.code, "start it first" in answer.message) == (Code.ILLEGAL_MEMBER_STATE, True)
 
 
@@ -190,16 +175,14 @@ async def test_of_two_admissions_that_cross_none_undoes_the_other(group: Any) ->
     leader = await group.leader()
     wiped = [name for name in group.config.members if name != leader.node.node_id][:2]
     for name in wiped:
-        await group.kill(name)
-        shutil.rmtree(group.folder / name)
-        await group.start(name)
+        await group.replace_disk(name)
         await group.agree()
     client = await group.client(leader)
     both = [client.start(AdmitRequest(node_id=NodeId(name), timeout_ms=1000)) for name in wiped]
     for future in both:
         await future
     for name in wiped:
-        await admit(group, name)
+        await group.admit(name)
     await group.agree()
     assert all(admission(node)["admitted"] for node in group.nodes.values())
 
@@ -228,21 +211,16 @@ async def test_kill_of_all_nodes_before_admission_commit_leaves_one_answer(
     """Whether it was committed is decided by what the disks have; then all members say the same."""
     await fill(group)
     wiped, other = await two_followers(group)
-    await group.stop(wiped)
-    shutil.rmtree(group.folder / wiped)
-    await group.start(wiped)
+    await group.replace_disk(wiped)
     await group.agree()
     leader = await group.leader()
     await group.kill(other)
-    client = await group.client(leader)
-    late = await client.ask(AdmitRequest(node_id=NodeId(wiped), timeout_ms=300))
+    late = await group.admit(wiped, timeout_ms=300)
     assert late.code is Code.WAIT_QUORUM_ACK_TIMEOUT, "it takes a majority without it"
     assert leader.raft.change is not None
-    for name in list(group.nodes):
-        await group.kill(name)
-    for name in group.config.members:
-        await group.start(name)
-    assert (await admit(group, wiped)).code is Code.SUCCESS
+    await group.kill()
+    await group.start()
+    assert (await group.admit(wiped)).code is Code.SUCCESS
     await group.agree()
     await group.until(lambda: all(admission(node)["admitted"] for node in group.nodes.values()))
     assert not any(node.raft.change for node in group.nodes.values())

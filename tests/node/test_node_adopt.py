@@ -8,12 +8,15 @@ import json
 import os
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import putting
 import pytest
 from click.testing import CliRunner
-from putting import put, split
+from damaging import flip
+from putting import get, number_of, put, query, reput_of, rows_of, view
 from trimming import checkpointed, trimmed
 
 from dledger.cli.main import main
@@ -22,18 +25,10 @@ from dledger.node.rocketmq import reput_service as reput
 from dledger.node.rocketmq.adoption import adopt, plan_adoption
 from dledger.node.rocketmq.dispatch_mark import MARK_FILE
 from dledger.node.rocketmq.dispatched import ROOT
-from dledger.protocol.messages.client import AdmitRequest
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.rocketmq import (
-    GetMessageRequest,
-    QueryMessageRequest,
-    ViewMessageRequest,
-)
-from dledger.rocketmq.columns.commit_log import Wanted
 from dledger.rocketmq.files.layout import open_store
-from dledger.rocketmq.files.ranges import plan_store, read_range
 from dledger.rocketmq.files.storage import Storage
-from dledger.rocketmq.format.message import Message, TransactionType, decode_message
+from dledger.rocketmq.format.message import Message, TransactionType
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.message_store import MessageStore
 from dledger.rocketmq.store.store_lock import StoreLock
@@ -50,13 +45,7 @@ pytestmark = pytest.mark.group(start=False, commit_log="rocketmq", **SIZES)
 OLD = 400
 
 
-def message(number: int, topic: str = "orders", queue_id: int = 0, **fields: Any) -> Message:
-    text = f"KEYS\x01k{number} all\x02TAGS\x01t{number % 3}\x02UNIQ_KEY\x01u{number}"
-    return Message(topic, f"body {number}".encode().ljust(300, b"."), text, queue_id, **fields)
-
-
-def number_of(found: Message) -> int:
-    return int(found.body.rstrip(b".").split()[1])
+message = partial(putting.message, size=300)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +83,7 @@ async def start(
         await group.start(
             name, directory=group.folder / f"store-{name}" / f"dledger-{name}", **settings
         )
-        files = group.nodes[NodeId(name)].parts.application.reput.files
+        files = reput_of(group.nodes[NodeId(name)]).files
         if settled:
             await group.until(lambda files=files: files._is_open and not files.is_behind)
 
@@ -104,26 +93,11 @@ async def pull(client: Any, topic: str, queue_id: int, *, stale: bool = False) -
     found: list[Message] = []
     at = -1
     while True:
-        request = GetMessageRequest(topic=topic, queue_id=queue_id, queue_offset=at, stale=stale)
-        answer, payload = await client.start(request)
-        assert answer.code is Code.SUCCESS, answer
-        found += split(payload)
+        answer, some = await get(client, at, topic, queue_id, stale=stale)
+        found += some
         if answer.next_begin_offset == answer.max_offset:
             return found
         at = answer.next_begin_offset
-
-
-async def view(client: Any, place: int, *, stale: bool = False) -> Message | Code:
-    answer, payload = await client.start(ViewMessageRequest(physical_offset=place, stale=stale))
-    return decode_message(payload) if answer.code is Code.SUCCESS else answer.code
-
-
-async def query(client: Any, key: str, topic: str) -> list[Message]:
-    answer, payload = await client.start(
-        QueryMessageRequest(topic=topic, key=key, max_messages=4096)
-    )
-    assert answer.code is Code.SUCCESS, answer
-    return split(payload)
 
 
 async def check(client: Any, new: int) -> None:
@@ -133,11 +107,12 @@ async def check(client: Any, new: int) -> None:
         for queue_id in (0, 1):
             found = await pull(client, topic, queue_id)
             assert [one.queue_offset for one in found] == list(range(len(found)))
-            assert [number_of(one) for one in found] == sorted(number_of(one) for one in found)
+            numbers = [number_of(one.body) for one in found]
+            assert numbers == sorted(numbers)
             seen += len(found)
             for one in (*found[:3], *found[-3:]):
                 assert await view(client, one.physical_offset) == one
-                assert await query(client, f"u{number_of(one)}", topic) == [one]
+                assert await query(client, f"u{number_of(one.body)}", topic) == [one]
     assert seen == OLD + new
 
 
@@ -152,8 +127,7 @@ async def test_old_and_new_messages_are_one_log_by_place_queue_offset_and_key(
     client = await group.client()
     await check(client, 0)
     told = {
-        node.parts.application.reput.status()["old_commit_log"]["fingerprint"]
-        for node in group.nodes.values()
+        reput_of(node).status()["old_commit_log"]["fingerprint"] for node in group.nodes.values()
     }
     assert told == {f"{examine(old).fingerprint:08x}"}
     answer = await put(client, *more(1000, 8))
@@ -174,8 +148,7 @@ async def test_nodes_that_were_killed_or_lost_their_queues_show_both_logs_again(
 ) -> None:
     await start(group, old)
     await put(await group.client(), *more(1000, 8))
-    for name in ("n0", "n1", "n2"):
-        await group.kill(name)
+    await group.kill()
     (group.folder / "store-n0" / "dledger-n0" / ROOT / MARK_FILE).unlink()
     shutil.rmtree(group.folder / "store-n1" / "dledger-n1" / ROOT / "consumequeue")
     shutil.rmtree(group.folder / "store-n2" / "dledger-n2" / ROOT / "index")
@@ -185,9 +158,7 @@ async def test_nodes_that_were_killed_or_lost_their_queues_show_both_logs_again(
     await check(client, 16)
     await group.agree()
     for node in group.nodes.values():
-        await group.until(
-            lambda node=node: node.parts.application.reput.dispatched_index == node.raft.end_index
-        )
+        await group.until(lambda node=node: reput_of(node).dispatched_index == node.raft.end_index)
         other = await group.client(node)
         assert (
             sum([len(await pull(other, "orders", queue, stale=True)) for queue in (0, 1)])
@@ -196,7 +167,7 @@ async def test_nodes_that_were_killed_or_lost_their_queues_show_both_logs_again(
         place = place_of(old, 3)
         assert (await view(other, place, stale=True)).physical_offset == place
         # also of a node that does not lead, and is asked for no key
-        index = node.parts.application.reput.files.index
+        index = reput_of(node).files.index
         assert [index.lookup(("orders", "bills")[n % 2], f"u{n}") for n in (0, 3)] == [
             [place_of(old, 0)],
             [place],
@@ -212,13 +183,13 @@ async def test_node_killed_while_putting_old_messages_goes_on_with_them(
     shutil.rmtree(root / "dledger-n0" / ROOT)
     for stop in (group.kill, group.stop):
         await start(group, old, adopting=False, settled=False)
-        files = group.nodes[NodeId("n0")].parts.application.reput.files
+        files = reput_of(group.nodes["n0"]).files
         await group.until(lambda files=files: files._is_open and files._old_at)
         assert files.is_behind
         await stop("n0")
     await start(group, old, adopting=False)
     client = await group.client()
-    await group.until(lambda: not group.nodes[NodeId("n0")].parts.application.reput.files.is_behind)
+    await group.until(lambda: not reput_of(group.nodes["n0"]).files.is_behind)
     await check(client, 0)
 
 
@@ -240,9 +211,8 @@ async def test_member_without_old_log_takes_nothing_until_it_has_adopted_it(
     await start(group, old, lost)
     client = await group.client()
     await group.until(lambda: group.nodes[NodeId(lost)].store.end.position.index > 0)
-    assert (await client.ask(AdmitRequest(node_id=NodeId(lost)))).code is Code.SUCCESS
+    assert (await group.admit(lost)).code is Code.SUCCESS
     await group.agree()
-    assert len({node.catalog.digest() for node in group.nodes.values()}) == 1
     await check(client, 8)
 
 
@@ -303,7 +273,7 @@ async def test_retention_takes_the_old_files_first_then_those_of_the_group(
     for name in group.nodes:
         age(group.folder / f"store-{name}", 2, *starts[:2])
     nodes = list(group.nodes.values())
-    values = [node.parts.application.reput.status for node in nodes]
+    values = [reput_of(node).status for node in nodes]
     await group.until(
         lambda: all(one()["old_commit_log"]["min_offset"] == starts[2] for one in values)
     )
@@ -327,7 +297,7 @@ async def test_retention_takes_the_old_files_first_then_those_of_the_group(
     assert (await pull(client, "orders", 0))[0].physical_offset > border
     await put(client, message(2000, "orders", 0))
     last = (await pull(client, "orders", 0))[-1]
-    assert (number_of(last), last.queue_offset) == (2000, found[-1].queue_offset + 1)
+    assert (number_of(last.body), last.queue_offset) == (2000, found[-1].queue_offset + 1)
     await group.stop()
     await start(group, old, adopting=False, retention_ms=3_600_000)
     client = await group.client()
@@ -358,14 +328,13 @@ async def test_member_joining_after_old_log_is_gone_gets_queue_offsets(
     await start(group, old, name, adopting=False)
     node = group.nodes[name]
     await group.until(lambda: node.catalog.applied_index > 0)
-    assert (await (await group.client()).ask(AdmitRequest(node_id=name))).code is Code.SUCCESS
+    assert (await group.admit(name)).code is Code.SUCCESS
     await group.agree()
     client = await group.client()
     before = await pull(client, "bills", 1)
     answer = await put(client, message(1, "bills", 1))
     assert answer.queue_offsets == (before[-1].queue_offset + 1,)
     await group.agree()
-    assert len({one.catalog.digest() for one in group.nodes.values()}) == 1
 
 
 @pytest.mark.group(1, start=False, commit_log="rocketmq", **SIZES)
@@ -390,7 +359,7 @@ async def test_node_whose_log_begins_past_the_old_end_shows_no_old_messages(
     assert "the old messages are not shown any more" in caplog.text
     found = await pull(client, "orders", 0)
     assert found[0].physical_offset > begin
-    assert number_of(found[-1]) == 1696
+    assert number_of(found[-1].body) == 1696
     assert old_files(group.folder / "store-n0")
     await put(client, message(1700, "orders", 0))
     assert (await pull(client, "orders", 0))[-1].queue_offset == found[-1].queue_offset + 1
@@ -407,7 +376,7 @@ def rewrite(path: Path, **values: Any) -> dict[str, Any]:
 async def test_a_node_does_not_start_where_the_old_log_is_not_as_it_was_adopted(
     group: Any, old: Path
 ) -> None:
-    async def refused(group: Any, text: str) -> None:
+    async def refused(text: str) -> None:
         await start(group, old, adopting=False, settled=False)
         with pytest.raises(PathError, match=text):
             async with asyncio.timeout(20):
@@ -417,30 +386,24 @@ async def test_a_node_does_not_start_where_the_old_log_is_not_as_it_was_adopted(
     root = adopted(old, group.folder)
     last = log_folder(root) / f"{old_files(root)[-1]:020d}"
     lock = StoreLock(root)
-    await refused(group, "is in use: a broker")
+    await refused("is in use: a broker")
     lock.release()
     more_of_it = last.with_name(f"{int(last.name) + 64 * KIB:020d}")
     shutil.copy(last, more_of_it)
-    await refused(group, "a broker that was started on the store")
+    await refused("a broker that was started on the store")
     shutil.move(more_of_it, root / "kept")
     shutil.move(last, root / "kept")
-    await refused(group, "put back missing files")
+    await refused("put back missing files")
     shutil.move(root / "kept", last)
     shutil.move(root / "commitlog", root / "elsewhere")
-    await refused(group, "has no files, but the old commit log")
+    await refused("has no files, but the old commit log")
     shutil.move(root / "elsewhere", root / "commitlog")
     path = root / "dledger-n0" / ADOPTED_FILE
     kept = rewrite(path, divided_offset="x")
-    await refused(group, "is damaged")
+    await refused("is damaged")
     rewrite(path, **kept)
     await start(group, old, adopting=False)
     await check(await group.client(), 0)
-
-
-def flip(path: Path, at: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[at] ^= 1
-    path.write_bytes(data)
 
 
 @pytest.mark.group(1, start=False, commit_log="rocketmq", **SIZES)
@@ -453,7 +416,7 @@ async def test_a_damaged_old_message_is_an_error_and_the_others_are_found(
     await start(group, old, adopting=False)
     client = await group.client()
     assert await view(client, place) is Code.CORRUPT_ENTRY
-    assert number_of(await view(client, place_of(old, 8))) == 8
+    assert number_of((await view(client, place_of(old, 8))).body) == 8
     assert await view(client, place + 1) is Code.OFFSET_OUT_OF_RANGE
     assert await view(client, 64 * KIB - 4) is Code.OFFSET_OUT_OF_RANGE
 
@@ -466,15 +429,8 @@ async def test_an_adopted_store_is_one_table_over_the_border(group: Any, old: Pa
     for name in ("n0", "n1", "n2"):
         store = open_store(Storage.of(str(group.folder / f"store-{name}")), "rocketmq")
         assert [form.name for form in store.forms] == ["commitlog", "dledger"]
-        rows: list[dict[str, Any]] = []
-        for one in plan_store(store).ranges:
-            for batch in read_range(
-                store.storage, store.layout, one, ("body", "queue_offset"), Wanted()
-            ):
-                assert not batch.damage
-                rows += batch.rows.to_pylist() if batch.rows else []
-        numbers = [int(row["body"].rstrip(b".").split()[1]) for row in rows]
-        assert numbers == [*range(OLD + 1), *range(1000, 1008)]
+        rows = rows_of(group.folder / f"store-{name}")
+        assert [number_of(row["body"]) for row in rows] == [*range(OLD + 1), *range(1000, 1008)]
         assert [row["queue_offset"] for row in rows[-8:]] == [100] * 4 + [101] * 4
 
 
@@ -493,32 +449,12 @@ async def test_messages_of_stopped_node_are_exported_for_ledger_mode_broker(
     group: Any, old: Path, tmp_path: Path, with_old: bool
 ) -> None:
     def export(node: Path, *words: str) -> dict[str, Any]:
-        given = [
-            "export",
-            str(tmp_path / "out"),
-            "--format",
-            "dledger",
-            "--node",
-            str(node),
-            "--messages",
-            *words,
-        ]
-        done = CliRunner().invoke(main, given, standalone_mode=False)
+        given = ["export", str(tmp_path / "out"), "--format", "dledger", "--node", str(node)]
+        done = CliRunner().invoke(main, [*given, "--messages", *words], standalone_mode=False)
         if done.exception is not None:
             raise done.exception
         report: dict[str, Any] = json.loads(done.stdout)
         return report
-
-    def rows(root: Path) -> list[dict[str, Any]]:
-        store = open_store(Storage.of(str(root)), "rocketmq")
-        plan = plan_store(store)
-        assert not plan.faults
-        parts = [
-            read_range(store.storage, store.layout, one, None, Wanted()) for one in plan.ranges
-        ]
-        batches = [batch for part in parts for batch in part]
-        assert not any(batch.damage for batch in batches)
-        return [row for batch in batches if batch.rows for row in batch.rows.to_pylist()]
 
     if with_old:
         await start(group, old)
@@ -537,7 +473,7 @@ async def test_messages_of_stopped_node_are_exported_for_ledger_mode_broker(
         export(leader.node.directory, "--file-size", "4096")
     report = export(leader.node.directory)
     assert (report["messages"], report["moved"]) == (200 + OLD * with_old, 200)
-    ours, theirs = rows(root), rows(tmp_path / "out")
+    ours, theirs = rows_of(root), rows_of(tmp_path / "out")
     assert [staying(row) for row in ours] == [staying(row) for row in theirs]
     assert len(ours) == 200 + (OLD + 1) * with_old
     border = len(ours) - 200

@@ -241,50 +241,44 @@ def test_everything_is_on_the_disk_before_the_directory_has_its_name(
     def path_of(handle: int) -> Path:
         return Path(f"/proc/self/fd/{handle}").readlink()
 
-    def written(name: str) -> None:
+    def watch(name: str, note: Callable[..., None], *, before: bool = False) -> None:
         real = getattr(os, name)
 
-        def call(handle: int, *args: Any) -> Any:
-            unsynced[path_of(handle)] = name
-            return real(handle, *args)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if before:
+                note(name, *args)
+            result = real(*args, **kwargs)
+            if not before:
+                note(name, *args)
+            return result
 
         monkeypatch.setattr(os, name, call)
 
-    def synced(name: str) -> None:
-        real = getattr(os, name)
+    def written(name: str, handle: int, *_: Any) -> None:
+        unsynced[path_of(handle)] = name
 
-        def call(handle: int) -> Any:
-            unsynced.pop(path_of(handle), None)
-            return real(handle)
+    def synced(name: str, handle: int) -> None:
+        unsynced.pop(path_of(handle), None)
 
-        monkeypatch.setattr(os, name, call)
+    def named(name: str, source: Any, target: Any) -> None:
+        if Path(target).name == "dledger-n0":
+            left.append(
+                {path: why for path, why in unsynced.items() if path.exists() and path != root}
+            )
+        if unsynced.pop(Path(source), None):
+            unsynced[Path(target)] = "written under another name"
+        unsynced[Path(target).parent] = name
 
-    def named(name: str) -> None:
-        real = getattr(os, name)
-
-        def call(source: Any, target: Any, **kwargs: Any) -> Any:
-            if Path(target).name == "dledger-n0":
-                left.append(
-                    {path: why for path, why in unsynced.items() if path.exists() and path != root}
-                )
-            if unsynced.pop(Path(source), None):
-                unsynced[Path(target)] = "written under another name"
-            unsynced[Path(target).parent] = name
-            return real(source, target, **kwargs)
-
-        monkeypatch.setattr(os, name, call)
+    def made(name: str, path: Any, *_: Any) -> None:
+        unsynced[Path(path).parent] = name
 
     for name in ("pwrite", "pwritev", "ftruncate", "posix_fallocate"):
-        written(name)
-    synced("fsync"), synced("fdatasync")
-    named("rename"), named("replace")
-    make = os.mkdir
-
-    def made(path: Any, *args: Any) -> None:
-        make(path, *args)
-        unsynced[Path(path).parent] = "mkdir"
-
-    monkeypatch.setattr(os, "mkdir", made)
+        watch(name, written)
+    for name in ("fsync", "fdatasync"):
+        watch(name, synced)
+    for name in ("rename", "replace"):
+        watch(name, named, before=True)
+    watch("mkdir", made)
     adopt(plan_of(root))
     assert left == [{}]
     assert {path for path in unsynced if root in path.parents or path == root} <= {root / "lock"}

@@ -10,21 +10,10 @@ from bodies import body
 
 from dledger.protocol.messages.client import FetchRequest
 from dledger.protocol.messages.codes import Code
-from tests.node.conftest import BareClient
 
 KIB = 1 << 10
 LIMIT = 4096 * KIB
 BODY = 900 * KIB
-
-
-async def filled(group: Any, count: int) -> tuple[BareClient, int]:
-    """A topic with so many large bodies, and who has written them."""
-    client = await group.client()
-    topic_id = await client.create("t")
-    for number in range(count):
-        answer = await client.append(body(topic_id, bytes([number]) * BODY))
-        assert answer.code is Code.SUCCESS
-    return client, topic_id
 
 
 def unsent(node: Any) -> int:
@@ -35,7 +24,8 @@ def unsent(node: Any) -> int:
 async def test_clients_that_take_no_answers_stay_in_budget_and_others_go_on(
     group: Any,
 ) -> None:
-    client, topic_id = await filled(group, 20)
+    client, topic_id = await group.topic()
+    await client.write(topic_id, (bytes([number]) * BODY for number in range(20)))
     node = await group.leader()
     deaf = [await group.client() for _ in range(12)]
     for one in deaf:

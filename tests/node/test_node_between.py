@@ -9,8 +9,6 @@ import pytest
 from bodies import body
 from elections import SLOW_VOTES
 
-from dledger.node.handlers import metadata as answers
-from dledger.node.proposals import proposal_queue as appends
 from dledger.protocol.messages.client import AppendRequest, MetadataRequest, TransferRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.peer import LeadershipTransferRequest
@@ -18,41 +16,33 @@ from dledger.protocol.messages.peer import LeadershipTransferRequest
 FOR_EVER_S = 3600.0
 
 
-@pytest.fixture
-def long_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is answered only because its wait is over."""
-    monkeypatch.setattr(appends, "BETWEEN_S", FOR_EVER_S)
-    monkeypatch.setattr(answers, "BETWEEN_S", FOR_EVER_S)
+@pytest.fixture(autouse=True)
+def wait_s(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """By default nothing is answered only because its wait is over."""
+    for module in ("handlers.metadata", "proposals.proposal_queue"):
+        seconds = getattr(request, "param", FOR_EVER_S)
+        monkeypatch.setattr(f"dledger.node.{module}.BETWEEN_S", seconds)
 
 
 @pytest.mark.group(**SLOW_VOTES)
-@pytest.mark.usefixtures("long_wait")
 async def test_appends_during_a_hand_over_are_taken_or_sent_to_the_new_leader(group: Any) -> None:
     """Never "ask again" and never "nobody leads": a client goes on at once, at the right place."""
     leader, heir = await group.leader(), (await group.follower()).node.node_id
-    await group.until(
-        lambda: (
-            len(leader.parts.peers.connected()) == 2
-            and all(leader.parts.peers.connected().values())
-        )
-    )
+    await group.until(lambda: list(leader.parts.peers.connected().values()) == [True, True])
     client = await group.client(leader)
     topic = await client.create("t")
     before = [client.start(AppendRequest(), body(topic)) for _ in range(20)]
     transfer = client.start(TransferRequest(to=heir))
     after = [client.start(AppendRequest(), body(topic)) for _ in range(300)]
     assert (await transfer)[0].code is Code.SUCCESS
-    found = {
-        (answer.code, answer.leader_id)
-        for answer in [(await future)[0] for future in (*before, *after)]
-    }
+    answers = [(await future)[0] for future in (*before, *after)]
+    found = {(answer.code, answer.leader_id) for answer in answers}
     assert found <= {(Code.SUCCESS, ""), (Code.NOT_LEADER, heir)}
     assert (Code.NOT_LEADER, heir) in found
     assert leader.parts.proposals.held_bytes == 0
 
 
 @pytest.mark.group(election_ms=300)
-@pytest.mark.usefixtures("long_wait")
 async def test_appends_go_on_when_a_hand_over_comes_to_nothing(group: Any) -> None:
     leader, heir = await group.leader(), (await group.follower()).node.node_id
     client = await group.client(leader)
@@ -68,7 +58,6 @@ async def test_appends_go_on_when_a_hand_over_comes_to_nothing(group: Any) -> No
 
 
 @pytest.mark.group(start=False)
-@pytest.mark.usefixtures("long_wait")
 async def test_who_asks_a_node_that_knows_no_leader_is_told_when_there_is_one(group: Any) -> None:
     await group.start("n0")
     client = await group.client(group.nodes["n0"])
@@ -86,11 +75,8 @@ async def test_who_asks_a_node_that_knows_no_leader_is_told_when_there_is_one(gr
 
 
 @pytest.mark.group(start=False)
-async def test_a_node_that_knows_no_leader_says_so_after_a_moment(
-    group: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(appends, "BETWEEN_S", 0.001)
-    monkeypatch.setattr(answers, "BETWEEN_S", 0.001)
+@pytest.mark.parametrize("wait_s", [0.001], indirect=True)
+async def test_a_node_that_knows_no_leader_says_so_after_a_moment(group: Any) -> None:
     await group.start("n0")
     client = await group.client(group.nodes["n0"])
     for _ in range(2):
@@ -100,7 +86,6 @@ async def test_a_node_that_knows_no_leader_says_so_after_a_moment(
 
 
 @pytest.mark.group(start=False)
-@pytest.mark.usefixtures("long_wait")
 async def test_a_node_that_stops_leaves_nobody_waiting_for_a_leader(group: Any) -> None:
     await group.start("n0")
     client = await group.client(group.nodes["n0"])

@@ -4,33 +4,34 @@ before it takes part."""
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from damaging import flip
 from elections import QUICK
-from trimming import SMALL, awake, body, equal, expected, read_all, trimmed, write
+from holding import watch
+from trimming import (
+    SMALL,
+    awake,
+    body,
+    equal,
+    expected,
+    read_all,
+    stop_sound,
+    trimmed,
+    write,
+    write_trimmed,
+)
 
 from dledger.errors import CatalogLost, CorruptStore
-from dledger.protocol.messages.client import StatusRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.peer import PeerMessage, VoteRequest
 from dledger.storage.meta.tables import HEADER_BYTES
-from dledger.storage.offline.verify import verify_store
 from dledger.types import Role
 
 ENDLESS = {"retention_bytes": 0, "checkpoint_bytes": SMALL["checkpoint_bytes"]}
-
-
-def flip(path: Path, offset: int) -> None:
-    """Change a byte of a file in place."""
-    with path.open("r+b") as file:
-        file.seek(offset)
-        old = file.read(1)[0]
-        file.seek(offset)
-        file.write(bytes([old ^ 0x10]))
 
 
 def damage_snapshots(directory: Path) -> None:
@@ -56,20 +57,15 @@ async def damage_row(node: Any, topic: int) -> None:
 async def test_member_with_damaged_snapshots_takes_catalog_and_keeps_its_log(
     group: Any,
 ) -> None:
-    topic = await write(group, 0, 60)
-    await trimmed(group)
-    await group.agree()
+    topic = await write_trimmed(group)
     name = (await group.follower()).node.node_id
     await group.stop(name)
     damage_snapshots(group.folder / name)
     await write(group, 60, 70)
     await group.start(name)
     node = group.nodes[name]
-    begin, end, incarnation = (
-        node.store.begin_index,
-        node.store.end,
-        node.store.membership.incarnation,
-    )
+    begin, end = node.store.begin_index, node.store.end
+    incarnation = node.store.membership.incarnation
     assert node.parts.context.catalog_lost
     assert begin > 0
     await group.until(lambda: not node.parts.context.catalog_lost)
@@ -79,8 +75,7 @@ async def test_member_with_damaged_snapshots_takes_catalog_and_keeps_its_log(
     await equal(group)
     assert node.raft.is_admitted
     assert await read_all(group, node, topic) == expected(node, topic, 70)
-    await group.stop(name)
-    assert verify_store(group.folder / name)["problems"] == []
+    await stop_sound(group, name)
 
 
 @pytest.mark.group(start=False, **SMALL)
@@ -105,14 +100,10 @@ async def test_catalog_of_leader_with_longer_log_leaves_members_log_unchanged(
     await equal(group)
     assert node.store.begin == begin
     assert group.nodes["n2"].store.begin_index == 0 < node.store.begin_index
-    assert await read_all(group, node, topic) == expected(node, topic, 65)
-    assert (
-        len(await read_all(group, node, topic))
-        < 65
-        == len(await read_all(group, group.nodes["n2"], topic))
-    )
-    await group.stop("n1")
-    assert verify_store(group.folder / "n1")["problems"] == []
+    kept = await read_all(group, node, topic)
+    assert kept == expected(node, topic, 65)
+    assert len(kept) < 65 == len(await read_all(group, group.nodes["n2"], topic))
+    await stop_sound(group, "n1")
 
 
 @pytest.mark.group(**SMALL, **QUICK)
@@ -121,9 +112,7 @@ async def test_member_without_catalog_votes_but_neither_leads_nor_serves(
 ) -> None:
     """One that would lead could give nobody what it does not know; one that would not vote would
     take a majority away that has every record."""
-    topic = await write(group, 0, 60)
-    await trimmed(group)
-    await group.agree()
+    topic = await write_trimmed(group)
     lost, first, second = group.nodes
     await group.stop()
     damage_snapshots(group.folder / lost)
@@ -135,13 +124,12 @@ async def test_member_without_catalog_votes_but_neither_leads_nor_serves(
     await write(group, 60, 70)
     assert node.raft.durable_index > 60
     client = await group.client(node)
-    assert (await client.ask(StatusRequest())).status["catalog_lost"]
+    assert (await client.status())["catalog_lost"]
     with pytest.raises(ConnectionError):
         await client.fetch(topic, 0)
     await group.stop(first)
     asked: list[PeerMessage] = []
-    step = node.parts.ready_loop.step
-    node.parts.ready_loop.step = lambda message: (asked.append(message), step(message))
+    watch(node.parts.ready_loop, "step", asked.append)
     await group.start(second)  # whose log is the shorter one
     await group.until(lambda: sum(isinstance(message, VoteRequest) for message in asked) > 5)
     assert {group.nodes[name].raft.role for name in (lost, second)} <= {
@@ -195,14 +183,10 @@ async def test_leader_rebuilds_state_if_it_meets_damaged_row_while_giving_it(
 ) -> None:
     """Else the member that asks would begin anew for ever. The leader's vote and log are still
     needed: the third member leads with them, and gives its state to both."""
-    topic = await write(group, 0, 60)
-    await trimmed(group)
-    await group.agree()
+    topic = await write_trimmed(group)
     leader, name = await group.leader(), (await group.follower()).node.node_id
-    await group.stop(name)
-    shutil.rmtree(group.folder / name)
     await damage_row(leader, topic)
-    await group.start(name)
+    await group.replace_disk(name)
     await group.until(lambda: leader._restarting is not None)
     await awake(leader)
     await equal(group)

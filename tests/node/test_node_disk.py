@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
-import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -12,56 +12,28 @@ from typing import Any
 import pytest
 from bodies import body
 from elections import QUICK
+from holding import HeldSyncs, watch
+from putting import put, split
 
-from dledger.client import AsyncClient
 from dledger.environment import Environment
 from dledger.errors import CorruptEntry, DiskFull, StorageError
 from dledger.node.loop.log_writer import LAZY_SYNC_MS, LogWriter
 from dledger.protocol.messages.client import AppendRequest
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.rocketmq import (
-    GetMessageRequest,
-    PutMessageRequest,
-    ViewMessageRequest,
-)
-from dledger.rocketmq.format.message import Message, encode_message
+from dledger.protocol.messages.rocketmq import GetMessageRequest, ViewMessageRequest
+from dledger.rocketmq.format.message import Message
 from dledger.types import Index, Role
 from verification.disk.memory_disk import MemoryDisk
-
-
-def heard(
-    durable: Callable[[Any], object],
-    truncated: Callable[[Any], object],
-    failed: Callable[[Any], object],
-    cut_waits: Callable[[Any], object] = lambda error: None,
-) -> Any:
-    """A listener of a log writer."""
-    return SimpleNamespace(
-        on_durable=durable, on_truncated=truncated, fail=failed, on_cut_waits=cut_waits
-    )
-
-
-class Gate:
-    """Holds back a node's syncs until it is opened."""
-
-    def __init__(self, node: Any) -> None:
-        self.open = threading.Event()
-        self.waiting = threading.Event()
-        self._sync = node.store.sync
-        node.store.sync = self._held
-
-    def _held(self) -> Any:
-        self.waiting.set()
-        self.open.wait()
-        return self._sync()
 
 
 async def test_d1_nothing_is_acknowledged_before_a_quorum_has_synced(group: Any) -> None:
     """The bytes are in every page cache; one synced disk of three is no quorum, two are."""
     client, topic = await group.topic()
     await group.agree()
-    gates = [Gate(node) for node in group.nodes.values()]
-    try:
+    gates = [HeldSyncs(node) for node in group.nodes.values()]
+    with contextlib.ExitStack() as stack:
+        for gate in gates:
+            stack.enter_context(gate)
         waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
         await group.until(
             lambda: all(node.store.end.position.index == 2 for node in group.nodes.values())
@@ -76,47 +48,26 @@ async def test_d1_nothing_is_acknowledged_before_a_quorum_has_synced(group: Any)
         assert leader.raft.committed_index < 2
         gates[1].open.set()
         assert (await waiting)[0].code is Code.SUCCESS
-    finally:
-        for gate in gates:
-            gate.open.set()
 
 
 @pytest.mark.group(1)
-async def test_d1_a_single_node_waits_for_its_own_disk(group: Any) -> None:
-    client, topic = await group.topic()
-    node = await group.leader()
-    gate = Gate(node)
-    waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
-    await group.until(lambda: gate.waiting.is_set())
-    assert not waiting.done()
-    assert node.raft.committed_index < node.raft.end_index
-    gate.open.set()
-    assert (await waiting)[0].code is Code.SUCCESS
-
-
-@pytest.mark.group(1)
-async def test_appends_that_come_during_a_sync_share_the_next_one(group: Any) -> None:
+async def test_d1_appends_wait_for_a_lone_nodes_disk_and_share_its_next_sync(group: Any) -> None:
     """Group commit: 200 appends while one sync is under way need one more sync, not 200."""
     client, topic = await group.topic()
     node = await group.leader()
-    gate = Gate(node)
+    gate = HeldSyncs(node)
     first = client.start(AppendRequest(timeout_ms=60_000), body(topic))
     await group.until(lambda: gate.waiting.is_set())
-    syncs = 0
-    sync = gate._sync
-
-    def counted() -> Any:
-        nonlocal syncs
-        syncs += 1
-        return sync()
-
-    gate._sync = counted
+    syncs: list[int] = []
+    watch(gate, "sync", lambda: syncs.append(1))
     rest = [client.start(AppendRequest(timeout_ms=60_000), body(topic)) for _ in range(200)]
     await group.until(lambda: node.raft.end_index >= 202)
+    assert not any(future.done() for future in (first, *rest))
+    assert node.raft.committed_index < 2
     gate.open.set()
     for future in (first, *rest):
         assert (await future)[0].code is Code.SUCCESS
-    assert syncs <= 3
+    assert len(syncs) <= 3
 
 
 @pytest.mark.group(cache_bytes=400_000)
@@ -126,15 +77,11 @@ async def test_follower_with_slow_disk_serves_applied_from_disk_and_memory(
     """The others have made it durable and committed it; that its own disk has no such file yet is
     no damage."""
     client, topic = await group.topic()
-    bodies = [body(topic, bytes([n]) * 100_000) for n in range(16)]
-    for data in bodies[:10]:
-        await client.append(data)
+    bodies = await client.write(topic, (bytes([n]) * 100_000 for n in range(10)))
     await group.agree()
     follower = await group.follower()
-    gate = Gate(follower)
-    try:
-        for data in bodies[10:]:
-            await client.append(data)
+    with HeldSyncs(follower):
+        bodies += await client.write(topic, (bytes([n]) * 100_000 for n in range(10, 16)))
         await group.until(lambda: follower.catalog.end_offset(topic, 0) == 16)
         assert follower.raft.log.cached(Index(3), Index(4)) is None
         assert follower.store.end.position.index < follower.raft.committed_index
@@ -142,27 +89,22 @@ async def test_follower_with_slow_disk_serves_applied_from_disk_and_memory(
         answer, found = await reader.fetch(topic, 0, max_bytes=10_000_000)
         assert answer.code is Code.SUCCESS
         assert found == bodies
-    finally:
-        gate.open.set()
 
 
 async def test_a_leader_whose_disk_lags_lists_what_the_others_have_committed(group: Any) -> None:
-    async with AsyncClient(",".join(group.addresses.values())) as client:
-        await client.create_topic("t")
-        await group.agree()
-        leader = await group.leader()
-        gate = Gate(leader)
-        try:
-            async with await client.transaction("writer", 1) as one:
-                for _ in range(4):
-                    await one.append("t", [b"x" * 100_000], partition=0)
-            assert leader.store.end.position.index < leader.raft.committed_index
-            (commit,) = await client.commits()
-            assert (commit.writer_id, commit.records) == ("writer", 4)
-            assert len(await client.entries()) == leader.catalog.applied_index + 1
-            assert (await client.entries(commit.index))[0].command == "CommitTransaction"
-        finally:
-            gate.open.set()
+    client = await group.async_client()
+    await client.create_topic("t")
+    await group.agree()
+    leader = await group.leader()
+    with HeldSyncs(leader):
+        async with await client.transaction("writer", 1) as one:
+            for _ in range(4):
+                await one.append("t", [b"x" * 100_000], partition=0)
+        assert leader.store.end.position.index < leader.raft.committed_index
+        (commit,) = await client.commits()
+        assert (commit.writer_id, commit.records) == ("writer", 4)
+        assert len(await client.entries()) == leader.catalog.applied_index + 1
+        assert (await client.entries(commit.index))[0].command == "CommitTransaction"
 
 
 @pytest.mark.group(commit_log="rocketmq")
@@ -173,12 +115,9 @@ async def test_message_not_yet_on_a_lagging_disk_is_not_passed_over(
     client = await group.client()
     leader = await group.leader()
     await group.agree()
-    messages = [encode_message(Message("orders", bytes([n]) * 100_000, "", 0)) for n in range(4)]
-    gate = Gate(leader)
-    try:
-        for message in messages:
-            answer = await client.ask(PutMessageRequest(timeout_ms=20_000), message)
-            assert answer.code is Code.SUCCESS
+    with HeldSyncs(leader):
+        for n in range(4):
+            answer = await put(client, Message("orders", bytes([n]) * 100_000, "", 0))
         (place,) = answer.physical_offsets
         assert leader.store.end.end_pos < place
         questions = [
@@ -187,24 +126,19 @@ async def test_message_not_yet_on_a_lagging_disk_is_not_passed_over(
         ]
         for question in questions:
             assert (await client.start(question))[0].code is Code.BEHIND
-    finally:
-        gate.open.set()
     await group.until(lambda: leader.store.end.end_pos > place)
     for question in questions:
         answer, payload = await client.start(question)
-        assert (answer.code, len(payload)) == (Code.SUCCESS, len(messages[3]))
+        assert (answer.code, split(payload)[0].body) == (Code.SUCCESS, bytes([3]) * 100_000)
 
 
 @pytest.mark.group(1, flush="async")
 async def test_with_flush_async_the_page_cache_is_enough(group: Any) -> None:
     client, topic = await group.topic()
     node = await group.leader()
-    gate = Gate(node)
-    try:
+    with HeldSyncs(node) as gate:
         assert (await client.append(body(topic))).code is Code.SUCCESS
         await group.until(lambda: gate.waiting.is_set())
-    finally:
-        gate.open.set()
 
 
 @pytest.mark.group(disks=MemoryDisk, **QUICK)
@@ -240,8 +174,7 @@ async def test_d2_a_follower_whose_disk_fails_stops_acknowledging(group: Any) ->
     with pytest.raises(StorageError):
         await follower.wait_failed()
     mark = leader.raft.watermarks[follower.node.node_id]
-    for _ in range(5):
-        assert (await client.append(body(topic))).code is Code.SUCCESS
+    await client.write(topic, [b"x"] * 5)
     assert leader.raft.watermarks[follower.node.node_id] == mark < leader.raft.end_index - 4
 
 
@@ -251,16 +184,14 @@ async def test_d2_a_topic_index_whose_disk_fails_is_not_tried_again(group: Any) 
     client, topic = await group.topic()
     node = await group.leader()
     disk = group.disks[node.node.node_id]
-    syncs, check = list[str](), disk.check
+    syncs: list[str] = []
 
-    def watched(operation: str, path: Any) -> Any:
+    def note(operation: str, path: Any) -> None:
         if operation == "fdatasync" and "tables" in str(path):
             syncs.append(path.name)
-        return check(operation, path)
 
-    disk.check = watched
-    for _ in range(5):
-        await client.append(body(topic))
+    watch(disk, "check", note)
+    await client.write(topic, [b"x"] * 5)
     disk.fail("fdatasync", "tables")  # of the partition's table, which its first rows make
     node.parts.checkpointer.save()
     node.parts.checkpointer.save()
@@ -289,120 +220,112 @@ async def test_d2_nothing_is_applied_once_the_disk_has_failed_elsewhere(group: A
 
 
 class ByHand(Environment):
-    """A machine whose threads a test turns itself."""
+    """A log writer whose thread a test turns itself: its machine, its store and its listener."""
 
-    def __init__(self) -> None:
-        self.turns: list[Any] = []
+    def __init__(self, *, lazy: bool = False) -> None:
+        self.time_ms = 1000
+        self.room = True
+        self.damaged: int | None = None
+        """An entry behind which the log cannot be cut."""
+        self.end = SimpleNamespace(position="written")
+        self.done: list[str] = []
+        """Writes and cuts."""
+        self.syncs = 0
+        self.durable: list[str] = []
+        self.cuts: list[Any] = []
+        self.cut_waits: list[int] = []
+        self.failures: list[BaseException] = []
         self.jobs: list[Any] = []
+        self.on_the_way: list[tuple[Callable[[Any], None], Any]] = []
+        """Results that the loop has not heard."""
+        self.on_durable, self.on_truncated = self.durable.append, self.cuts.append
+        self.fail = self.failures.append
+        loop: Any = SimpleNamespace(call_soon_threadsafe=lambda *told: self.on_the_way.append(told))
+        self.writer = LogWriter(self, loop, listener=self, lazy=lazy, environment=self)  # type: ignore[arg-type]
+
+    def now_ms(self) -> int:
+        return self.time_ms
 
     def worker(self, name: str, turn: Any, pause_s: float = 0.0) -> Any:
-        self.turns.append(turn)
+        self._turn = turn
         return SimpleNamespace(put=self.jobs.append, start=lambda: None, join=lambda: None)
+
+    def append(self, entries: Any) -> None:
+        if not self.room:
+            raise DiskFull("no room")
+        self.done.append("append")
+
+    def truncate(self, after: Index) -> None:
+        if after == self.damaged:
+            raise CorruptEntry(f"entry {after} is damaged", after)
+        self.done.append(f"cut behind {after}")
+
+    def sync(self) -> str:
+        self.syncs += 1
+        return f"sync {self.syncs}"
+
+    def on_cut_waits(self, error: CorruptEntry) -> None:
+        self.cut_waits.append(error.index)
+
+    def write(self) -> None:
+        """Give the writer a small entry."""
+        self.writer.append((SimpleNamespace(pos=0, end_pos=100),))  # type: ignore[arg-type]
+
+    def turn(self, *, last: bool = False, heard: bool = True) -> float | None:
+        """The thread carries out what it was given; the loop hears of it, or will later."""
+        jobs, self.jobs[:] = self.jobs[:], []
+        pause: float | None = self._turn(jobs, last)
+        if heard:
+            self.hear()
+        return pause
+
+    def hear(self) -> None:
+        for callback, argument in self.on_the_way:
+            callback(argument)
+        self.on_the_way.clear()
 
 
 def test_d2_failed_node_writes_and_syncs_nothing_that_still_waits() -> None:
     """The failure was elsewhere and not in the log writer."""
-    machine = ByHand()
-    turns, jobs = machine.turns, machine.jobs
-
-    told, done = list[Any](), list[str]()
-    store: Any = SimpleNamespace(
-        append=lambda entries: done.append("append"),
-        sync=lambda: done.append("sync"),
-        truncate=done.append,
-    )
-    loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
-    log_writer = LogWriter(
-        store, loop, listener=heard(told.append, told.append, told.append), environment=machine
-    )
-    log_writer.truncate(Index(5))
-    entry: Any = SimpleNamespace(pos=0, end_pos=100)
-    log_writer.append((entry,))
-    log_writer.abandon()
-    assert turns[0](jobs, True) is None
-    assert (done, told) == ([], [])
+    hand = ByHand()
+    hand.writer.truncate(Index(5))
+    hand.write()
+    hand.writer.abandon()
+    assert hand.turn(last=True) is None
+    assert (hand.done, hand.syncs, hand.durable, hand.cuts, hand.failures) == ([], 0, [], [], [])
 
 
 def test_B20_sync_from_before_cut_says_nothing_of_rewritten_entries() -> None:
     """The thread's word of it may reach the loop after the cut was asked for."""
-    machine, told, on_the_way, names = ByHand(), list[str](), list[Any](), iter(("before", "after"))
-    store: Any = SimpleNamespace(
-        append=lambda entries: None,
-        sync=lambda: next(names),
-        truncate=lambda after: None,
-        end=SimpleNamespace(position="cut"),
-    )
-    loop: Any = SimpleNamespace(
-        call_soon_threadsafe=lambda callback, argument: on_the_way.append((callback, argument))
-    )
-    log_writer = LogWriter(
-        store, loop, listener=heard(told.append, lambda end: None, told.append), environment=machine
-    )
-
-    def turn() -> None:
-        jobs, machine.jobs[:] = machine.jobs[:], []
-        machine.turns[0](jobs, False)
-
-    def arrive() -> None:
-        for callback, argument in on_the_way:
-            callback(argument)
-        on_the_way.clear()
-
-    log_writer.append((SimpleNamespace(pos=0, end_pos=100),))  # type: ignore[arg-type]
-    turn()
-    log_writer.truncate(Index(0))
-    log_writer.append((SimpleNamespace(pos=0, end_pos=100),))  # type: ignore[arg-type]
-    arrive()
-    assert told == []
-    turn()
-    arrive()
-    assert told == ["after"]
+    hand = ByHand()
+    hand.write()
+    hand.turn(heard=False)
+    hand.writer.truncate(Index(0))
+    hand.write()
+    hand.hear()
+    assert hand.durable == []
+    hand.turn()
+    assert hand.durable == ["sync 2"]
 
 
 def test_flush_async_tells_at_once_what_was_written_and_syncs_it_soon() -> None:
     """However much comes meanwhile; when nothing came, nothing is synced; at the end all is."""
-    machine, now = ByHand(), 1000
-    machine.now_ms = lambda: now  # type: ignore[method-assign]
-    turns, told, done = machine.turns, list[Any](), list[str]()
-
-    def sync() -> str:
-        done.append("sync")
-        return "synced"
-
-    store: Any = SimpleNamespace(
-        append=lambda entries: done.append("append"),
-        sync=sync,
-        end=SimpleNamespace(position="written"),
-    )
-    loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
-    log_writer = LogWriter(
-        store,
-        loop,
-        listener=heard(told.append, told.append, told.append),
-        lazy=True,
-        environment=machine,
-    )
-    entry: Any = SimpleNamespace(pos=0, end_pos=100)
-
-    def turn(*, last: bool = False, appends: int = 1) -> float | None:
-        for _ in range(appends):
-            log_writer.append((entry,))
-        jobs, machine.jobs[:] = machine.jobs[:], []
-        pause: float | None = turns[0](jobs, last)
-        return pause
-
-    assert turn() == LAZY_SYNC_MS / 1000
-    now += LAZY_SYNC_MS - 50
-    assert turn() == 0.05
-    assert (done, told) == (["append", "append"], ["written", "written"])
-    now += 50
-    assert turn(appends=0) is None
-    assert (done[2:], told[2:]) == (["sync"], ["synced"])
-    now += LAZY_SYNC_MS
-    assert turn(appends=0) is None
-    assert len(done) == 3
-    turn(last=True)
-    assert (done[3:], told[3:]) == (["append", "sync"], ["synced"])
+    hand = ByHand(lazy=True)
+    hand.write()
+    assert hand.turn() == LAZY_SYNC_MS / 1000
+    hand.time_ms += LAZY_SYNC_MS - 50
+    hand.write()
+    assert hand.turn() == 0.05
+    assert (hand.done, hand.durable) == (["append"] * 2, ["written"] * 2)
+    hand.time_ms += 50
+    assert hand.turn() is None
+    assert hand.durable[2:] == ["sync 1"]
+    hand.time_ms += LAZY_SYNC_MS
+    assert hand.turn() is None
+    assert hand.syncs == 1
+    hand.write()
+    hand.turn(last=True)
+    assert (hand.done, hand.durable[3:]) == (["append"] * 3, ["sync 2"])
 
 
 @pytest.mark.group(start=False, disks=MemoryDisk)
@@ -474,80 +397,40 @@ async def test_d12_no_room_for_the_next_file_is_waited_out(group: Any) -> None:
         pass
 
 
-class OneDamaged:
-    """A store whose entry 4 is damaged until it is ``sound``."""
-
-    end = SimpleNamespace(position=None)
-
-    def __init__(self) -> None:
-        self.sound = False
-        self.done: list[str] = []
-
-    def sync(self) -> None:
-        """Nothing to wait for."""
-
-    def truncate(self, after: Index) -> None:
-        if after == 4 and not self.sound:
-            raise CorruptEntry(f"entry {after} is damaged", after)
-        self.done.append(f"cut behind {after}")
-
-    def append(self, entries: Any) -> None:
-        self.done.append("append")
-
-
 def test_D4_cut_behind_damaged_entry_waits_for_repair_with_what_follows() -> None:
-    machine = ByHand()
-    turns, jobs = machine.turns, machine.jobs
-    store = OneDamaged()
-    waits, durable, cuts, failures = list[Any](), list[Any](), list[Any](), list[Any]()
-    loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
-    log_writer = LogWriter(
-        store,
-        loop,
-        listener=heard(durable.append, cuts.append, failures.append, waits.append),
-        environment=machine,
-    )
-    entry: Any = SimpleNamespace(pos=0, end_pos=100)
-    log_writer.truncate(Index(4))
-    log_writer.append((entry,))
-    assert turns[0](jobs[:], False) is not None
-    assert turns[0]([], False) is not None
-    assert [error.index for error in waits] == [4], "told once"
-    assert (store.done, durable, cuts, failures, log_writer.is_full) == ([], [], [], [], False)
-    store.sound = True
-    assert turns[0]([], False) is None
-    assert store.done == ["cut behind 4", "append"]
-    assert (len(cuts), len(durable), failures) == (1, 1, [])
+    hand = ByHand()
+    hand.damaged = 4
+    hand.writer.truncate(Index(4))
+    hand.write()
+    assert hand.turn() is not None
+    assert hand.turn() is not None
+    assert hand.cut_waits == [4], "told once"
+    assert (hand.done, hand.durable, hand.cuts, hand.failures) == ([], [], [], [])
+    assert not hand.writer.is_full
+    hand.damaged = None
+    assert hand.turn() is None
+    assert hand.done == ["cut behind 4", "append"]
+    assert (len(hand.cuts), len(hand.durable), hand.failures) == (1, 1, [])
 
 
 def test_D4_cut_farther_in_front_replaces_one_waiting_for_a_repair() -> None:
     """The group has cut the damaged entry meanwhile: a copy of it will never come."""
-    machine = ByHand()
-    store = OneDamaged()
-    durable, cuts, failures = list[Any](), list[Any](), list[Any]()
-    loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
-    log_writer = LogWriter(
-        store,
-        loop,
-        listener=heard(durable.append, cuts.append, failures.append),
-        environment=machine,
-    )
-    entry: Any = SimpleNamespace(pos=0, end_pos=100)
-    log_writer.truncate(Index(4))
-    log_writer.append((entry,))
-    assert machine.turns[0](machine.jobs[:], False) is not None
-    given = len(machine.jobs)
-    log_writer.truncate(Index(2))
-    log_writer.append((entry,))
-    assert machine.turns[0](machine.jobs[given:], False) is None
-    assert store.done == ["cut behind 2", "append"], (
+    hand = ByHand()
+    hand.damaged = 4
+    hand.writer.truncate(Index(4))
+    hand.write()
+    assert hand.turn() is not None
+    hand.writer.truncate(Index(2))
+    hand.write()
+    assert hand.turn() is None
+    assert hand.done == ["cut behind 2", "append"], (
         "and what stood behind the first cut is not written"
     )
-    assert (len(cuts), len(durable), failures) == (1, 1, []), (
+    assert (len(hand.cuts), len(hand.durable), hand.failures) == (1, 1, []), (
         "the sync covers what the core has now"
     )
-    log_writer.append((entry,))
-    assert store.done[2:] == ["append"], (
+    hand.write()
+    assert hand.done[2:] == ["append"], (
         "nothing is queued any more, so a small write is done at once"
     )
 
@@ -555,77 +438,38 @@ def test_D4_cut_farther_in_front_replaces_one_waiting_for_a_repair() -> None:
 def test_d12_async_write_that_waited_for_room_is_synced_by_itself() -> None:
     """Else a follower never acknowledges it, and its leader waits for that with whatever comes
     after."""
-    machine, now = ByHand(), 1000
-    machine.now_ms = lambda: now  # type: ignore[method-assign]
-    room, told = False, list[Any]()
-
-    def append(entries: Any) -> None:
-        if not room:
-            raise DiskFull("no room")
-        store.end = SimpleNamespace(position="written")
-
-    store: Any = SimpleNamespace(
-        append=append, sync=lambda: "synced", end=SimpleNamespace(position="before")
-    )
-    loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
-    log_writer = LogWriter(
-        store,
-        loop,
-        listener=heard(told.append, told.append, told.append),
-        lazy=True,
-        environment=machine,
-    )
-    log_writer.append((SimpleNamespace(pos=0, end_pos=100),))  # type: ignore[arg-type]
-    machine.turns[0](machine.jobs[:], False)
-    now += 2 * LAZY_SYNC_MS
-    machine.turns[0]([], False)
-    assert log_writer.is_full
-    told.clear()
-    room = True
-    machine.turns[0]([], False)
-    assert told == ["written"]
-    now += LAZY_SYNC_MS
-    machine.turns[0]([], False)
-    assert told == ["written", "synced"]
+    hand = ByHand(lazy=True)
+    hand.room = False
+    hand.write()
+    hand.turn()
+    hand.time_ms += 2 * LAZY_SYNC_MS
+    hand.turn()
+    assert hand.writer.is_full
+    hand.durable.clear()
+    hand.syncs, hand.room = 0, True
+    hand.turn()
+    assert hand.durable == ["written"]
+    hand.time_ms += LAZY_SYNC_MS
+    hand.turn()
+    assert hand.durable == ["written", "sync 1"]
 
 
 def test_d12_what_makes_room_is_done_while_a_write_waits_for_room() -> None:
     """Retention runs on the same thread: it must not stand behind the very write that needs its
     space."""
-    machine = ByHand()
-    turns, jobs = machine.turns, machine.jobs
-
-    class Store:
-        room = False
-        end = SimpleNamespace(position=None)
-        done: list[str] = []  # noqa: RUF012 - one store
-        sync = staticmethod(lambda: None)
-
-        def append(self, entries: Any) -> None:
-            if not self.room:
-                raise DiskFull("no room")
-            self.done.append("append")
-
-    store, failures = Store(), list[BaseException]()
-    loop = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
-    log_writer = LogWriter(
-        store,
-        loop,
-        listener=heard(lambda position: None, lambda end: None, failures.append),
-        environment=machine,
-    )
-    entry: Any = SimpleNamespace(pos=0, end_pos=100)
-    log_writer.append((entry,))
+    hand = ByHand()
+    hand.room = False
+    hand.write()
 
     def free() -> None:
-        store.room = True
-        store.done.append("free")
+        hand.room = True
+        hand.done.append("free")
 
-    assert turns[0](jobs[:], False) is not None
-    assert log_writer.is_full
-    log_writer.run(free)
-    turns[0](jobs[-1:], False)
-    turns[0]([], False)
-    assert store.done == ["free", "append"]
-    assert not log_writer.is_full
-    assert not failures
+    assert hand.turn() is not None
+    assert hand.writer.is_full
+    hand.writer.run(free)
+    hand.turn()
+    hand.turn()
+    assert hand.done == ["free", "append"]
+    assert not hand.writer.is_full
+    assert not hand.failures

@@ -3,14 +3,13 @@ itself."""
 
 from __future__ import annotations
 
-import shutil
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
+from spoiling import lose_nothing, lose_the_index, lose_the_last_index_file, lose_the_queues
 
 from dledger.checksum import crc32
 from dledger.errors import FormatError
@@ -178,74 +177,46 @@ def files(root: Path) -> dict[str, bytes]:
     return found
 
 
-def dispatched(directory: Path, entries: list[Entry], dice: Rng) -> dict[str, bytes]:
-    store: Any = MemoryStore(segment_bytes=SEGMENT)
-    made = Dispatched(directory, lambda: 1000)
-    made.open(store)
-    at = 0
-    while at < len(entries):
-        count = 1 + dice.below(40)
-        made.put(entries[at : at + count])
-        at += count
-    assert made.next_index == len(entries)
-    made.close(Index(len(entries)), clean=True)
-    return files(directory / "rocketmq")
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_entries_of_all_kinds_dispatch_like_one_message_after_another(
-    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Queues and index come out the same."""
+@pytest.fixture(autouse=True)
+def small_index_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dledger.node.rocketmq.dispatched.IndexService", small_index)
-    entries = some_entries(seed, 400)
-    one_by_one = expected(tmp_path / "a", entries)
-    at_once = dispatched(tmp_path / "b", entries, Rng(seed))
-    assert len(one_by_one) > 9
-    assert at_once.keys() == one_by_one.keys()
-    assert [name for name in one_by_one if at_once[name] != one_by_one[name]] == []
 
 
-def lose_nothing(root: Path) -> None:
-    """Only the log is shorter."""
-
-
-def lose_the_queues(root: Path) -> None:
-    shutil.rmtree(root / "consumequeue")
-
-
-def lose_the_index(root: Path) -> None:
-    shutil.rmtree(root / "index")
-
-
-def lose_the_last_index_file(root: Path) -> None:
-    max((root / "index").iterdir()).unlink()
-
-
-LOSSES = (lose_nothing, lose_the_queues, lose_the_index, lose_the_last_index_file)
-
-
-def keep(path: Path, entries: list[Entry]) -> None:
-    """Queues and index of these entries in a folder, by a node that was stopped well."""
-    made = Dispatched(path, lambda: 1000)
-    made.open(MemoryStore(segment_bytes=SEGMENT))
-    made.put(entries)
-    made.close(Index(len(entries)), clean=True)
-
-
-def made_good(path: Path, log: list[Entry], entries: list[Entry]) -> tuple[int, dict[str, bytes]]:
-    """Open them beside this log, and put what of the entries they ask for: from where on, and the
-    files then."""
+def dispatched(
+    path: Path, entries: list[Entry], *, log: Sequence[Entry] = (), dice: Rng | None = None
+) -> tuple[int, dict[str, bytes]]:
+    """Open the queues and index of a folder beside this log, and put what of the entries they ask
+    for, with ``dice`` a few at a time: from where on, and the files of a node that was stopped well
+    then."""
     store = MemoryStore(segment_bytes=SEGMENT)
     store.save_hard_state(HardState(Term(1)))
     store.append(log)
     made = Dispatched(path, lambda: 1000)
     made.open(store)
-    first = made.next_index
-    if first < len(entries):
-        made.put(entries[first:])
+    at = first = made.next_index
+    while at < len(entries):
+        count = len(entries) if dice is None else 1 + dice.below(40)
+        made.put(entries[at : at + count])
+        at += count
+    assert made.next_index == len(entries)
     made.close(Index(len(entries)), clean=True)
     return first, files(path / ROOT)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_entries_of_all_kinds_dispatch_like_one_message_after_another(
+    tmp_path: Path, seed: int
+) -> None:
+    """Queues and index come out the same."""
+    entries = some_entries(seed, 400)
+    one_by_one = expected(tmp_path / "a", entries)
+    _, at_once = dispatched(tmp_path / "b", entries, dice=Rng(seed))
+    assert len(one_by_one) > 9
+    assert at_once.keys() == one_by_one.keys()
+    assert [name for name in one_by_one if at_once[name] != one_by_one[name]] == []
+
+
+LOSSES = (lose_nothing, lose_the_queues, lose_the_index, lose_the_last_index_file)
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
@@ -256,16 +227,13 @@ def test_lost_queues_or_index_are_noticed_for_shorter_and_full_log(
     lose: Callable[[Path], None],
     kept: int,
     killed: bool,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dledger.node.rocketmq.dispatched.IndexService", small_index)
     entries = some_entries(1, 400)
-    keep(tmp_path, entries)
-    whole = files(tmp_path / ROOT)
+    _, whole = dispatched(tmp_path, entries)
     lose(tmp_path / ROOT)
     if killed:
         (tmp_path / ROOT / "abort").touch()
-    first, found = made_good(tmp_path, entries[:kept], entries)
+    first, found = dispatched(tmp_path, entries, log=entries[:kept])
     assert first == (kept if lose is lose_nothing else 0)
     assert found.keys() == whole.keys()
     assert [name for name in whole if found[name] != whole[name]] == []
@@ -275,11 +243,10 @@ def test_lost_queues_or_index_are_noticed_for_shorter_and_full_log(
     "lose", [lose_nothing, lose_the_queues, lose_the_index], ids=lambda lose: lose.__name__
 )
 def test_a_mark_of_release_0_1_is_read_and_written_anew(
-    tmp_path: Path, lose: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, lose: Callable[[Path], None]
 ) -> None:
-    monkeypatch.setattr("dledger.node.rocketmq.dispatched.IndexService", small_index)
     entries = some_entries(1, 100)
-    keep(tmp_path, entries)
+    dispatched(tmp_path, entries)
     mark = DispatchMark.unpack((tmp_path / ROOT / MARK_FILE).read_bytes())
     assert mark is not None
     former = struct.pack(
@@ -287,13 +254,6 @@ def test_a_mark_of_release_0_1_is_read_and_written_anew(
     )
     (tmp_path / ROOT / MARK_FILE).write_bytes(former[:-4] + struct.pack(">I", crc32(former)))
     lose(tmp_path / ROOT)
-    made = Dispatched(tmp_path, lambda: 1000)
-    store = MemoryStore(segment_bytes=SEGMENT)
-    store.save_hard_state(HardState(Term(1)))
-    store.append(entries)
-    made.open(store)
-    assert made.next_index == (100 if lose is lose_nothing else 0)
-    if made.next_index < 100:
-        made.put(entries[made.next_index :])
-    made.close(Index(100), clean=True)
+    first, _ = dispatched(tmp_path, entries, log=entries)
+    assert first == (100 if lose is lose_nothing else 0)
     assert DispatchMark.unpack((tmp_path / ROOT / MARK_FILE).read_bytes()) == mark

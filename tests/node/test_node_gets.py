@@ -3,7 +3,6 @@ queue is so."""
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import threading
 from collections.abc import Iterator
@@ -11,9 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from elections import QUICK, SLOW_VOTES
-from putting import put, split
-from test_node_reads import cut_off
+from elections import QUICK, SLOW_VOTES, cut_off
+from putting import dispatched, get, put, reput_of, split, view
 from trimming import SMALL, awake, trimmed
 
 from dledger.protocol.messages.codes import Code
@@ -28,22 +26,12 @@ from dledger.protocol.messages.rocketmq import (
 )
 from dledger.raft.raft_node import RaftNode
 from dledger.raft.state.ready import IDLE
-from dledger.rocketmq.format.message import Message, decode_message, encode_message
+from dledger.rocketmq.format.message import Message, encode_message
 from dledger.types import NodeId
 
 
 def message(text: str, queue_id: int = 0) -> Message:
     return Message("orders", text.encode(), "KEYS\x01key", queue_id)
-
-
-def get(
-    client: Any, at: int, queue_id: int = 0, *, stale: bool = False
-) -> asyncio.Future[tuple[Any, bytes]]:
-    """Ask; the future has answer and payload."""
-    asked: asyncio.Future[tuple[Any, bytes]] = client.start(
-        GetMessageRequest(topic="orders", queue_id=queue_id, queue_offset=at, stale=stale)
-    )
-    return asked
 
 
 @contextmanager
@@ -55,7 +43,7 @@ def held(node: Any) -> Iterator[None]:
         begun.set()
         ended.wait(60)
 
-    node.parts.application.reput.run(work)
+    reput_of(node).run(work)
     assert begun.wait(60)
     try:
         yield
@@ -80,8 +68,7 @@ async def test_replaced_message_is_not_shown_while_its_cut_waits_for_disk(
     await group.agree()
     old = await group.leader()
     asker = await group.client(old)
-    links = {node: node.parts.ready_loop.links.send for node in group.nodes.values()}
-    cut_off(old, group)
+    heal = cut_off(old, group)
     end = old.raft.end_index
     for text in ("a" * 4000, "never acknowledged"):
         asker.start(PutMessageRequest(timeout_ms=100), encode_message(message(text)))
@@ -97,9 +84,7 @@ async def test_replaced_message_is_not_shown_while_its_cut_waits_for_disk(
     acknowledged = new.raft.committed_index
 
     with old.store._sync_lock:
-        for node, send in links.items():
-            node.parts.ready_loop.links.send = send
-        del old.parts.ready_loop.step
+        heal()
         await group.until(lambda: old.raft.committed_index >= acknowledged)
         assert old.store.end.position.index == end + 2  # the cut waits
         questions = [
@@ -118,8 +103,7 @@ async def test_replaced_message_is_not_shown_while_its_cut_waits_for_disk(
     # it may be applied before
     await group.until(lambda: old.store.end.position.index >= acknowledged)
     await group.agree()
-    found, payload = await asker.start(questions[0])
-    assert (found.code, decode_message(payload).body) == (Code.SUCCESS, b"acknowledged now!!")
+    assert (await view(asker, place, stale=True)).body == b"acknowledged now!!"
 
 
 @pytest.mark.group(1, commit_log="rocketmq")
@@ -129,15 +113,13 @@ async def test_a_consumer_of_an_empty_queue_is_not_led_past_its_first_message(gr
     client = await group.client()
     (node,) = group.nodes.values()
     await put(client, message("of another queue"))
-    reput = node.parts.application.reput
-    await group.until(lambda: reput.dispatched_index == node.raft.end_index)
+    await dispatched(group)
     with held(node):
-        asked = get(client, 0, 1)
+        asked = client.start(GetMessageRequest(topic="orders", queue_id=1, queue_offset=0))
         assert (await put(client, message("the first", 1))).queue_offsets == (0,)
     answer, payload = await asked
     assert answer.next_begin_offset == len(split(payload)), answer
-    answer, payload = await get(client, 0, 1)
-    assert [one.body for one in split(payload)] == [b"the first"]
+    assert [one.body for one in (await get(client, 0, queue_id=1))[1]] == [b"the first"]
 
 
 @pytest.mark.group(commit_log="rocketmq", **SLOW_VOTES)
@@ -146,24 +128,24 @@ async def test_node_with_lagging_queues_says_so_and_skips_no_kept_messages(
 ) -> None:
     client = await group.client()
     node = await group.follower()
-    asker, reput = await group.client(node), node.parts.application.reput
-    await group.agree()
-    await group.until(lambda: reput.dispatched_index == node.raft.end_index)
+    asker, reput = await group.client(node), reput_of(node)
+    await dispatched(group)
     reput._busy = True  # nothing more is dispatched
     await put(client, *[message(str(n)) for n in range(5)])
     await group.agree()
-    assert (await get(asker, 0, stale=True))[0].code is Code.BEHIND
-    assert (await get(asker, 0, 9, stale=True))[0].status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
+    await get(asker, 0, stale=True, code=Code.BEHIND)
+    answer, _ = await get(asker, 0, queue_id=9, stale=True)
+    assert answer.status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
     reput._busy = False
     reput.committed(node.raft.committed_index)
     await group.until(lambda: reput.dispatched_index == node.raft.end_index)
-    answer, payload = await get(asker, 0, stale=True)
-    assert (answer.status, len(split(payload))) == (GetMessageStatus.FOUND, 5)
+    answer, found = await get(asker, 0, stale=True)
+    assert (answer.status, len(found)) == (GetMessageStatus.FOUND, 5)
     reput._busy = True
     await put(client, message("5"), message("6"))
     await group.agree()
     for at in (6, 7):  # the leader has told of these
-        assert (await get(asker, at, stale=True))[0].code is Code.BEHIND
+        await get(asker, at, stale=True, code=Code.BEHIND)
     assert (await get(asker, 8, stale=True))[0].status is GetMessageStatus.OFFSET_OVERFLOW_BADLY
     reput._busy = False
 
@@ -181,11 +163,11 @@ async def test_unapplied_queue_message_is_not_taken_for_one_that_is_gone(
     node.parts.applier._busy = True
     await put(client, message("1"), message("2"))
     end = (await group.leader()).raft.end_index
-    await group.until(lambda: node.parts.application.reput.dispatched_index == end)
+    await group.until(lambda: reput_of(node).dispatched_index == end)
     assert node.catalog.applied_index == end - 2
-    answer, payload = await get(asker, 0, stale=True)
+    answer, found = await get(asker, 0, stale=True)
     assert (answer.status, answer.next_begin_offset) == (GetMessageStatus.FOUND, 1)
-    assert [one.body for one in split(payload)] == [b"0"]
+    assert [one.body for one in found] == [b"0"]
     for question in (
         GetMessageRequest(topic="orders", queue_id=0, queue_offset=1, stale=True),
         QueryMessageRequest(topic="orders", key="key", stale=True),
@@ -193,8 +175,7 @@ async def test_unapplied_queue_message_is_not_taken_for_one_that_is_gone(
         assert (await asker.start(question))[0].code is Code.BEHIND
     node.parts.applier._busy = False
     node.parts.applier.advance(node.raft.committed_index)
-    answer, payload = await get(asker, 1, stale=True)
-    assert len(split(payload)) == 2
+    assert len((await get(asker, 1, stale=True))[1]) == 2
 
 
 @pytest.mark.group(commit_log="rocketmq", **SMALL, **QUICK)
@@ -210,8 +191,7 @@ async def test_node_with_catalog_ahead_of_log_shows_none_of_its_old_entries(
     await group.agree()
     old = await group.leader()
     asker = await group.client(old)
-    links = {node: node.parts.ready_loop.links.send for node in group.nodes.values()}
-    cut_off(old, group)
+    heal = cut_off(old, group)
     end = old.raft.end_index
     asker.start(PutMessageRequest(timeout_ms=100), encode_message(message("never acknowledged")))
     await group.until(lambda: old.store.end.position.index == end + 1)
@@ -221,8 +201,7 @@ async def test_node_with_catalog_ahead_of_log_shows_none_of_its_old_entries(
     await put(client, *[message(str(n)) for n in range(5)])
     await group.kill(name)
     shutil.rmtree(group.folder / name / "snapshot")
-    for node, send in links.items():
-        node.parts.ready_loop.links.send = send
+    heal()
     step = RaftNode.step
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(  # its log does not come
@@ -245,7 +224,7 @@ async def test_node_with_catalog_ahead_of_log_shows_none_of_its_old_entries(
             GetMessageRequest(topic="orders", queue_id=0, queue_offset=59, stale=True),
         ):
             assert (await asker.start(question))[0].code is Code.BEHIND
-    await group.agree()
+    await dispatched(group)
     await group.until(lambda: node.raft.durable_index == node.catalog.applied_index)
-    _, payload = await get(asker, 59, stale=True)
-    assert [len(one.body) for one in split(payload)] == [6000, 1, 1, 1, 1, 1]
+    _, found = await get(asker, 59, stale=True)
+    assert [len(one.body) for one in found] == [6000, 1, 1, 1, 1, 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import trustme
 
 from dledger.config import GroupConfig, NodeConfig, tls_files
 from dledger.errors import AccessDenied, ConfigError
-from dledger.net import FrameLimits, Handlers, connect
+from dledger.net import FrameLimits
 from dledger.net.connections.blocking import BlockingConnection
 from dledger.net.connections.handshake import Greeting
 from dledger.net.connections.tls import client_context, nodes_of
@@ -20,6 +21,7 @@ from dledger.node.node import NodeServer
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.types import NodeId
+from tests.node.conftest import BareClient
 
 Issue = Callable[..., dict[str, str]]
 MEMBERS = (NodeId("n0"), NodeId("n1"))
@@ -34,20 +36,16 @@ def node(tmp_path: Path, files: dict[str, str]) -> NodeServer:
     )
 
 
+def context_of(files: dict[str, str]) -> ssl.SSLContext | None:
+    """The TLS of a connection to a node, with the settings of another one."""
+    return client_context(tls_files(**{name.removeprefix("tls_"): files[name] for name in files}))
+
+
 async def hello(port: int, files: dict[str, str], node_id: str) -> Any:
-    answer = asyncio.get_running_loop().create_future()
-    handlers = Handlers(
-        on_frame=lambda connection, request_id, message, payload: answer.set_result(message),
-        on_close=lambda connection, error: None,
-    )
-    context = client_context(
-        tls_files(**{name.removeprefix("tls_"): path for name, path in files.items()})
-    )
-    connection = await connect(f"127.0.0.1:{port}", handlers, FrameLimits(), 5, tls=context)
-    connection.send(HelloRequest(group="test", node_id=node_id), 1)
-    found = await asyncio.wait_for(answer, 20)
-    connection.close()
-    return found
+    client = await BareClient.dial(port, tls=context_of(files))
+    answer = await client.ask(HelloRequest(group="test", node_id=node_id))
+    client.close()
+    return answer
 
 
 @pytest.mark.parametrize(
@@ -83,9 +81,6 @@ async def test_a_node_that_its_certificate_does_not_name_is_not_talked_to(
     enough."""
     authority = trustme.CA()
     files = issue(authority=authority, nodes=("n0",))
-    context = client_context(
-        tls_files(**{name.removeprefix("tls_"): path for name, path in files.items()})
-    )
     server = node(tmp_path, issue(authority=authority, nodes=("n0",)))
     await server.start()
     # it lies
@@ -98,7 +93,7 @@ async def test_a_node_that_its_certificate_does_not_name_is_not_talked_to(
                 Greeting(),
                 limits=FrameLimits(),
                 timeout_s=10,
-                tls=context,
+                tls=context_of(files),
             )
     finally:
         await server.stop()
@@ -116,6 +111,14 @@ async def test_a_node_without_a_certificate_of_its_own_does_not_start(
     with pytest.raises(ConfigError, match=said):
         await node(tmp_path, files).start()
     assert not (tmp_path / "n0").exists()
+
+
+async def test_a_node_hears_the_status_of_another(play: Callable[..., Any], issue: Issue) -> None:
+    """Nodes ask one another as clients do: retention needs to know what the leader has."""
+    async with play(**issue()) as group:
+        leader, follower = await group.leader(), await group.follower()
+        status = await follower.parts.peers.status_of(leader.node.node_id)
+        assert (status["node_id"], status["role"]) == (leader.node.node_id, "LEADER")
 
 
 def test_only_uris_of_nodes_name_nodes() -> None:

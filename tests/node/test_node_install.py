@@ -11,17 +11,28 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from trimming import KIB, SMALL, awake, equal, expected, payload, read_all, trimmed, write
+from damaging import damage
+from trimming import (
+    KIB,
+    SMALL,
+    awake,
+    equal,
+    expected,
+    payload,
+    read_all,
+    stop_sound,
+    trimmed,
+    write,
+    write_trimmed,
+)
 
 from dledger.errors import CorruptEntry, CorruptStore, OffsetOutOfRange
 from dledger.node.snapshot.image import Image, Unpacker
 from dledger.node.snapshot.receiver import SnapshotReceiver
 from dledger.node.snapshot.sender import KEPT_MS
-from dledger.protocol.messages.client import AdmitRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.snapshot import SnapshotRequest, SnapshotResponse
 from dledger.raft.state.ready import IDLE
-from dledger.storage.offline.verify import verify_store
 from dledger.storage.recovery.snapshot_install import Staging
 from dledger.types import Index, NodeId
 from verification.disk.memory_disk import MemoryDisk
@@ -29,11 +40,9 @@ from verification.disk.memory_disk import MemoryDisk
 pytestmark = pytest.mark.group(1, **SMALL)
 
 
-async def wiped(group: Any, count: int = 60) -> tuple[str, int]:
+async def wiped(group: Any) -> tuple[str, int]:
     """A follower whose directory is gone, behind the retention of the others; not started again."""
-    topic = await write(group, 0, count)
-    await trimmed(group)
-    await group.agree()
+    topic = await write_trimmed(group)
     name = (await group.follower()).node.node_id
     await group.stop(name)
     shutil.rmtree(group.folder / name)
@@ -56,30 +65,15 @@ async def test_wiped_member_takes_over_state_and_counts_when_admitted_again(
     assert not node.raft.is_admitted, "state does not admit"
     assert "takes over the catalog as of entry" in caplog.text
 
-    assert (
-        await (await group.client()).ask(AdmitRequest(node_id=NodeId(name)))
-    ).code is Code.SUCCESS
+    assert (await group.admit(name)).code is Code.SUCCESS
     await group.until(lambda: node.raft.is_admitted)
     await group.kill(next(n for n in group.nodes if n not in {name, leader.node.node_id}))
     await write(group, 60, 70)
     await equal(group)
     assert await read_all(group, node, topic) == expected(node, topic, 70)
-    await group.stop(name)
-    assert verify_store(group.folder / name)["problems"] == []
+    await stop_sound(group, name)
     await group.start(name)
     await equal(group)
-
-
-def damage(directory: Path, number: int) -> None:
-    """Change a byte in the body that this payload is in, on the disk."""
-    for path in sorted((directory / "data").iterdir()):
-        data = bytearray(path.read_bytes())
-        found = data.find(payload(number))
-        if found >= 0:
-            data[found + 9] ^= 0x20
-            path.write_bytes(data)
-            return
-    raise AssertionError(f"payload {number} is not in {directory}")
 
 
 @pytest.mark.group(**SMALL)
@@ -95,11 +89,8 @@ async def test_damage_without_any_copy_is_removed_and_rest_of_log_stays(
     entries = (await group.leader()).store.read(0, 1 << 20)
     victim = next(entry.index for entry in entries if payload(3) in bytes(entry.body))
     name = (await group.follower()).node.node_id
-    if applied:
-        await group.stop(name)
-    else:
-        await group.kill(name)
-    damage(group.folder / name, 3)
+    await (group.stop(name) if applied else group.kill(name))
+    damage(group.folder / name, payload(3))
     await group.start(name, scrub_bytes_per_s=0, checkpoint_bytes=1 << 30, retention_bytes=0)
     node = group.nodes[name]
     node.parts.repairs._send = lambda message: None  # nobody is asked before nobody can help
@@ -124,8 +115,7 @@ async def test_damage_without_any_copy_is_removed_and_rest_of_log_stays(
     assert node.raft._machine.can_lead
     assert await read_all(group, node, topic) == expected(node, topic, 60)
     assert ("takes over no catalog" in caplog.text) is applied
-    await group.stop(name)
-    assert verify_store(group.folder / name)["problems"] == []
+    await stop_sound(group, name)
 
 
 @pytest.mark.group(**SMALL)
@@ -141,9 +131,7 @@ async def test_node_with_catalog_ahead_of_log_serves_nothing_and_survives_kill(
         await group.start(name)
         incarnation = group.nodes[name].store.membership.incarnation
         await group.until(lambda: leader.raft.heard.get(NodeId(name)) == incarnation)
-        assert (
-            await (await group.client()).ask(AdmitRequest(node_id=NodeId(name)))
-        ).code is Code.SUCCESS
+        assert (await group.admit(name)).code is Code.SUCCESS
     node, old = group.nodes[name], group.nodes[name].raft
     await group.until(lambda: node._restarting is not None)
     await awake(node)
@@ -167,9 +155,7 @@ async def test_node_with_catalog_ahead_of_log_serves_nothing_and_survives_kill(
     "part", ["snapshot", "data"], ids=["while it comes", "when it is taken over"]
 )
 async def test_a_full_disk_gives_the_state_up_and_keeps_the_node(group: Any, part: str) -> None:
-    topic = await write(group, 0, 60)
-    await trimmed(group)
-    await group.agree()
+    topic = await write_trimmed(group)
     name = (await group.follower()).node.node_id
     await group.stop(name)
     disk = group.disks[name] = MemoryDisk()
@@ -199,41 +185,26 @@ async def test_only_a_leader_whose_catalog_has_what_is_gone_gives_its_state(grou
     await write(group, 0, 3)
     await group.agree()
     leader, follower = await group.leader(), await group.follower()
-    said: list[SnapshotResponse] = []
-
-    def ask(node: Any, index: int, offset: int = 0) -> None:
-        node.parts.snapshots.sender._peers = SimpleNamespace(send=said.append)
-        node.parts.snapshots.sender.serve(
-            SnapshotRequest(
-                group="test",
-                local_id=NodeId("n2"),
-                remote_id=node.node.node_id,
-                last_included_index=Index(index),
-                offset=offset,
-                max_bytes=100,
-            )
-        )
-
-    ask(follower, -1)
-    assert said.pop().code is Code.NOT_LEADER
+    said, refused = answers_of(leader), answers_of(follower)
+    follower.parts.snapshots.sender.serve(asked_by(follower))
+    assert refused.pop().code is Code.NOT_LEADER
+    serve = leader.parts.snapshots.sender.serve
     applied, leader.catalog.applied_index = leader.catalog.applied_index, Index(-1)
-    ask(leader, -1)
+    serve(asked_by(leader))
     assert said.pop().code is Code.LEADER_NOT_READY
     leader.catalog.applied_index = applied
-    ask(leader, 2)
+    serve(asked_by(leader, 2))
     assert said.pop().code is Code.INDEX_LESS_THAN_LOCAL_BEGIN, (
         "an image that nobody has begun with"
     )
-    assert leader.parts.snapshots.floor is None
-    ask(leader, -1)
+    assert leader.parts.snapshots.sender.floor is None
+    serve(asked_by(leader))
     await group.until(lambda: said)
     piece = said.pop()
     assert (piece.code, len(piece.data)) == (Code.SUCCESS, 100)
-    assert leader.parts.snapshots.floor == 0, "what the image begins with stays"
-    ask(leader, piece.last_included_index, piece.size - 5)
+    assert leader.parts.snapshots.sender.floor == 0, "what the image begins with stays"
+    serve(asked_by(leader, piece.last_included_index, piece.size - 5))
     assert len(said.pop().data) == 5
-    leader.parts.snapshots.sender._now_ms = lambda: 1 << 40
-    assert leader.parts.snapshots.floor is None
 
 
 def asked_by(node: Any, index: int = -1, offset: int = 0, max_bytes: int = 100) -> SnapshotRequest:
@@ -247,34 +218,42 @@ def asked_by(node: Any, index: int = -1, offset: int = 0, max_bytes: int = 100) 
     )
 
 
+def answers_of(node: Any) -> list[SnapshotResponse]:
+    """What a node says from now on to those who ask for its state."""
+    said: list[SnapshotResponse] = []
+    node.parts.snapshots.sender._peers = SimpleNamespace(send=said.append)
+    return said
+
+
+async def given(group: Any) -> tuple[Any, list[SnapshotResponse], Index]:
+    """The only node, what it says, and the index of the state that is being fetched from it."""
+    await write(group, 0, 3)
+    node = await group.leader()
+    said = answers_of(node)
+    node.parts.snapshots.sender.serve(asked_by(node))
+    await group.until(lambda: said)
+    return node, said, said.pop().last_included_index
+
+
 async def test_piece_of_state_is_never_larger_than_a_frame_for_any_request(
     group: Any,
 ) -> None:
-    await write(group, 0, 3)
-    node = await group.leader()
-    images, said = node.parts.snapshots.sender, list[SnapshotResponse]()
-    images._peers = SimpleNamespace(send=said.append)
-    images.serve(asked_by(node))
-    await group.until(lambda: said)
-    index = said.pop().last_included_index
+    node, said, index = await given(group)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dledger.node.snapshot.sender.PIECE_BYTES", 64)
         for max_bytes in (0, 1, 64, 65, 1 << 40):
-            images.serve(asked_by(node, index, max_bytes=max_bytes))
+            node.parts.snapshots.sender.serve(asked_by(node, index, max_bytes=max_bytes))
     assert [len(piece.data) for piece in said] == [1, 1, 64, 64, 64]
 
 
 async def test_a_state_is_kept_as_long_as_its_pieces_are_asked_for_and_no_longer(
     group: Any,
 ) -> None:
-    await write(group, 0, 3)
-    node = await group.leader()
-    images, said = node.parts.snapshots.sender, list[SnapshotResponse]()
-    now_ms = images._now_ms()
-    images._peers, images._now_ms = SimpleNamespace(send=said.append), lambda: now_ms
-    images.serve(asked_by(node))
-    await group.until(lambda: said)
-    index, first = said.pop().last_included_index, images.floor
+    node, said, index = await given(group)
+    images = node.parts.snapshots.sender
+    now_ms = images._given[node.node.node_id].used_ms
+    images._now_ms = lambda: now_ms
+    first = images.floor
     assert first == node.store.begin_index
     for offset in range(5):
         now_ms += KEPT_MS
@@ -293,8 +272,7 @@ async def test_state_begins_anew_on_request_when_its_first_entry_is_gone(
     """Retention goes on meanwhile: that is no failure of the disk."""
     await write(group, 0, 3)
     node = await group.leader()
-    images, store, said = node.parts.snapshots.sender, node.store, list[SnapshotResponse]()
-    images._peers = SimpleNamespace(send=said.append)
+    images, store, said = node.parts.snapshots.sender, node.store, answers_of(node)
 
     def gone(begin: Index, *_: object) -> Any:
         raise OffsetOutOfRange(f"entry {begin} is not kept any more", begin + 1, begin + 2)
@@ -312,8 +290,7 @@ async def test_state_begins_anew_on_request_when_its_first_entry_is_gone(
 async def test_a_node_that_stops_neither_gives_nor_takes_a_state(group: Any) -> None:
     await write(group, 0, 3)
     node = await group.leader()
-    said = list[SnapshotResponse]()
-    node.parts.snapshots.sender._peers = SimpleNamespace(send=said.append)
+    said = answers_of(node)
     node.parts.snapshots.stop()
     node.parts.snapshots.receiver.on_message(asked_by(node, 2))
     assert said == []

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from bodies import body
 
-from dledger.protocol.messages.client import AdmitRequest, StatusRequest
 from dledger.protocol.messages.codes import Code
 from dledger.types import NodeId
 
@@ -39,8 +38,7 @@ async def test_member_that_lost_end_of_its_log_is_no_voter_until_admitted(
     copy(tmp_path / "n2", tmp_path / "before")
     await group.start("n2")
     client = await group.client()
-    for _ in range(20):
-        assert (await client.append(body(topic))).code is Code.SUCCESS
+    await client.write(topic, [b"x"] * 20)
     await group.agree()
     former = group.nodes[NodeId("n2")].store.identity.incarnation
     await group.stop("n2")
@@ -53,7 +51,7 @@ async def test_member_that_lost_end_of_its_log_is_no_voter_until_admitted(
     assert lost in caplog.text
     assert lossy.store.identity.incarnation != former
     own = await group.client(lossy)
-    assert (await own.ask(StatusRequest())).status["recovery"]["lost"] == lost
+    assert (await own.status())["recovery"]["lost"] == lost
     await group.agree()
     assert not lossy.raft.is_admitted
     leader = await group.leader()
@@ -64,8 +62,7 @@ async def test_member_that_lost_end_of_its_log_is_no_voter_until_admitted(
     answer = await (await group.client(leader)).append(body(topic), timeout_ms=500)
     assert answer.code is not Code.SUCCESS
     await group.start(other)
-    leader = await group.leader()
-    admitted = await (await group.client(leader)).ask(AdmitRequest(node_id=NodeId("n2")))
+    admitted = await group.admit("n2")
     assert admitted.code is Code.SUCCESS, admitted
     await group.until(lambda: lossy.raft.is_admitted)
     await group.kill(other)

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,34 +25,30 @@ print("loaded", heavy)
 """
 
 
+Start = Callable[..., subprocess.Popen[str]]
+
+
 @pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a node in a directory, with settings."""
     started: list[subprocess.Popen[str]] = []
-    yield started
+
+    def start(name: str = "n0", settings: str = "{}") -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", PROGRAM, str(tmp_path / name), settings]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=os.environ)
+        started.append(process)
+        return process
+
+    yield start
     for process in started:
         process.kill()
         process.communicate()
 
 
-def start(
-    nodes: list[subprocess.Popen[str]], path: Path, settings: str = "{}"
-) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(path), settings],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ,
-    )
-    nodes.append(process)
-    return process
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_node_gracefully(
-    nodes: list[subprocess.Popen[str]], tmp_path: Path, number: signal.Signals
-) -> None:
-    node = start(nodes, tmp_path / "n0")
+def test_a_signal_ends_a_node_gracefully(start: Start, number: signal.Signals) -> None:
+    node = start()
     assert node.stdout is not None
     assert int(node.stdout.readline()) > 0
     node.send_signal(number)
@@ -62,20 +58,18 @@ def test_a_signal_ends_a_node_gracefully(
     assert "has stopped" in log
 
 
-def test_an_unused_node_ends_by_itself(nodes: list[subprocess.Popen[str]], tmp_path: Path) -> None:
-    node = start(nodes, tmp_path / "n0", "dict(idle_timeout_ms=200)")
+def test_an_unused_node_ends_by_itself(start: Start) -> None:
+    node = start(settings="dict(idle_timeout_ms=200)")
     _, log = node.communicate(timeout=30)
     assert node.returncode == 0, log
     assert "nobody has used it" in log
 
 
-def test_a_second_node_on_the_same_port_fails_with_a_clear_error(
-    nodes: list[subprocess.Popen[str]], tmp_path: Path
-) -> None:
-    first = start(nodes, tmp_path / "first")
+def test_a_second_node_on_the_same_port_fails_with_a_clear_error(start: Start) -> None:
+    first = start("first")
     assert first.stdout is not None
     port = first.stdout.readline().strip()
-    second = start(nodes, tmp_path / "second", f"dict(port={port})")
+    second = start("second", f"dict(port={port})")
     _, log = second.communicate(timeout=30)
     assert second.returncode != 0
     assert "PortInUse" in log

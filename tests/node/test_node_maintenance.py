@@ -10,46 +10,33 @@ from typing import Any
 
 import pytest
 from bodies import body
-from trimming import checkpointed, trimmed
+from trimming import KIB, LARGER, checkpointed, trimmed
 
 from dledger.node.maintenance.idle_timeout import process_lives
-from dledger.protocol.messages.catalog_commands import CommitTransaction, OpenStage, StageSum
 from dledger.protocol.messages.client import OffsetKind
 from dledger.protocol.messages.codes import Code
-from dledger.records.body.header import Flag
 from verification.disk.memory_disk import MemoryDisk
-
-KIB = 1 << 10
-SMALL = {"segment_bytes": 256 * KIB, "max_body_bytes": 64 * KIB, "checkpoint_bytes": 100 * KIB}
 
 
 async def test_a_stage_that_timed_out_is_dropped(group: Any) -> None:
     client, topic = await group.topic()
-    stage = (
-        await client.execute(OpenStage(writer_id="w", sequence=0, label="a", timeout_ms=1))
-    ).result["stage_id"]
-    assert (await client.append(body(topic, producer_id=stage, flags=Flag.STAGED))).code in {
+    stage = await client.stage(timeout_ms=1)
+    assert (await client.append(body(topic, **stage))).code in {
         Code.SUCCESS,
         Code.UNKNOWN_STAGE,
     }
     leader = await group.leader()
     await group.until(lambda: leader.catalog.next_expiry_ms() is None)
-    commit = CommitTransaction(
-        writer_id="w", sequence=0, stages=(StageSum(stage_id=stage, batches=1, records=1),)
-    )
-    assert (await client.execute(commit)).code is not Code.SUCCESS
+    assert (await client.commit(stage, 1)).code is not Code.SUCCESS
     await group.agree()
-    assert len({node.catalog.digest() for node in group.nodes.values()}) == 1
 
 
-@pytest.mark.group(retention_bytes=512 * KIB, **SMALL)
+@pytest.mark.group(retention_bytes=512 * KIB, **LARGER)
 async def test_retention_moves_begin_offsets_on_all_nodes_and_survives_a_restart(
     group: Any,
 ) -> None:
     client, topic = await group.topic()
-    data = body(topic, bytes(20_000))
-    for _ in range(120):
-        await client.append(data)
+    data = (await client.write(topic, [bytes(20_000)] * 120))[0]
     await trimmed(group)
     begin = (await client.offsets("t", OffsetKind.BEGIN)).offsets["t"][0]
     assert 0 < begin < 120
@@ -61,8 +48,7 @@ async def test_retention_moves_begin_offsets_on_all_nodes_and_survives_a_restart
     leader = await group.leader()
     for node in group.nodes.values():
         assert node.store.begin_index <= leader.store.begin_index
-    for name in list(group.nodes):
-        await group.kill(name)
+    await group.kill()
     await group.start()
     client = await group.client()
     while (await client.offsets("t", OffsetKind.BEGIN)).offsets["t"][0] < begin:
@@ -71,14 +57,13 @@ async def test_retention_moves_begin_offsets_on_all_nodes_and_survives_a_restart
     assert (await client.append(data)).base_offset == 120
 
 
-@pytest.mark.group(retention_bytes=512 * KIB, member_retention_bytes=64 << 20, **SMALL)
+@pytest.mark.group(retention_bytes=512 * KIB, member_retention_bytes=64 << 20, **LARGER)
 async def test_retention_keeps_what_a_dead_member_still_needs(group: Any) -> None:
     client, topic = await group.topic()
     await group.agree()
     dead = (await group.follower()).node.node_id
     await group.kill(dead)
-    for _ in range(120):
-        await client.append(body(topic, bytes(20_000)))
+    await client.write(topic, [bytes(20_000)] * 120)
     await checkpointed(group)
     leader = await group.leader()
     leader.parts.retention.due_ms = 0
@@ -95,7 +80,7 @@ async def test_retention_ends_before_the_last_committed_entry(
 ) -> None:
     """Also where a checkpoint at the commit index would let all of it go."""
     client, topic = await group.topic()
-    await client.append(body(topic))
+    await client.write(topic)
     node = await group.leader()
     await group.agree()
     committed = node.raft.committed_index
@@ -109,11 +94,10 @@ async def test_retention_ends_before_the_last_committed_entry(
     assert limits == [committed - 1]
 
 
-@pytest.mark.group(1, disks=MemoryDisk, retention_ms=10**12, **SMALL)
+@pytest.mark.group(1, disks=MemoryDisk, retention_ms=10**12, **LARGER)
 async def test_a_full_disk_deletes_nothing_that_is_not_expired(group: Any) -> None:
     client, topic = await group.topic()
-    for _ in range(60):
-        await client.append(body(topic, bytes(20_000)))
+    await client.write(topic, [bytes(20_000)] * 60)
     node = await group.leader()
     group.disks["n0"].free = 0
     await group.until(lambda: node.parts.disk_watch.level.name == "FULL")
@@ -135,8 +119,7 @@ async def test_d12_checkpoint_without_room_is_made_later_and_node_goes_on(
         node = await group.leader()
         failures = group.disks["n0"].failures
         group.disks["n0"].fail("pwritev", part, code=errno.ENOSPC)
-        for number in range(30):
-            await client.append(body(topic, b"%d" % number))
+        bodies = await client.write(topic, (b"%d" % number for number in range(30)))
         await group.until(lambda: node.parts.checkpointer.due_ms)
         assert node.checkpoints.index == -1
         assert len((await client.fetch(topic, 0, max_bytes=100_000))[1]) == 30
@@ -144,35 +127,29 @@ async def test_d12_checkpoint_without_room_is_made_later_and_node_goes_on(
         await group.until(lambda: node.checkpoints.index >= 30)
         await group.kill("n0")
         await group.start("n0")
-        again = await group.leader()
-        assert again.checkpoints.index >= 30
-        found = (await (await group.client()).fetch(topic, 0, max_bytes=100_000))[1]
-        assert found == [body(topic, b"%d" % number) for number in range(30)]
+        client = await group.client()
+        assert group.nodes["n0"].checkpoints.index >= 30
+        assert (await client.fetch(topic, 0, max_bytes=100_000))[1] == bodies
 
 
-@pytest.mark.group(1, checkpoint_entries=20)
-async def test_checkpoints_follow_the_number_of_entries_too(group: Any) -> None:
+@pytest.mark.parametrize(
+    ("due", "payload"),
+    [({"checkpoint_entries": 20}, b"x"), ({"checkpoint_bytes": 200 * KIB}, bytes(10_000))],
+    ids=["entries", "bytes"],
+)
+async def test_checkpoints_follow_the_log_by_its_entries_and_its_bytes(
+    play: Callable[..., Any], due: dict[str, int], payload: bytes
+) -> None:
     """Small entries are many before they are much, and a restart takes its time for each."""
-    client, topic = await group.topic()
-    node = await group.leader()
-    for _ in range(2):
-        before = node.checkpoints.index
-        for _ in range(20):
-            await client.append(body(topic))
-        await group.until(lambda before=before: node.checkpoints.index >= before + 20)
-
-
-@pytest.mark.group(1, **SMALL)
-async def test_checkpoints_follow_the_log(group: Any) -> None:
-    client, topic = await group.topic()
-    node = await group.leader()
-    for _ in range(3):
-        before = node.checkpoints.index
-        for _ in range(30):
-            await client.append(body(topic, bytes(10_000)))
-        await group.until(lambda before=before: node.checkpoints.index != before)
-    # one may be on its way
-    await group.until(lambda: len(list((group.folder / "n0" / "snapshot").iterdir())) == 2)
+    async with play(1, **due) as group:
+        client, topic = await group.topic()
+        node = await group.leader()
+        for _ in range(3):
+            before = node.checkpoints.index
+            await client.write(topic, [payload] * 21)
+            await group.until(lambda before=before: node.checkpoints.index > before)
+        # one may be on its way
+        await group.until(lambda: len(list((group.folder / "n0" / "snapshot").iterdir())) == 2)
 
 
 @pytest.mark.group(1, idle_timeout_ms=100)
@@ -180,17 +157,18 @@ async def test_an_unused_node_ends_when_its_parent_is_gone(group: Any) -> None:
     await asyncio.wait_for(group.nodes["n0"].wait_idle(), 20)
 
 
-@pytest.mark.group(2, start=False)
+@pytest.mark.group(2, idle_timeout_ms=10**6, start=False)
 async def test_a_used_node_or_one_with_a_parent_goes_on(group: Any) -> None:
-    await group.start("n0", idle_timeout_ms=10**6, parent_pid=os.getpid())
-    await group.start("n1", idle_timeout_ms=10**6)
+    await group.start("n0", parent_pid=os.getpid())
+    await group.start("n1")
     in_a_year = 10**15
-    assert not group.nodes["n0"].parts.idle_timeout.is_over(in_a_year)
-    assert group.nodes["n1"].parts.idle_timeout.is_over(in_a_year)
+    parent, unused = (group.nodes[name].parts.idle_timeout.is_over for name in ("n0", "n1"))
+    assert not parent(in_a_year)
+    assert unused(in_a_year)
     client = await group.client(group.nodes["n1"])
-    assert not group.nodes["n1"].parts.idle_timeout.is_over(in_a_year)
+    assert not unused(in_a_year)
     client.close()
-    await group.until(lambda: group.nodes["n1"].parts.idle_timeout.is_over(in_a_year))
+    await group.until(lambda: unused(in_a_year))
 
 
 def test_a_process_lives_or_not() -> None:

@@ -16,7 +16,6 @@ from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import ConfigError
 from dledger.node.peers.handshake import Gate
 from dledger.protocol.messages.catalog_commands import Admit
-from dledger.protocol.messages.client import StatusRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, stamp_all
 from dledger.protocol.messages.hello import HelloRequest
@@ -26,6 +25,7 @@ from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 from dledger.storage.disk.disk import RealDisk
 from dledger.storage.opening import open_store
 from dledger.types import NO_INDEX, Index, NodeId
+from tests.node.conftest import played
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "stores_before_group_ids.tar.gz"
 """Three nodes, and one alone, of commit 9bd8acc; topic t has ``record 0`` to ``record 19``."""
@@ -47,7 +47,7 @@ async def test_nodes_told_a_list_that_differs_from_their_files_do_not_start(
     """Two of five with a list of three elected each other and acknowledged what the other three
     replaced."""
     client, topic = await group.topic()
-    assert (await client.append(body(topic))).code is Code.SUCCESS
+    (data,) = await client.write(topic)
     await group.agree()
     await group.stop()
     whole = group.config
@@ -59,7 +59,7 @@ async def test_nodes_told_a_list_that_differs_from_their_files_do_not_start(
     group.config = whole
     await group.start()
     client = await group.client()
-    assert (await client.fetch(topic, 0))[1] == [body(topic)]
+    assert (await client.fetch(topic, 0))[1] == [data]
 
 
 @pytest.mark.group(start=False)
@@ -77,7 +77,7 @@ async def test_first_start_with_wrong_list_leaves_nothing_against_right_one(
     await group.kill("n1")
     await group.start("n1")
     client, topic = await group.topic()
-    assert (await client.append(body(topic))).code is Code.SUCCESS
+    await client.write(topic)
     await group.agree()
     assert len(ids(group)) == 1
 
@@ -107,7 +107,7 @@ async def test_peer_of_other_list_or_group_is_refused_by_name_and_in_status(
         assert refused.code in {Code.UNKNOWN_GROUP, Code.UNKNOWN_MEMBER}
         for word in words:
             assert word in refused.message
-    status = (await (await group.client(node)).ask(StatusRequest())).status
+    status = await (await group.client(node)).status()
     assert status["group_id"] == own.group_id
     assert "feed" in status["refused_peers"][other]
     descended = HelloRequest(group="test", group_id="feed", ancestors=((own.group_id, 3),))
@@ -126,9 +126,8 @@ async def test_a_leader_of_another_group_at_a_members_address_is_not_followed(
     if group.follow("n1"):
         await group.hand_over("n0")
     await group.kill("n1")
-    second = type(group)(tmp_path / "second", 3)
-    second.addresses[NodeId("n1")] = group.addresses[NodeId("n1")]
-    try:
+    async with played(tmp_path / "second", start=False) as second:
+        second.addresses[NodeId("n1")] = group.addresses[NodeId("n1")]
         await second.start("n1")
         newcomer = second.nodes[NodeId("n1")]
         await group.until(lambda: newcomer.raft.strangers)
@@ -141,9 +140,7 @@ async def test_a_leader_of_another_group_at_a_members_address_is_not_followed(
         assert leader.raft.membership.of(NodeId("n1")) == newcomer.store.identity.incarnation
         client = await second.client(leader)
         await client.create("b")
-        assert (await (await group.client()).append(body(topic))).code is Code.SUCCESS
-    finally:
-        await second.close()
+        await (await group.client()).write(topic)
 
 
 def unpacked(folder: Path, name: str, into: Path) -> None:
@@ -262,13 +259,9 @@ async def test_a_members_file_of_another_group_keeps_a_node_from_its_own(
     """Somebody has copied it: nothing that the other members say is heard, and they say why."""
     await group.agree()
     own = ids(group)
-    other = type(group)(tmp_path / "other", 3)
-    try:
-        await other.start()
+    async with played(tmp_path / "other") as other:
         await other.agree()
         await other.stop()
-    finally:
-        await other.close()
     if group.follow("n2"):
         await group.hand_over("n0")
     await group.stop("n2")

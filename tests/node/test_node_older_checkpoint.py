@@ -8,23 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trimming import SMALL, body, has_saved, payload, read_all, write
+from trimming import SMALL, has_saved, payload, read_all, stop_sound, write
 
-from dledger.protocol.messages.catalog_commands import CommitTransaction, OpenStage, StageSum
-from dledger.protocol.messages.codes import Code
-from dledger.records.body.header import BodyHeader, BodyKind, Flag, encode_header
 from dledger.storage.meta import tables
-from dledger.storage.offline.verify import verify_store
 
 WHEN_ASKED = {"checkpoint_bytes": 64 << 20, "checkpoint_entries": 1_000_000}
 """No checkpoint comes by itself."""
-
-
-def staged(topic: int, stage: int, number: int) -> bytes:
-    header = BodyHeader(
-        BodyKind.DATA, topic, 0, 1, producer_id=stage, sequence=number, flags=Flag.STAGED
-    )
-    return encode_header(header) + payload(number)
 
 
 async def save(group: Any, node: Any) -> int:
@@ -50,21 +39,14 @@ async def test_start_from_older_checkpoint_goes_on_after_rows_were_dropped(
     async with play(1, **{**SMALL, **WHEN_ASKED}) as group:
         client, (node,) = await group.client(), group.nodes.values()
         topic = await write(group, 0, 20)
-        stage = (
-            await client.execute(OpenStage(writer_id="w", sequence=0, label="", timeout_ms=600_000))
-        ).result
-        number = stage["stage_id"]
+        stage = await client.stage()
         for at in range(3):
-            assert (await client.append(staged(topic, number, at))).code is Code.SUCCESS
+            await client.write(topic, [payload(at)], sequence=at, **stage)
         await write(group, 20, 60)
         older = await save(group, node)
         known = node.catalog.partitions[topic << 32].rows
-        commit = CommitTransaction(
-            writer_id="w", sequence=0, stages=(StageSum(stage_id=number, batches=3, records=3),)
-        )
-        assert (await client.execute(commit)).result["offsets"] == {"t": {0: (60, 63)}}
-        for at in range(60, 90):
-            assert (await client.append(body(topic, payload(at)))).code is Code.SUCCESS
+        assert (await client.commit(stage, 3)).result["offsets"] == {"t": {0: (60, 63)}}
+        await write(group, 60, 90)
         if lost == "damaged":
             assert await save(group, node) > older
         await group.until(lambda: first_row(node, topic) > known)
@@ -87,5 +69,4 @@ async def test_start_from_older_checkpoint_goes_on_after_rows_were_dropped(
         await group.start("n0", retention_bytes=0)
         node = await group.leader()
         assert len(await read_all(group, node, topic)) == 35
-        await group.stop("n0")
-        assert verify_store(group.folder / "n0")["problems"] == []
+        await stop_sound(group, "n0")

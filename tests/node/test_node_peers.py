@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dledger.net import FrameLimits, Handlers, connect
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.hello import HelloRequest, HelloResponse
+from dledger.protocol.messages.hello import HelloRequest
+from tests.node.conftest import BareClient
 
 FOR_EVER_MS = 3_600_000
 
@@ -51,15 +51,9 @@ async def test_an_old_connection_of_a_leader_that_has_a_new_one_may_end(group: A
     """A link is opened anew before the other side hears that the old one is dead."""
     leader, follower = await group.leader(), await group.follower()
     await group.until(lambda: follower.raft.leader_id == leader.node.node_id)
-    answers: list[HelloResponse] = []
-    handlers = Handlers(
-        on_frame=lambda connection, request_id, message, payload: answers.append(message),
-        on_close=lambda connection, error: None,
-    )
-    second = await connect(f"127.0.0.1:{follower.port}", handlers, FrameLimits(), 5)
-    second.send(HelloRequest(group="test", node_id=leader.node.node_id), 1)
-    await group.until(lambda: answers)
-    assert answers[0].code is Code.SUCCESS
+    second = await BareClient.dial(follower.port)
+    answer = await second.ask(HelloRequest(group="test", node_id=leader.node.node_id))
+    assert answer.code is Code.SUCCESS
     connections = follower.parts.router.connections
     second.close()
     await group.until(lambda: follower.parts.router.connections < connections)

@@ -10,7 +10,6 @@ import pytest
 
 from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.table import MemoryTables
-from dledger.client import AsyncClient
 from dledger.errors import LimitReached
 from dledger.protocol.messages.catalog_commands import (
     AddPartitions,
@@ -144,10 +143,9 @@ async def test_requests_over_limit_are_refused_with_setting_even_in_a_flood(
 
 @pytest.mark.group(1, max_partitions=10)
 async def test_a_client_is_told_by_an_error_of_its_own(group: Any) -> None:
-    leader = await group.leader()
-    async with AsyncClient(f"127.0.0.1:{leader.port}") as client:
-        with pytest.raises(LimitReached, match="raise max_partitions"):
-            await client.create_topic("large", partitions=11)
-        await client.create_topic("small", partitions=10)
-        await client.delete_topic("small")
-        await client.create_topic("small", partitions=10)
+    client = await group.async_client()
+    with pytest.raises(LimitReached, match="raise max_partitions"):
+        await client.create_topic("large", partitions=11)
+    await client.create_topic("small", partitions=10)
+    await client.delete_topic("small")
+    await client.create_topic("small", partitions=10)

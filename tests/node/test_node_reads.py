@@ -9,17 +9,12 @@ from typing import Any
 
 import pytest
 from bodies import body
-from elections import QUICK
+from damaging import damage
+from elections import QUICK, cut_off
+from holding import watch
 
 from dledger.checksum import crc32
-from dledger.protocol.messages.catalog_commands import (
-    CommitOffsets,
-    CommitTransaction,
-    CreateTopic,
-    DeleteTopic,
-    OpenStage,
-    StageSum,
-)
+from dledger.protocol.messages.catalog_commands import CommitOffsets, CreateTopic, DeleteTopic
 from dledger.protocol.messages.client import (
     AppendRequest,
     FetchRequest,
@@ -29,18 +24,14 @@ from dledger.protocol.messages.client import (
     OffsetsRequest,
     SplitRequest,
     SplitSpan,
-    StatusRequest,
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.peer import PushEntryResponse
-from dledger.records.body.header import Flag
 
 
 async def test_a_fetch_brings_the_bodies_byte_for_byte_from_any_replica(group: Any) -> None:
     client, topic = await group.topic()
-    bodies = [body(topic, b"%d" % n * 1000, count=2) for n in range(10)]
-    for data in bodies:
-        await client.append(data)
+    bodies = await client.write(topic, (b"%d" % n * 1000 for n in range(10)), count=2)
     await group.agree()
     for node in list(group.nodes.values()):
         reader = await group.client(node)
@@ -54,9 +45,7 @@ async def test_a_fetch_brings_the_bodies_byte_for_byte_from_any_replica(group: A
 @pytest.mark.group(cache_bytes=200_000)
 async def test_a_fetch_of_entries_that_left_the_cache_reads_them_from_the_disk(group: Any) -> None:
     client, topic = await group.topic()
-    bodies = [body(topic, bytes([n]) * 50_000) for n in range(20)]
-    for data in bodies:
-        await client.append(data)
+    bodies = await client.write(topic, (bytes([n]) * 50_000 for n in range(20)))
     leader = await group.leader()
     assert leader.raft.log.cached(3, 4) is None
     assert (await client.fetch(topic, 0, max_bytes=10_000_000))[1] == bodies
@@ -66,8 +55,7 @@ async def test_a_fetch_of_entries_that_left_the_cache_reads_them_from_the_disk(g
 @pytest.mark.group(1)
 async def test_a_fetch_stops_at_the_asked_bytes_but_brings_at_least_one_batch(group: Any) -> None:
     client, topic = await group.topic()
-    for n in range(10):
-        await client.append(body(topic, b"%d" % n * 1000))
+    await client.write(topic, (b"%d" % n * 1000 for n in range(10)))
     assert len((await client.fetch(topic, 0, max_bytes=3500))[1]) == 3
     assert len((await client.fetch(topic, 0, max_bytes=1))[1]) == 1
     assert len((await client.fetch(topic, 2, end_offset=4))[1]) == 2
@@ -106,14 +94,10 @@ async def test_long_poll_is_answered_when_transaction_commits_or_topic_goes(
         wanted = OffsetsRequest(topics=("t",), newer_than={"t": {0: 0}}, wait_ms=60_000)
     waiting = reader.start(wanted)
     await group.until(lambda: len(node.parts.polls))
-    stage = (
-        await client.execute(OpenStage(writer_id="w", sequence=0, label="a", timeout_ms=60_000))
-    ).result
-    number = stage["stage_id"]
-    await client.append(body(topic, producer_id=number, flags=Flag.STAGED))
+    stage = await client.stage()
+    await client.write(topic, **stage)
     assert len(node.parts.polls) == 1
-    sums = (StageSum(stage_id=number, batches=1, records=1),)
-    await client.execute(CommitTransaction(writer_id="w", sequence=0, stages=sums))
+    await client.commit(stage, 1)
     await group.until(waiting.done)
     assert (await waiting)[0].code is Code.SUCCESS
     again = {"start_offset": 1} if what == "fetch" else {"newer_than": {"t": {0: 1}}}
@@ -142,17 +126,6 @@ async def test_a_long_poll_of_a_closed_connection_is_forgotten(group: Any) -> No
     await group.until(lambda: len(node.parts.polls) >= 2)
     reader.close()
     await group.until(lambda: not len(node.parts.polls))
-
-
-@pytest.mark.group(1)
-async def test_a_long_poll_on_a_topic_that_is_deleted_ends_at_once(group: Any) -> None:
-    client, reader = await group.client(), await group.client()
-    topic = await client.create("t")
-    node = await group.leader()
-    waiting = asyncio.ensure_future(reader.fetch(topic, 0, wait_ms=60_000))
-    await group.until(lambda: len(node.parts.polls))
-    await client.execute(DeleteTopic(name="t"))
-    assert (await waiting)[0].code is Code.UNKNOWN_TOPIC
 
 
 @pytest.mark.group(1)
@@ -256,14 +229,11 @@ async def test_d8_a_deposed_leader_serves_no_linearizable_read(group: Any) -> No
 async def test_d8_what_is_not_committed_is_never_served(group: Any) -> None:
     client, topic = await group.topic()
     await client.append(body(topic, b"committed"))
-    leader = await group.leader()
-    reader = await group.client(leader)
-    for name in [node for node in group.nodes if node != leader.node.node_id]:
-        await group.kill(name)
+    leader = await group.kill_followers()
     await client.append(body(topic, b"not committed"), timeout_ms=100)
     assert leader.raft.end_index > leader.raft.committed_index
-    assert (await reader.fetch(topic, 0))[1] == [body(topic, b"committed")]
-    assert (await reader.offsets("t", stale=True)).offsets == {"t": {0: 1}}
+    assert (await client.fetch(topic, 0))[1] == [body(topic, b"committed")]
+    assert (await client.offsets("t", stale=True)).offsets == {"t": {0: 1}}
 
 
 async def test_d8_a_commit_applies_nothing_behind_it(group: Any) -> None:
@@ -297,9 +267,9 @@ async def test_d13_a_new_leader_reads_only_after_the_noop_of_its_term(group: Any
     """Everything acknowledged by the leader before is seen by the first linearizable read of the
     next one."""
     client, topic = await group.topic()
-    for _ in range(20):
-        await client.append(body(topic))
-    old = await group.kill((await group.leader()).node.node_id)
+    await client.write(topic, [b"x"] * 20)
+    old = await group.leader()
+    await group.kill(old.node.node_id)
     new = await group.leader()
     assert new.raft.term > old.raft.term
     assert (await (await group.client(new)).offsets("t")).offsets == {"t": {0: 20}}
@@ -311,8 +281,7 @@ async def test_reads_that_wait_together_share_a_heartbeat_round(group: Any) -> N
     await client.create("t")
     leader = await group.leader()
     tokens: list[int] = []
-    ask = leader.parts.ready_loop.read_index
-    leader.parts.ready_loop.read_index = lambda token: (tokens.append(token), ask(token))[0]
+    watch(leader.parts.ready_loop, "read_index", tokens.append)
     futures = [client.start(OffsetsRequest(topics=("t",))) for _ in range(200)]
     for future in futures:
         assert (await future)[0].code is Code.SUCCESS
@@ -338,8 +307,7 @@ async def test_a_split_cuts_ranges_at_batches(group: Any) -> None:
     client = await group.client()
     topics = [await client.create("t"), await client.create("u")]
     for topic in topics:
-        for _ in range(10):
-            await client.append(body(topic, bytes(1000), count=5))
+        await client.write(topic, [bytes(1000)] * 10, count=5)
     spans = [span(topics[0], 0, 50), span(topics[1], 20, 30), span(topics[1], 0, 50, max_pieces=1)]
     answer = await client.ask(SplitRequest(spans=tuple(spans)))
     assert answer.code is Code.SUCCESS
@@ -374,8 +342,7 @@ async def test_a_full_answer_to_a_split_still_has_a_piece_of_every_span(
     """So that whoever asks for the rest comes to an end."""
     monkeypatch.setattr("dledger.node.handlers.fetches.MAX_CUTS", 3)
     client, topic = await group.topic()
-    for _ in range(10):
-        await client.append(body(topic, bytes(4000), count=5))
+    await client.write(topic, [bytes(4000)] * 10, count=5)
     answer = await client.ask(SplitRequest(spans=(span(topic, 0, 50),) * 3))
     assert [len(cuts) for cuts in answer.cuts] == [3, 1, 1]
 
@@ -384,11 +351,9 @@ async def test_a_full_answer_to_a_split_still_has_a_piece_of_every_span(
 async def test_a_damaged_entry_is_never_served(group: Any) -> None:
     """One flipped byte on disk: CORRUPT_ENTRY, the rest is served, and the node lives on."""
     client, topic = await group.topic()
-    bodies = [body(topic, bytes([65 + n]) * 50_000) for n in range(20)]
-    for data in bodies:
-        await client.append(data)
+    bodies = await client.write(topic, (bytes([65 + n]) * 50_000 for n in range(20)))
     leader = await group.leader()
-    flip(next((leader.node.directory / "data").iterdir()), b"C" * 100)
+    damage(leader.node.directory, b"C" * 100)
     answer, found = await client.fetch(topic, 2, max_bytes=1)
     assert (answer.code, found) == (Code.CORRUPT_ENTRY, [])
     assert (await client.fetch(topic, 3, max_bytes=1))[1] == [bodies[3]]
@@ -434,7 +399,7 @@ async def test_the_status_tells_how_a_node_is_doing(group: Any) -> None:
     await client.append(body(topic))
     await group.agree()
     leader = await group.leader()
-    status = (await client.ask(StatusRequest())).status
+    status = await client.status()
     assert status["role"] == "LEADER"
     assert status["committed_index"] == status["applied_index"] == leader.raft.end_index
     assert set(status["watermarks"]) == {"n0", "n1", "n2"}
@@ -442,24 +407,3 @@ async def test_the_status_tells_how_a_node_is_doing(group: Any) -> None:
     assert status["topics"] == 1
     assert status["port"] == leader.port
     assert status["recovery"]["faulty"] == 0
-
-
-def cut_off(node: Any, group: Any) -> None:
-    """No message of a peer gets in or out of ``node`` any more; clients still reach it."""
-    name = node.node.node_id
-    node.parts.ready_loop.step = lambda message: None
-    node.parts.ready_loop.links.send = lambda message: None
-    for other in group.nodes.values():
-        if other is not node:
-            send = other.parts.ready_loop.links.send
-            other.parts.ready_loop.links.send = lambda message, send=send: (
-                None if message.remote_id == name else send(message)
-            )
-
-
-def flip(path: Any, needle: bytes) -> None:
-    """Change one byte in the middle of ``needle`` in a file."""
-    with path.open("r+b") as file:
-        at = file.read().index(needle) + len(needle) // 2
-        file.seek(at)
-        file.write(b"!")

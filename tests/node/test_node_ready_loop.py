@@ -8,12 +8,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from bodies import heartbeat
+
 from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import StorageError
 from dledger.node.events import NodeEvents
 from dledger.node.loop.ready_loop import ReadyLoop
-from dledger.protocol.messages.entry import Entry, HardState, LogEnd, stamp
-from dledger.protocol.messages.peer import HeartBeatRequest
+from dledger.protocol.messages.entry import Entry, HardState, LogEnd, stamp_all
 from dledger.raft.state.ready import Ready
 from dledger.storage.file_store import FileStore
 from dledger.storage.opening import open_store
@@ -22,11 +23,8 @@ from verification.disk.memory_disk import MemoryDisk
 
 
 def entries_behind(end: LogEnd, term: int, count: int) -> tuple[Entry, ...]:
-    made = []
-    for number in range(count):
-        made.append(stamp(end, Term(term), 1, f"{number} of {term}".encode(), 1 << 20))
-        end = LogEnd.after(made[-1])
-    return tuple(made)
+    bodies = [f"{number} of {term}".encode() for number in range(count)]
+    return tuple(stamp_all(end, Term(term), 1, bodies, 1 << 20))
 
 
 def open_memory_store() -> FileStore:
@@ -100,14 +98,7 @@ async def test_d2_a_node_that_cannot_apply_what_is_committed_sends_nothing_more(
     events.fatal.subscribe(failed.append)
     store: Any = SimpleNamespace()
     ready_loop = ReadyLoop(raft, store, links=links, events=events)
-    beat = HeartBeatRequest(
-        group="g",
-        local_id=NodeId("n0"),
-        remote_id=NodeId("n1"),
-        term=Term(1),
-        leader_id=NodeId("n0"),
-    )
-    ready_loop.carry_out(Ready(committed=Index(3), messages=(beat,)))
+    ready_loop.carry_out(Ready(committed=Index(3), messages=(heartbeat(1),)))
     await ready_loop.stop()
     assert [str(error) for error in failed] == ["the disk failed"]
     assert sent == []

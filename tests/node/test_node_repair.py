@@ -4,53 +4,31 @@ served nor led by."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from bodies import body
+from damaging import damage, place_of
 from elections import QUICK
-from trimming import checkpointed
+from trimming import KIB, LARGER, checkpointed, expected, payload, read_all, stop_sound, write
 
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, LogEnd, stamp
+from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, stamp_all
 from dledger.protocol.messages.repair import RepairResponse
 from dledger.records.body.header import BODY_HEADER_SIZE
 from dledger.storage.api import Fault
-from dledger.storage.offline.verify import verify_store
 from dledger.storage.opening import open_store
 from dledger.types import Index, Role
 
-KIB = 1 << 10
 MAGIC_AT = 1 - BODY_HEADER_SIZE - HEADER_SIZE
 """The second byte of an entry, counted from its payload."""
 
 
-def payload(number: int) -> bytes:
-    return b"<%06d>" % number * 200
-
-
-def damage(directory: Path, *numbers: int, at: int = 9) -> None:
-    """Change a byte in the bodies that these payloads are in, on the disk."""
-    for number in numbers:
-        for path in sorted((directory / "data").iterdir()):
-            data = bytearray(path.read_bytes())
-            found = data.find(payload(number))
-            if found >= 0:
-                data[found + at] ^= 0x20
-                path.write_bytes(data)
-                break
-        else:
-            raise AssertionError(f"payload {number} is not in {directory}")
-
-
 async def fill(group: Any, count: int) -> int:
-    client = await group.client()
-    topic: int = await client.create("t")
-    for number in range(count):
-        await client.append(body(topic, payload(number)))
+    topic = await write(group, 0, count)
     await group.agree()
     return topic
 
@@ -58,20 +36,6 @@ async def fill(group: Any, count: int) -> int:
 def faulty(node: Any) -> list[Any]:
     found: list[Any] = node.parts.repairs.status()["faulty"]
     return found
-
-
-async def read_all(group: Any, node: Any, topic: int, count: int) -> list[bytes]:
-    client = await group.client(node)
-    found: list[bytes] = []
-    while len(found) < count:
-        answer, bodies = await client.fetch(topic, len(found))
-        assert answer.code is Code.SUCCESS, answer
-        found += bodies
-    return found
-
-
-def expected(topic: int, numbers: Iterable[int]) -> list[bytes]:
-    return [body(topic, payload(number)) for number in numbers]
 
 
 @pytest.mark.group(**QUICK)
@@ -84,7 +48,7 @@ async def test_damaged_node_starts_repairs_itself_and_has_its_full_log(
     victim = (await group.follower()).node.node_id
     end = group.nodes[victim].raft.end_index
     await group.kill(victim)
-    damage(group.folder / victim, 3, 4, 11)
+    damage(group.folder / victim, *map(payload, (3, 4, 11)))
     (group.folder / victim / "mark").unlink()
     await group.start(victim)
     node = group.nodes[victim]
@@ -93,38 +57,33 @@ async def test_damaged_node_starts_repairs_itself_and_has_its_full_log(
     await group.until(lambda: not faulty(node))
     assert node.parts.repairs.repaired == 3
     await group.agree()
-    assert await read_all(group, node, topic, 20) == expected(topic, range(20))
-    await group.stop(victim)
-    assert verify_store(group.folder / victim)["problems"] == []
+    assert await read_all(group, node, topic) == expected(node, topic, 20)
+    await stop_sound(group, victim)
 
 
 @pytest.mark.group(scrub_bytes_per_s=1 << 30, scrub_pause_ms=10, cache_bytes=1000)
 async def test_the_scrub_finds_damage_that_nobody_has_read_and_it_is_repaired(group: Any) -> None:
     topic = await fill(group, 200)
     node = await group.follower()
-    damage(node.node.directory, 50, 51, 52, 120)
+    damage(node.node.directory, *map(payload, (50, 51, 52, 120)))
     await group.until(lambda: node.parts.repairs.repaired == 4)
     assert not faulty(node)
-    await group.until(
-        lambda: (
-            node.parts.scrubber.status()["last_pass_ms"]
-            and not node.parts.scrubber.status()["found"]
-        )
-    )
-    assert await read_all(group, node, topic, 200) == expected(topic, range(200))
+    status = node.parts.scrubber.status
+    await group.until(lambda: status()["last_pass_ms"] and not status()["found"])
+    assert await read_all(group, node, topic) == expected(node, topic, 200)
 
 
 @pytest.mark.group(scrub_bytes_per_s=0, cache_bytes=1000)
 async def test_a_read_that_meets_damage_is_refused_and_has_it_repaired(group: Any) -> None:
     topic = await fill(group, 20)
     node = await group.follower()
-    damage(node.node.directory, 7)
+    damage(node.node.directory, payload(7))
     client = await group.client(node)
     answer, _ = await client.fetch(topic, 7, end_offset=8)
     assert answer.code is Code.CORRUPT_ENTRY
     await group.until(lambda: node.parts.repairs.repaired == 1)
     answer, bodies = await client.fetch(topic, 7, end_offset=8)
-    assert bodies == expected(topic, [7])
+    assert bodies == [body(topic, payload(7))]
 
 
 @pytest.mark.group(scrub_bytes_per_s=0, cache_bytes=1000)
@@ -132,7 +91,7 @@ async def test_a_leader_that_finds_damage_hands_over(group: Any) -> None:
     topic = await fill(group, 20)
     old = await group.leader()
     old.parts.repairs._send = lambda message: None  # nobody helps yet
-    damage(old.node.directory, 7)
+    damage(old.node.directory, payload(7))
     answer, _ = await (await group.client(old)).fetch(topic, 7, end_offset=8)
     assert answer.code is Code.CORRUPT_ENTRY
     new = await group.leader(but=old.node.node_id)
@@ -151,12 +110,10 @@ async def test_damaged_node_elects_no_shorter_log_and_does_not_lead(
     leader = (await group.leader()).node.node_id
     behind, damaged = [name for name in names if name != leader]
     await group.stop(behind)
-    client = await group.client(await group.leader())
-    for number in range(10):
-        await client.append(body(topic, payload(number)))
-    for name in (leader, damaged):
-        await group.kill(name)
-    damage(group.folder / damaged, 4)
+    client = await group.client()
+    await client.write(topic, map(payload, range(10)))
+    await group.kill(leader, damaged)
+    damage(group.folder / damaged, payload(4))
     (group.folder / damaged / "mark").unlink()
     await group.start(behind, damaged)
     node, other = group.nodes[damaged], group.nodes[behind]
@@ -170,25 +127,14 @@ async def test_damaged_node_elects_no_shorter_log_and_does_not_lead(
     await group.start(leader)
     await group.until(lambda: not faulty(node))
     await group.agree()
-    assert await read_all(group, other, topic, 10) == expected(topic, range(10))
+    assert await read_all(group, other, topic) == expected(other, topic, 10)
 
 
 def with_a_tail_of_its_own(group: Any, name: str, count: int) -> None:
     """What a leader wrote in its last moment and sent to nobody."""
     store = open_store(group.config, group.make(name).node)
-    entries, end = [], store.end
-    for number in range(count):
-        entries.append(
-            stamp(
-                end,
-                end.position.term,
-                MAGIC_NORMAL,
-                b"mine %d" % number,
-                group.config.segment_bytes,
-            )
-        )
-        end = LogEnd.after(entries[-1])
-    store.append(entries)
+    term, bodies = store.end.position.term, [b"mine %d" % number for number in range(count)]
+    store.append(stamp_all(store.end, term, MAGIC_NORMAL, bodies, group.config.segment_bytes))
     store.close()
 
 
@@ -203,27 +149,22 @@ async def test_D4_node_that_must_cut_behind_damaged_entry_repairs_it_first(
     victim = (await group.leader()).node.node_id
     await group.kill(victim)
     with_a_tail_of_its_own(group, victim, 3)
-    damage(group.folder / victim, 19)
+    damage(group.folder / victim, payload(19))
     if also_the_tail:
         spoil(group.folder / victim, b"mine 0")
-    client = await group.client(await group.leader())
-    for number in range(20, 23):
-        await client.append(body(topic, payload(number)))
+    await write(group, 20, 23)
     await group.start(victim)
     node = group.nodes[victim]
-    send, node.parts.repairs._send = (
-        node.parts.repairs._send,
-        lambda message: None,
-    )  # nobody helps yet
+    send = node.parts.repairs._send
+    node.parts.repairs._send = lambda message: None  # nobody helps yet
     await group.until(lambda: node.parts.ready_loop.log_writer._cut_waits is not None)
     assert not node.parts.ready_loop.failed
     assert not node.parts.ready_loop.log_writer.is_full
     node.parts.repairs._send = send
     await group.until(lambda: not faulty(node))
     await group.agree()
-    assert await read_all(group, node, topic, 23) == expected(topic, range(23))
-    await group.stop(victim)
-    assert verify_store(group.folder / victim)["problems"] == []
+    assert await read_all(group, node, topic) == expected(node, topic, 23)
+    await stop_sound(group, victim)
 
 
 @pytest.mark.group(scrub_bytes_per_s=0)
@@ -231,9 +172,8 @@ async def test_B8_an_entry_that_nobody_knows_to_be_committed_is_repaired_too(gro
     """The node that has most may not lead before it is sound, and nobody can commit anything before
     somebody leads."""
     await fill(group, 20)
-    victim, helper, gone = list(group.nodes)
-    for name in (victim, helper, gone):
-        await group.kill(name)
+    victim, helper, _ = list(group.nodes)
+    await group.kill()
     with_a_tail_of_its_own(group, victim, 3)
     with_a_tail_of_its_own(group, helper, 2)
     spoil(group.folder / victim, b"mine 1")
@@ -247,12 +187,10 @@ async def test_B8_an_entry_that_nobody_knows_to_be_committed_is_repaired_too(gro
 
 def spoil(directory: Path, body: bytes) -> None:
     """Overwrite an entry from its header to its body on the disk."""
-    for path in sorted((directory / "data").iterdir()):
-        data = bytearray(path.read_bytes())
-        found = data.find(body)
-        if found >= 0:
-            data[found - HEADER_SIZE : found + len(body)] = b"\xa7" * (HEADER_SIZE + len(body))
-            path.write_bytes(data)
+    path, at = place_of(directory, body)
+    with path.open("r+b") as file:
+        file.seek(at - HEADER_SIZE)
+        file.write(b"\xa7" * (HEADER_SIZE + len(body)))
 
 
 @pytest.mark.group(scrub_bytes_per_s=0, cache_bytes=1000)
@@ -262,21 +200,19 @@ async def test_catalog_waits_before_damaged_entry_and_goes_on_after_repair(
     topic = await fill(group, 20)
     victim = (await group.follower()).node.node_id
     await group.kill(victim)
-    damage(group.folder / victim, 12)
-    server = group.make(victim)
-    await server.start()
-    group.nodes[victim] = server
-    held: list[Any] = []
+    damage(group.folder / victim, payload(12))
+    await group.start(victim)
+    server, held = group.nodes[victim], list[Any]()
     send, server.parts.repairs._send = server.parts.repairs._send, held.append
     await group.until(lambda: faulty(server) and server.raft.leader_id)
     at = faulty(server)[0]["first"]
     await group.until(lambda: server.catalog.applied_index == at - 1)
     assert server.catalog.end_offset(topic, 0) == 12
-    await (await group.client()).append(body(topic, payload(20)))
+    await write(group, 20, 21)
     assert server.catalog.applied_index == at - 1
     server.parts.repairs._send = send
     await group.agree()
-    assert await read_all(group, server, topic, 21) == expected(topic, range(21))
+    assert await read_all(group, server, topic) == expected(server, topic, 21)
 
 
 async def test_entry_unreadable_once_is_read_again_if_no_peer_has_a_copy(
@@ -311,28 +247,23 @@ async def test_damage_beside_a_run_is_looked_for_and_repaired_with_it(group: Any
     """An entry whose header is damaged too vouches for none in front of it."""
     topic = await fill(group, 20)
     node = await group.follower()
-    damage(node.node.directory, 8, 10, at=MAGIC_AT)
+    damage(node.node.directory, *map(payload, (8, 10)), at=MAGIC_AT)
     first = Index(node.raft.end_index - 11)
     node.parts.repairs.found((Fault(first, Index(first + 1), -1, "n0", "an input/output error"),))
     assert [(one["first"], one["last"]) for one in faulty(node)] == [(first, first + 1)]
     await group.until(lambda: node.parts.repairs.repaired == 3)
     assert not faulty(node)
-    assert await read_all(group, node, topic, 20) == expected(topic, range(20))
+    assert await read_all(group, node, topic) == expected(node, topic, 20)
 
 
-@pytest.mark.group(
-    retention_bytes=512 * KIB,
-    segment_bytes=256 * KIB,
-    max_body_bytes=64 * KIB,
-    checkpoint_bytes=100 * KIB,
-)
+@pytest.mark.group(retention_bytes=512 * KIB, **LARGER)
 async def test_damage_that_retention_takes_is_damage_no_more(group: Any) -> None:
     """Nobody has a copy of it, and a node that waited for one would never lead again."""
     topic = await fill(group, 20)
     node = await group.leader()
     for other in group.nodes.values():
         other.parts.repairs._server._peers = SimpleNamespace(send=lambda message: None)
-    damage(node.node.directory, 1, 2, 3)
+    damage(node.node.directory, *map(payload, (1, 2, 3)))
     node.parts.repairs.found((Fault(Index(3), Index(5), 0, "a file", "rot"),))
     assert faulty(node)
     client = await group.client(await group.leader())
@@ -351,7 +282,7 @@ async def test_damage_that_everybody_has_is_reported_by_offset_and_never_served(
     topic = await fill(group, 20)
     for name in list(group.nodes):
         await group.stop(name)
-        damage(group.folder / name, 5)
+        damage(group.folder / name, payload(5))
     await group.start()
     nodes = list(group.nodes.values())
     for node in nodes:
@@ -364,21 +295,21 @@ async def test_damage_that_everybody_has_is_reported_by_offset_and_never_served(
     for node in nodes:
         assert faulty(node)[0]["records"] == ["t/0 offsets 5 to 5"]
         answer, bodies = await (await group.client(node)).fetch(topic, 6)
-        assert bodies == expected(topic, range(6, 20))
+        assert bodies == expected(node, topic, 20)[6:]
 
 
 @pytest.mark.group(1, scrub_bytes_per_s=1 << 30, scrub_pause_ms=10)
 async def test_a_lone_node_reports_damage_and_serves_everything_else(group: Any) -> None:
     topic = await fill(group, 20)
     await group.stop("n0")
-    damage(group.folder / "n0", 5)
+    damage(group.folder / "n0", payload(5))
     await group.start("n0")
     node = await group.leader()
     await group.until(lambda: faulty(node))
     assert faulty(node)[0]["records"] == ["t/0 offsets 5 to 5"]
     client = await group.client()
     assert (await client.fetch(topic, 5, end_offset=6))[0].code is Code.CORRUPT_ENTRY
-    assert (await client.fetch(topic, 6))[1] == expected(topic, range(6, 20))
+    assert (await client.fetch(topic, 6))[1] == expected(node, topic, 20)[6:]
     assert (await client.append(body(topic))).base_offset == 20
 
 
@@ -391,22 +322,10 @@ async def test_a_false_copy_is_not_taken(group: Any) -> None:
     real = liar.store.read
 
     def read_false(begin: Any, *rest: Any) -> Any:
-        return [
-            e.__class__(
-                begin,
-                e.term,
-                e.magic,
-                e.pos,
-                e.chain_crc,
-                e.body_crc,
-                e.header,
-                b"lie" + e.body[3:],
-            )
-            for e in real(begin, *rest)
-        ]
+        return [replace(e, index=begin, body=b"lie" + e.body[3:]) for e in real(begin, *rest)]
 
     liar.store.read = read_false
-    damage(node.node.directory, 7)
+    damage(node.node.directory, payload(7))
     await (await group.client(node)).fetch(topic, 7, end_offset=8)
     await group.until(lambda: node.parts.repairs.repaired == 1)
-    assert await read_all(group, node, topic, 20) == expected(topic, range(20))
+    assert await read_all(group, node, topic) == expected(node, topic, 20)

@@ -6,11 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from bodies import body
+from bodies import body, heartbeat
 from elections import SLOW_VOTES
 
-from dledger.client import AsyncClient
-from dledger.net import FrameLimits, Handlers, connect
+from dledger.net import FrameLimits
 from dledger.protocol.messages.client import (
     AppendRequest,
     FetchResponse,
@@ -19,12 +18,12 @@ from dledger.protocol.messages.client import (
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
-from dledger.protocol.messages.peer import HeartBeatRequest
 from dledger.protocol.wire import FrameReader, encode
 from dledger.protocol.wire.framing import pack_frame
 from dledger.protocol.wire.msgpack import unpack
 from dledger.release import RELEASE
-from dledger.types import NodeId, Term
+from dledger.types import NodeId
+from tests.node.conftest import BareClient
 
 
 async def talk(port: int, data: bytes) -> bytes:
@@ -41,51 +40,27 @@ async def talk(port: int, data: bytes) -> bytes:
 
 async def hello(port: int, request: HelloRequest) -> tuple[HelloResponse, bool]:
     """The answer, and whether the node closed the connection behind it."""
-    loop = asyncio.get_running_loop()
-    answer, closed = loop.create_future(), loop.create_future()
-    handlers = Handlers(
-        on_frame=lambda connection, request_id, message, payload: answer.set_result(message),
-        on_close=lambda connection, error: closed.set_result(True),
-    )
-    connection = await connect(f"127.0.0.1:{port}", handlers, FrameLimits(), 5)
-    connection.send(request, 1)
-    result = await asyncio.wait_for(answer, 20)
-    if result.code is not Code.SUCCESS:
-        return result, await asyncio.wait_for(closed, 20)
-    connection.close()
-    return result, False
+    client = await BareClient.dial(port)
+    answer = await client.ask(request)
+    if answer.code is not Code.SUCCESS:
+        await asyncio.wait_for(client.closed.wait(), 20)
+        return answer, True
+    client.close()
+    return answer, False
 
 
+HELLO = b"".join(encode(HelloRequest(), 1))
 GARBAGE = {
     "http": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     "zeros": bytes(1000),
     "a request before hello": b"".join(encode(StatusRequest(), 1)),
-    "a flipped bit": bytes(
-        [b ^ (1 if at == 26 else 0) for at, b in enumerate(b"".join(encode(HelloRequest(), 1)))]
-    ),
-    "an answer": b"".join(
-        [*encode(HelloRequest(), 1), *encode(FetchResponse(code=Code.SUCCESS), 2)]
-    ),
-    "a peer's message from a client": b"".join(
-        [
-            *encode(HelloRequest(), 1),
-            *encode(
-                HeartBeatRequest(
-                    group="test",
-                    local_id=NodeId("n1"),
-                    remote_id=NodeId("n0"),
-                    term=Term(99),
-                    leader_id=NodeId("n1"),
-                )
-            ),
-        ]
-    ),
+    "a flipped bit": HELLO[:26] + bytes([HELLO[26] ^ 1]) + HELLO[27:],
+    "an answer": HELLO + b"".join(encode(FetchResponse(code=Code.SUCCESS), 2)),
+    "a peer's message from a client": HELLO + b"".join(encode(heartbeat(99))),
     "a client's request from a peer": b"".join(
         [*encode(HelloRequest(group="test", node_id="n1"), 1), *encode(StatusRequest(), 2)]
     ),
-    "a frame over the limit": b"".join(
-        [*encode(HelloRequest(), 1), *encode(AppendRequest(), 2, [bytes(8 << 20)])]
-    ),
+    "a frame over the limit": HELLO + b"".join(encode(AppendRequest(), 2, [bytes(8 << 20)])),
 }
 
 
@@ -104,6 +79,8 @@ async def test_garbage_closes_that_connection_and_no_other(group: Any, what: str
 @pytest.mark.parametrize(
     ("request_", "code", "names"),
     [
+        (HelloRequest(), Code.SUCCESS, ""),
+        (HelloRequest(group="test"), Code.SUCCESS, ""),
         (HelloRequest(group="other"), Code.UNKNOWN_GROUP, "other"),
         (HelloRequest(group="other", node_id="n1"), Code.UNKNOWN_GROUP, "other"),
         (HelloRequest(node_id="n1"), Code.UNKNOWN_GROUP, "test"),
@@ -112,13 +89,13 @@ async def test_garbage_closes_that_connection_and_no_other(group: Any, what: str
         (HelloRequest(version=99), Code.UNSUPPORTED, "99"),
     ],
 )
-async def test_whoever_does_not_belong_here_is_told_so(
+async def test_group_and_node_are_told_and_who_does_not_belong_here_is_refused(
     group: Any, request_: HelloRequest, code: Code, names: str
 ) -> None:
     answer, closed = await hello(group.nodes["n0"].port, request_)
-    assert answer.code is code
+    assert (answer.code, answer.group, answer.node_id) == (code, "test", "n0")
     assert names in answer.message
-    assert closed
+    assert closed is (code is not Code.SUCCESS)
 
 
 @pytest.mark.group(3)
@@ -127,30 +104,18 @@ async def test_a_hello_of_the_release_before_is_told_both_releases(group: Any) -
     old = pack_frame(1, 7, b"\x93\xa4test\xa2n1\x01", 0)
     [frame] = FrameReader(FrameLimits()).feed(await talk(group.nodes["n0"].port, old))
     code, text, name, node_id = unpack(frame.header)
-    assert (frame.kind, frame.request_id, code, name, node_id) == (
-        2,
-        7,
-        Code.UNSUPPORTED,
-        "test",
-        "n0",
-    )
+    assert (frame.kind, frame.request_id) == (2, 7)
+    assert (code, name, node_id) == (Code.UNSUPPORTED, "test", "n0")
     assert f"dledger {RELEASE}" in text
     assert "dledger 0.1.0" in text
     assert "upgrade the older one" in text
-
-
-@pytest.mark.group(1)
-async def test_a_hello_is_answered_with_group_and_node(group: Any) -> None:
-    for name in ("", "test"):
-        answer, _ = await hello(group.nodes["n0"].port, HelloRequest(group=name))
-        assert (answer.code, answer.group, answer.node_id) == (Code.SUCCESS, "test", "n0")
 
 
 @pytest.mark.group(1, max_connections=2)
 async def test_more_connections_than_allowed_are_closed(group: Any) -> None:
     first = await group.client()
     second = await group.client()
-    refused = await talk(group.nodes["n0"].port, b"".join(encode(HelloRequest(), 1)))
+    refused = await talk(group.nodes["n0"].port, HELLO)
     assert b"max_connections of the node" in refused
     assert (await first.ask(StatusRequest())).code is Code.SUCCESS
     assert (await second.ask(StatusRequest())).code is Code.SUCCESS
@@ -172,13 +137,12 @@ async def test_members_come_and_go_while_clients_have_all_places(group: Any) -> 
 
 @pytest.mark.group(1, client_idle_ms=50)
 async def test_a_client_that_was_closed_as_idle_goes_on_without_an_error(group: Any) -> None:
-    leader = await group.leader()
-    async with AsyncClient(f"127.0.0.1:{leader.port}") as client:
-        await client.create_topic("t")
-        await client.append("t", [b"before"])
-        await group.until(lambda: not leader.parts.router.clients)
-        await client.append("t", [b"after"])
-        assert await client.end_offsets("t") == {0: 2}
+    client = await group.async_client()
+    await client.create_topic("t")
+    await client.append("t", [b"before"])
+    await group.until(lambda: not group.nodes["n0"].parts.router.clients)
+    await client.append("t", [b"after"])
+    assert await client.end_offsets("t") == {0: 2}
 
 
 @pytest.mark.group(1)
@@ -219,7 +183,7 @@ async def test_a_node_that_closes_its_port_does_not_take_its_peers_for_lost(grou
     node = await group.follower()
     lost = list[NodeId]()
     node.parts.ready_loop.peer_lost = lost.append
-    assert any(node.parts.router._peers.values())
+    assert any(node.parts.router._peer_connections.values())
     await group.stop(node.node.node_id)
-    assert not any(node.parts.router._peers.values())
+    assert not any(node.parts.router._peer_connections.values())
     assert lost == []

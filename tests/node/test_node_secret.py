@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bodies import heartbeat
 from trimming import SMALL, awake, equal, trimmed, write
 
 from dledger.config import NodeConfig
 from dledger.errors import ConfigError, StorageError
-from dledger.net import FrameLimits, Handlers, connect
 from dledger.net.secret import Secret, Side, create_secret
 from dledger.node.peers.membership_secret import with_secret
 from dledger.node.peers.secret_enforcement import SECRET_FILE
@@ -20,8 +20,8 @@ from dledger.protocol.messages.catalog_commands import EnforceSecret
 from dledger.protocol.messages.client import ExecuteRequest, StatusRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
-from dledger.protocol.messages.peer import HeartBeatRequest
-from dledger.types import NodeId, Term
+from dledger.types import NodeId
+from tests.node.conftest import BareClient
 
 STRANGER = HelloRequest(group="test", node_id="n1", nonce=b"s" * 16)
 PEER = HelloRequest(group="test", node_id="n1", nonce=b"p" * 16)
@@ -43,42 +43,23 @@ def key(path: str) -> Secret:
     return Secret(Path(path).read_bytes().strip())
 
 
-class Visitor:
-    """A bare connection to a node."""
-
-    def __init__(self) -> None:
-        self.answers: asyncio.Queue[Any] = asyncio.Queue()
-        self.closed = asyncio.Event()
-
-    async def open(self, port: int) -> Visitor:
-        handlers = Handlers(
-            on_frame=lambda connection, request_id, message, payload: self.answers.put_nowait(
-                message
-            ),
-            on_close=lambda connection, error: self.closed.set(),
-        )
-        self.connection = await connect(f"127.0.0.1:{port}", handlers, FrameLimits(), 5)
-        return self
-
-    async def ask(self, message: Any) -> HelloResponse:
-        self.connection.send(message, 1)
-        answer = await asyncio.wait_for(self.answers.get(), 20)
-        assert isinstance(answer, HelloResponse)
-        return answer
-
-
 async def visit(
     port: int, hello: HelloRequest, prove: Callable[[HelloResponse], bytes]
 ) -> HelloResponse:
     """Say hello and prove what is asked for; the node's last word."""
-    visitor = await Visitor().open(port)
+    visitor = await BareClient.dial(port)
     answer = await visitor.ask(hello)
     assert answer.proof_wanted
-    last = await visitor.ask(HelloProof(proof=prove(answer)))
+    last: HelloResponse = await visitor.ask(HelloProof(proof=prove(answer)))
     if last.code is not Code.SUCCESS:
         await asyncio.wait_for(visitor.closed.wait(), 20)
-    visitor.connection.close()
+    visitor.close()
     return last
+
+
+def required(group: Any) -> set[bool]:
+    """Whether the nodes ask members for proofs."""
+    return {node.parts.gate.status()["required"] for node in group.nodes.values()}
 
 
 async def test_members_with_one_secret_are_a_group(play: Callable[..., Any], secret: str) -> None:
@@ -93,20 +74,13 @@ async def test_members_with_one_secret_are_a_group(play: Callable[..., Any], sec
 async def test_a_stranger_who_says_that_he_is_a_member_moves_no_term(
     play: Callable[..., Any], secret: str, other_secret: str
 ) -> None:
-    beat = HeartBeatRequest(
-        group="test",
-        local_id=NodeId("n1"),
-        remote_id=NodeId("n0"),
-        term=Term(500),
-        leader_id=NodeId("n1"),
-    )
     async with play(secret_file=secret) as group:
         node = group.nodes["n0"]
         await group.client()
         terms = [n.raft.term for n in group.nodes.values()]
-        silent = await Visitor().open(node.port)
+        silent = await BareClient.dial(node.port)
         assert (await silent.ask(STRANGER)).proof_wanted
-        silent.connection.send(beat)  # and no proof
+        silent.connection.send(heartbeat(500))  # and no proof
         await asyncio.wait_for(silent.closed.wait(), 20)
         wrong = key(other_secret)
         proofs: dict[str, Callable[[HelloResponse], bytes]] = {
@@ -146,12 +120,10 @@ async def test_a_node_proves_the_secret_before_a_member_does(
     play: Callable[..., Any], secret: str
 ) -> None:
     async with play(secret_file=secret) as group:
-        visitor = await Visitor().open(group.nodes["n0"].port)
-        answer = await visitor.ask(PEER)
+        port = group.nodes["n0"].port
+        answer = await (await BareClient.dial(port)).ask(PEER)
         assert key(secret).is_proof(answer.proof, Side.ACCEPTS, PEER, answer)
-        assert (
-            answer.nonce != (await (await Visitor().open(group.nodes["n0"].port)).ask(PEER)).nonce
-        )
+        assert answer.nonce != (await (await BareClient.dial(port)).ask(PEER)).nonce
 
 
 async def test_clients_prove_only_where_they_are_asked_to(
@@ -161,19 +133,18 @@ async def test_clients_prove_only_where_they_are_asked_to(
     for proving in (False, True):
         async with play(1, secret_file=secret, clients_prove=proving) as group:
             node = group.nodes["n0"]
-            client = await Visitor().open(node.port)
+            client = await BareClient.dial(node.port)
             answer = await client.ask(HelloRequest())
-            assert answer.proof_wanted is node.node.clients_prove
-            if node.node.clients_prove:
+            assert answer.proof_wanted is proving
+            if proving:
                 client.connection.send(StatusRequest(), 2)
                 await asyncio.wait_for(client.closed.wait(), 20)
-                assert (
-                    await visit(node.port, hello, lambda a: good.proof(Side.OPENS, hello, a))
-                ).code is Code.SUCCESS
-                assert (await visit(node.port, hello, lambda a: b"")).code is Code.ACCESS_DENIED
-                assert (
-                    await visit(node.port, hello, lambda a: bytes(32))
-                ).code is Code.ACCESS_DENIED
+                for code, prove in (
+                    (Code.SUCCESS, lambda answer: good.proof(Side.OPENS, hello, answer)),
+                    (Code.ACCESS_DENIED, lambda answer: b""),
+                    (Code.ACCESS_DENIED, lambda answer: bytes(32)),
+                ):
+                    assert (await visit(node.port, hello, prove)).code is code
 
 
 async def test_a_group_that_came_before_secrets_gets_one_by_a_rolling_restart(
@@ -197,10 +168,8 @@ async def test_a_group_that_came_before_secrets_gets_one_by_a_rolling_restart(
     await group.until(lambda: not leader.parts.peers.shut_out())
     assert (await (await group.client()).execute(EnforceSecret())).code is Code.SUCCESS
     await group.agree()
-    await group.until(
-        lambda: all(node.parts.gate.status()["required"] for node in group.nodes.values())
-    )
-    await group.stop("n0", "n1", "n2")
+    await group.until(lambda: required(group) == {True})
+    await group.stop()
     await group.start("n0", secret_file=secret)
     port = group.nodes["n0"].port
     assert (await visit(port, STRANGER, lambda answer: b"")).code is Code.ACCESS_DENIED
@@ -243,12 +212,12 @@ async def test_leader_does_not_shut_out_an_absent_or_unproved_member(
     await group.stop("n0")
     await group.until(lambda: not leader.parts.peers.connected()["n0"])
     assert (await refusal(group)).startswith("n0 (is not reached) would be shut out for ever")
-    assert not any(node.parts.gate.status()["required"] for node in group.nodes.values())
+    assert required(group) == {False}
     await group.start("n0", secret_file=secret)
     await group.until(lambda: not leader.parts.peers.shut_out())
     assert (await (await group.client(leader)).execute(EnforceSecret())).code is Code.SUCCESS
     await group.agree()
-    assert all(node.parts.gate.status()["required"] for node in group.nodes.values())
+    assert required(group) == {True}
     await group.stop("n0")
     await group.until(lambda: not leader.parts.peers.connected()["n0"])
     repeat = await (await group.client()).execute(EnforceSecret())
@@ -265,14 +234,11 @@ async def test_each_sign_of_member_without_proof_opposes_enforcing_secret(
     async with play(2, secret_file=secret) as group:
         gate = (await group.leader()).parts.gate
         other = NodeId("n1" if gate._node.node_id == "n0" else "n0")
+        lost = f"{other} (proves no secret) would be shut out for ever"
         assert gate.shut_out({other}, {other}) == ""
-        assert gate.shut_out({other}, set()).startswith(
-            f"{other} (proves no secret) would be shut out for ever"
-        )
+        assert gate.shut_out({other}, set()).startswith(lost)
         gate.unproved[other] = "0.1.0"
-        assert gate.shut_out({other}, {other}).startswith(
-            f"{other} (proves no secret) would be shut out for ever"
-        )
+        assert gate.shut_out({other}, {other}).startswith(lost)
 
 
 async def test_node_asks_for_proofs_by_catalog_when_entry_is_not_reapplied(
@@ -297,7 +263,7 @@ async def test_member_that_takes_over_leader_state_asks_for_proofs_afterwards(
 ) -> None:
     await write(group, 0, 3)
     await group.agree()
-    await group.stop("n0", "n1", "n2")
+    await group.stop()
     await group.start("n0", "n1", secret_file=secret)
     await own_command(group)
     await write(group, 3, 60)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from bodies import body
+from holding import watch
 
-from dledger.net import FrameLimits, Handlers, connect
 from dledger.net.secret import create_secret
 from dledger.node.handlers.request_router import COMMANDS_UNDER_WAY
 from dledger.protocol.messages.catalog_commands import CreateTopic, InitProducer, OpenStage
@@ -43,12 +43,10 @@ async def test_commands_with_time_outs_are_counted_while_they_wait_and_no_longer
     client, leader = await group.client(), await group.leader()
     assert (await client.execute(InitProducer(producer_name="first"))).code is Code.SUCCESS
     settled: list[bool] = []
-    propose = leader.raft.propose
-    leader.raft.propose = lambda bodies, now_ms: (
-        settled.append(leader.parts.proposals._nothing_timed_waits()) or propose(bodies, now_ms)
-    )
+    is_settled = leader.parts.proposals._nothing_timed_waits
+    watch(leader.raft, "propose", lambda bodies, _: settled.append(is_settled()))
     assert (await client.execute(InitProducer(producer_name="p"))).code is Code.SUCCESS
-    assert leader.parts.proposals._nothing_timed_waits()
+    assert is_settled()
     await client.create("t")
     assert settled == [False, True]
     refused = OpenStage(writer_id="w" * 2000, sequence=0, label="", timeout_ms=1)
@@ -82,21 +80,21 @@ async def test_command_with_timeout_counts_until_applied_even_if_client_left(
     assert leader.parts.proposals._nothing_timed_waits()
 
 
+async def sessions(client: Any, count: int) -> list[int]:
+    """Ask for so many at once; their numbers."""
+    requests = [ExecuteRequest(command=InitProducer(producer_name=f"p{n}")) for n in range(count)]
+    answers = [(await one)[0] for one in [client.start(request) for request in requests]]
+    assert {one.code for one in answers} == {Code.SUCCESS}
+    return [one.result["producer_id"] for one in answers]
+
+
 async def test_a_flood_of_commands_is_carried_out_a_few_at_a_time_and_in_order(group: Any) -> None:
     client, leader = await group.client(), await group.leader()
     most: list[int] = []
-    propose = leader.raft.propose
-    leader.raft.propose = lambda bodies, now_ms: (
-        most.append(leader.parts.proposals.commands) or propose(bodies, now_ms)
-    )
+    proposals = leader.parts.proposals
+    watch(leader.raft, "propose", lambda bodies, _: most.append(proposals.commands))
     leader.parts.router._company.is_alone = lambda *_: False
-    flood = [
-        client.start(ExecuteRequest(command=InitProducer(producer_name=f"p{n}")))
-        for n in range(100)
-    ]
-    answers = [(await one)[0] for one in flood]
-    assert {one.code for one in answers} == {Code.SUCCESS}
-    ids = [one.result["producer_id"] for one in answers]
+    ids = await sessions(client, 100)
     assert ids == sorted(ids), "in the order in which they were sent"
     assert 0 < max(most) <= COMMANDS_UNDER_WAY
     assert leader.parts.proposals.commands == 0
@@ -110,24 +108,15 @@ async def test_one_client_alone_waits_for_no_turn_and_one_with_company_does(grou
     topic = await other.create("t")
     company, waited = leader.parts.router._company, []
     company._lasts_s = -1.0
-    on_wait = leader.parts.router._commands._on_wait
-    leader.parts.router._commands._on_wait = lambda connection: (
-        waited.append(connection) or on_wait(connection)
-    )
-    for answer in [
-        client.start(ExecuteRequest(command=InitProducer(producer_name=f"p{n}"))) for n in range(64)
-    ]:
-        assert (await answer)[0].code is Code.SUCCESS
+    watch(leader.parts.router._commands, "_on_wait", waited.append)
+    await sessions(client, 64)
     assert waited == []
     company._lasts_s = 1e9
     assert (await other.append(body(topic))).code is Code.SUCCESS
     appending = company.last
     assert (await client.offsets("t")).code is Code.SUCCESS
     assert company.last is not appending
-    for answer in [
-        client.start(ExecuteRequest(command=InitProducer(producer_name=f"q{n}"))) for n in range(64)
-    ]:
-        assert (await answer)[0].code is Code.SUCCESS
+    await sessions(client, 64)
     assert set(waited) == {company.last}
 
 
@@ -164,9 +153,7 @@ async def test_hellos_that_want_a_proof_wait_for_their_turn_and_clients_do_not(
     async with play(2, secret_file=str(tmp_path / "secret")) as group:
         node = await group.leader()
         node.parts.router._hellos._is_free = lambda _: False
-        stranger = BareClient()
-        handlers = Handlers(on_frame=stranger._on_frame, on_close=stranger._on_close)
-        stranger.connection = await connect(f"127.0.0.1:{node.port}", handlers, FrameLimits(), 20)
+        stranger = await BareClient.dial(node.port)
         other = next(name for name in group.nodes if name != node.node.node_id)
         answer = stranger.start(HelloRequest(group="test", node_id=other, nonce=b"s" * 16))
         await group.until(lambda: len(node.parts.router._hellos) > 0)

@@ -9,6 +9,7 @@ from bodies import body
 from dledger.protocol.messages.catalog_commands import Expire
 from dledger.protocol.messages.client import ExecuteRequest
 from dledger.protocol.messages.codes import Code
+from dledger.storage.offline.verify import verify_store
 from dledger.types import NodeId
 
 KIB = 1 << 10
@@ -19,6 +20,8 @@ SMALL = {
     "retention_bytes": 192 * KIB,
     "cache_bytes": 16 * KIB,
 }
+
+LARGER = {"segment_bytes": 256 * KIB, "max_body_bytes": 64 * KIB, "checkpoint_bytes": 100 * KIB}
 
 
 def payload(number: int) -> bytes:
@@ -31,9 +34,16 @@ async def write(group: Any, first: int, last: int) -> int:
     if not first:
         await client.create("t")
     topic = (await group.leader()).catalog.topic("t").topic_id
-    for number in range(first, last):
-        assert (await client.append(body(topic, payload(number)))).code is Code.SUCCESS
+    await client.write(topic, map(payload, range(first, last)))
     return int(topic)
+
+
+async def write_trimmed(group: Any) -> int:
+    """Append 60 payloads to topic t, and let go of the first ones, on all nodes."""
+    topic = await write(group, 0, 60)
+    await trimmed(group)
+    await group.agree()
+    return topic
 
 
 async def checkpointed(group: Any, *names: str) -> None:
@@ -103,3 +113,9 @@ def expected(node: Any, topic: int, count: int) -> list[bytes]:
     return [
         body(topic, payload(number)) for number in range(node.catalog.begin_offset(topic, 0), count)
     ]
+
+
+async def stop_sound(group: Any, name: str) -> None:
+    """Stop a node, and see that its files are sound."""
+    await group.stop(name)
+    assert verify_store(group.folder / name)["problems"] == []

@@ -9,8 +9,8 @@ from traceback import extract_tb
 from typing import Any, Final
 
 from dledger.errors import ConfigError, CorruptStore, StorageError
+from dledger.node.context import NodeContext
 from dledger.node.node import NodeServer
-from dledger.node.parts import OpenFiles
 from dledger.node.peers.handshake import Gate
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
@@ -48,10 +48,10 @@ class WatchedServer(NodeServer):
             self.counts.bite("state or catalog replaced")
         super()._restart(between)
 
-    def _make_parts(self, gate: Gate, files: OpenFiles) -> None:
-        if files.catalog_lost and self.counts is not None:
+    def _make_parts(self, gate: Gate, context: NodeContext) -> None:
+        if context.catalog_lost and self.counts is not None:
             self.counts.bite("catalog lost")
-        super()._make_parts(gate, files)
+        super()._make_parts(gate, context)
         if self.watch is not None:
             # it has taken over another state, if this is not its first life
             self.watch.ended(self.node.node_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from dledger.environment import Environment
 from dledger.node.checkpoints import Checkpoints
 from dledger.node.events import NodeEvents
 from dledger.node.loop.ready_loop import ReadyLoop
+from dledger.node.peers.links import Peers
 from dledger.raft.raft_node import RaftNode
 from dledger.storage.api import LogStore
 from dledger.storage.disk.disk import Disk
@@ -49,6 +51,7 @@ class NodeContext:
     addresses: Callable[[], dict[NodeId, str]]
     """The ``host:port`` under which each member is reached now."""
     events: NodeEvents
+    peers: Peers
     ready_loop: ReadyLoop
     checkpoints: Checkpoints
     status: StatusSections = field(default_factory=StatusSections)
@@ -60,3 +63,29 @@ class NodeContext:
     @property
     def node_id(self) -> NodeId:
         return self.node.node_id
+
+
+class NodePart:
+    """A part of a node: the shared settings and state, by the names that all parts have for them.
+    Made and used on the node's loop."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self._context = context
+        self._group = context.group
+        self._node = context.node
+        self._node_id = context.node_id
+        self._environment = context.environment
+        self._now_ms = context.environment.now_ms
+        self._store = context.store
+        self._catalog = context.catalog
+        self._checkpoints = context.checkpoints
+        self._events = context.events
+        self._peers = context.peers
+        self._ready_loop = context.ready_loop
+        self._raft = context.raft
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def _leader_id(self) -> NodeId:
+        """The member that leads, as answers name it: empty where none is known."""
+        return self._raft.leader_id or NodeId("")

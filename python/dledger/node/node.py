@@ -21,11 +21,18 @@ from dledger.errors import (
     StorageError,
 )
 from dledger.node.checkpoints import Checkpoints
-from dledger.node.handlers.replaced_disks import put_on_record
-from dledger.node.parts import NodeParts, OpenFiles
+from dledger.node.context import NodeContext
+from dledger.node.events import NodeEvents
+from dledger.node.handlers.replaced_disks import COMMAND_PREFIX, change_of, put_on_record
+from dledger.node.loop.ready_loop import ReadyLoop
+from dledger.node.parts import NodeParts
 from dledger.node.peers.handshake import Gate
+from dledger.node.peers.links import Peers
+from dledger.node.snapshot.snapshots import summary_of
 from dledger.protocol.messages.codes import Code
+from dledger.raft.raft_node import RaftNode
 from dledger.raft.state.ready import RoleChange
+from dledger.raft.state.saved_state import RaftOptions, SavedState
 from dledger.storage.api import LogStore
 from dledger.storage.disk.disk import Disk, RealDisk
 from dledger.storage.opening import open_store
@@ -85,7 +92,7 @@ class NodeServer:
             self.group, self.node, self._disk, environment=self._environment
         )
         try:
-            self._make_parts(gate, self._open())
+            self._make_parts(gate, self._open(gate))
             await self.parts.router.open()
         except BaseException:
             self.store.close()
@@ -112,8 +119,8 @@ class NodeServer:
             self.catalog.applied_index,
         )
 
-    def _open(self) -> OpenFiles:
-        """The catalog, or an empty one in its place while the group's is fetched."""
+    def _open(self, gate: Gate) -> NodeContext:
+        """The catalog and the core on it, both without a part that uses them."""
         store, is_lost = self.store, False
         self.checkpoints = checkpoints = Checkpoints(self.node.directory, self._disk)
         try:
@@ -127,22 +134,52 @@ class NodeServer:
             catalog, is_lost = Catalog(MemoryTables()), True
         self.catalog = catalog
         self._faults = (*store.recovery.faulty, *put_on_record(store, catalog))
-        return OpenFiles(self._disk, store, checkpoints, catalog, is_lost, self._faults)
-
-    def _make_parts(self, gate: Gate, files: OpenFiles) -> None:
-        # by an entry that is not applied again, or in a state of the leader's
-        if files.catalog.secret_enforced:
-            gate.enforce()
-        self.parts = NodeParts(
-            self.group,
-            self.node,
-            files=files,
-            gate=gate,
-            addresses=self._addresses,
+        self.raft = raft = self._core()
+        if is_lost:
+            raft.follow_only()
+        gate.known = lambda: raft.membership
+        events = NodeEvents()
+        peers = Peers(self.group, self.node, addresses=self._addresses, gate=gate, events=events)
+        return NodeContext(
+            group=self.group,
+            node=self.node,
             environment=self._environment,
+            disk=self._disk,
+            store=store,
+            catalog=catalog,
+            catalog_lost=is_lost,
+            addresses=self._addresses,
+            events=events,
+            peers=peers,
+            ready_loop=ReadyLoop(
+                raft,
+                store,
+                links=peers.links,
+                events=events,
+                lazy=self.node.flush == "async",
+                environment=self._environment,
+            ),
+            checkpoints=checkpoints,
         )
-        self.raft = self.parts.ready_loop.raft
-        events = self.parts.events
+
+    def _core(self) -> RaftNode:
+        store = self.store
+        log = summary_of(store, self.catalog, self._faults)
+        return RaftNode(
+            self.group,
+            self.node.node_id,
+            saved=SavedState(store.hard_state, log, store.membership),
+            dice=self._environment.below,
+            now_ms=self._environment.now_ms(),
+            options=RaftOptions(self.node.cache_bytes, change_of, COMMAND_PREFIX),
+        )
+
+    def _make_parts(self, gate: Gate, context: NodeContext) -> None:
+        # by an entry that is not applied again, or in a state of the leader's
+        if context.catalog.secret_enforced:
+            gate.enforce()
+        self.parts = NodeParts(context, gate)
+        events = context.events
         events.damage.subscribe(self._end_if_alone)
         events.role.subscribe(self._log_role)
         events.idle.subscribe(self._idle.set)

@@ -3,33 +3,22 @@ it calls; the rest they hear by events."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
-from dledger.catalog.state_machine import Catalog
-from dledger.config import GroupConfig, NodeConfig
-from dledger.environment import Environment
 from dledger.node.application import Application
-from dledger.node.checkpoints import Checkpoints
 from dledger.node.context import NodeContext
-from dledger.node.events import NodeEvents
 from dledger.node.handlers.fetches import Reads
 from dledger.node.handlers.listings import Listings
 from dledger.node.handlers.metadata import MetadataHandler
 from dledger.node.handlers.offsets import LinearizableReads, Offsets
 from dledger.node.handlers.parked_requests import LongPolls
-from dledger.node.handlers.replaced_disks import COMMAND_PREFIX, Admissions, change_of
+from dledger.node.handlers.replaced_disks import Admissions
 from dledger.node.handlers.request_router import RequestHandlers, RequestRouter
-from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.node.maintenance.clock_check import ClockCheck
 from dledger.node.maintenance.disk_watch import DiskWatch
 from dledger.node.maintenance.expiry import Expiry
 from dledger.node.maintenance.idle_timeout import IdleTimeout
-from dledger.node.maintenance.leader_status import LeaderStatus
 from dledger.node.maintenance.maintenance import Maintenance
 from dledger.node.maintenance.retention import Retention
 from dledger.node.peers.handshake import Gate
-from dledger.node.peers.links import Peers
 from dledger.node.proposals.applier import Applier
 from dledger.node.proposals.proposal_queue import ProposalQueue
 from dledger.node.repair.repairs import Repairs
@@ -37,101 +26,28 @@ from dledger.node.repair.scrub import Scrubber
 from dledger.node.rocketmq.dledger_commit_log import application_of
 from dledger.node.rocketmq.foreign_entries import apply_foreign
 from dledger.node.snapshot.checkpointer import Checkpointer
-from dledger.node.snapshot.snapshots import Snapshots, summary_of
-from dledger.raft.raft_node import RaftNode
-from dledger.raft.state.saved_state import RaftOptions, SavedState
-from dledger.storage.api import Fault, LogStore
-from dledger.storage.disk.disk import Disk
-from dledger.types import NodeId
-
-
-@dataclass(frozen=True, slots=True)
-class OpenFiles:
-    """The files that a start of a node has opened and restored."""
-
-    disk: Disk
-    store: LogStore
-    checkpoints: Checkpoints
-    catalog: Catalog
-    catalog_lost: bool
-    """``catalog`` is empty in place of one that is lost."""
-    faults: tuple[Fault, ...]
-    """Damage that the start has met."""
+from dledger.node.snapshot.snapshots import Snapshots
 
 
 class NodeParts:
     """All parts of one run of a node. An event is told in the order in which the parts are made
     here."""
 
-    def __init__(
-        self,
-        group: GroupConfig,
-        node: NodeConfig,
-        *,
-        files: OpenFiles,
-        gate: Gate,
-        addresses: Callable[[], dict[NodeId, str]],
-        environment: Environment,
-    ) -> None:
-        self.gate = gate
-        self.events = events = NodeEvents()
-        self.peers = Peers(group, node, addresses=addresses, gate=gate, events=events)
-        self.ready_loop = ReadyLoop(
-            self._raft(group, node, files, environment),
-            files.store,
-            links=self.peers.links,
-            events=events,
-            lazy=node.flush == "async",
-            environment=environment,
-        )
-        gate.known = lambda: self.ready_loop.raft.membership
-        self.context = context = NodeContext(
-            group=group,
-            node=node,
-            environment=environment,
-            disk=files.disk,
-            store=files.store,
-            catalog=files.catalog,
-            catalog_lost=files.catalog_lost,
-            addresses=addresses,
-            events=events,
-            ready_loop=self.ready_loop,
-            checkpoints=files.checkpoints,
-        )
-        events.committed.subscribe(files.store.note_commit)
-        self.proposals = ProposalQueue(context, self.peers)
+    def __init__(self, context: NodeContext, gate: Gate) -> None:
+        self.context, self.gate = context, gate
+        self.events, self.peers, self.ready_loop = context.events, context.peers, context.ready_loop
+        context.events.committed.subscribe(context.store.note_commit)
+        self.proposals = ProposalQueue(context)
         self.admissions = Admissions(context, self.proposals)
         self.applier = Applier(context, self.proposals, apply_foreign=apply_foreign)
-        events.secret_enforced.subscribe(gate.enforce)
-        self.repairs = Repairs(context, self.peers)
+        context.events.secret_enforced.subscribe(gate.enforce)
+        self.repairs = Repairs(context)
         self.checkpointer = Checkpointer(context, self.applier)
-        self.snapshots = Snapshots(context, self.peers, checkpointer=self.checkpointer)
+        self.snapshots = Snapshots(context, checkpointer=self.checkpointer)
         self.scrubber = Scrubber(context, self.repairs)
         self._make_handlers(context)
         self._make_maintenance(context)
         context.status.add(self._status)
-
-    @staticmethod
-    def _raft(
-        group: GroupConfig, node: NodeConfig, files: OpenFiles, environment: Environment
-    ) -> RaftNode:
-        raft = RaftNode(
-            group,
-            node.node_id,
-            saved=SavedState(
-                files.store.hard_state,
-                summary_of(files.store, files.catalog, files.faults),
-                files.store.membership,
-            ),
-            dice=environment.below,
-            now_ms=environment.now_ms(),
-            options=RaftOptions(
-                cache_bytes=node.cache_bytes, change_of=change_of, change_prefix=COMMAND_PREFIX
-            ),
-        )
-        if files.catalog_lost:
-            raft.follow_only()
-        return raft
 
     def _make_handlers(self, context: NodeContext) -> None:
         self.linearizable = LinearizableReads(context)
@@ -155,22 +71,20 @@ class NodeParts:
         self.router = RequestRouter(context, self.gate, handlers=handlers)
 
     def _make_maintenance(self, context: NodeContext) -> None:
-        clocks, leader = self.proposals.clocks, LeaderStatus(context, self.peers)
+        clocks = self.proposals.clocks
         self.disk_watch = DiskWatch(context)
         self.retention = Retention(
             context,
-            self.applier,
             clocks=clocks,
             snapshots=self.snapshots,
             application=self.application,
-            leader=leader,
         )
         self.idle_timeout = IdleTimeout(context, self.router)
         self.maintenance = Maintenance(
             context,
             (
                 self.proposals,
-                ClockCheck(context, clocks, leader=leader),
+                ClockCheck(context, clocks),
                 self.disk_watch,
                 Expiry(context, self.proposals),
                 self.checkpointer,

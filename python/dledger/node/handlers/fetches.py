@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from dledger.catalog.results import BatchRef
 from dledger.errors import CorruptEntry, OffsetOutOfRange, StorageError, TopicNotFound
 from dledger.net import Connection
-from dledger.node.context import NodeContext
+from dledger.node.context import NodeContext, NodePart
 from dledger.node.handlers.parked_requests import LongPoll, LongPolls
 from dledger.protocol.messages.client import (
     FetchedBatch,
@@ -39,17 +40,27 @@ INLINE_BYTES: Final = 32 << 10
 """Reads up to this size are done on the loop; larger ones on a thread."""
 
 
-class Reads:
+@dataclass(frozen=True, slots=True)
+class AskedFetch:
+    """A fetch that has no answer yet."""
+
+    connection: Connection
+    request_id: int
+    request: FetchRequest
+
+    def answer(self, code: Code, text: str = "", *, begin: int = 0, end: int = 0) -> None:
+        """Answer without records."""
+        answer = FetchResponse(code=code, message=text, begin_offset=begin, end_offset=end)
+        self.connection.send(answer, self.request_id)
+
+
+class Reads(NodePart):
     """Answers fetch and split requests of any replica from its applied state."""
 
     def __init__(self, context: NodeContext, polls: LongPolls) -> None:
-        self._ready_loop = context.ready_loop
-        self._catalog = catalog = context.catalog
-        self._store = context.store
-        self._damage = context.events.damage
-        self._raft = context.raft
-        is_ahead = catalog.applied_index > context.raft.committed_index
-        self._needs = catalog.applied_index if is_ahead else NO_INDEX
+        super().__init__(context)
+        applied = context.catalog.applied_index
+        self._needs = applied if applied > context.raft.committed_index else NO_INDEX
         """The catalog is that of another node, and of entries up to this one that are still on
         their way here."""
         self.polls = polls
@@ -57,15 +68,16 @@ class Reads:
 
     def fetch(self, connection: Connection, request_id: int, request: FetchRequest) -> None:
         """Answer now, or when a record is there or the wait is over."""
+        asked = AskedFetch(connection, request_id, request)
         if request.partition < 0 or request.start_offset < 0 or request.max_bytes <= 0:
             text = (
                 f"fetch: partition {request.partition}, offset {request.start_offset}, bytes "
                 f"{request.max_bytes}"
             )
-            connection.send(FetchResponse(code=Code.MALFORMED, message=text), request_id)
+            asked.answer(Code.MALFORMED, text)
             return
         if self._needs > min(self._raft.committed_index, self._raft.durable_index):
-            self._hold(connection, request_id, request, BEHIND_WAIT_MS, behind=True, wants=())
+            self._hold(asked, BEHIND_WAIT_MS, behind=True, wants=())
             return
         begin, end = self._range(request.topic_id, request.partition)
         if begin < 0:
@@ -76,36 +88,32 @@ class Reads:
                     f"there is no partition {request.partition} of a topic with id "
                     f"{request.topic_id} (any more)"
                 )
-                connection.send(FetchResponse(code=Code.UNKNOWN_TOPIC, message=text), request_id)
+                asked.answer(Code.UNKNOWN_TOPIC, text)
             else:
-                self._hold_behind(connection, request_id, request)
+                self._hold_behind(asked)
             return
         if request.start_offset < begin:
             text = f"offset {request.start_offset} is not kept any more; there is [{begin}, {end})"
-            answer = FetchResponse(
-                code=Code.OFFSET_OUT_OF_RANGE, message=text, begin_offset=begin, end_offset=end
-            )
-            connection.send(answer, request_id)
+            asked.answer(Code.OFFSET_OUT_OF_RANGE, text, begin=begin, end=end)
         elif request.start_offset < end and (
             request.end_offset < 0 or request.start_offset < request.end_offset
         ):
-            self._serve(connection, request_id, request)
+            self._serve(asked)
         elif request.start_offset > end:
-            self._hold_behind(connection, request_id, request)
+            self._hold_behind(asked)
         elif request.wait_ms > 0 and (request.end_offset < 0 or end < request.end_offset):
-            self._hold(connection, request_id, request, request.wait_ms, behind=False)
+            self._hold(asked, request.wait_ms, behind=False)
         elif end < request.end_offset:
             # The asker knows from the leader that there is more.
-            self._hold(connection, request_id, request, BEHIND_WAIT_MS, behind=True)
+            self._hold(asked, BEHIND_WAIT_MS, behind=True)
         else:
-            connection.send(
-                FetchResponse(code=Code.SUCCESS, begin_offset=begin, end_offset=end), request_id
-            )
+            asked.answer(Code.SUCCESS, begin=begin, end=end)
 
     def _range(self, topic_id: int, partition: int) -> tuple[int, int]:
         """Begin and end offset; (-1, -1) when there is no such partition."""
+        catalog = self._catalog
         try:
-            return self._catalog.begin_offset(topic_id, partition), self._catalog.end_offset(
+            return catalog.begin_offset(topic_id, partition), catalog.end_offset(
                 topic_id, partition
             )
         except TopicNotFound:
@@ -113,16 +121,13 @@ class Reads:
 
     # --- long polls -------------------------------------------------------------------------------
 
-    def _hold_behind(self, connection: Connection, request_id: int, request: FetchRequest) -> None:
+    def _hold_behind(self, asked: AskedFetch) -> None:
         """Until the record is here; the wait of a long poll holds here too."""
-        wait_ms = max(BEHIND_WAIT_MS, request.wait_ms)
-        self._hold(connection, request_id, request, wait_ms, behind=True)
+        self._hold(asked, max(BEHIND_WAIT_MS, asked.request.wait_ms), behind=True)
 
     def _hold(
         self,
-        connection: Connection,
-        request_id: int,
-        request: FetchRequest,
+        asked: AskedFetch,
         wait_ms: int,
         *,
         behind: bool,
@@ -131,6 +136,7 @@ class Reads:
         """With ``behind`` the offset is not here yet, so no record at the end of the wait is
         BEHIND, and not an empty answer. ``wants``: the records it waits for, if not the one at its
         offset."""
+        request = asked.request
 
         def give_up() -> None:
             begin, end = (
@@ -140,15 +146,12 @@ class Reads:
             if behind or self._stops:
                 code = Code.BEHIND
                 text = f"offset {request.start_offset} is not here yet; this replica ends at {end}"
-            connection.send(
-                FetchResponse(code=code, message=text, begin_offset=begin, end_offset=end),
-                request_id,
-            )
+            asked.answer(code, text, begin=begin, end=end)
 
         if wants is None:
             wants = ((request.topic_id << 32 | request.partition, request.start_offset),)
-        serve = partial(self.fetch, connection, request_id, request)
-        self.polls.hold(LongPoll(connection, wants, serve, give_up), wait_ms)
+        serve = partial(self.fetch, asked.connection, asked.request_id, request)
+        self.polls.hold(LongPoll(asked.connection, wants, serve, give_up), wait_ms)
 
     def stop(self) -> None:
         """Waiting fetches are sent to another node; no more records will come."""
@@ -156,33 +159,23 @@ class Reads:
 
     # --- bodies -----------------------------------------------------------------------------------
 
-    def _serve(self, connection: Connection, request_id: int, request: FetchRequest) -> None:
+    def _serve(self, asked: AskedFetch) -> None:
         """Now, or in its turn; a small answer need not wait where others do."""
-        outflow = connection.outflow
-        if outflow.is_full and not connection.unsent_bytes:
-            self._find(connection, request_id, request, INLINE_BYTES, only_small=True)
+        if asked.connection.outflow.is_full and not asked.connection.unsent_bytes:
+            self._find(asked, INLINE_BYTES, only_small=True)
         else:
-            self._serve_in_turn(connection, request_id, request)
+            self._serve_in_turn(asked)
 
-    def _serve_in_turn(
-        self, connection: Connection, request_id: int, request: FetchRequest
-    ) -> None:
-        outflow = connection.outflow
-        outflow.ask(connection, lambda: self._find(connection, request_id, request, outflow.room))
+    def _serve_in_turn(self, asked: AskedFetch) -> None:
+        outflow = asked.connection.outflow
+        outflow.ask(asked.connection, lambda: self._find(asked, outflow.room))
 
-    def _find(
-        self,
-        connection: Connection,
-        request_id: int,
-        request: FetchRequest,
-        room: int,
-        *,
-        only_small: bool = False,
-    ) -> None:
+    def _find(self, asked: AskedFetch, room: int, *, only_small: bool = False) -> None:
         """The bodies that answer it: as many as there is room for, so that a client may have to ask
         again for more."""
         if self._ready_loop.failed:
             return
+        request, connection = asked.request, asked.connection
         _, end = self._range(request.topic_id, request.partition)
         stop = end if request.end_offset < 0 else min(end, request.end_offset)
         limit = min(request.max_bytes, MAX_FETCH_BYTES, room)
@@ -191,33 +184,39 @@ class Reads:
                 request.topic_id, request.partition, request.start_offset, stop, limit
             )
         except StorageError as error:
-            self._failed(connection, request_id, error)
+            self._failed(asked, error)
             return
         bodies = [self._cached(ref) for ref in refs]
         on_disk = [ref for ref, body in zip(refs, bodies, strict=True) if body is None]
         wanted = [(ref.index, ref.pos, ref.size + HEADER_SIZE) for ref in on_disk]
         size = sum(ref.size for ref in refs)
         if only_small and size > INLINE_BYTES:  # a single body
-            self._serve_in_turn(connection, request_id, request)
+            self._serve_in_turn(asked)
             return
         connection.outflow.begin(size)
 
         def serve(read: Sequence[Buffer]) -> None:
             rest = iter(read)
-            whole = [next(rest) if body is None else body for body in bodies]
-            self._send(connection, request_id, request, refs, whole)
+            self._send(asked, refs, [next(rest) if body is None else body for body in bodies])
+
+        def on_read(done: asyncio.Future[list[Buffer]]) -> None:
+            connection.outflow.end(connection, size)
+            error = done.exception()
+            if error is None:
+                serve(done.result())
+            else:
+                self._failed(asked, error)
 
         if sum(ref.size for ref in on_disk) <= INLINE_BYTES:
             connection.outflow.end(connection, size)
             try:
                 read = self._store.read_bodies(wanted)
             except Exception as error:
-                self._failed(connection, request_id, error)
+                self._failed(asked, error)
             else:
                 serve(read)
-            return
-        future = self._ready_loop.on_reader(self._store.read_bodies, wanted)
-        future.add_done_callback(lambda done: self._read(connection, request_id, size, done, serve))
+        else:
+            self._ready_loop.on_reader(self._store.read_bodies, wanted).add_done_callback(on_read)
 
     def _cached(self, ref: BatchRef) -> Buffer | None:
         """A body that is in memory anyway. The newest ones may be nowhere else yet: a follower
@@ -225,33 +224,11 @@ class Reads:
         entries = self._raft.log.cached(Index(ref.index), Index(ref.index + 1))
         return entries[0].body if entries else None
 
-    def _read(
-        self,
-        connection: Connection,
-        request_id: int,
-        size: int,
-        done: asyncio.Future[list[Buffer]],
-        serve: Callable[[Sequence[Buffer]], None],
-    ) -> None:
-        connection.outflow.end(connection, size)
-        error = done.exception()
-        if error is None:
-            serve(done.result())
-        else:
-            self._failed(connection, request_id, error)
-
-    def _send(
-        self,
-        connection: Connection,
-        request_id: int,
-        request: FetchRequest,
-        refs: list[BatchRef],
-        bodies: list[Buffer],
-    ) -> None:
+    def _send(self, asked: AskedFetch, refs: list[BatchRef], bodies: list[Buffer]) -> None:
         if self._ready_loop.failed:
             return
+        request, term_at = asked.request, self._raft.term_at
         begin, end = (max(0, offset) for offset in self._range(request.topic_id, request.partition))
-        term_at = self._raft.term_at
         batches = tuple(
             FetchedBatch(
                 base_offset=ref.base_offset,
@@ -266,23 +243,18 @@ class Reads:
         answer = FetchResponse(
             code=Code.SUCCESS, begin_offset=begin, end_offset=end, batches=batches
         )
-        connection.send(answer, request_id, bodies)
+        asked.connection.send(answer, asked.request_id, bodies)
 
-    def _failed(self, connection: Connection, request_id: int, error: BaseException) -> None:
+    def _failed(self, asked: AskedFetch, error: BaseException) -> None:
         if isinstance(error, CorruptEntry):
             logger.error("not served: %s", error)
-            text = f"{error}; read it from another replica"
-            connection.send(FetchResponse(code=Code.CORRUPT_ENTRY, message=text), request_id)
-            self._damage(error)
-            return
-        if isinstance(error, OffsetOutOfRange):  # retention was faster than this read
-            connection.send(
-                FetchResponse(code=Code.OFFSET_OUT_OF_RANGE, message=str(error)), request_id
-            )
-            return
-        text = f"the stored bytes cannot be read: {error}"
-        connection.send(FetchResponse(code=Code.DISK_ERROR, message=text), request_id)
-        self._ready_loop.fail(error)
+            asked.answer(Code.CORRUPT_ENTRY, f"{error}; read it from another replica")
+            self._events.damage(error)
+        elif isinstance(error, OffsetOutOfRange):  # retention was faster than this read
+            asked.answer(Code.OFFSET_OUT_OF_RANGE, str(error))
+        else:
+            asked.answer(Code.DISK_ERROR, f"the stored bytes cannot be read: {error}")
+            self._ready_loop.fail(error)
 
     def split(self, connection: Connection, request_id: int, request: SplitRequest) -> None:
         """Cut ranges of offsets into pieces of about equal bytes; all of them, or none when one

@@ -6,13 +6,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Final
 
 from dledger.catalog.clients.writers import Offsets
 from dledger.catalog.listing import first_offsets, list_commits, list_partitions, list_progress
 from dledger.errors import CorruptEntry, OffsetOutOfRange, ProtocolError, TopicNotFound
 from dledger.net import Connection
-from dledger.node.context import NodeContext
+from dledger.node.context import NodeContext, NodePart
 from dledger.node.handlers.offsets import LinearizableReads
 from dledger.protocol.messages.catalog_commands import Command
 from dledger.protocol.messages.client import Listing, ListRequest, ListResponse
@@ -21,7 +22,7 @@ from dledger.protocol.messages.entry import Entry
 from dledger.protocol.wire import decode_command
 from dledger.records.body.header import BODY_HEADER_SIZE, decode_header
 from dledger.storage.offline.dump import kind_of
-from dledger.types import Index, NodeId
+from dledger.types import Index
 
 MAX_ROWS: Final = {
     Listing.PARTITIONS: 1000,
@@ -36,122 +37,77 @@ TEXT: Final = 300
 """Most characters of a command's fields."""
 
 Rows = list[dict[str, Any]]
+Send = Callable[[ListResponse], None]
 
 
-class Listings:
+class Listings(NodePart):
     """Answers `ListRequest`s from the applied state and, where it has to, from the log."""
 
     def __init__(self, context: NodeContext, linearizable: LinearizableReads) -> None:
-        self._ready_loop = context.ready_loop
-        self._catalog = context.catalog
-        self._store = context.store
+        super().__init__(context)
         self._linearizable = linearizable
-        self._damage = context.events.damage
 
     def ask(self, connection: Connection, request_id: int, request: ListRequest) -> None:
         """Answer when everything that was acknowledged before is applied here."""
 
-        def serve(code: Code) -> None:
-            if code is not Code.SUCCESS:
-                text = (
-                    f"this node cannot tell whether it still leads ({code.name}); ask "
-                    f"{self._leader() or 'again'}"
-                )
-                self._send(
-                    connection,
-                    request_id,
-                    ListResponse(code=code, message=text, leader_id=self._leader()),
-                )
-            else:
-                self._serve(connection, request_id, request)
+        def send(answer: ListResponse) -> None:
+            connection.send(answer, request_id)
 
-        self._linearizable.add(serve)
+        serve = partial(self._serve, request, send)
+        self._linearizable.answer(connection, request_id, serve, refusal=ListResponse)
 
-    def _leader(self) -> NodeId:
-        return self._ready_loop.raft.leader_id or NodeId("")
-
-    def _send(self, connection: Connection, request_id: int, answer: ListResponse) -> None:
-        connection.send(answer, request_id)
-
-    def _rows(self, connection: Connection, request_id: int, rows: Rows, following: int) -> None:
-        answer = ListResponse(
-            code=Code.SUCCESS, leader_id=self._leader(), rows=tuple(rows), next_start=following
-        )
-        self._send(connection, request_id, answer)
-
-    def _serve(self, connection: Connection, request_id: int, request: ListRequest) -> None:
+    def _serve(self, request: ListRequest, send: Send) -> None:
         limit = max(1, min(request.limit, MAX_ROWS[request.listing]))
         if request.listing is Listing.PARTITIONS:
-            self._rows(
-                connection, request_id, *list_partitions(self._catalog, request.start, limit)
-            )
+            send(self._page(*list_partitions(self._catalog, request.start, limit)))
         elif request.listing is Listing.PROGRESS:
-            self._rows(
-                connection,
-                request_id,
-                *list_progress(self._catalog, request.name, request.start, limit),
-            )
+            send(self._page(*list_progress(self._catalog, request.name, request.start, limit)))
         elif request.listing is Listing.COMMITS:
             start = max(request.start, self._store.begin_index)
             commits, following = list_commits(self._catalog, start, limit)
             held = [self._held(Index(index), Index(index + 1)) for index in commits]
-            self._then(
-                connection,
-                request_id,
-                lambda: self._commit_rows(commits, held),
-                lambda rows: self._rows(connection, request_id, rows, following),
-            )
+            rows = partial(self._commit_rows, commits, held)
+            self._on_reader(rows, lambda rows: self._page(rows, following), send)
         else:
             first = Index(max(request.start, self._store.begin_index))
             end = Index(min(self._catalog.applied_index + 1, first + limit))
-            entries = self._held(first, end)
-            self._then(
-                connection,
-                request_id,
-                lambda: self._entry_rows(first, end, entries),
-                lambda rows: self._entries(connection, request_id, rows),
-            )
+            rows = partial(self._entry_rows, first, end, self._held(first, end))
+            self._on_reader(rows, self._entries, send)
+
+    def _page(self, rows: Rows, following: int) -> ListResponse:
+        return ListResponse(
+            code=Code.SUCCESS, leader_id=self._leader_id, rows=tuple(rows), next_start=following
+        )
 
     def _held(self, first: Index, end: Index) -> tuple[Entry, ...]:
         """The entries from memory; none where the first is on the disk only. The newest ones may be
         nowhere else yet: a node applies what the others have made durable, be its own disk ever so
         slow."""
-        return self._ready_loop.raft.log.cached(first, end) or ()
+        return self._raft.log.cached(first, end) or ()
 
-    def _then(
-        self,
-        connection: Connection,
-        request_id: int,
-        read: Callable[[], Rows],
-        done: Callable[[Rows], None],
+    def _on_reader(
+        self, read: Callable[[], Rows], page: Callable[[Rows], ListResponse], send: Send
     ) -> None:
-        """Let a reader's thread make rows, then go on with them; if it cannot, answer why."""
+        """Let a reader's thread make rows, then answer with the page of them; if it cannot, answer
+        why."""
 
-        def finished(future: asyncio.Future[Rows]) -> None:
+        def done(future: asyncio.Future[Rows]) -> None:
             if self._ready_loop.failed or future.cancelled():
                 return
             error = future.exception()
             if error is None:
-                done(future.result())
+                send(page(future.result()))
             elif isinstance(error, CorruptEntry):
                 text = f"{error}; it is fetched from another node: ask again"
-                self._send(
-                    connection, request_id, ListResponse(code=Code.CORRUPT_ENTRY, message=text)
-                )
-                self._damage(error)
+                send(ListResponse(code=Code.CORRUPT_ENTRY, message=text))
+                self._events.damage(error)
             elif isinstance(error, OffsetOutOfRange):  # retention was faster
-                self._send(
-                    connection,
-                    request_id,
-                    ListResponse(code=Code.BEHIND, message=f"{error}; ask again"),
-                )
+                send(ListResponse(code=Code.BEHIND, message=f"{error}; ask again"))
             else:
-                self._send(
-                    connection, request_id, ListResponse(code=Code.DISK_ERROR, message=str(error))
-                )
+                send(ListResponse(code=Code.DISK_ERROR, message=str(error)))
                 self._ready_loop.fail(error)
 
-        self._ready_loop.on_reader(read).add_done_callback(finished)
+        self._ready_loop.on_reader(read).add_done_callback(done)
 
     # --- commits ----------------------------------------------------------------------------------
 
@@ -185,19 +141,16 @@ class Listings:
             return []
         return [_entry_row(entry) for entry in held or self._store.read(first, READ_BYTES, end)]
 
-    def _entries(self, connection: Connection, request_id: int, rows: Rows) -> None:
+    def _entries(self, rows: Rows) -> ListResponse:
         if not rows:
-            self._rows(connection, request_id, [], -1)
-            return
+            return self._page([], -1)
         first, last = rows[0]["index"], rows[-1]["index"]
         offsets = first_offsets(self._catalog, first, last)
         for row in rows:
             if "topic_id" in row:
                 row["topic"] = self._topic(row.pop("topic_id"))
                 row["offset"] = offsets.get(row["index"], -1)
-        self._rows(
-            connection, request_id, rows, last + 1 if last < self._catalog.applied_index else -1
-        )
+        return self._page(rows, last + 1 if last < self._catalog.applied_index else -1)
 
     def _topic(self, topic_id: int) -> str:
         try:

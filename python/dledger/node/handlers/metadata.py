@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from dledger.catalog.topics.partition import RAW
 from dledger.errors import TopicNotFound
 from dledger.net import Connection
-from dledger.node.context import NodeContext
+from dledger.node.context import NodeContext, NodePart
 from dledger.node.handlers.offsets import LinearizableReads
 from dledger.node.proposals.proposal_queue import BETWEEN_S
 from dledger.protocol.messages.client import (
@@ -26,24 +28,17 @@ from dledger.protocol.messages.client import (
 )
 from dledger.protocol.messages.codes import Code
 from dledger.raft.state.ready import TransferDone
-from dledger.types import NodeId, Role
+from dledger.types import Role
 
 
-class MetadataHandler:
+class MetadataHandler(NodePart):
     """Metadata, consumer groups, status and transfers."""
 
     def __init__(self, context: NodeContext, linearizable: LinearizableReads) -> None:
-        self._group = context.group
-        self._node_id = context.node_id
-        self._ready_loop = context.ready_loop
-        self._catalog = context.catalog
-        self._store = context.store
+        super().__init__(context)
         self._linearizable = linearizable
-        self._addresses = context.addresses
-        self._more_status = context.status.values
         context.events.role.subscribe(lambda change: self.leadership_changed())
         context.events.transferred.subscribe(self.transferred)
-        self._now_ms = context.environment.now_ms
         self._started_ms = self._now_ms()
         self._transfers: list[tuple[Connection, int]] = []
         self._asking: list[tuple[Connection, int, MetadataRequest]] = []
@@ -58,20 +53,18 @@ class MetadataHandler:
         def answer(code: Code) -> None:
             connection.send(self._metadata(request, code), request_id)
 
-        if (request.topics or request.all_topics) and self._ready_loop.raft.role is Role.LEADER:
+        if (request.topics or request.all_topics) and self._raft.role is Role.LEADER:
             self._linearizable.add(answer)
-        elif self._ready_loop.raft.leader_id is None and not self._ready_loop.failed:
+        elif self._raft.leader_id is None and not self._ready_loop.failed:
             self._asking.append((connection, request_id, request))
             if self._between is None:
-                self._between = asyncio.get_running_loop().call_later(
-                    BETWEEN_S, self._tell_who_leads
-                )
+                self._between = self._loop.call_later(BETWEEN_S, self._tell_who_leads)
         else:
             answer(Code.SUCCESS)
 
     def leadership_changed(self) -> None:
         """Clients that asked while there was no leader are answered."""
-        if self._ready_loop.raft.leader_id is not None:
+        if self._raft.leader_id is not None:
             self._tell_who_leads()
 
     def _tell_who_leads(self) -> None:
@@ -83,17 +76,15 @@ class MetadataHandler:
             connection.send(self._metadata(request, Code.SUCCESS), request_id)
 
     def _metadata(self, request: MetadataRequest, code: Code) -> MetadataResponse:
-        raft = self._ready_loop.raft
+        refusal = f"the topics cannot be told now: {code.name}; ask again"
         return MetadataResponse(
             code=code,
-            message=""
-            if code is Code.SUCCESS
-            else f"the topics cannot be told now: {code.name}; ask again",
+            message="" if code is Code.SUCCESS else refusal,
             group=self._group.group,
             node_id=self._node_id,
-            leader_id=raft.leader_id or NodeId(""),
-            term=raft.term,
-            peers={str(peer): address for peer, address in self._addresses().items()},
+            leader_id=self._leader_id,
+            term=self._raft.term,
+            peers={str(peer): address for peer, address in self._context.addresses().items()},
             topics=self._topics(request),
             max_body_bytes=self._group.max_body_bytes,
         )
@@ -103,10 +94,8 @@ class MetadataHandler:
             return tuple(self._catalog.topics())
         found: list[TopicInfo] = []
         for name in request.topics:
-            try:
+            with suppress(TopicNotFound):
                 found.append(self._catalog.topic(name))
-            except TopicNotFound:
-                continue
         return tuple(found)
 
     # --- consumer groups --------------------------------------------------------------------------
@@ -116,24 +105,15 @@ class MetadataHandler:
     ) -> None:
         """Committed offsets of a group, or all groups' names; linearizable."""
 
-        def answer(code: Code) -> None:
-            leader = self._ready_loop.raft.leader_id or NodeId("")
-            if code is not Code.SUCCESS:
-                text = (
-                    f"this node cannot tell whether it still leads ({code.name}); ask "
-                    f"{leader or 'again'}"
-                )
-                response = GroupResponse(code=code, message=text, leader_id=leader)
-            elif request.consumer_group:
-                offsets = self._catalog.group(request.consumer_group)
-                response = GroupResponse(code=code, leader_id=leader, offsets=offsets)
+        def serve() -> None:
+            answer = GroupResponse(code=Code.SUCCESS, leader_id=self._leader_id)
+            if request.consumer_group:
+                answer = replace(answer, offsets=self._catalog.group(request.consumer_group))
             else:
-                response = GroupResponse(
-                    code=code, leader_id=leader, groups=tuple(self._catalog.groups())
-                )
-            connection.send(response, request_id)
+                answer = replace(answer, groups=tuple(self._catalog.groups()))
+            connection.send(answer, request_id)
 
-        self._linearizable.add(answer)
+        self._linearizable.answer(connection, request_id, serve, refusal=GroupResponse)
 
     # --- schemas ----------------------------------------------------------------------------------
 
@@ -141,25 +121,21 @@ class MetadataHandler:
         """The schemas of a typed topic; linearizable, so that none is missing that a body was
         written under."""
 
-        def answer(code: Code) -> None:
-            leader = self._ready_loop.raft.leader_id or NodeId("")
+        def serve() -> None:
+            leader = self._leader_id
             some, newest = self._catalog.schemas.behind(request.topic_id, request.after)
-            if code is not Code.SUCCESS:
-                text = (
-                    f"this node cannot tell whether it still leads ({code.name}); ask "
-                    f"{leader or 'again'}"
-                )
-                response = SchemasResponse(code=code, message=text, leader_id=leader)
-            elif newest == RAW:
+            if newest == RAW:
                 text = (
                     f"there is no typed topic with id {request.topic_id}; it was deleted, or is raw"
                 )
                 response = SchemasResponse(code=Code.UNKNOWN_TOPIC, message=text, leader_id=leader)
             else:
-                response = SchemasResponse(code=code, leader_id=leader, schemas=some, newest=newest)
+                response = SchemasResponse(
+                    code=Code.SUCCESS, leader_id=leader, schemas=some, newest=newest
+                )
             connection.send(response, request_id)
 
-        self._linearizable.add(answer)
+        self._linearizable.answer(connection, request_id, serve, refusal=SchemasResponse)
 
     # --- status -----------------------------------------------------------------------------------
 
@@ -168,7 +144,7 @@ class MetadataHandler:
 
     def status_values(self) -> dict[str, Any]:
         """Plain values by name; documented in docs/operations.md."""
-        raft, recovery = self._ready_loop.raft, self._store.recovery
+        raft, recovery = self._raft, self._store.recovery
         return {
             "node_id": self._node_id,
             "group": self._group.group,
@@ -180,7 +156,7 @@ class MetadataHandler:
                 str(node): {"term": refused.term, "messages": refused.messages}
                 for node, refused in raft.refused_terms.items()
             },
-            "leader_id": raft.leader_id or "",
+            "leader_id": self._leader_id,
             "begin_index": raft.begin_index,
             "end_index": raft.end_index,
             "durable_index": raft.durable_index,
@@ -198,16 +174,15 @@ class MetadataHandler:
                 "faulty": len(recovery.faulty),
                 "lost": recovery.lost,
             },
-            **self._more_status(),
+            **self._context.status.values(),
         }
 
     # --- transfer ---------------------------------------------------------------------------------
 
     def transfer(self, connection: Connection, request_id: int, request: TransferRequest) -> None:
         """Hand leadership over; answered when the attempt is over."""
-        raft = self._ready_loop.raft
-        if raft.role is not Role.LEADER:
-            leader = raft.leader_id or NodeId("")
+        if self._raft.role is not Role.LEADER:
+            leader = self._leader_id
             text = f"this node does not lead; ask {leader or 'again, there is no leader now'}"
             answer = TransferResponse(code=Code.NOT_LEADER, message=text, leader_id=leader)
             connection.send(answer, request_id)
@@ -222,8 +197,6 @@ class MetadataHandler:
         """The core ended an attempt; clients that asked for one are told."""
         waiting, self._transfers = self._transfers, []
         text = "" if done.code is Code.SUCCESS else f"{done.to} did not take over: {done.code.name}"
-        leader = self._ready_loop.raft.leader_id or NodeId("")
+        answer = TransferResponse(code=done.code, message=text, leader_id=self._leader_id)
         for connection, request_id in waiting:
-            connection.send(
-                TransferResponse(code=done.code, message=text, leader_id=leader), request_id
-            )
+            connection.send(answer, request_id)

@@ -8,31 +8,28 @@ share one round.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from dledger.errors import StorageError, TopicNotFound
 from dledger.net import Connection
-from dledger.node.context import NodeContext
+from dledger.node.context import NodeContext, NodePart
 from dledger.node.handlers.parked_requests import LongPoll, LongPolls
 from dledger.protocol.messages.client import OffsetKind, OffsetsRequest, OffsetsResponse
 from dledger.protocol.messages.codes import Code
 from dledger.raft.state.ready import ReadDone
-from dledger.types import Index, NodeId
+from dledger.types import Index
 
 Serve = Callable[[Code], None]
 
 
-class LinearizableReads:
+class LinearizableReads(NodePart):
     """Turns any number of waiting reads into one heartbeat round after the other."""
 
     def __init__(self, context: NodeContext) -> None:
-        self._ready_loop = context.ready_loop
-        self._catalog = context.catalog
+        super().__init__(context)
         context.events.read_done.subscribe(self.done)
-        self._applied = context.events.applied
-        self._loop = asyncio.get_running_loop()
         self._token = 0
         self._gathered: list[Serve] = []
         self._asked: list[Serve] = []
@@ -46,6 +43,28 @@ class LinearizableReads:
         if not self._scheduled and not self._asked:
             self._scheduled = True
             self._loop.call_soon(self._ask)
+
+    def answer(
+        self,
+        connection: Connection,
+        request_id: int,
+        serve: Callable[[], None],
+        *,
+        refusal: type[Any],
+    ) -> None:
+        """``serve()`` when the applied state may be shown; where this node cannot tell, the request
+        gets a ``refusal``, a response with code, message and leader."""
+
+        def decided(code: Code) -> None:
+            if code is Code.SUCCESS:
+                serve()
+                return
+            leader = self._leader_id
+            text = f"this node cannot tell whether it still leads ({code.name}); ask "
+            response = refusal(code=code, message=text + (leader or "again"), leader_id=leader)
+            connection.send(response, request_id)
+
+        self.add(decided)
 
     def _ask(self) -> None:
         self._scheduled = False
@@ -71,7 +90,7 @@ class LinearizableReads:
                 serve(Code.SUCCESS)
         else:
             if not self._confirmed:
-                self._applied.subscribe(self.applied)
+                self._events.applied.subscribe(self.applied)
             self._confirmed.append((done.index, asked))
         if self._gathered and not self._scheduled:
             self._scheduled = True
@@ -83,7 +102,7 @@ class LinearizableReads:
             for serve in self._confirmed.pop(0)[1]:
                 serve(Code.SUCCESS)
         if not self._confirmed:
-            self._applied.unsubscribe(self.applied)
+            self._events.applied.unsubscribe(self.applied)
 
     def fail_all(self, code: Code) -> None:
         waiting = [*self._asked, *self._gathered]
@@ -94,32 +113,27 @@ class LinearizableReads:
             serve(code)
 
 
-class Offsets:
+class Offsets(NodePart):
     """Begin, end and time offsets of whole topics."""
 
     def __init__(self, context: NodeContext, reads: LinearizableReads, *, polls: LongPolls) -> None:
-        self._ready_loop = context.ready_loop
-        self._catalog = context.catalog
+        super().__init__(context)
         self._reads = reads
         self._polls = polls
 
     def ask(self, connection: Connection, request_id: int, request: OffsetsRequest) -> None:
         """Answer from the applied state: at once when stale will do, else after a read index."""
+        serve = partial(self._serve, connection, request_id, request)
         if request.stale:
-            self._serve(connection, request_id, request, Code.SUCCESS)
+            serve()
         else:
-            self._reads.add(lambda code: self._serve(connection, request_id, request, code))
+            self._reads.answer(connection, request_id, serve, refusal=OffsetsResponse)
 
-    def _serve(
-        self, connection: Connection, request_id: int, request: OffsetsRequest, code: Code
-    ) -> None:
-        end = partial(self._end, connection, request_id, request, code)
-        if (
-            code is Code.SUCCESS
-            and request.newer_than
-            and request.wait_ms > 0
-            and not self._is_newer(request)
-        ):
+    def _serve(self, connection: Connection, request_id: int, request: OffsetsRequest) -> None:
+        def end() -> None:
+            connection.send(self._answer(request), request_id)
+
+        if request.newer_than and request.wait_ms > 0 and not self._is_newer(request):
             # An entry applied later was committed later, so it may be shown without another round.
             wants = [
                 (self._catalog.topic(name).topic_id << 32 | partition, offset)
@@ -131,19 +145,8 @@ class Offsets:
         else:
             end()
 
-    def _end(
-        self, connection: Connection, request_id: int, request: OffsetsRequest, code: Code
-    ) -> None:
-        connection.send(self._answer(request, code), request_id)
-
-    def _answer(self, request: OffsetsRequest, code: Code) -> OffsetsResponse:
-        leader = self._ready_loop.raft.leader_id or NodeId("")
-        if code is not Code.SUCCESS:
-            text = (
-                f"this node cannot tell whether it still leads ({code.name}); ask "
-                f"{leader or 'again'}"
-            )
-            return OffsetsResponse(code=code, message=text, leader_id=leader)
+    def _answer(self, request: OffsetsRequest) -> OffsetsResponse:
+        leader = self._leader_id
         offsets: dict[str, dict[int, int]] = {}
         begins: dict[str, dict[int, int]] = {}
         log_ids: dict[str, str] = {}
@@ -154,22 +157,17 @@ class Offsets:
                 return OffsetsResponse(
                     code=Code.UNKNOWN_TOPIC, message=str(error), leader_id=leader
                 )
-            log_ids[name] = topic.log_id
+            log_ids[name], topic_id = topic.log_id, topic.topic_id
+            partitions = range(topic.partitions)
             try:
-                offsets[name] = {
-                    partition: self._offset(topic.topic_id, partition, request)
-                    for partition in range(topic.partitions)
-                }
+                offsets[name] = {p: self._offset(topic_id, p, request) for p in partitions}
                 if request.kind is OffsetKind.EDGES:
-                    of_topic = range(topic.partitions)
-                    begins[name] = {
-                        p: self._catalog.begin_offset(topic.topic_id, p) for p in of_topic
-                    }
+                    begins[name] = {p: self._catalog.begin_offset(topic_id, p) for p in partitions}
             except StorageError as error:
                 self._ready_loop.fail(error)
                 return OffsetsResponse(code=Code.DISK_ERROR, message=str(error), leader_id=leader)
         return OffsetsResponse(
-            code=code, leader_id=leader, offsets=offsets, log_ids=log_ids, begins=begins
+            code=Code.SUCCESS, leader_id=leader, offsets=offsets, log_ids=log_ids, begins=begins
         )
 
     def _offset(self, topic_id: int, partition: int, request: OffsetsRequest) -> int:

@@ -16,8 +16,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Final, Protocol
+from typing import Final
 
+from dledger.catalog.topics.partitions import Partitions
 from dledger.net import Connection
 from dledger.node.events import Event
 
@@ -58,23 +59,13 @@ class LongPoll:
         return POLL_COST + 2 * len(self.wants) + self.size // 100
 
 
-class Growth(Protocol):
-    """The partitions that have grown in the catalog; see
-    `dledger.catalog.topics.partitions.Partitions`."""
-
-    grown: set[int]
-    gone: set[int]
-
-    def end_of(self, key: int) -> int: ...
-
-
 Places = dict[int, list[tuple[int, int, LongPoll]]]
 
 
 class LongPolls:
     """All that wait at one node."""
 
-    def __init__(self, growth: Growth, applied: Event[[]]) -> None:
+    def __init__(self, growth: Partitions, applied: Event[[]]) -> None:
         """``applied``: the catalog has taken in some entries; it is heard while a request
         waits."""
         self._growth = growth

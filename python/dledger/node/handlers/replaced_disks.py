@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from dledger.catalog.state_machine import Catalog
 from dledger.errors import CorruptEntry, ProtocolError
 from dledger.net import Connection
-from dledger.node.context import NodeContext
+from dledger.node.context import NodeContext, NodePart
 from dledger.node.proposals.proposal_queue import ProposalQueue
 from dledger.protocol.messages.catalog_commands import Admit
 from dledger.protocol.messages.client import AdmitRequest, AdmitResponse, ExecuteRequest
@@ -176,22 +176,18 @@ class AdmissionWait:
     request_id: int
     node_id: NodeId
     incarnation: int
-    timer: asyncio.TimerHandle
+    timer: asyncio.TimerHandle = field(init=False)
 
 
-class Admissions:
+class Admissions(NodePart):
     """Answers `AdmitRequest` and carries the catalog's members into the core."""
 
     def __init__(self, context: NodeContext, proposals: ProposalQueue) -> None:
-        self._group = context.group
-        self._ready_loop = context.ready_loop
-        self._raft = context.raft
-        self._catalog = context.catalog
+        super().__init__(context)
         self._proposals = proposals
         context.events.members_changed.subscribe(self.members_changed)
         context.events.fact.subscribe(explain)
         context.status.add(lambda: {"admission": self.status()})
-        self._loop = asyncio.get_running_loop()
         self._waiting: list[AdmissionWait] = []
         self._told = NO_INDEX
         """The newest entry with a membership of the catalog that the core has been told of."""
@@ -228,16 +224,17 @@ class Admissions:
             or self._raft.membership.of(request.node_id) == heard
         )
         if code is not Code.SUCCESS or is_done:
-            leader = self._raft.leader_id or NodeId("")
-            connection.send(AdmitResponse(code=code, message=text, leader_id=leader), request_id)
+            answer = AdmitResponse(code=code, message=text, leader_id=self._leader_id)
+            connection.send(answer, request_id)
             return
         known = self._raft.membership
-        members = {str(member): incarnation for member, incarnation in known.bound} | {
-            str(request.node_id): heard
-        }
+        members = {str(member): incarnation for member, incarnation in known.bound}
+        members[str(request.node_id)] = heard
         command = Admit(node_id=request.node_id, members=members, after=known.index)
-        waiting = AdmissionWait(
-            connection, request_id, request.node_id, heard, self._late(request.timeout_ms)
+        waiting = AdmissionWait(connection, request_id, request.node_id, heard)
+        late, text = Code.WAIT_QUORUM_ACK_TIMEOUT, "no quorum has acknowledged it in time"
+        waiting.timer = self._loop.call_later(
+            request.timeout_ms / 1000, self._answer, waiting, late, text
         )
         self._waiting.append(waiting)
         self._proposals.execute(
@@ -247,42 +244,24 @@ class Admissions:
     def _refusal(self, node_id: NodeId) -> tuple[Code, str]:
         raft = self._raft
         if node_id not in self._group.members:
-            return (
-                Code.UNEXPECTED_ARGUMENT,
-                f"{node_id!r} is not a member; members: {', '.join(self._group.members)}",
-            )
+            text = f"{node_id!r} is not a member; members: {', '.join(self._group.members)}"
+            return Code.UNEXPECTED_ARGUMENT, text
         if raft.role is not Role.LEADER:
-            return (
-                Code.NOT_LEADER,
-                f"this node does not lead; ask {raft.leader_id or 'again, there is no leader now'}",
-            )
+            whom = raft.leader_id or "again, there is no leader now"
+            return Code.NOT_LEADER, f"this node does not lead; ask {whom}"
         if not self._proposals.caught_up:
             return Code.LEADER_NOT_READY, "the new leader is still catching up; ask again"
         if raft.change is not None or self._waiting:
             return Code.LEADER_NOT_READY, "another member is being admitted; ask again"
         if node_id == raft.node_id or node_id in raft.heard:
             return Code.SUCCESS, ""
-        return (
-            Code.ILLEGAL_MEMBER_STATE,
-            f"{node_id} has not answered this leader; start it first, then admit it",
-        )
-
-    def _late(self, timeout_ms: int) -> asyncio.TimerHandle:
-        def give_up() -> None:
-            for waiting in [w for w in self._waiting if w.timer is timer]:
-                self._answer(
-                    waiting, Code.WAIT_QUORUM_ACK_TIMEOUT, "no quorum has acknowledged it in time"
-                )
-
-        timer = self._loop.call_later(timeout_ms / 1000, give_up)
-        return timer
+        text = f"{node_id} has not answered this leader; start it first, then admit it"
+        return Code.ILLEGAL_MEMBER_STATE, text
 
     def _answer(self, waiting: AdmissionWait, code: Code, text: str = "") -> None:
         self._waiting.remove(waiting)
         waiting.timer.cancel()
-        answer = AdmitResponse(
-            code=code, message=text, leader_id=self._raft.leader_id or NodeId("")
-        )
+        answer = AdmitResponse(code=code, message=text, leader_id=self._leader_id)
         waiting.connection.send(answer, waiting.request_id)
 
     def members_changed(self) -> None:
@@ -291,8 +270,9 @@ class Admissions:
         if catalog.members_index > self._told:
             self._told = catalog.members_index
             bound = {NodeId(member): incarnation for member, incarnation in catalog.members.items()}
-            now_ms = self._ready_loop.environment.now_ms()
-            self._ready_loop.feed(self._raft.set_members, catalog.members_index, bound, now_ms)
+            self._ready_loop.feed(
+                self._raft.set_members, catalog.members_index, bound, self._now_ms()
+            )
         if self._waiting and self._look_again is None:
             self._answer_known()
 

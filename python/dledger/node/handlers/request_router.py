@@ -17,7 +17,7 @@ from dledger.net.limits.connection_slots import TooMany
 from dledger.net.limits.turns import Company, Pace, Turns
 from dledger.node.application import Application
 from dledger.node.application import Handler as PayloadHandler
-from dledger.node.context import NodeContext
+from dledger.node.context import NodeContext, NodePart
 from dledger.node.handlers.fetches import Reads
 from dledger.node.handlers.listings import Listings
 from dledger.node.handlers.metadata import MetadataHandler
@@ -113,16 +113,13 @@ class RequestHandlers:
         return {AppendRequest: self.proposals.append, **self.application.handlers()}
 
 
-class RequestRouter:
+class RequestRouter(NodePart):
     """Accepts connections and hands every request to the part that answers it."""
 
     def __init__(self, context: NodeContext, gate: Gate, *, handlers: RequestHandlers) -> None:
-        node, group, proposals = context.node, context.group, handlers.proposals
-        self._limits = frame_limits(group)
-        self._node = node
+        super().__init__(context)
+        proposals = handlers.proposals
         self._gate = gate
-        self._ready_loop = context.ready_loop
-        self._now_ms = context.environment.now_ms
         self._proposals = proposals
         self._parts = handlers
         context.events.relieved.subscribe(self.relieved)
@@ -143,8 +140,8 @@ class RequestRouter:
         self._hellos = Turns[Connection](
             Pace(HELLOS, HELLOS_S), on_wait=Connection.pause_reading, on_done=self._resume
         )
-        self._peers: Counter[NodeId] = Counter()
-        self._full_bytes = min(node.max_client_bytes, group.pending_bytes // 2)
+        self._peer_connections: Counter[NodeId] = Counter()
+        self._full_bytes = min(self._node.max_client_bytes, self._group.pending_bytes // 2)
         self._closed = False
         self._catalog_lost = context.catalog_lost
         """No client is answered: this node has lost the catalog of its log."""
@@ -184,7 +181,7 @@ class RequestRouter:
         """
         self._listener = Listener(
             Handlers(on_open=self._on_open, on_frame=self._on_frame, on_close=self._on_close),
-            self._limits,
+            frame_limits(self._group),
             patience=self._patience(),
             held=lambda: self._proposals.held_bytes,
         )
@@ -326,7 +323,7 @@ class RequestRouter:
             connection.send(answer, request_id)
             connection.context = PortSession(peer)
             places.seat_member(peer, connection)
-            self._peers[peer] += 1
+            self._peer_connections[peer] += 1
             self._ready_loop.peer_found(peer)
         else:
             connection.send(answer, request_id)
@@ -353,8 +350,8 @@ class RequestRouter:
         self._hellos.forget(connection)
         session: PortSession | Visit | None = connection.context
         if isinstance(session, PortSession) and session.peer is not None:
-            self._peers[session.peer] -= 1
-            if not self._peers[session.peer] and not self._closed:
+            self._peer_connections[session.peer] -= 1
+            if not self._peer_connections[session.peer] and not self._closed:
                 self._ready_loop.peer_lost(session.peer)
         elif connection in self._clients:
             del self._clients[connection]

@@ -5,19 +5,17 @@ from __future__ import annotations
 import logging
 
 from dledger.errors import StorageError
-from dledger.node.context import NodeContext
+from dledger.node.context import NodeContext, NodePart
 from dledger.storage.api import DiskLevel
 
 logger = logging.getLogger(__name__)
 
 
-class DiskWatch:
+class DiskWatch(NodePart):
     """Refuses writes while the disk is full; raft then also looks for another leader (D12)."""
 
     def __init__(self, context: NodeContext) -> None:
-        self._node = context.node
-        self._store = context.store
-        self._ready_loop = context.ready_loop
+        super().__init__(context)
         self.level = DiskLevel.OK
         context.status.add(lambda: {"disk_level": self.level.name})
 

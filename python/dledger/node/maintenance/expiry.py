@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dledger.node.context import NodeContext
+from dledger.node.context import NodeContext, NodePart
 from dledger.node.proposals.proposal_queue import ProposalQueue
 from dledger.protocol.messages.catalog_commands import Expire
 from dledger.protocol.messages.client import ExecuteRequest
@@ -15,11 +15,11 @@ EXPIRE_MS: Final = 10_000
 time-out."""
 
 
-class Expiry:
+class Expiry(NodePart):
     """Stages and sessions expire by catalog time, once the leader has written it into the log."""
 
     def __init__(self, context: NodeContext, proposals: ProposalQueue) -> None:
-        self._context = context
+        super().__init__(context)
         self._proposals = proposals
         self._again_ms = 0
         self._due_ms = 0
@@ -27,9 +27,9 @@ class Expiry:
     def tick(self, now_ms: int) -> None:
         """See `MaintenanceTask`."""
         proposals = self._proposals
-        if self._context.raft.role is not Role.LEADER or not proposals.caught_up:
+        if self._raft.role is not Role.LEADER or not proposals.caught_up:
             return
-        due = self._context.catalog.next_expiry_ms()
+        due = self._catalog.next_expiry_ms()
         if due is None or (due == self._due_ms and now_ms < self._again_ms):
             return
         if due <= proposals.clocks.now_ms():

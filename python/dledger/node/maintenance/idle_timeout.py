@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import os
 
-from dledger.node.context import NodeContext
+from dledger.node.context import NodeContext, NodePart
 from dledger.node.handlers.request_router import RequestRouter
 
 
-class IdleTimeout:
+class IdleTimeout(NodePart):
     """Tells the event ``idle`` when no client has used the node for ``idle_timeout_ms``."""
 
     def __init__(self, context: NodeContext, router: RequestRouter) -> None:
-        self._node = context.node
-        self._idle = context.events.idle
+        super().__init__(context)
         self._router = router
 
     def tick(self, now_ms: int) -> None:
         """See `MaintenanceTask`."""
         if self.is_over(now_ms):
-            self._idle()
+            self._events.idle()
 
     def is_over(self, now_ms: int) -> bool:
         """Whether the time is over, and the process that started the node has ended."""

@@ -7,26 +7,18 @@ from typing import Any
 
 from dledger.errors import ConfigError, Unavailable
 from dledger.node.context import NodeContext
-from dledger.node.peers.links import Peers
 
 logger = logging.getLogger(__name__)
 
 
-class LeaderStatus:
-    """Asks the member that leads now."""
-
-    def __init__(self, context: NodeContext, peers: Peers) -> None:
-        self._context = context
-        self._peers = peers
-
-    async def ask(self) -> dict[str, Any]:
-        """The values of its status; empty where this node leads, no member does, or the leader does
-        not answer."""
-        leader = self._context.raft.leader_id
-        if leader is None or leader == self._context.node_id:
-            return {}
-        try:
-            return await self._peers.status_of(leader)
-        except (Unavailable, ConfigError, LookupError) as error:
-            logger.debug("%s does not tell its status: %s", leader, error)
-            return {}
+async def leader_status(context: NodeContext) -> dict[str, Any]:
+    """The values of the leader's status; empty where this node leads, no member does, or the leader
+    does not answer."""
+    leader = context.raft.leader_id
+    if leader is None or leader == context.node_id:
+        return {}
+    try:
+        return await context.peers.status_of(leader)
+    except (Unavailable, ConfigError, LookupError) as error:
+        logger.debug("%s does not tell its status: %s", leader, error)
+        return {}

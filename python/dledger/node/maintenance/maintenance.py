@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, Protocol
 
-from dledger.node.context import NodeContext
+from dledger.node.context import NodeContext, NodePart
 
 TICK_S: Final = 0.1
 """Short enough that not much more than half of the default disk_reserve_bytes can be written
@@ -21,13 +21,12 @@ class MaintenanceTask(Protocol):
         runs beside."""
 
 
-class Maintenance:
+class Maintenance(NodePart):
     """Carries out the tasks of one node, in their order."""
 
     def __init__(self, context: NodeContext, tasks: Sequence[MaintenanceTask]) -> None:
-        self._context = context
+        super().__init__(context)
         self._tasks = tasks
-        self._loop = asyncio.get_running_loop()
         self._running: dict[asyncio.Task[None], None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -41,10 +40,10 @@ class Maintenance:
             task.cancel()
 
     def _tick(self) -> None:
-        if self._context.ready_loop.failed:
+        if self._ready_loop.failed:
             return
         self._timer = self._loop.call_later(TICK_S, self._tick)
-        now_ms = self._context.environment.now_ms()
+        now_ms = self._now_ms()
         for task in self._tasks:
             work = task.tick(now_ms)
             if work is not None:

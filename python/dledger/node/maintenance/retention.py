@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Coroutine
 from typing import Any, Final, NamedTuple
 
 from dledger.errors import StorageError
 from dledger.node.application import Application
-from dledger.node.context import NodeContext
-from dledger.node.maintenance.leader_status import LeaderStatus
+from dledger.node.context import NodeContext, NodePart
+from dledger.node.maintenance.leader_status import leader_status
 from dledger.node.maintenance.retention_holds import Laggards, RetentionHolds
-from dledger.node.proposals.applier import Applier
 from dledger.node.proposals.clocks import Clocks
 from dledger.node.snapshot.snapshots import Snapshots
 from dledger.storage.api import Held
@@ -30,31 +28,21 @@ class KeptFiles(NamedTuple):
     members: Held | None
 
 
-class Retention:
+class Retention(NodePart):
     """Decides which files may go, and keeps the catalog in step with the log's begin."""
 
     def __init__(
         self,
         context: NodeContext,
-        applier: Applier,
         *,
         clocks: Clocks,
         snapshots: Snapshots,
         application: Application,
-        leader: LeaderStatus,
     ) -> None:
-        self._context = context
-        self._node = context.node
-        self._ready_loop = context.ready_loop
-        self._store = context.store
-        self._catalog = context.catalog
-        self._applier = applier
+        super().__init__(context)
         self._clocks = clocks
         self._snapshots = snapshots
         self._application = application
-        self._leader = leader
-        self._environment = context.environment
-        self._loop = asyncio.get_running_loop()
         self.holds = RetentionHolds(context.node, context.catalog)
         """Which consumer groups hold retention back."""
         self.laggards = Laggards(context.node)
@@ -72,13 +60,12 @@ class Retention:
         return self.retain()
 
     def _status(self) -> dict[str, Any]:
-        now_ms = self._environment.now_ms()
-        return {"retention": self.holds.status() | self.laggards.status(now_ms)}
+        return {"retention": self.holds.status() | self.laggards.status(self._now_ms())}
 
     def _trim_catalog(self) -> None:
         """After a restart, once everything known is applied: begin offsets are where the log
         begins."""
-        if not self._trimmed and self._applier.applied_index >= self._context.raft.committed_index:
+        if not self._trimmed and self._catalog.applied_index >= self._raft.committed_index:
             self._trimmed = True
             if self._store.begin_index > 0:
                 self._drop_before(self._store.begin_index)
@@ -95,15 +82,15 @@ class Retention:
         the same. The application's old files, before the log, go first; each node has its own."""
         if await self._application.retain_old(self._clocks.wall_ms()):
             return
-        raft = self._context.raft
+        raft = self._raft
         limit = min(
             # the first entry that stays is committed: no cut goes back into deleted files
             raft.committed_index - 1,
-            self._applier.applied_index,
-            self._context.checkpoints.oldest_index,
+            self._catalog.applied_index,
+            self._checkpoints.oldest_index,
             self._catalog.retention_floor() - 1,
         )
-        wanted, held = self._snapshots.floor, KeptFiles(None, None)
+        wanted, held = self._snapshots.sender.floor, KeptFiles(None, None)
         if wanted is not None:
             limit = min(limit, wanted - 1)
         if raft.role is Role.LEADER:
@@ -113,7 +100,7 @@ class Retention:
         else:
             self.holds.rest()
             self.laggards.rest()
-            begin = (await self._leader.ask()).get("begin_index")
+            begin = (await leader_status(self._context)).get("begin_index")
             limit = min(limit, begin - 1 if isinstance(begin, int) else -1)
         if limit >= self._store.begin_index and not self._ready_loop.failed:
             now_ms = self._clocks.wall_ms()
@@ -129,9 +116,9 @@ class Retention:
         if held.groups is not None:
             self.holds.tell(held.groups, begin if begin > before else Index(0))
         if held.members is not None:
-            self.laggards.tell(held.members, begin, self._environment.now_ms())
+            self.laggards.tell(held.members, begin, self._now_ms())
         if begin == before:
             return
         logger.info("retention: entries %d to %d are gone", before, begin - 1)
-        self._context.raft.forget(begin)
+        self._raft.forget(begin)
         self._drop_before(begin)

@@ -142,18 +142,8 @@ class Gate:
         if self._secret is None or not self.wants_proof(hello):
             return self._welcome
         nonce = bytes.fromhex(self._environment.unique())
-        return HelloResponse(
-            code=Code.SUCCESS,
-            group=own.group,
-            node_id=NodeId(own.node_id),
-            release=RELEASE,
-            group_id=own.group_id,
-            members=own.members,
-            ancestors=own.ancestors,
-            nonce=nonce,
-            proof=self._secret.proof(Side.ACCEPTS, hello, self._welcome, nonce),
-            proof_wanted=True,
-        )
+        proof = self._secret.proof(Side.ACCEPTS, hello, self._welcome, nonce)
+        return replace(self._welcome, nonce=nonce, proof=proof, proof_wanted=True)
 
     def proved(self, visit: Visit, message: HelloProof) -> HelloResponse:
         """The last word on a connection that was asked for its proof."""

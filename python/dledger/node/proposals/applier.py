@@ -11,7 +11,7 @@ from typing import Final
 from dledger.catalog.results import CommandResult, DataResult
 from dledger.catalog.state_machine import Catalog
 from dledger.errors import CorruptEntry, ProtocolError
-from dledger.node.context import NodeContext
+from dledger.node.context import NodeContext, NodePart
 from dledger.node.proposals.proposal_queue import ProposalQueue
 from dledger.protocol.messages.catalog_commands import EnforceSecret
 from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry
@@ -36,20 +36,16 @@ ApplyForeign = Callable[[Catalog, Entry], None]
 """Takes in an entry that has no body of dledger's: a NOOP, or one of another program."""
 
 
-class Applier:
+class Applier(NodePart):
     """Follows the commit index, unless the catalog is lost. Each entry resolves the proposal that
     waits for it; after each chunk the event ``applied`` is told."""
 
     def __init__(
         self, context: NodeContext, proposals: ProposalQueue, *, apply_foreign: ApplyForeign
     ) -> None:
-        self.catalog = context.catalog
-        self._ready_loop = context.ready_loop
-        self._raft = context.raft
-        self._store = context.store
+        super().__init__(context)
         self._proposals = proposals
         self._apply_foreign = apply_foreign
-        self._events = context.events
         self._events.committed.subscribe(self.advance)
         self._events.repaired.subscribe(self.resume)
         self._stopped = context.catalog_lost
@@ -58,11 +54,6 @@ class Applier:
         """Log position behind the last applied entry, in bytes."""
         self._committed = Index(-1)
         self._busy = False
-        self._loop = asyncio.get_running_loop()
-
-    @property
-    def applied_index(self) -> Index:
-        return self.catalog.applied_index
 
     def advance(self, committed: Index) -> None:
         """Everything up to ``committed`` may be applied; most of the time it is, before this
@@ -82,7 +73,7 @@ class Applier:
 
     def _next(self) -> None:
         self._busy = False
-        begin = Index(self.catalog.applied_index + 1)
+        begin = Index(self._catalog.applied_index + 1)
         end = Index(min(self._committed + 1, begin + CHUNK_ENTRIES))
         if begin >= end or self._stopped:
             return
@@ -96,7 +87,7 @@ class Applier:
             future.add_done_callback(self._read)
             return
         self._apply(entries)
-        if self._committed > self.catalog.applied_index and not self._busy:
+        if self._committed > self._catalog.applied_index and not self._busy:
             self._busy = True
             self._loop.call_soon(self._next)
 
@@ -115,7 +106,7 @@ class Applier:
         self._loop.call_soon(self._next)
 
     def _apply(self, entries: tuple[Entry, ...]) -> None:
-        members_index = self.catalog.members_index
+        members_index = self._catalog.members_index
         try:
             for entry in entries:
                 self._apply_one(entry)
@@ -124,11 +115,11 @@ class Applier:
             self._ready_loop.fail(error)
             return
         self._events.applied()
-        if self.catalog.members_index != members_index:
+        if self._catalog.members_index != members_index:
             self._events.members_changed()
 
     def _apply_one(self, entry: Entry) -> None:
-        catalog = self.catalog
+        catalog = self._catalog
         header: BodyHeader | None = None
         result: DataResult | CommandResult | None = None
         if entry.magic == MAGIC_NORMAL:

@@ -12,8 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 from dledger.catalog.results import CommandResult, DataResult
 from dledger.net import Connection
-from dledger.node.context import NodeContext
-from dledger.node.peers.links import Peers
+from dledger.node.context import NodeContext, NodePart
 from dledger.node.proposals.clocks import Clocks
 from dledger.node.proposals.proposal import PROPOSAL_BYTES, Proposal, answer_to, command_body
 from dledger.node.proposals.quotas import Quotas
@@ -52,32 +51,26 @@ class Sized(Protocol):
 S = TypeVar("S", bound=Sized)
 
 
-class ProposalQueue:
+class ProposalQueue(NodePart):
     """Gathers the writes of one pass of the loop into one proposal, and answers each when its entry
     is applied."""
 
-    def __init__(self, context: NodeContext, peers: Peers) -> None:
-        group, catalog, events = context.group, context.catalog, context.events
+    def __init__(self, context: NodeContext) -> None:
+        super().__init__(context)
+        events = context.events
         self.held_bytes = 0
         """Bytes of requests that are not answered yet."""
-        self._ready_loop = context.ready_loop
-        self._now_ms = context.environment.now_ms
-        self._catalog = catalog
         self.clocks = Clocks(
             context.environment,
-            catalog,
+            context.catalog,
             leads_in=self._leads_in,
             is_settled=self._nothing_timed_waits,
         )
-        self.quotas = Quotas(group, catalog, now_ms=self._now_ms)
-        self._max_body_bytes = group.max_body_bytes
-        self._pending_bytes = group.pending_bytes
-        self._relieved = events.relieved
-        self._peers = peers
+        self.quotas = Quotas(context.group, context.catalog, now_ms=self._now_ms)
+        self._max_body_bytes = context.group.max_body_bytes
         events.given_up.subscribe(self.given_up)
         events.role.subscribe(lambda change: self.leadership_changed())
         events.transferred.subscribe(lambda done: self.leadership_changed())
-        self._loop = asyncio.get_running_loop()
         self._gathered: list[Proposal] = []
         self._gathered_bytes = 0
         self._waiting: dict[Index, Proposal] = {}
@@ -245,7 +238,7 @@ class ProposalQueue:
     ) -> list[S]:
         """Those that the core takes now; the others are answered: all of them unless
         ``is_ready``."""
-        leader, pending, limit = self._ready_loop.raft.leader, 0, self._pending_bytes
+        leader, pending, limit = self._ready_loop.raft.leader, 0, self._group.pending_bytes
         if self._ready_loop.failed:
             code = Code.DISK_ERROR
         elif leader is None:
@@ -363,7 +356,7 @@ class ProposalQueue:
         """Count these bytes of a request that waits elsewhere; negative when it is answered."""
         self.held_bytes += size
         if size < 0:
-            self._relieved()
+            self._events.relieved()
 
     def _release(self, proposal: Proposal) -> None:
         if proposal.held:
@@ -371,7 +364,7 @@ class ProposalQueue:
             self.held_bytes -= proposal.size + PROPOSAL_BYTES
             if proposal.command is not None:
                 self._count(proposal, proposal.command, -1)
-            self._relieved()
+            self._events.relieved()
 
     def _count(self, proposal: Proposal, command: Command, by: int) -> None:
         self.commands += by * (proposal.connection is not None)

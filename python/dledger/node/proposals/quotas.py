@@ -9,9 +9,8 @@ answer.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from dledger.catalog.admission import malformed, refused
@@ -38,15 +37,14 @@ LIVE_MS: Final = 3600 * 1000
 """A producer session that was used within this time is not pushed out by new ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandSize:
-    """The most that one command takes."""
+MAX_TOPICS: Final = "max_topics"
+MAX_PARTITIONS: Final = "max_partitions"
+MAX_CONSUMER_GROUPS: Final = "max_consumer_groups"
+MAX_PRODUCERS: Final = "max_producers"
+MAX_CATALOG_BYTES: Final = "max_catalog_bytes"
 
-    topics: int = 0
-    partitions: int = 0
-    groups: int = 0
-    producers: int = 0
-    bytes: int = 0
+Claim = Counter[str]
+"""The most that commands add to the catalog, by the setting that limits it."""
 
 
 class Quotas:
@@ -56,10 +54,11 @@ class Quotas:
         self._group = group
         self._catalog = catalog
         self._now_ms = now_ms
-        self._open: deque[tuple[Index, CommandSize]] = deque()
+        self._open: deque[tuple[Index, Claim]] = deque()
         """By entry, in order."""
-        self._unplaced: list[CommandSize] = []
-        self._sum = CommandSize()
+        self._unplaced: list[Claim] = []
+        self._sum = Claim()
+        """Of both."""
         self._weight = -1
         self._weighed_ms = 0
         self._grown = 0
@@ -76,17 +75,7 @@ class Quotas:
     def _settle(self) -> None:
         applied = self._catalog.applied_index
         while self._open and self._open[0][0] <= applied:
-            self._add(self._open.popleft()[1], -1)
-
-    def _add(self, claim: CommandSize, sign: int) -> None:
-        total = self._sum
-        self._sum = CommandSize(
-            total.topics + sign * claim.topics,
-            total.partitions + sign * claim.partitions,
-            total.groups + sign * claim.groups,
-            total.producers + sign * claim.producers,
-            0,
-        )
+            self._sum.subtract(self._open.popleft()[1])
 
     def refusal(self, command: Command, *, caught_up: bool) -> CommandResult | None:
         """Why this command is not to be written, or None, and then it is claimed until `place` or
@@ -98,12 +87,13 @@ class Quotas:
         if answer is None and caught_up:
             if not self.in_flight:
                 answer = refused(self._catalog, command)
-            answer = answer or self._over(command)
+            if answer is None and (text := self._over(command)):
+                answer = CommandResult(Code.LIMIT_REACHED, text)
         if answer is None:
             claim = self._claim(command)
             self._unplaced.append(claim)
-            self._add(claim, 1)
-            self._grown += claim.bytes
+            self._sum.update(claim)
+            self._grown += claim[MAX_CATALOG_BYTES]
         return answer
 
     def place(self, index: Index) -> None:
@@ -114,74 +104,53 @@ class Quotas:
     def drop(self) -> None:
         """Those without a place were not proposed."""
         while self._unplaced:
-            self._add(self._unplaced.pop(), -1)
+            self._sum.subtract(self._unplaced.pop())
 
-    def _claim(self, command: Command) -> CommandSize:
-        catalog = self._catalog
-        size = growth(catalog, command)
+    def _claim(self, command: Command) -> Claim:
+        catalog, topics = self._catalog, self._catalog.topics_state.by_name
+        claim = Claim({MAX_CATALOG_BYTES: growth(catalog, command)})
         match command:
-            case CreateTopic() if command.name not in catalog.topics_state.by_name:
-                return CommandSize(topics=1, partitions=command.partitions, bytes=size)
-            case AddPartitions() if (
-                known := catalog.topics_state.by_name.get(command.name)
-            ) is not None:
-                return CommandSize(
-                    partitions=max(0, command.partitions - known.partitions), bytes=size
-                )
+            case CreateTopic() if command.name not in topics:
+                claim[MAX_TOPICS], claim[MAX_PARTITIONS] = 1, command.partitions
+            case AddPartitions() if (known := topics.get(command.name)) is not None:
+                claim[MAX_PARTITIONS] = max(0, command.partitions - known.partitions)
             case InitProducer() if command.producer_name not in catalog.producers.by_name:
-                return CommandSize(producers=1, bytes=size)
+                claim[MAX_PRODUCERS] = 1
             case CommitOffsets() | CommitProgress() | HoldRetention() if (
                 command.consumer_group not in catalog.consumer_groups.by_name
             ):
-                return CommandSize(groups=1, bytes=size)
-        return CommandSize(bytes=size)
+                claim[MAX_CONSUMER_GROUPS] = 1
+        return claim
 
-    def _over(self, command: Command) -> CommandResult | None:
-        catalog, group, taken, claim = self._catalog, self._group, self._sum, self._claim(command)
-        totals = (
-            (
-                "topics",
-                "max_topics",
-                len(catalog.topics_state.by_name) + taken.topics,
-                claim.topics,
-                group.max_topics,
-            ),
-            (
-                "partitions",
-                "max_partitions",
-                len(catalog.partitions) + taken.partitions,
-                claim.partitions,
-                group.max_partitions,
-            ),
-            (
-                "consumer groups",
-                "max_consumer_groups",
-                len(catalog.consumer_groups.by_name) + taken.groups,
-                claim.groups,
-                group.max_consumer_groups,
-            ),
-        )
-        for what, setting, has, more, limit in totals:
-            if more and has + more > limit:
-                text = (
+    def _over(self, command: Command) -> str:
+        """The limit that the command would exceed; empty where there is none."""
+        catalog, group = self._catalog, self._group
+        taken, claim = self._sum, self._claim(command)
+        there = {
+            MAX_TOPICS: ("topics", len(catalog.topics_state.by_name)),
+            MAX_PARTITIONS: ("partitions", len(catalog.partitions)),
+            MAX_CONSUMER_GROUPS: ("consumer groups", len(catalog.consumer_groups.by_name)),
+        }
+        for setting, (what, applied) in there.items():
+            has, limit = applied + taken[setting], getattr(group, setting)
+            if claim[setting] and has + claim[setting] > limit:
+                return (
                     f"the group has {has} {what} and may have {limit} in all: delete some, or "
                     f"raise {setting}"
                 )
-                return CommandResult(Code.LIMIT_REACHED, text)
-        if claim.producers and self._pushes_out_the_living(taken.producers):
-            text = (
+        if claim[MAX_PRODUCERS] and self._pushes_out_the_living(taken[MAX_PRODUCERS]):
+            return (
                 f"the group has {group.max_producers} producer sessions, all of them in use "
                 "within the last hour: use fewer producers for longer, or raise max_producers"
             )
-            return CommandResult(Code.LIMIT_REACHED, text)
-        if claim.bytes and self._weigh(claim.bytes) > group.max_catalog_bytes:
-            text = (
+        more = claim[MAX_CATALOG_BYTES]
+        if more and self._weigh(more) > group.max_catalog_bytes:
+            return (
                 f"topics, groups, producers and transactions take about all of the "
                 f"{group.max_catalog_bytes} bytes "
                 "that they may: delete some, or raise max_catalog_bytes"
             )
-            return CommandResult(Code.LIMIT_REACHED, text)
-        return None
+        return ""
 
     def _pushes_out_the_living(self, more: int) -> bool:
         """Whether a new session takes the place of one that a program may still use. The catalog
@@ -205,7 +174,5 @@ class Quotas:
             is_old and self._weight + self._grown + more > self._group.max_catalog_bytes
         ):
             self._weight, self._weighed_ms = weigh(self._catalog), now
-            self._grown = sum(claim.bytes for _, claim in self._open) + sum(
-                claim.bytes for claim in self._unplaced
-            )
+            self._grown = self._sum[MAX_CATALOG_BYTES]
         return self._weight + self._grown + more

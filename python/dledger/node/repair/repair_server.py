@@ -6,8 +6,7 @@ import asyncio
 from typing import Final
 
 from dledger.errors import CorruptEntry, OffsetOutOfRange
-from dledger.node.context import NodeContext
-from dledger.node.peers.links import Peers
+from dledger.node.context import NodeContext, NodePart
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
 from dledger.protocol.messages.repair import RepairRequest, RepairResponse
@@ -17,13 +16,11 @@ MAX_SERVING: Final = 2
 """Requests that are answered at a time; more are dropped and come again."""
 
 
-class RepairServer:
+class RepairServer(NodePart):
     """Answers `RepairRequest` with stored entries, in any role of this node."""
 
-    def __init__(self, context: NodeContext, peers: Peers) -> None:
-        self._context = context
-        self._store = context.store
-        self._peers = peers
+    def __init__(self, context: NodeContext) -> None:
+        super().__init__(context)
         self._serving = 0
         self._stopped = False
 
@@ -33,16 +30,15 @@ class RepairServer:
 
     def serve(self, request: RepairRequest) -> None:
         """Answer with the entries that are asked for, or say why there are none."""
-        context = self._context
-        last = min(request.last, context.raft.end_index)
+        last = min(request.last, self._raft.end_index)
         if request.first > last:
             self._reply(request, Code.INDEX_OUT_OF_RANGE)
         elif request.first < self._store.begin_index:
             self._reply(request, Code.INDEX_LESS_THAN_LOCAL_BEGIN)
         elif self._serving < MAX_SERVING:
             self._serving += 1
-            size = min(max(request.max_bytes, 0), context.group.push_batch_bytes)
-            future = context.ready_loop.on_reader(
+            size = min(max(request.max_bytes, 0), self._group.push_batch_bytes)
+            future = self._ready_loop.on_reader(
                 self._store.read, request.first, size, Index(last + 1)
             )
             future.add_done_callback(lambda done: self._read(request, done))
@@ -59,15 +55,15 @@ class RepairServer:
             self._reply(request, Code.INDEX_LESS_THAN_LOCAL_BEGIN)
         elif isinstance(error, CorruptEntry):
             self._reply(request, Code.CORRUPT_ENTRY)
-            self._context.events.damage(error)
+            self._events.damage(error)
         else:
-            self._context.ready_loop.fail(error)
+            self._ready_loop.fail(error)
 
     def _reply(self, request: RepairRequest, code: Code, entries: tuple[Entry, ...] = ()) -> None:
         self._peers.send(
             RepairResponse(
-                group=self._context.raft.tag,
-                local_id=self._context.node_id,
+                group=self._raft.tag,
+                local_id=self._node_id,
                 remote_id=request.local_id,
                 first=request.first,
                 last=request.last,

@@ -17,8 +17,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from dledger.errors import CorruptEntry, DiskFull, OffsetOutOfRange, StorageError
-from dledger.node.context import NodeContext
-from dledger.node.peers.links import Peers
+from dledger.node.context import NodeContext, NodePart
 from dledger.node.repair.repair_run import AGAIN_MS, Repair, is_readable
 from dledger.node.repair.repair_server import RepairServer
 from dledger.protocol.messages.codes import Code
@@ -34,26 +33,20 @@ AGAIN_MOST_MS: Final = 30_000
 TICK_S: Final = 0.2
 
 
-class Repairs:
+class Repairs(NodePart):
     """All damaged entries that one node knows of. Runs on the node's loop; disk work goes to a
     reader's thread."""
 
-    def __init__(self, context: NodeContext, peers: Peers) -> None:
-        self._group = context.group
-        self._node_id = context.node_id
-        self._ready_loop = context.ready_loop
-        self._store = context.store
-        self._catalog = context.catalog
-        self._send = peers.send
-        self._server = RepairServer(context, peers)
-        self._events = events = context.events
+    def __init__(self, context: NodeContext) -> None:
+        super().__init__(context)
+        self._send = context.peers.send
+        self._server = RepairServer(context)
+        events = context.events
         events.damage.subscribe(self.met)
         events.cut_waits.subscribe(self.cut_waits)
         events.cut.subscribe(self.cut)
         context.status.add(lambda: {"repair": self.status()})
-        self._peers = [member for member in self._group.members if member != self._node_id]
-        self._loop = asyncio.get_running_loop()
-        self._now_ms = context.environment.now_ms
+        self._others = [member for member in self._group.members if member != self._node_id]
         self._open: dict[Index, Repair] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._turn = 0
@@ -99,7 +92,7 @@ class Repairs:
                 fault.reason,
                 ", ".join(self.records(fault)) or "no records known in them",
                 "the other members are asked"
-                if self._peers
+                if self._others
                 else "no other member has a copy; restore a backup",
             )
         if news:
@@ -172,18 +165,18 @@ class Repairs:
 
     def records(self, fault: Fault) -> list[str]:
         """The applied records in damaged entries, as ``topic/partition offsets a to b``."""
-        found: list[str] = []
         try:
             places = self._catalog.records_of(fault.first, fault.last)
         except StorageError as error:
             self._ready_loop.fail(error)
             return []
-        for topic, partition, base, count in places:
-            found.append(f"{topic}/{partition} offsets {base} to {base + count - 1}")
-        return found
+        return [
+            f"{topic}/{partition} offsets {base} to {base + count - 1}"
+            for topic, partition, base, count in places
+        ]
 
     def _tell_core(self) -> None:
-        self._ready_loop.feed(self._ready_loop.raft.set_faulty, self.runs, self._now_ms())
+        self._ready_loop.feed(self._raft.set_faulty, self.runs, self._now_ms())
 
     # --- fetching ---------------------------------------------------------------------------------
 
@@ -207,7 +200,7 @@ class Repairs:
                 self._ask_next(repair, now)
 
     def _ask_next(self, repair: Repair, now: int) -> None:
-        left = [peer for peer in self._peers if peer not in repair.refused]
+        left = [peer for peer in self._others if peer not in repair.refused]
         repair.asked, repair.fetched = None, []
         if left:
             self._turn += 1
@@ -219,7 +212,7 @@ class Repairs:
             is_readable, self._store, fault, self._group.push_batch_bytes
         )
         again.add_done_callback(lambda done: self._read_again(repair, done))
-        if repair.pause_ms == AGAIN_MS and self._peers:
+        if repair.pause_ms == AGAIN_MS and self._others:
             logger.error(
                 "no copy of entries %d to %d (%s): %s; they are not served, and asked for again "
                 "later",
@@ -254,7 +247,7 @@ class Repairs:
         first = Index(repair.fault.first + len(repair.fetched))
         self._send(
             RepairRequest(
-                group=self._ready_loop.raft.tag,
+                group=self._raft.tag,
                 local_id=self._node_id,
                 remote_id=repair.asked,
                 first=first,
@@ -265,13 +258,9 @@ class Repairs:
 
     def on_message(self, message: RepairMessage) -> None:
         """Take a peer's question or answer."""
-        if (
-            message.group != self._ready_loop.raft.tag
-            or message.remote_id != self._node_id
-            or self._stopped
-        ):
+        if message.group != self._raft.tag or message.remote_id != self._node_id or self._stopped:
             return
-        if message.local_id not in self._peers:
+        if message.local_id not in self._others:
             return
         if isinstance(message, RepairRequest):
             self._server.serve(message)
@@ -299,7 +288,7 @@ class Repairs:
         ):
             self._refused(repair, answer.local_id, answer.code.name)
             return
-        if max(entry.term for entry in answer.entries) > self._ready_loop.raft.term:
+        if max(entry.term for entry in answer.entries) > self._raft.term:
             self._refused(repair, answer.local_id, "an entry of a term that has not begun")
             return
         repair.fetched += answer.entries[: repair.fault.last + 1 - answer.first]
@@ -307,9 +296,7 @@ class Repairs:
             self._ask(repair, self._now_ms())
             return
         last = repair.fetched[-1]
-        last_stays = (
-            last.index == self._cut_at and self._ready_loop.raft.term_at(last.index) == last.term
-        )
+        last_stays = last.index == self._cut_at and self._raft.term_at(last.index) == last.term
         repair.writing = True
         future = self._ready_loop.on_reader(
             self._store.repair, *repair.fetched, last_stays=last_stays
@@ -359,7 +346,7 @@ class Repairs:
             fault.last,
             repair.asked,
         )
-        self._ready_loop.raft.repaired(repair.fetched)
+        self._raft.repaired(repair.fetched)
         self._tell_core()
         self._events.repaired()
 

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from typing import Any, Final
 
-from dledger.node.context import NodeContext
+from dledger.node.context import NodeContext, NodePart
 from dledger.node.repair.repairs import Repairs
 from dledger.storage.api import Scrubbed
 
@@ -20,16 +20,12 @@ REST: Final = 9
 processor at most."""
 
 
-class Scrubber:
+class Scrubber(NodePart):
     """Reads slice by slice on a reader's thread, within ``scrub_bytes_per_s``."""
 
     def __init__(self, context: NodeContext, repairs: Repairs) -> None:
-        self._node = context.node
-        self._ready_loop = context.ready_loop
-        self._store = context.store
+        super().__init__(context)
         self._repairs = repairs
-        self._loop = asyncio.get_running_loop()
-        self._environment = context.environment
         context.status.add(lambda: {"scrub": self.status()})
         self._timer: asyncio.TimerHandle | None = None
         self._began_ms = 0
@@ -52,11 +48,9 @@ class Scrubber:
     def _step(self) -> None:
         if self._stopped or self._ready_loop.failed:
             return
-        self._began_ms = self._environment.now_ms()
+        self._began_ms = self._now_ms()
         size = max(1, min(SLICE_BYTES, self._node.scrub_bytes_per_s))
-        future = self._ready_loop.on_reader(
-            self._store.scrub, size, self._ready_loop.raft.committed_index
-        )
+        future = self._ready_loop.on_reader(self._store.scrub, size, self._raft.committed_index)
         future.add_done_callback(self._done)
 
     def _done(self, done: asyncio.Future[Scrubbed]) -> None:
@@ -68,7 +62,7 @@ class Scrubber:
             return
         step = done.result()
         self._at = step.at
-        took_s = (self._environment.now_ms() - self._began_ms) / 1000
+        took_s = (self._now_ms() - self._began_ms) / 1000
         wait = max(step.size / self._node.scrub_bytes_per_s, REST * took_s)
         self._found += sum(fault.last + 1 - fault.first for fault in step.faults)
         if step.faults:

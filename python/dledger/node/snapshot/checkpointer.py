@@ -7,7 +7,7 @@ import logging
 from typing import Final
 
 from dledger.errors import DiskFull
-from dledger.node.context import NodeContext
+from dledger.node.context import NodeContext, NodePart
 from dledger.node.proposals.applier import Applier
 from dledger.types import Index
 
@@ -17,39 +17,31 @@ FULL_RETRY_MS: Final = 1_000
 """After a checkpoint for which there was no room."""
 
 
-class Checkpointer:
+class Checkpointer(NodePart):
     """Saves the catalog whenever a restart would replay more than the settings allow."""
 
     def __init__(self, context: NodeContext, applier: Applier) -> None:
-        self._node = context.node
-        self._ready_loop = context.ready_loop
-        self._store = context.store
-        self._catalog = context.catalog
-        self._now_ms = context.environment.now_ms
+        super().__init__(context)
         self._applier = applier
-        self._checkpoints = checkpoints = context.checkpoints
         self._pos = -1
+        """Log position of the last checkpoint; of the first applied entry while there is none."""
         self.due_ms = 0
         """Not before then is the next checkpoint tried."""
         self.saving: asyncio.Future[None] | None = None
         """The checkpoint that is under way."""
-        context.status.add(lambda: {"checkpoint_index": checkpoints.index})
+        context.status.add(lambda: {"checkpoint_index": context.checkpoints.index})
 
     def tick(self, now_ms: int) -> None:
         """See `MaintenanceTask`."""
         if now_ms >= self.due_ms and self._is_due():
             self.save()
 
-    def _base(self) -> int:
-        """Log position of the last checkpoint; of the first applied entry while there is none."""
-        if self._pos < 0:
-            self._pos = self._applier.applied_pos
-        return self._pos
-
     def _is_due(self) -> bool:
         """Whether a restart would replay more than the settings allow, in bytes or in entries."""
-        replayed = self._applier.applied_index - self._checkpoints.index
-        grown = self._applier.applied_pos - self._base()
+        if self._pos < 0:
+            self._pos = self._applier.applied_pos
+        replayed = self._catalog.applied_index - self._checkpoints.index
+        grown = self._applier.applied_pos - self._pos
         return grown >= self._node.checkpoint_bytes or replayed >= self._node.checkpoint_entries
 
     def save(self) -> asyncio.Future[None] | None:

@@ -16,8 +16,7 @@ from typing import Any, Final
 
 from dledger.checksum import crc32
 from dledger.errors import CorruptEntry, CorruptStore, DiskFull, StorageError
-from dledger.node.context import NodeContext
-from dledger.node.peers.links import Peers
+from dledger.node.context import NodeContext, NodePart
 from dledger.node.snapshot.image import ImageHead, Unpacker
 from dledger.node.snapshot.sender import PIECE_BYTES, SnapshotSender
 from dledger.protocol.messages.codes import Code
@@ -49,14 +48,13 @@ class Fetch:
     """A piece is being written."""
 
 
-class SnapshotReceiver:
+class SnapshotReceiver(NodePart):
     """The states that one node fetches and gives. Runs on the node's loop; disk work goes to a
     reader's thread."""
 
     def __init__(
         self,
         context: NodeContext,
-        peers: Peers,
         *,
         sender: SnapshotSender,
         is_enough: Callable[[ImageHead], bool],
@@ -65,16 +63,10 @@ class SnapshotReceiver:
         """``is_enough`` says whether the head of a state alone is needed. ``on_fetched`` is told
         when the needed part is there and sound; `given_up` is the answer if it is of no use any
         more."""
-        self._context = context
-        self._group = context.group
-        self._node_id = context.node_id
-        self._ready_loop = context.ready_loop
+        super().__init__(context)
         self._sender = sender
-        self._peers = peers
         self._is_enough = is_enough
         self._on_fetched = on_fetched
-        self._loop = asyncio.get_running_loop()
-        self._now_ms = context.environment.now_ms
         self._fetch: Fetch | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
@@ -97,7 +89,9 @@ class SnapshotReceiver:
                 return
             self.given_up(f"{leader} leads now")
         try:
-            staging = self._stage()
+            staging = Staging(
+                self._node.directory, self._context.disk, segment_bytes=self._group.segment_bytes
+            )
         except StorageError as error:
             self._failed(error)
             return
@@ -110,12 +104,6 @@ class SnapshotReceiver:
         self._ask(fetch)
         if self._timer is None:
             self._timer = self._loop.call_later(TICK_S, self._tick)
-
-    def _stage(self) -> Staging:
-        context = self._context
-        return Staging(
-            context.node.directory, context.disk, segment_bytes=context.group.segment_bytes
-        )
 
     def _tick(self) -> None:
         self._timer = None
@@ -134,7 +122,7 @@ class SnapshotReceiver:
         fetch.deadline_ms = self._now_ms() + ASK_MS
         self._peers.send(
             SnapshotRequest(
-                group=self._ready_loop.raft.tag,
+                group=self._raft.tag,
                 local_id=self._node_id,
                 remote_id=fetch.leader,
                 last_included_index=fetch.index,
@@ -145,7 +133,7 @@ class SnapshotReceiver:
 
     def on_message(self, message: InstallMessage) -> None:
         """Take a peer's question or answer."""
-        is_ours = message.group == self._ready_loop.raft.tag and message.remote_id == self._node_id
+        is_ours = message.group == self._raft.tag and message.remote_id == self._node_id
         if not is_ours or message.local_id not in self._group.members or self._stopped:
             return
         if isinstance(message, SnapshotRequest):

@@ -9,8 +9,7 @@ from typing import Final
 
 from dledger.checksum import crc32
 from dledger.errors import CatalogLost, CorruptEntry, CorruptStore, OffsetOutOfRange, StorageError
-from dledger.node.context import NodeContext
-from dledger.node.peers.links import Peers
+from dledger.node.context import NodeContext, NodePart
 from dledger.node.snapshot.image import Image
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
@@ -34,20 +33,14 @@ class Given:
     used_ms: int
 
 
-class SnapshotSender:
+class SnapshotSender(NodePart):
     """Answers `SnapshotRequest`, on the loop that owns the catalog. Only a leader does. It need not
     have committed an entry in its term: where a bare quorum is alive, and retention took entries
     that one of it needs, it cannot before that member has the state. Its applied entries are
     committed; a member that knows more refuses it."""
 
-    def __init__(self, context: NodeContext, peers: Peers) -> None:
-        self._node_id = context.node_id
-        self._ready_loop = context.ready_loop
-        self._store = context.store
-        self._catalog = context.catalog
-        self._peers = peers
-        self._damage = context.events.damage
-        self._now_ms = context.environment.now_ms
+    def __init__(self, context: NodeContext) -> None:
+        super().__init__(context)
         self._given: dict[NodeId, Given] = {}
         self._beginning: dict[NodeId, None] = {}
 
@@ -72,7 +65,7 @@ class SnapshotSender:
 
     def _begin(self, request: SnapshotRequest) -> None:
         begin = self._store.begin_index
-        if self._ready_loop.raft.role is not Role.LEADER:
+        if self._raft.role is not Role.LEADER:
             self._reply(request, Code.NOT_LEADER)
         elif begin > self._catalog.applied_index:
             self._reply(request, Code.LEADER_NOT_READY)
@@ -89,7 +82,7 @@ class SnapshotSender:
             return
         error = done.exception()
         if isinstance(error, CorruptEntry):
-            self._damage(error)
+            self._events.damage(error)
         elif error is not None and not isinstance(error, OffsetOutOfRange):
             self._ready_loop.fail(error)
         elif error is None and begin == self._store.begin_index:
@@ -125,7 +118,7 @@ class SnapshotSender:
     ) -> None:
         self._peers.send(
             SnapshotResponse(
-                group=self._ready_loop.raft.tag,
+                group=self._raft.tag,
                 local_id=self._node_id,
                 remote_id=request.local_id,
                 code=code,

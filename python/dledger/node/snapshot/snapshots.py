@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from dledger.catalog.state_machine import Catalog
-from dledger.node.context import NodeContext
-from dledger.node.peers.links import Peers
+from dledger.node.context import NodeContext, NodePart
 from dledger.node.snapshot.checkpointer import Checkpointer
 from dledger.node.snapshot.image import ImageHead, Unpacker
 from dledger.node.snapshot.receiver import SnapshotReceiver
@@ -18,7 +17,7 @@ from dledger.node.snapshot.sender import SnapshotSender
 from dledger.protocol.messages.codes import Code
 from dledger.raft.roles.snapshot_install import InstallMode
 from dledger.raft.state.log import LogSummary
-from dledger.raft.state.ready import Install, SafetyViolation
+from dledger.raft.state.ready import SafetyViolation
 from dledger.storage.api import Fault, LogStore
 from dledger.types import Index, NodeId
 
@@ -28,49 +27,31 @@ SEEK_S: Final = 0.5
 """How often a node that needs a catalog checks whether there is a leader that has one."""
 
 
-class Snapshots:
+class Snapshots(NodePart):
     """Decides the use of a fetched state, with the core (`dledger.raft.roles.snapshot_install`),
     and has it taken over."""
 
-    def __init__(self, context: NodeContext, peers: Peers, *, checkpointer: Checkpointer) -> None:
-        self._node_id = context.node_id
-        self._ready_loop = context.ready_loop
-        self._raft = context.raft
-        self._store = context.store
-        self._catalog = context.catalog
-        self._checkpoints = context.checkpoints
+    def __init__(self, context: NodeContext, *, checkpointer: Checkpointer) -> None:
+        super().__init__(context)
         self._checkpointer = checkpointer
-        self._restart = context.events.restart
-        self._catalog_lost = context.catalog_lost
-        self.sender = SnapshotSender(context, peers)
+        self.sender = SnapshotSender(context)
         self.receiver = SnapshotReceiver(
             context,
-            peers,
             sender=self.sender,
             is_enough=self._is_front_only,
             on_fetched=self._fetched,
         )
-        context.events.install.subscribe(self.wanted)
+        context.events.install.subscribe(lambda install: self.receiver.wanted(install.leader_id))
         context.events.no_copy.subscribe(self.no_copy)
         context.status.add(lambda: {"install": self.receiver.status()})
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Ask the leader for its state, again and again, if the catalog is lost."""
-        if self._catalog_lost and not self._ready_loop.failed:
-            self._timer = asyncio.get_running_loop().call_later(SEEK_S, self.start)
+        if self._context.catalog_lost and not self._ready_loop.failed:
+            self._timer = self._loop.call_later(SEEK_S, self.start)
             if self._raft.leader_id is not None:
                 self.receiver.wanted(self._raft.leader_id)
-
-    @property
-    def floor(self) -> Index | None:
-        """The first entry that must stay for a member that fetches this node's state; None: none
-        does."""
-        return self.sender.floor
-
-    def wanted(self, install: Install) -> None:
-        """The leader's log begins behind the end of this one."""
-        self.receiver.wanted(install.leader_id)
 
     def no_copy(self, refused: dict[NodeId, str]) -> None:
         """No member has a copy of the damaged entries, for these reasons: if the leader's is
@@ -87,7 +68,7 @@ class Snapshots:
         self.receiver.stop()
 
     def _mode(self, head: ImageHead) -> InstallMode | None:
-        if self._catalog_lost and head.first.index <= self._store.begin_index:
+        if self._context.catalog_lost and head.first.index <= self._store.begin_index:
             return InstallMode.KEEP  # all of the log: it is only the catalog that is lost
         try:
             return self._raft.install_mode(head.first)
@@ -98,7 +79,9 @@ class Snapshots:
     def _is_front_only(self, head: ImageHead) -> bool:
         """Whether all that retention took elsewhere is applied here: then only damaged entries have
         to go."""
-        has_rest = self._catalog.applied_index >= head.first.index - 1 and not self._catalog_lost
+        has_rest = (
+            self._catalog.applied_index >= head.first.index - 1 and not self._context.catalog_lost
+        )
         return has_rest and self._mode(head) is InstallMode.KEEP
 
     def _fetched(self, fetched: Unpacker) -> None:
@@ -124,7 +107,7 @@ class Snapshots:
             # this run of the node takes in and acknowledges no more entries
             self._ready_loop.failed = True
             first = fetched.first if mode is InstallMode.REPLACE else None
-            self._restart(
+            self._events.restart(
                 lambda: fetched.staging.commit(head.index, begin, first, catalog=not front_only)
             )
 
