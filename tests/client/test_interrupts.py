@@ -19,8 +19,8 @@ import pytest
 from dledger.client import AsyncClient, Client, Stage
 from dledger.client.aio.pipeline import Pipeline
 from dledger.client.aio.staging import AsyncStage
-from dledger.client.blocking import staging
 from dledger.client.blocking.transport import BlockingTransport
+from dledger.client.protocol import staging
 from dledger.errors import ConfigError, TransactionError
 from dledger.net.connections.blocking import BlockingConnection
 from dledger.protocol.messages.client import AppendRequest
@@ -195,10 +195,10 @@ def test_interrupt_while_the_loop_is_woken_does_not_keep_others_from_it(
         def call_soon_threadsafe(self, *_: Any) -> None:
             raise Stopped
 
-    monkeypatch.setattr(producer._flow._background, "loop", Loop())
+    monkeypatch.setattr(producer._flow.background, "loop", Loop())
     with pytest.raises(Stopped):
         producer.append_batch(0, batch(b"a"))
-    monkeypatch.setattr(producer._flow._background, "loop", loop)
+    monkeypatch.setattr(producer._flow.background, "loop", loop)
     assert in_thread(lambda: producer.append_batch(0, batch(b"b")).result(60).start)() == 1
     assert group.values("t") == [b"a", b"b"]
     producer.close()

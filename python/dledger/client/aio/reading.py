@@ -28,23 +28,15 @@ async def fetch(
     if not core.routes.peers:
         core.routes.learned((await transport.ask(find_nodes(core)))[0])
     replicas = Replicas(core, preferred_address(core, replica, follow))
-    patience_ms = core.config.request_timeout_ms
-    deadline_ms = core.environment.now_ms() + patience_ms
     while not fetcher.done:
         try:
             batches = await _fetch_some(transport, fetcher, replicas.address)
         except DLedgerError as error:
-            pause = replicas.failed()
-            if core.environment.now_ms() + pause * 1000 > deadline_ms:
-                raise
-            if not getattr(error, "elsewhere", isinstance(error, Unavailable)):
-                raise
-            await asyncio.sleep(pause)
+            await asyncio.sleep(replicas.failed(error))
             continue
-        replicas.worked()
         for found in batches:
             yield found
-        deadline_ms = core.environment.now_ms() + patience_ms
+        replicas.worked()
 
 
 async def _fetch_some(

@@ -12,7 +12,6 @@ import pyarrow as pa
 from dledger import forks
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.blocking.background_loop import background
-from dledger.client.blocking.operations import Operations
 from dledger.client.blocking.producer import Producer
 from dledger.client.blocking.reading import BlockingReader
 from dledger.client.blocking.staging import Stage, Transaction
@@ -23,6 +22,7 @@ from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.client_state import ClientState, Operation, T
 from dledger.client.protocol.fetching import Fetcher
 from dledger.client.protocol.offsets import range_end
+from dledger.client.protocol.operations import Operations
 from dledger.client.protocol.reading import (
     Replicas,
     find_nodes,
@@ -222,7 +222,9 @@ class Client(Operations):
             timeout_ms: dropped when not committed by then.
         """
         stage = self.stage(writer_id, sequence, label, timeout_ms)
-        return Transaction(self, self.core, stage=stage, writer_id=writer_id, sequence=sequence)
+        return Transaction(
+            self.core, self._run, stage=stage, writer_id=writer_id, sequence=sequence
+        )
 
     def stage(
         self, writer_id: str, sequence: int, label: str = "", timeout_ms: int = 600_000
@@ -233,7 +235,9 @@ class Client(Operations):
         if isinstance(opened, Committed):
             return opened
         what = f"stage {opened} of ({writer_id!r}, {sequence})"
-        return Stage(self, self.core, transport=self._async_transport(), stage_id=opened, what=what)
+        return Stage(
+            self.core, self._run, transport=self._async_transport(), stage_id=opened, what=what
+        )
 
     # reading
 
@@ -265,12 +269,11 @@ class Client(Operations):
         """
         info = self.topic(topic)
         last = self._run(range_end(self.core, topic, partition, start, end, follow))
-        known = self.core, info.name, info.topic_id, info.log_id
 
         def read_on(position: int) -> Generator[pa.RecordBatch, None, None]:
             fetcher = reader(self.core, info, partition, position, last, max_bytes)
             for batch, body in self._fetch(fetcher, replica, follow):
-                columns = self._run(of_body(*known, body)) if info.typed else None
+                columns = self._run(of_body(self.core, info, body)) if info.typed else None
                 yield records(batch, body, position, last, columns)
 
         return Resuming(read_on, start, end_of=behind_records)
@@ -313,7 +316,7 @@ class Client(Operations):
             if not self.core.routes.peers:
                 self.core.routes.learned(transport.ask(find_nodes(self.core))[0])
             replicas = Replicas(self.core, preferred_address(self.core, replica, follow))
-            yield from BlockingReader(self.core, transport, fetcher=fetcher, replicas=replicas)
+            yield from BlockingReader(transport, fetcher, replicas=replicas)
         except (DLedgerError, GeneratorExit):  # the latter where its user has enough
             self._give_back(transport)
             raise

@@ -8,8 +8,7 @@ import time
 from typing import Any
 
 from dledger import forks
-from dledger.client.protocol.client_state import ClientState, Operation, Request, T
-from dledger.client.protocol.frame_limits import LIMITS
+from dledger.client.protocol.client_state import LIMITS, ClientState, Operation, Request, T
 from dledger.client.protocol.routing import Call, Probe, Wait
 from dledger.client.protocol.session import ProducerSession
 from dledger.errors import DLedgerError, Unavailable, WrongGroup

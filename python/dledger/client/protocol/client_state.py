@@ -26,7 +26,7 @@ from dledger.net.user_directory import group_secret
 from dledger.protocol.messages.client import TopicInfo
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloResponse
-from dledger.protocol.wire import Message
+from dledger.protocol.wire import FrameLimits, Message
 from dledger.records.body.header import Codec
 from dledger.records.columns.types import Columns
 from dledger.types import Buffer
@@ -37,6 +37,9 @@ ATTEMPT_MS: Final = 5000
 to repeat is asked again."""
 SERVER_MS: Final = 4000
 """The time a node is given for a write: it answers before we stop listening."""
+LIMITS: Final = FrameLimits(payload_bytes=1 << 30)
+"""The largest frames that a client takes. An answer is as large as the largest stored body, with
+any limit of the group when it was written."""
 CODECS: Final = {"none": Codec.NONE, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 
 

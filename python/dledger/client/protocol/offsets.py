@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from dledger.client.protocol.arguments import Time, microseconds
@@ -48,15 +49,12 @@ def offsets(
     what = f"{kind.name.lower()} offsets of {', '.join(topics)}"
     patience = core.config.request_timeout_ms + wait_ms
     terms = CallPolicy(what=what, anybody=stale)
+    of_ends = kind in (OffsetKind.END, OffsetKind.EDGES)
+    is_behind = partial(behind, known=core.ends.of(topics)) if of_ends else None
     answer: OffsetsResponse
-    if kind not in (OffsetKind.END, OffsetKind.EDGES):
-        answer, _ = yield Request(request, terms, (), 5000 + wait_ms, patience)
-        return answer
-    seen = core.ends.of(topics)
-    answer, _ = yield Request(
-        request, terms, (), 5000 + wait_ms, patience, lambda found: behind(found, seen)
-    )
-    core.ends.told(answer)
+    answer, _ = yield Request(request, terms, (), 5000 + wait_ms, patience, is_behind)
+    if of_ends:
+        core.ends.told(answer)
     return answer
 
 

@@ -126,7 +126,7 @@ def _first_record(
         for one, body in bodies:
             columns = None
             if info.typed:
-                columns = yield from of_body(core, info.name, info.topic_id, info.log_id, body)
+                columns = yield from of_body(core, info, body)
             place = _place(body, time_us, columns)
             if place >= 0:
                 return one.base_offset + place

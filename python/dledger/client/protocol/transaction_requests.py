@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dledger.client.protocol.client_state import ClientState, Operation
 from dledger.client.protocol.requests import execute
-from dledger.client.protocol.results import Committed
+from dledger.client.protocol.results import Committed, spans_of
 from dledger.client.protocol.session import ProducerSession
 from dledger.config import check_name
 from dledger.protocol.messages.catalog_commands import (
@@ -91,13 +91,9 @@ def abort_transaction(
 
 def committed(result: Mapping[str, Any]) -> Committed:
     """A commit's result dict as a value."""
-    spans = {
-        name: {p: (s[0], s[1]) for p, s in found.items()}
-        for name, found in result.get("offsets", {}).items()
-    }
     return Committed(
         bool(result.get("repeated")),
-        spans,
+        spans_of(result),
         result.get("records", 0),
         result.get("committed_ms", 0),
         result.get("checked", True),
