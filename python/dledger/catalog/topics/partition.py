@@ -194,20 +194,26 @@ class Partition:
         """The batches from ``row`` on that begin below ``end_offset``; up to ``max_bytes``, but at
         least one."""
         found: list[BatchRef] = []
-        total, chunk = 0, FIRST_ROWS
+        total = 0
+        for (base, index, pos, _, _, _, size, crc), end in self._rows_and_ends(row):
+            total += size
+            if base >= end_offset or (found and total > max_bytes):
+                break
+            found.append(BatchRef(base, end - base, index, pos, size, crc))
+        return found
+
+    def _rows_and_ends(self, row: int) -> Iterator[tuple[tuple[int, ...], int]]:
+        """The rows from ``row`` on, each with the end offset of its batch; read in chunks, the
+        first of which are small."""
+        chunk = FIRST_ROWS
         while row < self.rows:
             stop = min(row + chunk, self.rows)
             rows = list(ROW.iter_unpack(self.table.read(row, min(stop + 1, self.rows))))
             ends = [fields[0] for fields in rows[1:]]
             if stop == self.rows:
                 ends.append(self.next_offset)
-            for (base, index, pos, _, _, _, size, crc), end in zip(rows, ends, strict=False):
-                total += size
-                if base >= end_offset or (found and total > max_bytes):
-                    return found
-                found.append(BatchRef(base, end - base, index, pos, size, crc))
+            yield from zip(rows, ends, strict=False)
             row, chunk = stop, min(2 * chunk, CHUNK_ROWS)
-        return found
 
     def batches_of(self, first: int, last: int) -> list[tuple[int, int]]:
         """(base offset, records) of the batches that lie in the entries ``first`` to ``last``."""
@@ -220,18 +226,10 @@ class Partition:
         if self.begin_row == self.rows:
             return  # and its table stays unopened: a topic may have many idle partitions
         row = self._first_above(APPLIED, first - 1, self.begin_row, self.rows)
-        while row < self.rows:
-            stop = min(row + CHUNK_ROWS, self.rows)
-            rows = list(ROW.iter_unpack(self.table.read(row, min(stop + 1, self.rows))))
-            ends = [
-                *(fields[0] for fields in rows[1:]),
-                *([self.next_offset] if stop == self.rows else []),
-            ]
-            for (base, index, _, _, applied, *_), end in zip(rows, ends, strict=False):
-                if applied > last:
-                    return
-                yield base, end - base, index, applied
-            row = stop
+        for (base, index, _, _, applied, *_), end in self._rows_and_ends(row):
+            if applied > last:
+                return
+            yield base, end - base, index, applied
 
     def needed_from(self, offset: int) -> int | None:
         """An entry in front of which nothing is needed to read from ``offset`` on; None when
