@@ -47,18 +47,17 @@ def test_a_deposed_leader_that_lags_is_left_for_the_next_one(group: Any, client:
 
 
 def test_an_end_below_the_one_seen_is_an_error_when_the_time_is_over(
-    group: Any, fast: dict[str, Any]
+    group: Any, connect: Any
 ) -> None:
-    with Client(group.bootstrap, **{**fast, "request_timeout_ms": 300}) as client:
-        client.create_topic("t", 2)
-        client.append("t", [b"x"] * 5, partition=1)
-        client.end_offsets("t")
-        group.lag = dict.fromkeys(group.nodes, 3)
-        with pytest.raises(Behind, match="ends 't' partition 1 at 2, and this client has seen 5"):
-            client.end_offsets("t", stale=True)
-        for kind in (OffsetKind.END, OffsetKind.EDGES):
-            with pytest.raises(Behind):
-                client.offsets(["t"], kind)
+    client = connect(2, request_timeout_ms=300)
+    client.append("t", [b"x"] * 5, partition=1)
+    client.end_offsets("t")
+    group.lag = dict.fromkeys(group.nodes, 3)
+    with pytest.raises(Behind, match="ends 't' partition 1 at 2, and this client has seen 5"):
+        client.end_offsets("t", stale=True)
+    for kind in (OffsetKind.END, OffsetKind.EDGES):
+        with pytest.raises(Behind):
+            client.offsets(["t"], kind)
 
 
 def test_records_that_were_read_bind_the_next_end(group: Any, client: Client) -> None:
@@ -85,7 +84,7 @@ def test_another_client_may_see_an_older_end(
         assert other.end_offsets("t", stale=True) == {0: 2}
 
 
-def test_begin_offsets_and_offsets_by_time_are_no_ends(group: Any, client: Client) -> None:
+def test_begin_offsets_and_offsets_by_time_are_no_ends(client: Client) -> None:
     client.end_offsets("t")
     assert client.begin_offsets("t") == {0: 0}
     assert client.offsets(["t"], OffsetKind.TIME, timestamp_us=0).offsets == {"t": {0: 0}}

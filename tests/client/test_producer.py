@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import pickle
@@ -9,10 +10,9 @@ import threading
 from concurrent.futures import wait
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from dledger.client import Appended, Client, Committed, Stage, Transaction
+from dledger.client import Appended, Client, Committed, Transaction
 from dledger.errors import (
     ConfigError,
     OutcomeUnknown,
@@ -25,11 +25,8 @@ from dledger.errors import (
 from dledger.protocol.messages.catalog_commands import InitProducer, OpenStage, StageSum
 from dledger.protocol.messages.client import AppendRequest, ExecuteRequest
 from dledger.protocol.messages.codes import Code
+from dledger.records.body.build import make_records
 from dledger.records.body.header import decode_header
-
-
-def batch(*values: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"value": pa.array(values, pa.binary())})
 
 
 def numbered(count: int) -> list[bytes]:
@@ -66,7 +63,7 @@ def test_producer_over_faults_stores_each_batch_once_and_in_order(
 ) -> None:
     group.fault(AppendRequest, *faults)
     with client.producer("t") as producer:
-        futures = [producer.append_batch(0, batch(value)) for value in numbered(200)]
+        futures = [producer.append_batch(0, make_records(value)) for value in numbered(200)]
     assert [f.result().start for f in futures] == list(range(200))
     assert group.values("t") == numbered(200)
 
@@ -81,7 +78,7 @@ def test_producer_goes_on_at_the_next_leader(group: Any, client: Client) -> None
 
     group.fault(AppendRequest, *[None] * 50, die)
     with client.producer("t") as producer:
-        futures = [producer.append_batch(0, batch(value)) for value in numbered(100)]
+        futures = [producer.append_batch(0, make_records(value)) for value in numbered(100)]
     assert [f.result().start for f in futures] == list(range(100))
     assert group.values("t") == numbered(100)
 
@@ -91,37 +88,36 @@ def test_producer_refused_for_good_fails_that_append_and_goes_on(
 ) -> None:
     group.fault(AppendRequest, None, Code.CORRUPT_ENTRY)
     with client.producer("t") as producer:
-        futures = [producer.append_batch(0, batch(value)) for value in numbered(10)]
+        futures = [producer.append_batch(0, make_records(value)) for value in numbered(10)]
     assert futures[1].exception() is not None
     assert futures[1].exception().definite  # type: ignore[union-attr]
     assert [f.result().start for f in futures if not f.exception()] == list(range(9))
     assert group.values("t") == [v for v in numbered(10) if v != b"1"]
 
 
-def test_producer_out_of_time_tells_definite_from_indefinite(group: Any, fast: Any) -> None:
-    with Client(group.bootstrap, **{**fast, "request_timeout_ms": 300}) as client:
-        client.create_topic("t")
-        with client.producer("t") as producer:
-            group.fault(AppendRequest, "lose", *[Code.LEADER_NOT_READY] * 5000)
-            first = producer.append_batch(0, batch(b"a"))
-            wait([first])
-            second = producer.append_batch(0, batch(b"b"))
-            wait([second])
-            group.faults.clear()
-            assert isinstance(first.exception(), OutcomeUnknown)
-            assert type(second.exception()) is Unavailable
-            assert producer.append_batch(0, batch(b"c")).result().start == 1
+def test_producer_out_of_time_tells_definite_from_indefinite(group: Any, connect: Any) -> None:
+    client = connect(request_timeout_ms=300)
+    with client.producer("t") as producer:
+        group.fault(AppendRequest, "lose", *[Code.LEADER_NOT_READY] * 5000)
+        first = producer.append_batch(0, make_records(b"a"))
+        wait([first])
+        second = producer.append_batch(0, make_records(b"b"))
+        wait([second])
+        group.faults.clear()
+        assert isinstance(first.exception(), OutcomeUnknown)
+        assert type(second.exception()) is Unavailable
+        assert producer.append_batch(0, make_records(b"c")).result().start == 1
     assert group.values("t") == [b"a", b"c"]
 
 
 def test_producer_with_a_name_fences_the_one_before(group: Any, client: Client) -> None:
     old = client.producer("t", name="mine")
-    old.append_batch(0, batch(b"a")).result()
+    old.append_batch(0, make_records(b"a")).result()
     new = client.producer("t", name="mine")
-    new.append_batch(0, batch(b"b")).result()
-    assert isinstance(old.append_batch(0, batch(b"zombie")).exception(), ProducerFenced)
-    assert isinstance(old.append_batch(0, batch(b"zombie")).exception(), ProducerFenced)
-    assert new.append_batch(0, batch(b"c")).result().start == 2
+    new.append_batch(0, make_records(b"b")).result()
+    assert isinstance(old.append_batch(0, make_records(b"zombie")).exception(), ProducerFenced)
+    assert isinstance(old.append_batch(0, make_records(b"zombie")).exception(), ProducerFenced)
+    assert new.append_batch(0, make_records(b"c")).result().start == 2
     old.close()
     new.close()
     assert group.values("t") == [b"a", b"b", b"c"]
@@ -134,30 +130,27 @@ def test_producer_session_that_was_given_up_is_fenced_by_the_next_one(
     what followed it."""
     with client.producer("t") as producer:
         group.fault(AppendRequest, Code.CORRUPT_ENTRY)
-        wait([producer.append_batch(0, batch(b"a"))])
-        producer.append_batch(0, batch(b"b")).result()
-    opened = [
-        m.command for m in group.requests(ExecuteRequest) if isinstance(m.command, InitProducer)
-    ]
-    assert [m.producer_name for m in opened] == [producer.name] * 2
+        wait([producer.append_batch(0, make_records(b"a"))])
+        producer.append_batch(0, make_records(b"b")).result()
+    opened = group.commands(InitProducer)
+    assert [command.producer_name for command in opened] == [producer.name] * 2
     heads = [decode_header(head) for _, m, head in group.seen if isinstance(m, AppendRequest)]
     assert [head.producer_epoch for head in heads] == [0, 1]
 
 
-def test_producer_holds_back_when_enough_is_in_flight(group: Any, fast: Any) -> None:
-    with Client(group.bootstrap, **fast, max_in_flight=4) as client:
-        client.create_topic("t")
-        most = 0
+def test_producer_holds_back_when_enough_is_in_flight(group: Any, connect: Any) -> None:
+    client = connect(max_in_flight=4)
+    most = 0
 
-        def look() -> None:
-            nonlocal most
-            most = max(most, producer._flow._count)
+    def look() -> None:
+        nonlocal most
+        most = max(most, producer._flow._count)
 
-        group.fault(AppendRequest, *[look] * 50)
-        with client.producer("t") as producer:
-            for value in numbered(50):
-                producer.append_batch(0, batch(value))
-        assert 0 < most <= 4
+    group.fault(AppendRequest, *[look] * 50)
+    with client.producer("t") as producer:
+        for value in numbered(50):
+            producer.append_batch(0, make_records(value))
+    assert 0 < most <= 4
 
 
 def test_producer_sends_a_lone_record_after_linger(client: Client) -> None:
@@ -208,7 +201,7 @@ def test_producer_cuts_what_is_over_the_limit_in_many_records(group: Any, client
     assert len(group.requests(AppendRequest)) >= 3
 
 
-def test_producer_spreads_keys_over_partitions(group: Any, client: Client) -> None:
+def test_producer_spreads_keys_over_partitions(client: Client) -> None:
     client.create_topic("u", 3)
     with client.producer("u") as producer:
         places = {
@@ -220,18 +213,17 @@ def test_producer_spreads_keys_over_partitions(group: Any, client: Client) -> No
     assert all(len(found) == 1 for found in places.values())
 
 
-def test_producer_of_a_deleted_topic_fails_each_append(group: Any, client: Client) -> None:
+def test_producer_of_a_deleted_topic_fails_each_append(client: Client) -> None:
     with client.producer("t") as producer:
         client.delete_topic("t")
-        futures = [producer.append_batch(0, batch(b"x")) for _ in range(3)]
+        futures = [producer.append_batch(0, make_records(b"x")) for _ in range(3)]
         assert all(isinstance(f.exception(), TopicNotFound) for f in futures)
 
 
-def test_producer_needs_sequences(group: Any, fast: Any) -> None:
-    with Client(group.bootstrap, **fast, idempotent=False) as client:
-        client.create_topic("t")
-        with pytest.raises(ConfigError, match="idempotent"):
-            client.producer("t")
+def test_producer_needs_sequences(group: Any, fast: Any, connect: Any) -> None:
+    client = connect(idempotent=False)
+    with pytest.raises(ConfigError, match="idempotent"):
+        client.producer("t")
     with (
         Client(group.bootstrap, **fast, max_in_flight=5000) as client,
         pytest.raises(ConfigError, match="2000"),
@@ -250,10 +242,9 @@ def test_producer_that_is_closed_takes_nothing(client: Client) -> None:
 def test_stage_is_seen_only_after_its_commit(group: Any, client: Client) -> None:
     client.create_topic("u", 2)
     stage = client.stage("w", 1, "task 0")
-    assert isinstance(stage, Stage)
     for value in numbered(50):
-        stage.append_batch("t", 0, batch(value))
-        stage.append_batch("u", 1, batch(value, value))
+        stage.append_batch("t", 0, make_records(value))
+        stage.append_batch("u", 1, make_records([value, value]))
     total = pickle.loads(pickle.dumps(stage.close()))
     assert total == StageSum(stage_id=stage.stage_id, batches=100, records=150)
     assert client.end_offsets("t") == {0: 0}
@@ -273,56 +264,49 @@ def test_stage_over_faults_holds_each_batch_once(
     group.fault(AppendRequest, *faults)
     group.fault(ExecuteRequest, "lose")
     stage = client.stage("w", 1)
-    assert isinstance(stage, Stage)
     for value in numbered(100):
-        stage.append_batch("t", 0, batch(value))
+        stage.append_batch("t", 0, make_records(value))
     total = stage.close()
     group.fault(ExecuteRequest, "lose")
     assert client.commit_transaction("w", 1, [total]).records == 100
     assert group.values("t") == numbered(100)
 
 
-def test_stage_that_is_gone_says_so(group: Any, client: Client) -> None:
+def test_stage_that_is_gone_says_so(client: Client) -> None:
     stage = client.stage("w", 1)
-    assert isinstance(stage, Stage)
     client.abort_transaction("w", 1)
-    stage.append_batch("t", 0, batch(b"x"))
+    stage.append_batch("t", 0, make_records(b"x"))
     with pytest.raises(TransactionError):
         stage.close()
     with pytest.raises(TransactionError):
-        stage.append_batch("t", 0, batch(b"x"))
+        stage.append_batch("t", 0, make_records(b"x"))
 
 
 def test_stage_that_is_closed_takes_nothing(group: Any, client: Client) -> None:
     stage = client.stage("w", 1)
-    assert isinstance(stage, Stage)
-    stage.append_batch("t", 0, batch(b"a"))
+    stage.append_batch("t", 0, make_records(b"a"))
     total = stage.close()
     with pytest.raises(TransactionError, match="the stage is closed"):
-        stage.append_batch("t", 0, batch(b"late"))
+        stage.append_batch("t", 0, make_records(b"late"))
     assert client.commit_transaction("w", 1, [total]).records == 1
     assert group.values("t") == [b"a"]
 
 
-def test_stage_cuts_batches_over_the_limit(group: Any, client: Client) -> None:
+def test_stage_cuts_batches_over_the_limit(client: Client) -> None:
     stage = client.stage("w", 1)
-    assert isinstance(stage, Stage)
-    stage.append_batch("t", 0, batch(*[bytes([n]) * 10_000 for n in range(250)]))
+    stage.append_batch("t", 0, make_records([bytes([n]) * 10_000 for n in range(250)]))
     assert stage.close().batches > 2
 
 
-def test_stage_that_is_forgotten_frees_its_connection(group: Any, client: Client) -> None:
+def test_stage_that_is_forgotten_frees_its_connection(client: Client) -> None:
     stage = client.stage("w", 1)
-    assert isinstance(stage, Stage)
-    stage.append_batch("t", 0, batch(b"x"))
+    stage.append_batch("t", 0, make_records(b"x"))
     task = stage._flow.pipeline._task
     loop = stage._flow.background
     del stage
     gc.collect()
 
     async def ended() -> bool:
-        import asyncio
-
         await asyncio.wait([task])
         return task.cancelled()
 
@@ -370,7 +354,7 @@ def test_open_stage_whose_answer_is_lost_is_asked_again(group: Any, client: Clie
     group.fault(ExecuteRequest, "lose")
     with client.transaction("w", 1) as transaction:
         transaction.append("t", b"a")
-    assert len([m for m in group.requests(ExecuteRequest) if isinstance(m.command, OpenStage)]) == 2
+    assert len(group.commands(OpenStage)) == 2
     assert group.values("t") == [b"a"]
 
 

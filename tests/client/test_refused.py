@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from dledger.client import Appended, AsyncClient, Client
+from dledger.client import Appended, Client
 from dledger.errors import (
     AccessDenied,
     ConfigError,
@@ -20,12 +19,14 @@ from dledger.errors import (
 )
 from dledger.protocol.messages.client import AppendRequest, ExecuteRequest, MetadataRequest
 from dledger.protocol.messages.codes import Code
+from dledger.records.body.build import make_records
 
 Turn = Callable[[Any], None]
+OPEN = "append to 't': it may or may not have been done, and then"
 
 
 def another_group(group: Any) -> None:
-    group.ids = dict.fromkeys(group.nodes, ("B", ()))
+    group.is_now("B")
 
 
 def without_the_secret(group: Any) -> None:
@@ -75,9 +76,7 @@ def test_sent_append_stays_open_and_next_append_is_not_taken_for_it(
     """Were it called definite, its number would go to the next record, and a node that has it would
     answer that with the first one's place and not store it."""
     group.fault(AppendRequest, lose_and(group, turn, fate))
-    with pytest.raises(
-        OutcomeUnknown, match="append to 't': it may or may not have been done, and then"
-    ) as caught:
+    with pytest.raises(OutcomeUnknown, match=OPEN) as caught:
         client.append("t", b"b")
     assert not caught.value.definite
     with pytest.raises(refusal) as refused:
@@ -91,15 +90,12 @@ def test_sent_append_stays_open_and_next_append_is_not_taken_for_it(
 
 @turns
 async def test_an_append_under_asyncio_stays_open_too(
-    group: Any, fast: dict[str, Any], turn: Turn, refusal: type[DLedgerError]
+    group: Any, connect_async: Any, turn: Turn, refusal: type[DLedgerError]
 ) -> None:
-    async with AsyncClient(group.bootstrap, **fast) as client:
-        await client.create_topic("t")
+    async with connect_async() as client:
         await client.append("t", b"a")
         group.fault(AppendRequest, lose_and(group, turn, "lose"))
-        with pytest.raises(
-            OutcomeUnknown, match="append to 't': it may or may not have been done, and then"
-        ):
+        with pytest.raises(OutcomeUnknown, match=OPEN):
             await client.append("t", b"b")
         with pytest.raises(refusal):
             await client.append("t", b"never sent")
@@ -128,8 +124,7 @@ def test_what_a_producer_has_under_way_stays_open(
 ) -> None:
     with client.producer("t") as producer:
         group.fault(AppendRequest, lose_and(group, turn, "lose"))
-        batch = pa.RecordBatch.from_pydict({"value": pa.array([b"b"], pa.binary())})
-        assert isinstance(producer.append_batch(0, batch).exception(), OutcomeUnknown)
+        assert isinstance(producer.append_batch(0, make_records(b"b")).exception(), OutcomeUnknown)
     assert group.values("t") == [b"a", b"b"]
 
 

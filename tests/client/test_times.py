@@ -44,9 +44,7 @@ def test_an_offset_by_time_is_the_first_record_that_new_in_any_layout(
     }
 
 
-def test_times_of_many_topics_and_partitions_are_answered_together(
-    group: Any, client: Client
-) -> None:
+def test_times_of_many_topics_and_partitions_are_answered_together(client: Client) -> None:
     client.create_topic("a", 2)
     client.create_topic("b")
     append(client, "a", [1, 2, 3], [4, 5])
