@@ -18,7 +18,7 @@ from dledger.client.protocol.client_state import ClientState, Operation, T
 from dledger.client.protocol.offsets import range_end
 from dledger.client.protocol.operations import Operations
 from dledger.client.protocol.reading import reader, records
-from dledger.client.protocol.results import Appended, Committed, Lineage
+from dledger.client.protocol.results import Appended, Committed
 from dledger.client.protocol.resuming import AsyncResuming, behind_body, behind_records
 from dledger.client.protocol.schemas import of_body
 from dledger.client.protocol.session import ProducerSession
@@ -51,8 +51,7 @@ class AsyncClient(Operations):
         environment: Environment = REAL,
         **settings: Any,
     ) -> None:
-        self.core = ClientState.make(bootstrap_servers, group, settings, environment)
-        self.core.routes.lineage = Lineage(group_id)
+        self.core = ClientState.make(bootstrap_servers, group, settings, environment, group_id)
         self._transport = AsyncTransport(self.core)
         self._holders: list[_Holder] = []
 

@@ -25,8 +25,7 @@ async def fetch(
     them."""
     if fetcher.done:
         return
-    if not core.routes.peers:
-        core.routes.learned((await transport.ask(find_nodes(core)))[0])
+    await transport.run(find_nodes(core))
     replicas = Replicas(core, preferred_address(core, replica, follow))
     while not fetcher.done:
         try:

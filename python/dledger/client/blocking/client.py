@@ -30,7 +30,7 @@ from dledger.client.protocol.reading import (
     reader,
     records,
 )
-from dledger.client.protocol.results import Appended, Committed, Lineage
+from dledger.client.protocol.results import Appended, Committed
 from dledger.client.protocol.resuming import Resuming, behind_body, behind_records
 from dledger.client.protocol.schemas import of_body
 from dledger.errors import DLedgerError
@@ -63,8 +63,7 @@ class Client(Operations):
     def __init__(
         self, bootstrap_servers: str, *, group: str = "", group_id: str = "", **settings: Any
     ) -> None:
-        self.core = ClientState.make(bootstrap_servers, group, settings)
-        self.core.routes.lineage = Lineage(group_id)
+        self.core = ClientState.make(bootstrap_servers, group, settings, group_id=group_id)
         self._settings = {"group": group, "group_id": group_id, **settings}
         self._transports: deque[BlockingTransport] = deque()
         self._shared: AsyncTransport | None = None
@@ -313,8 +312,7 @@ class Client(Operations):
             return
         transport = self._take_transport()
         try:
-            if not self.core.routes.peers:
-                self.core.routes.learned(transport.ask(find_nodes(self.core))[0])
+            transport.run(find_nodes(self.core))
             replicas = Replicas(self.core, preferred_address(self.core, replica, follow))
             yield from BlockingReader(transport, fetcher, replicas=replicas)
         except (DLedgerError, GeneratorExit):  # the latter where its user has enough

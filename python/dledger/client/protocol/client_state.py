@@ -94,6 +94,7 @@ class ClientState:
         group: str,
         settings: dict[str, Any],
         environment: Environment = REAL,
+        group_id: str = "",
     ) -> ClientState:
         """Check and take settings.
 
@@ -103,7 +104,7 @@ class ClientState:
         if group:
             check_name("group", group)
         config = from_settings(ClientConfig, settings)
-        routes = Routes(split_addresses(bootstrap_servers), group)
+        routes = Routes(split_addresses(bootstrap_servers), group, group_id=group_id)
         return ClientState(
             bootstrap_servers, config, routes, environment, client_context(config.tls)
         )

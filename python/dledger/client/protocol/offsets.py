@@ -8,10 +8,11 @@ from typing import Any
 
 from dledger.client.protocol.arguments import Time, microseconds
 from dledger.client.protocol.client_state import ClientState, Operation, Request
-from dledger.client.protocol.reading import check_partition, out_of_range
+from dledger.client.protocol.reading import check_partition
 from dledger.client.protocol.routing import CallPolicy
 from dledger.client.protocol.seen_end_offsets import behind
 from dledger.config import check_name
+from dledger.errors import OffsetOutOfRange
 from dledger.protocol.messages.client import OffsetKind, OffsetsRequest, OffsetsResponse
 
 
@@ -111,5 +112,10 @@ def range_end(
     last = ends[partition] if end is None else end
     if not 0 <= start <= ends[partition] or last > ends[partition]:
         begins = yield from topic_offsets(core, topic, OffsetKind.BEGIN)
-        raise out_of_range(topic, partition, start, end, begins[partition], ends[partition])
+        kept = begins[partition], ends[partition]
+        raise OffsetOutOfRange(
+            f"topic {topic!r} partition {partition} has the offsets [{kept[0]}, {kept[1]}), not "
+            f"[{start}, {'end' if end is None else end})",
+            *kept,
+        )
     return last

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from dledger.client.protocol.client_state import ClientState, Request
+from dledger.client.protocol.client_state import ClientState, Operation, Request
 from dledger.client.protocol.fetching import Fetcher, elsewhere
 from dledger.client.protocol.routing import CallPolicy
 from dledger.errors import DLedgerError, OffsetOutOfRange, ProtocolError, Unavailable
@@ -128,10 +128,11 @@ def records(
     return with_offsets(decoded, batch.base_offset, start, end)
 
 
-def find_nodes(core: ClientState) -> Request:
-    """The question whose answer fills the routes, for a reader that was given all ids and asked
-    nothing yet."""
-    return Request(MetadataRequest(), CallPolicy(what="find the group's nodes"))
+def find_nodes(core: ClientState) -> Operation[None]:
+    """Fill the routes, for a reader that was given all ids and asked nothing yet."""
+    if not core.routes.peers:
+        answer, _ = yield Request(MetadataRequest(), CallPolicy(what="find the group's nodes"))
+        core.routes.learned(answer)
 
 
 def check_partition(topic: str, partition: int, known: Mapping[int, int]) -> None:
@@ -139,14 +140,3 @@ def check_partition(topic: str, partition: int, known: Mapping[int, int]) -> Non
         raise OffsetOutOfRange(
             f"topic {topic!r} has partitions 0 to {len(known) - 1}, not {partition}"
         )
-
-
-def out_of_range(
-    topic: str, partition: int, start: int, end: int | None, begin: int, last: int
-) -> OffsetOutOfRange:
-    wanted = f"[{start}, {'end' if end is None else end})"
-    return OffsetOutOfRange(
-        f"topic {topic!r} partition {partition} has the offsets [{begin}, {last}), not {wanted}",
-        begin,
-        last,
-    )
