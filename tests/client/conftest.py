@@ -3,11 +3,14 @@ demand."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import inspect
 import socket
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +20,7 @@ from dledger.catalog.topics.table import MemoryTables
 from dledger.checksum import crc32
 from dledger.client import AsyncClient, Client
 from dledger.errors import TopicNotFound
+from dledger.net.loop import loop_factory
 from dledger.protocol.messages.client import (
     AppendRequest,
     AppendResponse,
@@ -375,15 +379,18 @@ def group() -> Iterator[FakeGroup]:
     fake.close()
 
 
+FAST = {
+    "retry_min_ms": 1,
+    "retry_max_ms": 5,
+    "request_timeout_ms": 5000,
+    "connect_timeout_ms": 1000,
+}
+
+
 @pytest.fixture
 def fast() -> dict[str, Any]:
     """Client settings for tests of failures."""
-    return {
-        "retry_min_ms": 1,
-        "retry_max_ms": 5,
-        "request_timeout_ms": 5000,
-        "connect_timeout_ms": 1000,
-    }
+    return dict(FAST)
 
 
 @pytest.fixture
@@ -393,10 +400,85 @@ def connect(group: FakeGroup, fast: dict[str, Any]) -> Iterator[Callable[..., Cl
 
         def made(partitions: int = 1, **settings: Any) -> Client:
             client = stack.enter_context(Client(group.bootstrap, **{**fast, **settings}))
-            client.create_topic("t", partitions)
+            client.create_topic("t", partitions, if_absent=True)
             return client
 
         yield made
+
+
+class InLoop:
+    """An object of the asyncio client that is called as one of the blocking client: a loop in
+    another thread awaits each call."""
+
+    def __init__(self, made: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._made = made
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._made, name)
+        return partial(self._wait, found) if callable(found) else found
+
+    def _wait(self, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        async def work() -> Any:
+            found = call(*args, **named)
+            return await found if inspect.isawaitable(found) else found
+
+        found = asyncio.run_coroutine_threadsafe(work(), self._loop).result(60)
+        if isinstance(found, asyncio.Future):
+            return asyncio.run_coroutine_threadsafe(awaited(found), self._loop)
+        is_client = type(found).__module__.startswith("dledger.client.aio")
+        return InLoop(found, self._loop) if is_client or hasattr(found, "__anext__") else found
+
+    def __enter__(self) -> Any:
+        return self._wait(self._made.__aenter__)
+
+    def __exit__(self, *error: Any) -> None:
+        self._wait(self._made.__aexit__, *error)
+
+    def __iter__(self) -> InLoop:
+        return self
+
+    def __next__(self) -> Any:
+        if (found := self._wait(anext, self._made, DROP)) is DROP:
+            raise StopIteration
+        return found
+
+    def close(self) -> Any:
+        return self._wait(getattr(self._made, "aclose", None) or self._made.close)
+
+
+async def awaited(future: asyncio.Future[Any]) -> Any:
+    return await future
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def connect_either(
+    request: pytest.FixtureRequest, group: FakeGroup, connect: Any
+) -> Iterator[Callable[..., Any]]:
+    """As ``connect``, once for each client."""
+    if request.param == "blocking":
+        yield connect
+        return
+    with asyncio.Runner(loop_factory=loop_factory()) as runner, contextlib.ExitStack() as stack:
+        loop = runner.get_loop()
+        thread = threading.Thread(target=loop.run_forever)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(loop.call_soon_threadsafe, loop.stop)
+
+        def made(partitions: int = 1, **settings: Any) -> Any:
+            opened = AsyncClient(group.bootstrap, **{**FAST, **settings})
+            client = stack.enter_context(InLoop(opened, loop))
+            client.create_topic("t", partitions, if_absent=True)
+            return client
+
+        yield made
+
+
+@pytest.fixture
+def either(connect_either: Callable[..., Any]) -> Any:
+    """A client of either kind, and a topic ``t``."""
+    return connect_either()
 
 
 @pytest.fixture
@@ -414,7 +496,7 @@ def connect_async(
     @contextlib.asynccontextmanager
     async def made(partitions: int = 1, **settings: Any) -> AsyncIterator[AsyncClient]:
         async with AsyncClient(group.bootstrap, **{**fast, **settings}) as client:
-            await client.create_topic("t", partitions)
+            await client.create_topic("t", partitions, if_absent=True)
             yield client
 
     return made

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dledger.client import AsyncClient, Client
+from dledger.client import Client
 from dledger.errors import OffsetOutOfRange, TopicRecreated
 from dledger.protocol.messages.catalog_commands import CreateTopic, DeleteTopic
 from dledger.protocol.messages.client import FetchRequest, OffsetsRequest
@@ -120,13 +120,3 @@ def test_a_partition_that_is_not_there_is_refused(client: Client) -> None:
     client.create_topic("a")
     with pytest.raises(OffsetOutOfRange, match="partitions 0 to 0, not 3"):
         client.offsets_at({"a": {3: 1}})
-
-
-async def test_the_asyncio_client_answers_the_same(
-    group: Any, client: Client, fast: dict[str, Any]
-) -> None:
-    client.create_topic("a")
-    append(client, "a", [1, 2, 3])
-    async with AsyncClient(group.bootstrap, **fast) as other:
-        assert await other.offsets_for_times("a", 3) == {0: 2}
-        assert (await other.offsets_at({"a": {0: 2}})).offsets == {"a": {0: 1}}
