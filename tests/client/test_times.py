@@ -16,9 +16,8 @@ from dledger.protocol.messages.codes import Code
 
 
 @pytest.fixture
-def client(group: Any, fast: dict[str, Any]) -> Any:
-    with Client(group.bootstrap, **fast) as made:
-        yield made
+def client(connect: Any) -> Any:
+    return connect()
 
 
 def append(client: Client, topic: str, *batches: list[int], partition: int = 0) -> None:

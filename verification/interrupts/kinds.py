@@ -4,7 +4,6 @@ asyncio one are awaited."""
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable
 from random import Random
 from typing import Any, ClassVar, Final
@@ -18,8 +17,9 @@ Work = Callable[[], Any]
 """A call of a client; of the asyncio one it gives a coroutine."""
 
 
-class ClientKind(ABC):
-    """A client, and a way to end its calls half way.
+class ClientKind:
+    """A client, and a way to end its calls half way: the blocking client, which signal handlers
+    interrupt.
 
     Attributes:
         prefix: of the names of its calls in a result.
@@ -29,56 +29,16 @@ class ClientKind(ABC):
         ender: ends calls, and counts them.
     """
 
-    prefix: ClassVar[str]
-    client: ClassVar[Callable[..., Any]]
-    settings: ClassVar[dict[str, Any]]
-    alone: ClassVar[bool]
-    ender: Injector | Canceller
-
-    @abstractmethod
-    def __init__(self, dice: Random) -> None: ...
-
-    @abstractmethod
-    def run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a round to its end."""
-
-    @abstractmethod
-    async def call(self, name: str, work: Work) -> tuple[Any, bool]:
-        """The result of a call, and whether it was ended half way."""
-
-    @abstractmethod
-    async def whole(self, work: Work) -> Any:
-        """The result of a call that is not ended half way."""
-
-    @abstractmethod
-    async def together(self, actions: Iterable[Coroutine[Any, Any, None]]) -> None:
-        """Do these actions, at the same time where the client can."""
-
-    @abstractmethod
-    def next_of(self, reader: Any) -> Any:
-        """The call for the next item of a reader, or None at its end."""
-
-    @abstractmethod
-    def all_of(self, reader: Any) -> Any:
-        """The call for all items of a reader."""
-
-    @abstractmethod
-    def answer_of(self, future: Any) -> Any:
-        """The call for the result of a future."""
-
-
-class Blocking(ClientKind):
-    """The blocking client. Signal handlers interrupt it."""
-
     prefix = ""
-    client = Client
+    client: Callable[..., Any] = Client
     settings: ClassVar = {"max_in_flight": 8, "max_in_flight_bytes": 4096, "batch_bytes": 512}
     alone = True
 
     def __init__(self, dice: Random) -> None:
-        self.ender: Injector = Injector(dice)
+        self.ender: Any = Injector(dice)
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a round to its end."""
         with self.ender:
             try:
                 work.send(None)
@@ -87,23 +47,29 @@ class Blocking(ClientKind):
             raise AssertionError("a round of the blocking client waits for a loop")
 
     async def call(self, name: str, work: Work) -> tuple[Any, bool]:
+        """The result of a call, and whether it was ended half way."""
         result, interrupt = self.ender.call(name, work)
         return result, interrupt is not None
 
     async def whole(self, work: Work) -> Any:
+        """The result of a call that is not ended half way."""
         return work()
 
     async def together(self, actions: Iterable[Coroutine[Any, Any, None]]) -> None:
+        """Do these actions, at the same time where the client can."""
         for action in actions:
             await action
 
     def next_of(self, reader: Any) -> Any:
+        """The call for the next item of a reader, or None at its end."""
         return next(reader, None)
 
     def all_of(self, reader: Any) -> Any:
+        """The call for all items of a reader."""
         return list(reader)
 
     def answer_of(self, future: Any) -> Any:
+        """The call for the result of a future."""
         return future.result()
 
 
@@ -111,13 +77,13 @@ class Asyncio(ClientKind):
     """The asyncio client, many calls at a time. Its tasks are cancelled."""
 
     prefix = "asyncio "
-    client = AsyncClient
+    client: Callable[..., Any] = AsyncClient
     # appends on a loop end before an answer comes: only so little makes them wait for room
     settings: ClassVar = {"max_in_flight": 2, "max_in_flight_bytes": 2048, "batch_bytes": 128}
     alone = False
 
     def __init__(self, dice: Random) -> None:
-        self.ender: Canceller = Canceller(dice)
+        self.ender: Any = Canceller(dice)
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -143,4 +109,4 @@ class Asyncio(ClientKind):
         return await asyncio.shield(future)
 
 
-KINDS: Final[tuple[type[ClientKind], ...]] = (Asyncio, Blocking)
+KINDS: Final = (Asyncio, ClientKind)

@@ -106,12 +106,8 @@ class AsyncClient(Operations):
         self, topic: str, *, partition: int | None = None, name: str | None = None
     ) -> AsyncProducer:
         """See `Client.producer`."""
-        info = await self.topic(topic)
-        name = name or self.core.environment.unique()
-        session = await self._run(transactions.init_producer(self.core, name))
-        return AsyncProducer(
-            self.core, self._transport, info=info, partition=partition, name=name, session=session
-        )
+        opened = await self._run(transactions.open_producer(self.core, topic, name))
+        return AsyncProducer(self.core, self._transport, opened=opened, partition=partition)
 
     async def transaction(
         self, writer_id: str, sequence: int, *, label: str = "", timeout_ms: int = 600_000

@@ -13,7 +13,7 @@ from dledger.client.protocol.appending import APPEND
 from dledger.client.protocol.client_state import ATTEMPT_MS, LIMITS, ClientState
 from dledger.client.protocol.in_flight_window import InFlightWindow, Item
 from dledger.client.protocol.session import ProducerSession
-from dledger.client.protocol.transaction_requests import init_producer
+from dledger.client.protocol.transaction_requests import OpenedProducer, init_producer
 from dledger.errors import (
     AccessDenied,
     ConfigError,
@@ -254,17 +254,16 @@ class Pipeline:
 
 
 def producer_pipeline(
-    core: ClientState, transport: AsyncTransport, topic: str, name: str, session: ProducerSession
+    core: ClientState, transport: AsyncTransport, opened: OpenedProducer
 ) -> Pipeline:
-    """The pipeline of a producer of this name, whose first session is open."""
-    window = InFlightWindow(f"append to {topic!r}")
-    window.opened(session)
-    return Pipeline(
-        core,
-        transport,
-        window=window,
-        open_session=lambda: transport.run(init_producer(core, name)),
-    )
+    """The pipeline of a producer, whose first session is open."""
+
+    def open_session() -> Awaitable[ProducerSession]:
+        return transport.run(init_producer(core, opened.name))
+
+    window = InFlightWindow(f"append to {opened.info.name!r}")
+    window.opened(opened.session)
+    return Pipeline(core, transport, window=window, open_session=open_session)
 
 
 def stage_pipeline(

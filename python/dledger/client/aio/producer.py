@@ -14,9 +14,8 @@ from dledger.client.aio.transport import AsyncTransport
 from dledger.client.protocol.client_state import ClientState
 from dledger.client.protocol.record_accumulator import CLOSED, Addition, RecordAccumulator
 from dledger.client.protocol.results import Appended
-from dledger.client.protocol.session import ProducerSession
+from dledger.client.protocol.transaction_requests import OpenedProducer
 from dledger.errors import ConfigError
-from dledger.protocol.messages.client import TopicInfo
 from dledger.records.body.build import Headers, Times, Values
 
 
@@ -29,18 +28,16 @@ class AsyncProducer:
         core: ClientState,
         transport: AsyncTransport,
         *,
-        info: TopicInfo,
+        opened: OpenedProducer,
         partition: int | None,
-        name: str,
-        session: ProducerSession,
     ) -> None:
-        self.name = name
+        self.name = opened.name
         self._linger_s = core.config.linger_ms / 1000
-        self._accumulator = RecordAccumulator(core, info, partition=partition)
+        self._accumulator = RecordAccumulator(core, opened.info, partition=partition)
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
-        pipeline = producer_pipeline(core, transport, info.name, name, session)
-        what = f"the producer of topic {info.name!r}"
+        pipeline = producer_pipeline(core, transport, opened)
+        what = f"the producer of topic {opened.info.name!r}"
         self._flow = AsyncFlow(core, what, pipeline=pipeline, ready=self._accumulator.ready)
 
     async def append(

@@ -197,17 +197,8 @@ class Client(Operations):
             name: a name that stays: opening it again fences its former producer, so that a zombie
                 cannot write.
         """
-        info = self.topic(topic)
-        name = name or self.core.environment.unique()
-        session = self._run(transactions.init_producer(self.core, name))
-        return Producer(
-            self.core,
-            self._async_transport(),
-            info=info,
-            partition=partition,
-            name=name,
-            session=session,
-        )
+        opened = self._run(transactions.open_producer(self.core, topic, name))
+        return Producer(self.core, self._async_transport(), opened=opened, partition=partition)
 
     def transaction(
         self, writer_id: str, sequence: int, *, label: str = "", timeout_ms: int = 600_000

@@ -18,9 +18,8 @@ from dledger.client.blocking.waiting import Answer
 from dledger.client.protocol.client_state import ClientState
 from dledger.client.protocol.record_accumulator import CLOSED, Addition, RecordAccumulator
 from dledger.client.protocol.results import Appended
-from dledger.client.protocol.session import ProducerSession
+from dledger.client.protocol.transaction_requests import OpenedProducer
 from dledger.errors import ConfigError
-from dledger.protocol.messages.client import TopicInfo
 from dledger.records.body.build import Headers, Times, Values
 
 
@@ -40,20 +39,21 @@ class Producer:
         core: ClientState,
         transport: AsyncTransport,
         *,
-        info: TopicInfo,
+        opened: OpenedProducer,
         partition: int | None,
-        name: str,
-        session: ProducerSession,
     ) -> None:
-        self.name = name
+        self.name = opened.name
         self._linger_s = core.config.linger_ms / 1000
-        self._accumulator = RecordAccumulator(core, info, partition=partition)
+        self._accumulator = RecordAccumulator(core, opened.info, partition=partition)
         self._lock = RLock()
         self._lingering = False
         self._closed = False
-        make = partial(producer_pipeline, core, transport, info.name, name, session)
+        make = partial(producer_pipeline, core, transport, opened)
         self._flow = Flow(
-            core, f"the producer of topic {info.name!r}", make=make, ready=self._accumulator.ready
+            core,
+            f"the producer of topic {opened.info.name!r}",
+            make=make,
+            ready=self._accumulator.ready,
         )
 
     def append(

@@ -85,19 +85,18 @@ class Batch:
                 offset += count
 
 
+@dataclass(slots=True)
 class OutgoingBatch:
     """Batches that go out together, and those that cannot. The loop takes it once, however often it
     is handed over."""
 
-    __slots__ = ("items", "refused", "size", "taken")
+    items: Sequence[Item]
+    refused: Sequence[tuple[Batch, DLedgerError]] = ()
+    taken: bool = False
+    size: int = field(init=False)
 
-    def __init__(
-        self, items: Sequence[Item], refused: Sequence[tuple[Batch, DLedgerError]] = ()
-    ) -> None:
-        self.items = items
-        self.refused = refused
-        self.size = sum(len(item.header) + len(item.payload) for item in items)
-        self.taken = False
+    def __post_init__(self) -> None:
+        self.size = sum(len(item.header) + len(item.payload) for item in self.items)
 
     def refuse(self) -> None:
         """Fail the appends that cannot go out."""
