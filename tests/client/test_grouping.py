@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dledger.client.protocol.batching import Batch, PartitionQueue, Pending
 from dledger.client.protocol.results import Appended
+from dledger.client.protocol.writing.batching import Batch, PartitionQueue, Pending
 from dledger.errors import DLedgerError, OutcomeUnknown, ProducerFenced, Unavailable
 from dledger.records.body.build import make_records
 

@@ -18,7 +18,7 @@ import pytest
 from dledger.client import AsyncClient, Client
 from dledger.client.aio.pipeline import Pipeline
 from dledger.client.blocking.transport import BlockingTransport
-from dledger.client.protocol import staging
+from dledger.client.protocol.writing import staging
 from dledger.errors import ConfigError, TransactionError
 from dledger.net.connections.blocking import BlockingConnection
 from dledger.protocol.messages.client import AppendRequest
@@ -126,7 +126,7 @@ def test_interrupt_while_append_waits_for_room_loses_no_taken_record(
 def test_interrupt_while_a_batch_is_made_leaves_it_to_the_next_call(
     group: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dledger.client.protocol import record_accumulator as intake
+    from dledger.client.protocol.writing import record_accumulator as intake
 
     client = connect(linger_ms=60_000)
     producer = client.producer("t")
@@ -144,7 +144,7 @@ def test_record_group_interrupted_at_hand_over_is_sent_once(
     group: Any, fast: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The interrupt comes between closing the group and handing it over."""
-    from dledger.client.protocol.record_accumulator import RecordAccumulator
+    from dledger.client.protocol.writing.record_accumulator import RecordAccumulator
 
     # items stay alive here: no two have the same id
     ready, push, pushed = RecordAccumulator._ready, Pipeline.push, []
@@ -263,7 +263,7 @@ def test_callback_that_would_wait_for_its_own_thread_is_told_so(
 def test_signal_handler_that_comes_into_an_append_may_not_append(
     monkeypatch: pytest.MonkeyPatch, client: Client
 ) -> None:
-    from dledger.client.protocol import record_accumulator as intake
+    from dledger.client.protocol.writing import record_accumulator as intake
 
     producer = client.producer("t")
     make, errors = intake.make_item, []

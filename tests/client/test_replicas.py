@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from dledger.client.protocol.client_state import ClientState
-from dledger.client.protocol.reading import Replicas
+from dledger.client.protocol.reading.reading import Replicas
 from dledger.environment import Environment, host_is_here
 from dledger.errors import Unavailable
 

@@ -13,7 +13,7 @@ import pytest
 from dledger.client import AsyncClient, Client
 from dledger.client.aio import client as aclient
 from dledger.client.blocking import client as blocking
-from dledger.client.protocol.resuming import Resuming
+from dledger.client.protocol.reading.resuming import Resuming
 
 PIECES = [[f"{n}".encode() for n in range(at, at + 3)] for at in range(0, 12, 3)]
 ALL = [value for piece in PIECES for value in piece]

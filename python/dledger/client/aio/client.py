@@ -11,16 +11,16 @@ from dledger.client.aio.producer import AsyncProducer
 from dledger.client.aio.reading import fetch
 from dledger.client.aio.staging import AsyncStage, AsyncTransaction
 from dledger.client.aio.transport import AsyncTransport
-from dledger.client.protocol import transaction_requests as transactions
 from dledger.client.protocol.appending import append
 from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.client_state import ClientState, Operation, T
-from dledger.client.protocol.offsets import range_end
-from dledger.client.protocol.operations import Operations
-from dledger.client.protocol.reading import reader, records
+from dledger.client.protocol.operations import transaction_requests as transactions
+from dledger.client.protocol.operations.methods import Operations
+from dledger.client.protocol.operations.offsets import range_end
+from dledger.client.protocol.operations.schemas import of_body
+from dledger.client.protocol.reading.reading import reader, records
+from dledger.client.protocol.reading.resuming import AsyncResuming, behind_body, behind_records
 from dledger.client.protocol.results import Appended, Committed
-from dledger.client.protocol.resuming import AsyncResuming, behind_body, behind_records
-from dledger.client.protocol.schemas import of_body
 from dledger.client.protocol.session import ProducerSession
 from dledger.environment import REAL, Environment
 from dledger.errors import DLedgerError

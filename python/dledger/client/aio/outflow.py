@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from dledger import forks
 from dledger.client.aio.pipeline import Pipeline
-from dledger.client.protocol.batching import OutgoingBatch
 from dledger.client.protocol.client_state import ClientState
-from dledger.client.protocol.in_flight_window import Done
+from dledger.client.protocol.writing.batching import OutgoingBatch
+from dledger.client.protocol.writing.in_flight_window import Done
 from dledger.errors import DLedgerError
 
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.protocol.appending import APPEND
 from dledger.client.protocol.client_state import ATTEMPT_MS, LIMITS, ClientState
-from dledger.client.protocol.in_flight_window import InFlightWindow, Item
+from dledger.client.protocol.operations.transaction_requests import OpenedProducer, init_producer
 from dledger.client.protocol.session import ProducerSession
-from dledger.client.protocol.transaction_requests import OpenedProducer, init_producer
+from dledger.client.protocol.writing.in_flight_window import InFlightWindow, Item
 from dledger.errors import (
     AccessDenied,
     ConfigError,

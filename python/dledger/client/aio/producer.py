@@ -12,9 +12,9 @@ from dledger.client.aio.outflow import AsyncFlow
 from dledger.client.aio.pipeline import producer_pipeline
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.protocol.client_state import ClientState
-from dledger.client.protocol.record_accumulator import CLOSED, Addition, RecordAccumulator
+from dledger.client.protocol.operations.transaction_requests import OpenedProducer
 from dledger.client.protocol.results import Appended
-from dledger.client.protocol.transaction_requests import OpenedProducer
+from dledger.client.protocol.writing.record_accumulator import CLOSED, Addition, RecordAccumulator
 from dledger.errors import ConfigError
 from dledger.records.body.build import Headers, Times, Values
 

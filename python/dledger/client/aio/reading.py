@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator
 
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.protocol.client_state import ATTEMPT_MS, ClientState
-from dledger.client.protocol.fetching import WAIT_MS, Fetcher
-from dledger.client.protocol.reading import Replicas, find_nodes, preferred_address, take
+from dledger.client.protocol.reading.fetching import WAIT_MS, Fetcher
+from dledger.client.protocol.reading.reading import Replicas, find_nodes, preferred_address, take
 from dledger.errors import DLedgerError, ProtocolError, Unavailable
 from dledger.net.connections.blocking import Lost
 from dledger.protocol.messages.client import FetchedBatch, FetchResponse

@@ -16,23 +16,23 @@ from dledger.client.blocking.producer import Producer
 from dledger.client.blocking.reading import BlockingReader
 from dledger.client.blocking.staging import Stage, Transaction
 from dledger.client.blocking.transport import BlockingTransport
-from dledger.client.protocol import transaction_requests as transactions
 from dledger.client.protocol.appending import append
 from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.client_state import ClientState, Operation, T
-from dledger.client.protocol.fetching import Fetcher
-from dledger.client.protocol.offsets import range_end
-from dledger.client.protocol.operations import Operations
-from dledger.client.protocol.reading import (
+from dledger.client.protocol.operations import transaction_requests as transactions
+from dledger.client.protocol.operations.methods import Operations
+from dledger.client.protocol.operations.offsets import range_end
+from dledger.client.protocol.operations.schemas import of_body
+from dledger.client.protocol.reading.fetching import Fetcher
+from dledger.client.protocol.reading.reading import (
     Replicas,
     find_nodes,
     preferred_address,
     reader,
     records,
 )
+from dledger.client.protocol.reading.resuming import Resuming, behind_body, behind_records
 from dledger.client.protocol.results import Appended, Committed
-from dledger.client.protocol.resuming import Resuming, behind_body, behind_records
-from dledger.client.protocol.schemas import of_body
 from dledger.errors import DLedgerError
 from dledger.interrupts import is_interrupt
 from dledger.protocol.messages.client import FetchedBatch, TopicInfo

@@ -19,9 +19,9 @@ from dledger.client.aio.outflow import FlowBase
 from dledger.client.aio.pipeline import Pipeline
 from dledger.client.blocking.background_loop import Background, background
 from dledger.client.blocking.waiting import Gates
-from dledger.client.protocol.batching import OutgoingBatch
 from dledger.client.protocol.client_state import ClientState
-from dledger.client.protocol.in_flight_window import Done, Item
+from dledger.client.protocol.writing.batching import OutgoingBatch
+from dledger.client.protocol.writing.in_flight_window import Done, Item
 from dledger.errors import DLedgerError
 
 SMALL_BYTES: Final = 16 << 10

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from dledger.client.blocking.transport import BlockingTransport
 from dledger.client.protocol.client_state import ATTEMPT_MS
-from dledger.client.protocol.fetching import WAIT_MS, Fetcher
-from dledger.client.protocol.reading import Replicas, take
+from dledger.client.protocol.reading.fetching import WAIT_MS, Fetcher
+from dledger.client.protocol.reading.reading import Replicas, take
 from dledger.errors import DLedgerError, ProtocolError, Unavailable
 from dledger.net.connections.blocking import BlockingConnection, Lost
 from dledger.protocol.messages.client import FetchedBatch, FetchResponse

@@ -15,9 +15,9 @@ from dledger.client.aio.transport import AsyncTransport
 from dledger.client.blocking.outflow import Flow
 from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.client_state import ClientState, Operation, T
+from dledger.client.protocol.operations.topics import known_topic
 from dledger.client.protocol.results import Committed
-from dledger.client.protocol.staging import Batches, StageTally, TransactionState, cut
-from dledger.client.protocol.topics import known_topic
+from dledger.client.protocol.writing.staging import Batches, StageTally, TransactionState, cut
 from dledger.errors import DLedgerError
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.protocol.messages.client import TopicInfo

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from dledger.client.protocol.client_state import ClientState, Operation, Request
-from dledger.client.protocol.fetching import Fetcher, elsewhere
+from dledger.client.protocol.reading.fetching import Fetcher, elsewhere
 from dledger.client.protocol.routing import CallPolicy
 from dledger.errors import DLedgerError, OffsetOutOfRange, ProtocolError, Unavailable
 from dledger.net.address import split_address

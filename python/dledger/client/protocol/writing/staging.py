@@ -8,12 +8,15 @@ from typing import Generic, TypeVar
 import pyarrow as pa
 
 from dledger.client.protocol.appending import partitions_of, place
-from dledger.client.protocol.batching import OutgoingBatch
 from dledger.client.protocol.client_state import ClientState, Operation
-from dledger.client.protocol.in_flight_window import Done
-from dledger.client.protocol.record_accumulator import make_item, max_body
+from dledger.client.protocol.operations.transaction_requests import (
+    abort_transaction,
+    commit_transaction,
+)
 from dledger.client.protocol.results import Committed
-from dledger.client.protocol.transaction_requests import abort_transaction, commit_transaction
+from dledger.client.protocol.writing.batching import OutgoingBatch
+from dledger.client.protocol.writing.in_flight_window import Done
+from dledger.client.protocol.writing.record_accumulator import make_item, max_body
 from dledger.errors import DLedgerError, TransactionError
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.protocol.messages.client import TopicInfo

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from dledger.client.protocol.in_flight_window import Item
 from dledger.client.protocol.results import Appended
+from dledger.client.protocol.writing.in_flight_window import Item
 from dledger.errors import DLedgerError, OutcomeUnknown
 from dledger.records.body.build import make_records
 from dledger.records.body.sizer import OVERHEAD, coalesce, split_batch

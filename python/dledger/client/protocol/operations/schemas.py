@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dledger.client.protocol.client_state import ClientState, Operation, Request
-from dledger.client.protocol.requests import execute
+from dledger.client.protocol.operations.requests import execute
 from dledger.client.protocol.routing import CallPolicy
 from dledger.errors import ConfigError, ProtocolError
 from dledger.protocol.messages.catalog_commands import EvolveSchema

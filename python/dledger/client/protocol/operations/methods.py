@@ -9,7 +9,8 @@ from collections.abc import Callable, Coroutine
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, overload
 
-from dledger.client.protocol import (
+from dledger.client.protocol.client_state import ClientState, Operation, T
+from dledger.client.protocol.operations import (
     consumer_groups,
     group_state,
     messages,
@@ -18,10 +19,9 @@ from dledger.client.protocol import (
     splitting,
     transaction_requests,
 )
-from dledger.client.protocol import offsets as ends
-from dledger.client.protocol import schemas as columns
-from dledger.client.protocol import topics as names
-from dledger.client.protocol.client_state import ClientState, Operation, T
+from dledger.client.protocol.operations import offsets as ends
+from dledger.client.protocol.operations import schemas as columns
+from dledger.client.protocol.operations import topics as names
 
 P = ParamSpec("P")
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dledger.client.protocol.client_state import ClientState, Operation
-from dledger.client.protocol.requests import execute
+from dledger.client.protocol.operations.requests import execute
+from dledger.client.protocol.operations.topics import topic as describe
 from dledger.client.protocol.results import Committed, spans_of
 from dledger.client.protocol.session import ProducerSession
-from dledger.client.protocol.topics import topic as describe
 from dledger.config import check_name
 from dledger.protocol.messages.catalog_commands import (
     AbortTransaction,

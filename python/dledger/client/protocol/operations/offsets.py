@@ -8,7 +8,7 @@ from typing import Any
 
 from dledger.client.protocol.arguments import Time, microseconds
 from dledger.client.protocol.client_state import ClientState, Operation, Request
-from dledger.client.protocol.reading import check_partition
+from dledger.client.protocol.reading.reading import check_partition
 from dledger.client.protocol.routing import CallPolicy
 from dledger.client.protocol.seen_end_offsets import behind
 from dledger.config import check_name

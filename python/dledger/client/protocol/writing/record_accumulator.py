@@ -11,9 +11,15 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from dledger.client.protocol.appending import place_values
-from dledger.client.protocol.batching import Batch, OutgoingBatch, PartitionQueue, Pending, Promise
 from dledger.client.protocol.client_state import CODECS, ClientState
-from dledger.client.protocol.in_flight_window import Done, Item
+from dledger.client.protocol.writing.batching import (
+    Batch,
+    OutgoingBatch,
+    PartitionQueue,
+    Pending,
+    Promise,
+)
+from dledger.client.protocol.writing.in_flight_window import Done, Item
 from dledger.config import MIB
 from dledger.errors import ConfigError, DLedgerError, RecordTooLarge
 from dledger.protocol.messages.client import TopicInfo
