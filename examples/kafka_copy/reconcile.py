@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dledger.client.protocol.group_state import CommitState
+from dledger.client.protocol.operations.group_state import CommitState
 from kafka_copy.queries import Record
 
 Spans = dict[int, tuple[int, int]]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
+from dledger.catalog.clients.transactions import Transactions
 from dledger.catalog.results import CommandResult, DataResult
 from dledger.catalog.state_machine import Catalog
+from dledger.catalog.topics.partition import Partition
 from dledger.catalog.topics.table import MemoryTables
 from dledger.protocol.messages.catalog_commands import (
     Command,
@@ -53,8 +56,9 @@ class Log:
         stage: int | None = None,
         time: int = 0,
         size: int = 100,
+        version: int = 0,
     ) -> DataResult:
-        """Commit a batch."""
+        """Commit a batch. Only what the log says as well is refused by a leader at once."""
         producer_id, epoch = (stage, 0) if stage is not None else producer
         header = BodyHeader(
             BodyKind.DATA,
@@ -68,10 +72,21 @@ class Log:
             sequence,
             Codec.NONE,
             Flag.STAGED if stage is not None else Flag(0),
+            version,
         )
+        refused = self.catalog.check_append(header)
         self.entries.append((self.pos, size, header, len(self.entries) & 0xFFFF))
         self.pos += size + 112
-        return self.catalog.apply_data(len(self.entries) - 1, *self.entries[-1])
+        result = self.catalog.apply_data(len(self.entries) - 1, *self.entries[-1])
+        assert refused in (None, result)
+        return result
+
+    def restart(self) -> bytes:
+        """Go on with the catalog of a snapshot, which is as the one before; the snapshot."""
+        data = self.catalog.snapshot()
+        self.catalog = Catalog.restore(data, self.tables)
+        assert self.catalog.snapshot() == data
+        return data
 
     def replay(self, catalog: Catalog) -> Catalog:
         """Apply to another catalog what it lacks."""
@@ -109,20 +124,30 @@ class Log:
         )
         return int(opened.result["stage_id"])
 
+    def staged(
+        self, *counts: int, writer: str = "w", sequence: int = 0, topic_id: int = 1
+    ) -> tuple[int, int, int]:
+        """A stage with batches of so many records; id, batches and records."""
+        stage = self.stage(writer, sequence)
+        for at, count in enumerate(counts):
+            self.data(count, stage=stage, sequence=at, topic_id=topic_id)
+        return stage, len(counts), sum(counts)
+
     def commit(
         self, *stages: tuple[int, int, int], writer: str = "w", sequence: int = 0
     ) -> CommandResult:
         """Commit stages of (id, batches, records)."""
-        sums = tuple(StageSum(stage_id=i, batches=b, records=r) for i, b, r in stages)
-        return self.run(CommitTransaction(writer_id=writer, sequence=sequence, stages=sums))
+        command = CommitTransaction(writer_id=writer, sequence=sequence, stages=sums_of(stages))
+        return self.run(command)
 
     def commit_write(
         self, *stages: tuple[int, int, int], rows: int, digest: int = 1, **more: Any
     ) -> CommandResult:
         """As `commit`, with count and digest of the rows."""
-        sums = tuple(StageSum(stage_id=i, batches=b, records=r) for i, b, r in stages)
         given: dict[str, Any] = {"writer_id": "w", "sequence": 0, **more}
-        return self.run(CommitWrite(stages=sums, records=rows, digest=f"{digest:016x}", **given))
+        return self.run(
+            CommitWrite(stages=sums_of(stages), records=rows, digest=f"{digest:016x}", **given)
+        )
 
     def spans(self, topic_id: int = 1, partition: int = 0) -> list[tuple[int, int, int]]:
         """(base offset, count, entry) of all that can be read."""
@@ -131,12 +156,23 @@ class Log:
         return [(ref.base_offset, ref.count, ref.index) for ref in found]
 
 
+def sums_of(stages: Iterable[tuple[int, int, int]]) -> tuple[StageSum, ...]:
+    return tuple(StageSum(stage_id=i, batches=b, records=r) for i, b, r in stages)
+
+
 @pytest.fixture
 def log() -> Log:
     """A log with a topic ``t`` of id 1 and two partitions."""
     log = Log()
     log.topic("t", 2)
     return log
+
+
+@pytest.fixture
+def small() -> Callable[[int], Transactions]:
+    """``small(most)``: transactions of that many writers, over one partition."""
+    partition = Partition(MemoryTables(), "t", topic_id=1, number=0)
+    return lambda most: Transactions({1 << 32: partition}.get, set(), max_writers=most)
 
 
 @pytest.fixture(scope="session")

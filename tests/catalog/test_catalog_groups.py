@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from dledger.catalog.listing import list_progress
-from dledger.catalog.state_machine import Catalog
 from dledger.protocol.messages.catalog_commands import (
     CommitOffsets,
     CommitProgress,
@@ -47,13 +46,43 @@ def test_progress_in_a_topic_that_was_created_again_is_refused(log: Any) -> None
     assert log.run(again).code is Code.SUCCESS
 
 
-def test_progress_that_cannot_be_is_refused_as_a_whole(log: Any) -> None:
+@pytest.mark.parametrize("kind", [CommitOffsets, CommitProgress])
+@pytest.mark.parametrize(
+    ("name", "spans", "code"),
+    [
+        ("g", {"t": {0: 5, 1: 1}}, Code.OFFSET_OUT_OF_RANGE),
+        ("g", {"t": {0: -1}}, Code.OFFSET_OUT_OF_RANGE),
+        ("g", {"t": {0: 5, 2: 0}}, Code.UNKNOWN_TOPIC),
+        ("g", {"t": {0: 5}, "x": {0: 0}}, Code.UNKNOWN_TOPIC),
+        ("a b", {}, Code.MALFORMED),
+    ],
+)
+def test_progress_that_cannot_be_is_refused_as_a_whole(
+    log: Any, kind: Any, name: str, spans: Any, code: Code
+) -> None:
     log.data(10)
-    assert commit(log, t={0: 5, 1: 1}) is Code.OFFSET_OUT_OF_RANGE
-    assert commit(log, name="a b") is Code.MALFORMED
+    assert log.run(kind(consumer_group=name, offsets=spans)).code is code
+    assert log.catalog.groups() == ()
+
+
+def test_group_that_is_not_there_holds_nothing_and_is_not_made(log: Any) -> None:
     assert log.run(HoldRetention(consumer_group="a b", hold=True)).code is Code.MALFORMED
     hold(log, "nobody", hold=False)
     assert log.catalog.groups() == ()
+
+
+def test_consumer_group_offsets_are_kept_by_partition_and_with_their_topic(log: Any) -> None:
+    """The offsets of the topic before mean nothing in the one that has its name now."""
+    for partition in (0, 1):
+        log.data(10, partition=partition)
+    for spans in ({0: 5, 1: 10}, {0: 3}):
+        assert log.run(CommitOffsets(consumer_group="g", offsets={"t": spans})).code is Code.SUCCESS
+    assert log.catalog.group("g") == {"t": {0: 3, 1: 10}}
+    assert log.catalog.groups() == ("g",)
+    assert log.catalog.group("none") == {}
+    log.run(DeleteTopic(name="t"))
+    log.topic("t")
+    assert log.catalog.group("g") == {}
 
 
 def test_lag_has_whole_batches_and_the_time_of_the_first_unread_one(log: Any) -> None:
@@ -114,12 +143,11 @@ def test_group_holds_from_first_unread_record_and_slowest_group_counts(
 
 def test_a_hold_covers_records_that_lie_in_the_log_before_their_commit(log: Any) -> None:
     log.data(1)
-    stage = log.stage()
-    log.data(5, stage=stage)
+    staged = log.staged(5)
     staged_at = len(log.entries) - 1
     for _ in range(7):
         log.data(1, partition=1)
-    log.commit((stage, 1, 5))
+    log.commit(staged)
     commit(log, t={0: 1})
     hold(log)
     assert held(log)[0][0] <= staged_at
@@ -129,12 +157,11 @@ def test_hold_covers_unread_records_that_lie_earlier_in_the_log(
     log: Any,
 ) -> None:
     """Offsets follow the order of commits: what was staged first may come last."""
-    stage = log.stage()
-    log.data(3, stage=stage)
+    staged = log.staged(3)
     staged_at = len(log.entries) - 1
     log.data(2)
     log.data(2)
-    log.commit((stage, 1, 3))
+    log.commit(staged)
     assert [(base, index) for base, _, index in log.spans()] == [
         (0, staged_at + 1),
         (2, staged_at + 2),
@@ -178,9 +205,7 @@ def test_groups_come_back_from_a_snapshot_with_their_holds_and_times(log: Any) -
     log.data(5)
     commit(log, t={0: 3})
     hold(log)
-    data = log.catalog.snapshot()
-    log.catalog = Catalog.restore(data, log.tables)
-    assert log.catalog.snapshot() == data
+    log.restart()
     assert log.catalog.group("g") == {"t": {0: 3}}
     assert held(log) == [(1, "g", 0, 3)]
     assert log.catalog.consumer_groups.by_name["g"].committed_ms == 77
@@ -190,9 +215,7 @@ def test_group_that_holds_before_processing_holds_after_restart_too(
     log: Any,
 ) -> None:
     hold(log)
-    data = log.catalog.snapshot()
-    log.catalog = Catalog.restore(data, log.tables)
-    assert log.catalog.snapshot() == data
+    log.restart()
     log.data(5)
     log.run(CommitOffsets(consumer_group="g", offsets={"t": {0: 2}}))
     assert held(log) == [(2, "g", 0, 2)]
@@ -203,6 +226,5 @@ def test_log_without_commit_times_gives_same_snapshot_as_before(log: Any, times:
     """A member that restored an old snapshot and one that replays the log must agree."""
     log.data(5)
     log.run(CommitOffsets(consumer_group="g", offsets={"t": {0: 3}}, time_ms=times))
-    assert b'"groups":[["g",[[1,[[0,3]]]]]]' in log.catalog.snapshot()
-    log.catalog = Catalog.restore(log.catalog.snapshot(), log.tables)
+    assert b'"groups":[["g",[[1,[[0,3]]]]]]' in log.restart()
     assert log.catalog.group("g") == {"t": {0: 3}}

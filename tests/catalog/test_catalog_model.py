@@ -219,9 +219,7 @@ class Run:
         } == model.topics
         for where, batches in model.batches.items():
             assert [span[1:] for span in log.spans(*where)] == batches
-        assert {
-            name: log.catalog.group("g")[name] for name in log.catalog.group("g")
-        } == model.groups
+        assert log.catalog.group("g") == model.groups
         assert sorted(log.catalog.transactions.stages) == sorted(model.stages)
         self.check_hold()
         self.snapshots.append(log.catalog.snapshot())
@@ -315,9 +313,13 @@ class Run:
         sums = self.sums([self.stage_id(number) for number in numbers])
         if not right and sums:
             sums[-1] = StageSum(stage_id=sums[-1].stage_id, batches=9, records=9)
-        command = CommitTransaction(writer_id=writer, sequence=sequence, stages=tuple(sums))
+        self.committed(writer, sequence, sums)
+
+    def committed(self, writer: str, sequence: int, sums: list[StageSum]) -> None:
         expected = self.model.commit(writer, sequence, sums)
-        done = self.log.run(command)
+        done = self.log.run(
+            CommitTransaction(writer_id=writer, sequence=sequence, stages=tuple(sums))
+        )
         assert (done.code, done.result) == expected
 
     def settle(self, number: int) -> None:
@@ -325,19 +327,10 @@ class Run:
         again."""
         stage = self.model.stages.get(self.stage_id(number))
         if stage is not None:
-            writer, sequence = stage["of"]
-            ids = [
-                stage_id
-                for stage_id, other in self.model.stages.items()
-                if other["of"] == stage["of"]
-            ]
-            sums = self.sums(ids)
+            stages = self.model.stages.items()
+            sums = self.sums([number for number, other in stages if other["of"] == stage["of"]])
             for _ in range(2):
-                expected = self.model.commit(writer, sequence, sums)
-                done = self.log.run(
-                    CommitTransaction(writer_id=writer, sequence=sequence, stages=tuple(sums))
-                )
-                assert (done.code, done.result) == expected
+                self.committed(*stage["of"], sums)
 
     def abort(self, writer: str, sequence: int, numbers: list[int]) -> None:
         ids = tuple(self.stage_id(number) for number in numbers)
@@ -365,12 +358,8 @@ class Run:
                 session["used"] = False
 
     def mark(self, name: str, number: int, offset: int) -> None:
-        self.told(
-            CommitOffsets(consumer_group="g", offsets={name: {number: offset}}),
-            name,
-            number,
-            offset,
-        )
+        command = CommitOffsets(consumer_group="g", offsets={name: {number: offset}})
+        self.told(command, name, number, offset)
 
     def tell(self, name: str, number: int, offset: int, right: bool) -> None:
         there = self.log.catalog.topics_state.by_name.get(name)

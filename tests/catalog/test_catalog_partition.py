@@ -169,11 +169,10 @@ def test_reader_below_what_is_kept_is_told_and_never_moved_on(log: Any) -> None:
 
 def test_committed_batch_that_is_gone_moves_the_begin_behind_it(log: Any) -> None:
     """It lies in an older file than the entry that gave it its offsets."""
-    stage = log.stage()
-    log.data(5, stage=stage)
+    stage = log.staged(5)
     staged = log.catalog.applied_index
     log.data(2)
-    log.commit((stage, 1, 5))
+    log.commit(stage)
     log.data(3)
     assert [ref[0] for ref in log.catalog.find(1, 0, 0, -1, 1000)] == [0, 2, 7]
     log.catalog.drop_before(staged + 1)

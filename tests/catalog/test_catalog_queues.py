@@ -43,11 +43,9 @@ def test_a_snapshot_carries_the_queues(log: Any) -> None:
     ):
         log.catalog.apply_message(first + number, topic, queue_id, offset, 1000 + number)
     assert log.catalog.applied_index == first + 3
-    data = log.catalog.snapshot()
-    restored = Catalog.restore(data, log.tables)
-    assert restored.queues.next == {("t", 0): 2, ("%RETRY%g", 3): 1}
-    assert restored.queues.store_ms == 1003
-    assert restored.snapshot() == data
+    log.restart()
+    assert log.catalog.queues.next == {("t", 0): 2, ("%RETRY%g", 3): 1}
+    assert log.catalog.queues.store_ms == 1003
 
 
 def adoption(**queues: dict[int, int]) -> AdoptCommitLog:

@@ -20,9 +20,7 @@ def filled(log: Any) -> Any:
     for sequence in range(3):
         log.data(5, producer=p, sequence=sequence, time=sequence)
         log.data(2, stage=stage, sequence=sequence, partition=1)
-    done = log.stage("done", 7)
-    log.data(1, stage=done)
-    log.commit((done, 1, 1), writer="done", sequence=7)
+    log.commit(log.staged(1, writer="done", sequence=7), writer="done", sequence=7)
     log.topic("gone")
     log.run(DeleteTopic(name="gone"))
     log.noop()
@@ -31,13 +29,11 @@ def filled(log: Any) -> Any:
 
 def test_restored_catalog_has_the_same_state_and_goes_on_the_same_way(log: Any) -> None:
     filled(log)
-    data = log.catalog.snapshot()
-    restored = Catalog.restore(data, log.tables)
-    assert restored.snapshot() == data
+    before = log.catalog
+    log.restart()
     for kept in ("applied_index", "clock_ms"):
-        assert getattr(restored, kept) == getattr(log.catalog, kept)
-    assert restored.producers.results == log.catalog.producers.results == 3
-    log.catalog = restored
+        assert getattr(log.catalog, kept) == getattr(before, kept)
+    assert log.catalog.producers.results == before.producers.results == 3
     (retired,) = (
         entry[0].log_id
         for entry in log.entries
@@ -60,7 +56,7 @@ def test_producer_that_was_fenced_before_the_snapshot_stays_fenced(log: Any) -> 
     new = log.run(InitProducer(producer_name="p", time_ms=5000)).result
     session = log.catalog.producers.sessions[new["producer_id"]]
     kept = session.epoch, session.used_at, session.used_ms
-    log.catalog = Catalog.restore(log.catalog.snapshot(), log.tables)
+    log.restart()
     session = log.catalog.producers.sessions[new["producer_id"]]
     assert (session.epoch, session.used_at, session.used_ms) == kept
     assert kept[0] == new["epoch"] == old[1] + 1

@@ -9,7 +9,6 @@ import pytest
 from dledger.errors import TopicNotFound
 from dledger.protocol.messages.catalog_commands import (
     AddPartitions,
-    CommitOffsets,
     CreateTopic,
     DeleteTopic,
 )
@@ -128,40 +127,6 @@ def test_tables_of_a_deleted_topic_go_only_when_no_snapshot_needs_them(log: Any)
     assert log.tables.names() == ["topic-1-0", "topic-1-1"]
     log.catalog.saved(deleted_at)
     assert log.tables.names() == []
-
-
-def offsets(log: Any, **spans: dict[int, int]) -> Code:
-    code: Code = log.run(CommitOffsets(consumer_group="g", offsets=spans)).code
-    return code
-
-
-def test_consumer_group_offsets_are_kept_by_partition(log: Any) -> None:
-    log.data(10)
-    log.data(10, partition=1)
-    assert offsets(log, t={0: 5, 1: 10}) is Code.SUCCESS
-    assert offsets(log, t={0: 3}) is Code.SUCCESS
-    assert log.catalog.group("g") == {"t": {0: 3, 1: 10}}
-    assert log.catalog.groups() == ("g",)
-    assert log.catalog.group("none") == {}
-
-
-def test_consumer_group_offsets_that_cannot_be_are_refused_as_a_whole(log: Any) -> None:
-    log.data(10)
-    assert offsets(log, t={0: 5, 1: 1}) is Code.OFFSET_OUT_OF_RANGE
-    assert offsets(log, t={0: -1}) is Code.OFFSET_OUT_OF_RANGE
-    assert offsets(log, t={0: 5, 2: 0}) is Code.UNKNOWN_TOPIC
-    assert offsets(log, t={0: 5}, x={0: 0}) is Code.UNKNOWN_TOPIC
-    assert log.run(CommitOffsets(consumer_group="a b", offsets={})).code is Code.MALFORMED
-    assert log.catalog.groups() == ()
-
-
-def test_consumer_group_offsets_go_with_their_topic(log: Any) -> None:
-    """The offsets of the topic before mean nothing in the one that has its name now."""
-    log.data(10)
-    offsets(log, t={0: 5})
-    log.run(DeleteTopic(name="t"))
-    log.topic("t")
-    assert log.catalog.group("g") == {}
 
 
 def test_applying_knows_no_total_of_topics(log: Any) -> None:

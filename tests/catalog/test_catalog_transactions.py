@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from dledger.catalog.clients.transactions import MAX_STAGE_MS, Transactions
-from dledger.catalog.topics.partition import Partition
-from dledger.catalog.topics.table import MemoryTables
+from dledger.catalog.clients.transactions import MAX_STAGE_MS
 from dledger.protocol.messages.catalog_commands import (
     AbortTransaction,
     CommitTransaction,
@@ -39,10 +37,9 @@ def test_staged_batches_have_no_offsets_until_the_commit_gives_them_all(log: Any
 
 
 def test_repeated_commit_gets_first_answer_and_changes_nothing(log: Any) -> None:
-    stage = log.stage()
-    log.data(5, stage=stage)
-    first = log.commit((stage, 1, 5))
-    for sums in [(stage, 1, 5)], [(stage, 9, 9)], []:
+    staged = log.staged(5)
+    first = log.commit(staged)
+    for sums in [staged], [(staged[0], 9, 9)], []:
         again = log.commit(*sums)
         assert again.code is Code.SUCCESS
         assert again.result == {**first.result, "repeated": True}
@@ -50,26 +47,21 @@ def test_repeated_commit_gets_first_answer_and_changes_nothing(log: Any) -> None
 
 
 def test_commit_of_an_older_sequence_is_a_success_without_effect(log: Any) -> None:
-    stage = log.stage(sequence=4)
-    log.data(5, stage=stage)
-    log.commit((stage, 1, 5), sequence=4)
-    old = log.commit((stage, 1, 5), sequence=3)
+    staged = log.staged(5, sequence=4)
+    log.commit(staged, sequence=4)
+    old = log.commit(staged, sequence=3)
     assert old.result == {"repeated": True, "offsets": {}, "records": 0}
     assert log.catalog.end_offset(1, 0) == 5
 
 
 def test_result_given_out_is_not_the_one_that_is_remembered(log: Any) -> None:
-    stage = log.stage()
-    log.data(5, stage=stage)
-    log.commit((stage, 1, 5)).result["offsets"]["t"][0].clear()
+    log.commit(log.staged(5)).result["offsets"]["t"][0].clear()
     assert log.commit().result["offsets"] == {"t": {0: [0, 5]}}
 
 
 def test_stage_for_a_committed_transaction_is_answered_with_the_commit(log: Any) -> None:
     """A batch that is run again after its commit must not write anything."""
-    stage = log.stage()
-    log.data(5, stage=stage)
-    log.commit((stage, 1, 5))
+    log.commit(log.staged(5))
     answer = log.run(OpenStage(writer_id="w", sequence=0, label="again", timeout_ms=1000))
     assert answer.result == {"committed": True, "offsets": {"t": {0: [0, 5]}}, "records": 5}
     assert log.stage(sequence=1) == log.catalog.applied_index
@@ -81,24 +73,23 @@ def test_empty_transaction_commits(log: Any) -> None:
 
 
 def test_stages_of_failed_attempts_are_dropped_by_the_commit(log: Any) -> None:
-    lost, kept, older, other, next_one = (
-        log.stage(sequence=1),
-        log.stage(sequence=1),
-        log.stage(sequence=0),
-        log.stage("x"),
-        log.stage(sequence=2),
-    )
-    for stage in (lost, kept, older, other, next_one):
-        log.data(1, stage=stage)
-    log.commit((kept, 1, 1), sequence=1)
-    for stage, code in [
-        (lost, Code.UNKNOWN_STAGE),
-        (kept, Code.UNKNOWN_STAGE),
-        (older, Code.UNKNOWN_STAGE),
-        (other, Code.SUCCESS),
-        (next_one, Code.SUCCESS),
-    ]:
-        assert log.data(1, stage=stage, sequence=1).code is code
+    stages = {
+        name: log.staged(1, **of)
+        for name, of in {
+            "lost": {"sequence": 1},
+            "kept": {"sequence": 1},
+            "older": {"sequence": 0},
+            "of another writer": {"writer": "x"},
+            "next": {"sequence": 2},
+        }.items()
+    }
+    log.commit(stages["kept"], sequence=1)
+    left = [
+        name
+        for name, (stage, *_) in stages.items()
+        if log.data(1, stage=stage, sequence=1).code is not Code.UNKNOWN_STAGE
+    ]
+    assert left == ["of another writer", "next"]
     assert log.catalog.end_offset(1, 0) == 1
 
 
@@ -115,27 +106,24 @@ def test_staged_batch_repeated_counts_once_and_a_gap_is_refused(log: Any) -> Non
 def test_commit_of_a_stage_that_holds_something_else_is_refused(
     log: Any, batches: int, records: int
 ) -> None:
-    stage = log.stage()
-    log.data(5, stage=stage)
-    log.data(5, stage=stage, sequence=1)
-    assert log.commit((stage, batches, records)).code is Code.STAGE_INCOMPLETE
+    staged = log.staged(5, 5)
+    assert log.commit((staged[0], batches, records)).code is Code.STAGE_INCOMPLETE
     assert log.catalog.end_offset(1, 0) == 0
-    assert log.commit((stage, 2, 10)).code is Code.SUCCESS, "a refused commit can be tried again"
+    assert log.commit(staged).code is Code.SUCCESS, "a refused commit can be tried again"
 
 
 def test_commit_with_one_stage_that_is_wrong_changes_nothing(log: Any) -> None:
-    good, foreign, other = log.stage(), log.stage("x"), log.stage(sequence=1)
-    log.data(5, stage=good)
+    good = log.staged(5)
     for wrong, code in [
-        ((foreign, 0, 0), Code.TRANSACTION_CONFLICT),
-        ((other, 0, 0), Code.TRANSACTION_CONFLICT),
+        (log.staged(writer="x"), Code.TRANSACTION_CONFLICT),
+        (log.staged(sequence=1), Code.TRANSACTION_CONFLICT),
         ((999, 0, 0), Code.UNKNOWN_STAGE),
-        ((good, 1, 5), Code.MALFORMED),
-        ((good, 0, 0), Code.MALFORMED),
+        (good, Code.MALFORMED),
+        ((good[0], 0, 0), Code.MALFORMED),
     ]:
-        assert log.commit((good, 1, 5), wrong).code is code
+        assert log.commit(good, wrong).code is code
     assert log.catalog.end_offset(1, 0) == 0
-    assert log.commit((good, 1, 5)).code is Code.SUCCESS
+    assert log.commit(good).code is Code.SUCCESS
 
 
 def test_commit_to_a_topic_that_was_deleted_is_refused_as_a_whole(log: Any) -> None:
@@ -154,11 +142,10 @@ def test_commit_to_a_topic_that_was_deleted_is_refused_as_a_whole(log: Any) -> N
 
 def test_abort_drops_stages_and_never_undoes_a_commit(log: Any) -> None:
     """Spark calls abort after a commit that it takes for failed."""
-    stage = log.stage()
-    log.data(5, stage=stage)
-    first = log.commit((stage, 1, 5))
+    staged = log.staged(5)
+    first = log.commit(staged)
     assert log.run(AbortTransaction(writer_id="w", sequence=0)).code is Code.SUCCESS
-    assert log.commit((stage, 1, 5)).result == {**first.result, "repeated": True}
+    assert log.commit(staged).result == {**first.result, "repeated": True}
     assert log.catalog.end_offset(1, 0) == 5
 
 
@@ -219,9 +206,8 @@ def test_staged_batch_for_no_partition_or_without_records_is_refused(log: Any) -
     assert log.commit((stage, 0, 0)).code is Code.SUCCESS
 
 
-def test_writers_beyond_the_limit_forget_the_oldest_commit_first() -> None:
-    partition = Partition(MemoryTables(), "t", topic_id=1, number=0)
-    transactions = Transactions({1 << 32: partition}.get, set(), max_writers=10)
+def test_writers_beyond_the_limit_forget_the_oldest_commit_first(small: Any) -> None:
+    transactions = small(10)
     for index in range(10):
         transactions.commit(index, CommitTransaction(writer_id=f"w{index}", sequence=0))
     transactions.commit(10, CommitTransaction(writer_id="w0", sequence=1))

@@ -8,9 +8,6 @@ from typing import Any
 import pytest
 
 from dledger.catalog.clients.transactions import Transactions
-from dledger.catalog.state_machine import Catalog
-from dledger.catalog.topics.partition import Partition
-from dledger.catalog.topics.table import MemoryTables
 from dledger.protocol.messages.catalog_commands import CommitTransaction, CommitWrite, OpenStage
 from dledger.protocol.messages.codes import Code
 
@@ -19,9 +16,8 @@ DIGEST = "00000000000000ff"
 
 def written(log: Any, sequence: int = 0, **more: Any) -> Any:
     """Commit 5 rows with digest 1."""
-    stage = log.stage(more.get("writer_id", "w"), sequence)
-    log.data(5, stage=stage)
-    return log.commit_write((stage, 1, 5), rows=5, sequence=sequence, **more)
+    staged = log.staged(5, writer=more.get("writer_id", "w"), sequence=sequence)
+    return log.commit_write(staged, rows=5, sequence=sequence, **more)
 
 
 def test_repeat_with_same_rows_is_told_when_and_what_was_committed(log: Any) -> None:
@@ -54,9 +50,7 @@ def test_other_rows_and_an_older_sequence_are_refused_and_change_nothing(
 
 
 def test_the_first_repeat_of_a_commit_without_a_digest_leaves_its_own(log: Any) -> None:
-    stage = log.stage()
-    log.data(5, stage=stage)
-    log.commit((stage, 1, 5))
+    log.commit(log.staged(5))
     again = log.commit_write(rows=5)
     assert again.result["checked"] is False
     assert log.commit_write(rows=5).result["checked"] is True
@@ -65,32 +59,27 @@ def test_the_first_repeat_of_a_commit_without_a_digest_leaves_its_own(log: Any) 
 
 def test_commit_by_former_writer_name_counts_for_topics_it_wrote_to(log: Any) -> None:
     log.topic("other")
-    stage = log.stage("q", 3)
-    log.data(5, stage=stage)
-    log.commit((stage, 1, 5), writer="q", sequence=3)
+    log.commit(log.staged(5, writer="q", sequence=3), writer="q", sequence=3)
     for sequence, code in ((2, Code.REPLAY_MISMATCH), (3, Code.SUCCESS)):
-        repeat = log.stage("q/t", sequence)
-        log.data(5, stage=repeat)
+        repeat = log.staged(5, writer="q/t", sequence=sequence)
         given = {"writer_id": "q/t", "formerly": "q", "sequence": sequence}
-        assert log.commit_write((repeat, 1, 5), rows=5, **given).code is code
+        assert log.commit_write(repeat, rows=5, **given).code is code
     assert log.catalog.end_offset(1, 0) == 5
     assert (
         log.commit_write(rows=5, digest=2, writer_id="q/t", sequence=3).code is Code.REPLAY_MISMATCH
     )
-    fork = log.stage("q/other", 3)
-    log.data(5, stage=fork, topic_id=2)
-    done = log.commit_write((fork, 1, 5), rows=5, writer_id="q/other", formerly="q", sequence=3)
+    fork = log.staged(5, writer="q/other", sequence=3, topic_id=2)
+    done = log.commit_write(fork, rows=5, writer_id="q/other", formerly="q", sequence=3)
     assert done.result["offsets"] == {"other": {0: [0, 5]}}
 
 
 def test_a_write_of_which_tasks_have_staged_less_is_refused(log: Any) -> None:
     """Tasks that were told that all is committed stage nothing; a commit must not take that for a
     write."""
-    stage = log.stage()
-    log.data(5, stage=stage)
-    for stages in ([(stage, 1, 5)], []):
+    staged = log.staged(5)
+    for stages in ([staged], []):
         assert log.commit_write(*stages, rows=9).code is Code.STAGE_INCOMPLETE
-    assert log.commit_write((stage, 1, 5), rows=5).code is Code.SUCCESS
+    assert log.commit_write(staged, rows=5).code is Code.SUCCESS
 
 
 @pytest.mark.parametrize(
@@ -107,9 +96,7 @@ def test_a_restored_catalog_knows_digests_and_forgotten_writers(log: Any) -> Non
     log.catalog.transactions.writers.most = 2
     for name in ("old", "w", "new"):
         written(log, 4, writer_id=name, time_ms=7000)
-    data = log.catalog.snapshot()
-    log.catalog = Catalog.restore(data, log.tables)
-    assert log.catalog.snapshot() == data
+    log.restart()
     assert set(log.catalog.transactions.writers.by_name) == {"w", "new"}
     assert log.commit_write(rows=5, sequence=4).result["committed_ms"] == 7000
     for name in ("w", "old"):
@@ -120,19 +107,13 @@ def test_a_restored_catalog_knows_digests_and_forgotten_writers(log: Any) -> Non
         assert log.commit_write(rows=5, sequence=3, writer_id=name).code is Code.REPLAY_MISMATCH
 
 
-def small(most: int) -> Transactions:
-    return Transactions(
-        {1 << 32: Partition(MemoryTables(), "t", topic_id=1, number=0)}.get, set(), max_writers=most
-    )
-
-
 def commit(transactions: Transactions, index: int, name: str, sequence: int = 0) -> None:
     transactions.commit_write(
         index, CommitWrite(writer_id=name, sequence=sequence, digest=DIGEST), 0
     )
 
 
-def test_batch_jobs_give_way_first_and_leave_nothing() -> None:
+def test_batch_jobs_give_way_first_and_leave_nothing(small: Any) -> None:
     transactions = small(4)
     commit(transactions, 0, "spark/q/t", 7)
     for index in range(1, 50):
@@ -141,15 +122,13 @@ def test_batch_jobs_give_way_first_and_leave_nothing() -> None:
     assert transactions.writers.traces == {}
 
 
-def test_a_stream_that_gave_way_is_still_known_by_its_last_batch() -> None:
+def test_a_stream_that_gave_way_is_still_known_by_its_last_batch(small: Any) -> None:
     transactions = small(2)
     for index, name in enumerate(("spark/a/t", "spark/b/t", "spark/c/t")):
         commit(transactions, index, name, 7)
     assert "spark/a/t" not in transactions.writers.by_name
-    opened = transactions.open(
-        9, OpenStage(writer_id="spark/a/t", sequence=7, label="", timeout_ms=5), 0
-    )
-    assert opened.result["committed"] is True
+    opened = OpenStage(writer_id="spark/a/t", sequence=7, label="", timeout_ms=5)
+    assert transactions.open(9, opened, 0).result["committed"] is True
     plain = transactions.commit(10, CommitTransaction(writer_id="spark/a/t", sequence=6))
     assert plain.result["repeated"] is True
     other = CommitWrite(writer_id="spark/a/t", sequence=7, digest="1" * 16)
@@ -161,7 +140,7 @@ def test_a_stream_that_gave_way_is_still_known_by_its_last_batch() -> None:
     ).result == {"stage_id": 13}
 
 
-def test_a_former_name_that_gave_way_counts_for_any_topic() -> None:
+def test_a_former_name_that_gave_way_counts_for_any_topic(small: Any) -> None:
     transactions = small(1)
     transactions.commit(0, CommitTransaction(writer_id="spark/q", sequence=7))
     commit(transactions, 1, "other")
@@ -169,7 +148,7 @@ def test_a_former_name_that_gave_way_counts_for_any_topic() -> None:
     assert transactions.commit_write(2, again, 0).result["repeated"] is True
 
 
-def test_what_is_left_of_writers_is_bounded_too() -> None:
+def test_what_is_left_of_writers_is_bounded_too(small: Any) -> None:
     transactions = small(2)
     for index in range(20):
         commit(transactions, index, f"spark/{index}/t")

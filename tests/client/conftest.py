@@ -3,11 +3,14 @@ demand."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import inspect
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +18,9 @@ import pytest
 from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.table import MemoryTables
 from dledger.checksum import crc32
-from dledger.client import Client
+from dledger.client import AsyncClient, Client
+from dledger.errors import TopicNotFound
+from dledger.net.loop import loop_factory
 from dledger.protocol.messages.client import (
     AppendRequest,
     AppendResponse,
@@ -44,6 +49,7 @@ from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 from dledger.protocol.wire import FrameLimits, FrameReader, decode, encode
 from dledger.records.body.header import decode_header
+from dledger.records.body.records import decode_batch
 
 MAX_BODY = 1 << 20
 
@@ -160,14 +166,14 @@ class FakeGroup:
         with self.lock:
             return [message for _, message, _ in self.seen if isinstance(message, kind)]
 
+    def commands(self, kind: type) -> list[Any]:
+        asked = (message.command for message in self.requests(ExecuteRequest))
+        return [command for command in asked if isinstance(command, kind)]
+
     def values(self, topic: str, partition: int = 0) -> list[bytes]:
         """All records of a partition, from the catalog itself."""
-        from dledger.records.body.records import decode_batch
-
         with self.lock:
-            info = self.catalog.topic(topic)
-            end = self.catalog.end_offset(info.topic_id, partition)
-            refs = self.catalog.find(info.topic_id, partition, 0, end, 1 << 40) if end else []
+            refs = self.catalog.find(self.catalog.topic(topic).topic_id, partition, 0, -1, 1 << 40)
             return [
                 v
                 for ref in refs
@@ -205,6 +211,11 @@ class FakeGroup:
                 return refuse(message, fault[1], ""), ()
             return answer
 
+    def is_now(self, group_id: str, *ancestors: tuple[str, int]) -> None:
+        """Another group answers at these addresses, over new connections."""
+        self.ids = dict.fromkeys(self.nodes, (group_id, ancestors))
+        self.drop_connections()
+
     def drop_connections(self) -> None:
         """All that are open end now."""
         with self.lock:
@@ -214,23 +225,13 @@ class FakeGroup:
                         sock.shutdown(socket.SHUT_RDWR)
 
     def _do(self, node: FakeNode, message: Any, payload: memoryview) -> Any:
-        doing: dict[type, Callable[..., Any]] = {
-            MetadataRequest: self._metadata,
-            AppendRequest: self._append,
-            ExecuteRequest: self._execute,
-            FetchRequest: self._fetch,
-            OffsetsRequest: self._offsets,
-            SplitRequest: self._split,
-            GroupRequest: self._group,
-            SchemasRequest: self._schemas,
-            StatusRequest: self._status,
-            TransferRequest: self._transfer,
-        }
         anywhere = (MetadataRequest, FetchRequest, StatusRequest, SplitRequest)
         stale = isinstance(message, OffsetsRequest) and message.stale
         if node.node_id != self.leader and not stale and not isinstance(message, anywhere):
             return refuse(message, Code.NOT_LEADER, self.leader), ()
-        return doing[type(message)](node, message, payload)
+        _, do = ANSWERS[type(message)]
+        found = getattr(self, do)(node, message, payload)
+        return found if isinstance(found, tuple) else (found, ())
 
     def _metadata(self, node: FakeNode, message: MetadataRequest, payload: memoryview) -> Any:
         topics = self.catalog.topics() if message.all_topics else []
@@ -244,7 +245,7 @@ class FakeGroup:
             peers=peers,
             topics=tuple(topics),
             max_body_bytes=MAX_BODY,
-        ), ()
+        )
 
     def _append(self, node: FakeNode, message: AppendRequest, payload: memoryview) -> Any:
         self.index += 1
@@ -256,31 +257,25 @@ class FakeGroup:
         )
         return AppendResponse(
             code=result.code, message=result.message, base_offset=result.base_offset
-        ), ()
+        )
 
     def _execute(self, node: FakeNode, message: ExecuteRequest, payload: memoryview) -> Any:
         self.index += 1
         result = self.catalog.apply_command(self.index, message.command)
-        return ExecuteResponse(code=result.code, message=result.message, result=result.result), ()
+        return ExecuteResponse(code=result.code, message=result.message, result=result.result)
 
     def _fetch(self, node: FakeNode, message: FetchRequest, payload: memoryview) -> Any:
         if node.node_id in self.behind:
-            return FetchResponse(code=Code.BEHIND), ()
-        known = {info.topic_id for info in self.catalog.topics()}
-        if message.topic_id not in known:
-            return FetchResponse(code=Code.UNKNOWN_TOPIC, message="no such topic"), ()
-        begin = self.catalog.begin_offset(message.topic_id, message.partition)
-        end = self.catalog.end_offset(message.topic_id, message.partition)
+            return FetchResponse(code=Code.BEHIND)
+        of = message.topic_id, message.partition
+        try:
+            begin, end = self.catalog.begin_offset(*of), self.catalog.end_offset(*of)
+        except TopicNotFound:
+            return FetchResponse(code=Code.UNKNOWN_TOPIC, message="no such topic")
+        kept = {"begin_offset": begin, "end_offset": end}
         if message.start_offset < begin:
-            return FetchResponse(
-                code=Code.OFFSET_OUT_OF_RANGE, begin_offset=begin, end_offset=end
-            ), ()
-        stop = end if message.end_offset < 0 else min(end, message.end_offset)
-        refs = []
-        if message.start_offset < stop:
-            refs = self.catalog.find(
-                message.topic_id, message.partition, message.start_offset, stop, message.max_bytes
-            )
+            return FetchResponse(code=Code.OFFSET_OUT_OF_RANGE, **kept)
+        refs = self.catalog.find(*of, message.start_offset, message.end_offset, message.max_bytes)
         batches = tuple(
             FetchedBatch(
                 base_offset=r.base_offset, count=r.count, size=r.size, crc=r.crc, index=r.index
@@ -288,33 +283,30 @@ class FakeGroup:
             for r in refs
         )
         bodies = [self.bodies[r.index] for r in refs]
-        return FetchResponse(
-            code=Code.SUCCESS, begin_offset=begin, end_offset=end, batches=batches
-        ), bodies
+        return FetchResponse(code=Code.SUCCESS, batches=batches, **kept), bodies
 
     def _offsets(self, node: FakeNode, message: OffsetsRequest, payload: memoryview) -> Any:
-        offsets: dict[str, dict[int, int]] = {}
-        ids: dict[str, str] = {}
-        known = {info.name: info for info in self.catalog.topics()}
-        for name in message.topics:
-            if name not in known:
-                return OffsetsResponse(code=Code.UNKNOWN_TOPIC, message=f"no topic {name!r}"), ()
-            topic_id = known[name].topic_id
-            ids[name] = known[name].log_id
-            offsets[name] = {}
-            for partition in range(known[name].partitions):
-                if message.kind is OffsetKind.BEGIN:
-                    offsets[name][partition] = self.catalog.begin_offset(topic_id, partition)
-                elif message.kind in (OffsetKind.END, OffsetKind.EDGES):
-                    end = self.catalog.end_offset(topic_id, partition) - self.lag.get(
-                        node.node_id, 0
-                    )
-                    offsets[name][partition] = max(0, end)
-                else:
-                    offsets[name][partition] = self.catalog.offset_for_time(
-                        topic_id, partition, message.timestamp_us
-                    )
-        return OffsetsResponse(code=Code.SUCCESS, offsets=offsets, log_ids=ids), ()
+        catalog, lag = self.catalog, self.lag.get(node.node_id, 0)
+
+        def offset(topic_id: int, partition: int) -> int:
+            if message.kind is OffsetKind.BEGIN:
+                return catalog.begin_offset(topic_id, partition)
+            if message.kind in (OffsetKind.END, OffsetKind.EDGES):
+                return max(0, catalog.end_offset(topic_id, partition) - lag)
+            return catalog.offset_for_time(topic_id, partition, message.timestamp_us)
+
+        try:
+            infos = [catalog.topic(name) for name in message.topics]
+        except TopicNotFound as error:
+            return OffsetsResponse(code=Code.UNKNOWN_TOPIC, message=str(error))
+        return OffsetsResponse(
+            code=Code.SUCCESS,
+            offsets={
+                info.name: {n: offset(info.topic_id, n) for n in range(info.partitions)}
+                for info in infos
+            },
+            log_ids={info.name: info.log_id for info in infos},
+        )
 
     def _split(self, node: FakeNode, message: SplitRequest, payload: memoryview) -> Any:
         cuts = [
@@ -330,26 +322,24 @@ class FakeGroup:
         ]
         return SplitResponse(
             code=Code.SUCCESS, cuts=tuple(tuple(map(tuple, found)) for found in cuts)
-        ), ()
+        )
 
     def _group(self, node: FakeNode, message: GroupRequest, payload: memoryview) -> Any:
         if not message.consumer_group:
-            return GroupResponse(code=Code.SUCCESS, groups=tuple(self.catalog.groups())), ()
-        return GroupResponse(
-            code=Code.SUCCESS, offsets=self.catalog.group(message.consumer_group)
-        ), ()
+            return GroupResponse(code=Code.SUCCESS, groups=self.catalog.groups())
+        return GroupResponse(code=Code.SUCCESS, offsets=self.catalog.group(message.consumer_group))
 
     def _schemas(self, node: FakeNode, message: SchemasRequest, payload: memoryview) -> Any:
         some, newest = self.catalog.schemas.behind(message.topic_id, message.after)
         code = Code.UNKNOWN_TOPIC if newest < 0 else Code.SUCCESS
-        return SchemasResponse(code=code, schemas=some, newest=newest), ()
+        return SchemasResponse(code=code, schemas=some, newest=newest)
 
     def _status(self, node: FakeNode, message: StatusRequest, payload: memoryview) -> Any:
-        return StatusResponse(code=Code.SUCCESS, status={"node_id": node.node_id}), ()
+        return StatusResponse(code=Code.SUCCESS, status={"node_id": node.node_id})
 
     def _transfer(self, node: FakeNode, message: TransferRequest, payload: memoryview) -> Any:
         self.leader = message.to
-        return TransferResponse(code=Code.SUCCESS), ()
+        return TransferResponse(code=Code.SUCCESS)
 
     def close(self) -> None:
         for node in self.nodes.values():
@@ -359,20 +349,27 @@ class FakeGroup:
                 thread.join(5)
 
 
+ANSWERS: dict[type, tuple[type, str]] = {
+    MetadataRequest: (MetadataResponse, "_metadata"),
+    AppendRequest: (AppendResponse, "_append"),
+    ExecuteRequest: (ExecuteResponse, "_execute"),
+    FetchRequest: (FetchResponse, "_fetch"),
+    OffsetsRequest: (OffsetsResponse, "_offsets"),
+    SplitRequest: (SplitResponse, "_split"),
+    GroupRequest: (GroupResponse, "_group"),
+    SchemasRequest: (SchemasResponse, "_schemas"),
+    StatusRequest: (StatusResponse, "_status"),
+    TransferRequest: (TransferResponse, "_transfer"),
+}
+"""By request, the answer to it and the method of the group that gives it."""
+
+
 def refuse(message: Any, code: Code, leader_id: str) -> Any:
     """The refusal that belongs to a request."""
-    if isinstance(message, FetchRequest):
+    kind, _ = ANSWERS[type(message)]
+    if kind is FetchResponse:
         return FetchResponse(code=code)
-    kinds = {
-        AppendRequest: AppendResponse,
-        ExecuteRequest: ExecuteResponse,
-        OffsetsRequest: OffsetsResponse,
-        GroupRequest: GroupResponse,
-        SchemasRequest: SchemasResponse,
-        TransferRequest: TransferResponse,
-        MetadataRequest: MetadataResponse,
-    }
-    return kinds[type(message)](code=code, message=code.name, leader_id=leader_id)
+    return kind(code=code, message=code.name, leader_id=leader_id)
 
 
 @pytest.fixture
@@ -382,20 +379,124 @@ def group() -> Iterator[FakeGroup]:
     fake.close()
 
 
+FAST = {
+    "retry_min_ms": 1,
+    "retry_max_ms": 5,
+    "request_timeout_ms": 5000,
+    "connect_timeout_ms": 1000,
+}
+
+
 @pytest.fixture
 def fast() -> dict[str, Any]:
     """Client settings for tests of failures."""
-    return {
-        "retry_min_ms": 1,
-        "retry_max_ms": 5,
-        "request_timeout_ms": 5000,
-        "connect_timeout_ms": 1000,
-    }
+    return dict(FAST)
 
 
 @pytest.fixture
-def client(group: FakeGroup, fast: dict[str, Any]) -> Iterator[Client]:
-    """A client of that group, and a topic ``t``."""
-    with Client(group.bootstrap, **fast) as made:
-        made.create_topic("t")
+def connect(group: FakeGroup, fast: dict[str, Any]) -> Iterator[Callable[..., Client]]:
+    """``connect(partitions=1, **settings)``: a client of that group, and a topic ``t``."""
+    with contextlib.ExitStack() as stack:
+
+        def made(partitions: int = 1, **settings: Any) -> Client:
+            client = stack.enter_context(Client(group.bootstrap, **{**fast, **settings}))
+            client.create_topic("t", partitions, if_absent=True)
+            return client
+
         yield made
+
+
+class InLoop:
+    """An object of the asyncio client that is called as one of the blocking client: a loop in
+    another thread awaits each call."""
+
+    def __init__(self, made: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._made = made
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._made, name)
+        return partial(self._wait, found) if callable(found) else found
+
+    def _wait(self, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        async def work() -> Any:
+            found = call(*args, **named)
+            return await found if inspect.isawaitable(found) else found
+
+        found = asyncio.run_coroutine_threadsafe(work(), self._loop).result(60)
+        if isinstance(found, asyncio.Future):
+            return asyncio.run_coroutine_threadsafe(awaited(found), self._loop)
+        is_client = type(found).__module__.startswith("dledger.client.aio")
+        return InLoop(found, self._loop) if is_client or hasattr(found, "__anext__") else found
+
+    def __enter__(self) -> Any:
+        return self._wait(self._made.__aenter__)
+
+    def __exit__(self, *error: Any) -> None:
+        self._wait(self._made.__aexit__, *error)
+
+    def __iter__(self) -> InLoop:
+        return self
+
+    def __next__(self) -> Any:
+        if (found := self._wait(anext, self._made, DROP)) is DROP:
+            raise StopIteration
+        return found
+
+    def close(self) -> Any:
+        return self._wait(getattr(self._made, "aclose", None) or self._made.close)
+
+
+async def awaited(future: asyncio.Future[Any]) -> Any:
+    return await future
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def connect_either(
+    request: pytest.FixtureRequest, group: FakeGroup, connect: Any
+) -> Iterator[Callable[..., Any]]:
+    """As ``connect``, once for each client."""
+    if request.param == "blocking":
+        yield connect
+        return
+    with asyncio.Runner(loop_factory=loop_factory()) as runner, contextlib.ExitStack() as stack:
+        loop = runner.get_loop()
+        thread = threading.Thread(target=loop.run_forever)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(loop.call_soon_threadsafe, loop.stop)
+
+        def made(partitions: int = 1, **settings: Any) -> Any:
+            opened = AsyncClient(group.bootstrap, **{**FAST, **settings})
+            client = stack.enter_context(InLoop(opened, loop))
+            client.create_topic("t", partitions, if_absent=True)
+            return client
+
+        yield made
+
+
+@pytest.fixture
+def either(connect_either: Callable[..., Any]) -> Any:
+    """A client of either kind, and a topic ``t``."""
+    return connect_either()
+
+
+@pytest.fixture
+def client(connect: Callable[..., Client]) -> Client:
+    """A client of that group, and a topic ``t``."""
+    return connect()
+
+
+@pytest.fixture
+def connect_async(
+    group: FakeGroup, fast: dict[str, Any]
+) -> Callable[..., contextlib.AbstractAsyncContextManager[AsyncClient]]:
+    """As ``connect``: ``async with connect_async(...) as client``."""
+
+    @contextlib.asynccontextmanager
+    async def made(partitions: int = 1, **settings: Any) -> AsyncIterator[AsyncClient]:
+        async with AsyncClient(group.bootstrap, **{**fast, **settings}) as client:
+            await client.create_topic("t", partitions, if_absent=True)
+            yield client
+
+    return made

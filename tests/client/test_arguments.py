@@ -81,10 +81,8 @@ def test_arguments_by_place_are_told_by_name_too():
 
 
 @pytest.fixture
-def client(group: Any, fast: dict[str, Any]) -> Any:
-    with Client(group.bootstrap, **fast) as made:
-        made.create_topic("t", 2)
-        yield made
+def client(connect: Any) -> Any:
+    return connect(2)
 
 
 def test_what_is_as_good_as_the_type_is_taken(client: Client) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.client.protocol.fetching import Fetcher
+from dledger.client.protocol.reading.fetching import Fetcher
 from dledger.errors import ProtocolError
 from dledger.protocol.messages.client import FetchedBatch, FetchResponse
 from dledger.protocol.messages.codes import Code

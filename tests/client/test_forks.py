@@ -15,18 +15,18 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from dledger import forks
-from dledger.client import AsyncClient, Client, Stage
-from dledger.client.aio.staging import AsyncStage
+from dledger.client import Client
 from dledger.client.blocking import background_loop as background
 from dledger.client.blocking import pool
 from dledger.client.protocol.seen_end_offsets import SeenEndOffsets
 from dledger.embedded.home import Home, PidFile
 from dledger.errors import ConfigError, ForkedClient, Unavailable
 from dledger.net.loop import loop_factory
+from dledger.protocol.messages.hello import HelloRequest
+from dledger.records.body.build import make_records
 from dledger.storage.disk.disk import RealLock
 from dledger.types import NodeId
 
@@ -135,12 +135,10 @@ def forked_while_held(
 
 
 def test_first_producer_of_child_does_not_wait_for_one_in_parent(
-    group: Any, fast: Any, monkeypatch: pytest.MonkeyPatch
+    group: Any, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The parent was making its producer at the fork."""
     monkeypatch.setattr(background, "_background", None)
-    client = Client(group.bootstrap, **fast)
-    client.create_topic("t")
 
     def produce(value: bytes) -> str:
         with client.producer("t") as producer:
@@ -158,7 +156,6 @@ def test_first_producer_of_child_does_not_wait_for_one_in_parent(
     said = forked_while_held(hold, lambda: produce(b"child's"))
     assert said.startswith("Appended(")
     assert sorted(group.values("t")) == [b"child's", b"parent's"]
-    client.close()
 
 
 def test_child_does_not_wait_for_end_offsets_update_of_another_thread() -> None:
@@ -311,10 +308,6 @@ def test_a_child_gives_back_no_lock_that_its_parent_holds(tmp_path: Path) -> Non
     lock.release()
 
 
-def batch(*values: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"value": pa.array(values, pa.binary())})
-
-
 def test_producer_from_before_fork_works_in_parent_and_not_in_child(
     group: Any, client: Client
 ) -> None:
@@ -323,7 +316,7 @@ def test_producer_from_before_fork_works_in_parent_and_not_in_child(
     calls: list[Callable[[], Any]] = [
         lambda: producer.append(b"x"),
         lambda: producer.append([b"x", b"y"]),
-        lambda: producer.append_batch(0, batch(b"x")),
+        lambda: producer.append_batch(0, make_records(b"x")),
         producer.flush,
     ]
     for call in calls:
@@ -342,7 +335,9 @@ def test_appends_of_parent_and_child_by_one_client_are_all_stored(
     """With one session for both, the parent's next number would be taken for a repeat of the
     child's."""
     client.append("t", b"a")
+    hellos = len(group.requests(HelloRequest))
     assert in_child(lambda: client.append("t", b"b").start) == "1"
+    assert len(group.requests(HelloRequest)) > hellos
     assert client.append("t", b"c").start == 2
     assert group.values("t") == [b"a", b"b", b"c"]
 
@@ -449,9 +444,8 @@ def test_transaction_from_before_a_fork_is_the_parents(group: Any, client: Clien
 
 def test_stage_from_before_a_fork_is_the_parents(group: Any, client: Client) -> None:
     stage = client.stage("w", 1)
-    assert isinstance(stage, Stage)
-    stage.append_batch("t", 0, batch(b"a"))
-    for call in (lambda: stage.append_batch("t", 0, batch(b"x")), stage.close):
+    stage.append_batch("t", 0, make_records(b"a"))
+    for call in (lambda: stage.append_batch("t", 0, make_records(b"x")), stage.close):
         assert in_child(call).startswith("ForkedClient: stage ")
     client.commit_transaction("w", 1, (stage.close(),))
     assert group.values("t") == [b"a"]
@@ -459,13 +453,11 @@ def test_stage_from_before_a_fork_is_the_parents(group: Any, client: Client) -> 
 
 @pytest.mark.usefixtures("new_loop")
 async def test_asyncio_client_and_what_it_made_are_the_parents(
-    group: Any, fast: dict[str, Any]
+    group: Any, connect_async: Any
 ) -> None:
-    async with AsyncClient(group.bootstrap, **fast) as client:
-        await client.create_topic("t")
+    async with connect_async() as client:
         producer = await client.producer("t")
         transaction, stage = await client.transaction("w", 1), await client.stage("v", 1)
-        assert isinstance(stage, AsyncStage)
         await (await producer.append(b"a"))
         await transaction.append("t", b"b")
         refused: list[Callable[[], Coroutine[Any, Any, Any]]] = [
@@ -474,7 +466,7 @@ async def test_asyncio_client_and_what_it_made_are_the_parents(
             lambda: producer.append(b"x"),
             lambda: producer.append([b"x", b"y"]),
             producer.flush,
-            lambda: stage.append_batch("t", 0, batch(b"x")),
+            lambda: stage.append_batch("t", 0, make_records(b"x")),
             stage.close,
             transaction.commit,
         ]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dledger.client.protocol.batching import Batch, PartitionQueue, Pending
 from dledger.client.protocol.results import Appended
+from dledger.client.protocol.writing.batching import Batch, PartitionQueue, Pending
 from dledger.errors import DLedgerError, OutcomeUnknown, ProducerFenced, Unavailable
 from dledger.records.body.build import make_records
 
@@ -32,7 +32,7 @@ SILENT = OutcomeUnknown("no answer")
 def answer(*results: int | DLedgerError) -> list[Any]:
     """An append of two records for each part."""
     future = Answer()
-    pending = Pending(future, "t", partition=0, count=2 * len(results))
+    pending = Pending(future, "t", 0, 2 * len(results))
     for result in results[:-1]:
         pending.answered(result, 2)
         assert future.given == []
@@ -81,8 +81,7 @@ def test_appends_that_share_a_batch_are_told_their_own_offsets() -> None:
     futures = [Answer() for _ in range(3)]
     counts = (2, 3, 1)
     pendings = [
-        Pending(future, "t", partition=0, count=count)
-        for future, count in zip(futures, counts, strict=True)
+        Pending(future, "t", 0, count) for future, count in zip(futures, counts, strict=True)
     ]
     batch = Batch(0, make_records([b"v"] * 6), list(zip(pendings, counts, strict=True)))
     batch.answered(40)
@@ -96,7 +95,7 @@ def test_appends_that_share_a_batch_are_told_their_own_offsets() -> None:
 def test_keys_stay_with_the_values_that_they_were_given_with() -> None:
     group = PartitionQueue(0)
     for value, key in ((b"a", None), (b"b", b"k"), (b"c", None)):
-        group.add_value(Pending(Answer(), "t", partition=0, count=1), value, key)
+        group.add_value(Pending(Answer(), "t", 0, 1), value, key)
     (batch,), error = group.batches(1 << 20)
     assert error is None
     assert batch.records.column("value").to_pylist() == [b"a", b"b", b"c"]

@@ -13,7 +13,7 @@ import threading
 import tomllib
 from _thread import interrupt_main
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
@@ -44,60 +44,55 @@ CLASSES = [
 ]
 
 
-@pytest.fixture
-def alarm() -> Iterator[Callable[[BaseException], None]]:
-    """``alarm(error)``: a signal handler raises it soon."""
-    before = signal.getsignal(signal.SIGALRM)
+@contextmanager
+def ended_by(error: BaseException) -> Iterator[None]:
+    """A signal handler raises this error soon, and that ends the block."""
 
-    def start(error: BaseException) -> None:
-        def handler(*_: Any) -> None:
-            raise error
+    def handler(*_: Any) -> None:
+        raise error
 
-        signal.signal(signal.SIGALRM, handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
-
-    yield start
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(type(error)) as caught:
+            yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert caught.value is error
 
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_a_handler_s_exception_ends_a_call_that_waits_for_a_node(
-    group: Any, alarm: Callable[[BaseException], None], kind: type[OSError], client: Client
+    group: Any, kind: type[OSError], client: Client
 ) -> None:
     client.append("t", b"a")
     group.fault(AppendRequest, "silence")
-    alarm(error := kind("the caller's limit"))
-    with pytest.raises(kind) as caught:
+    with ended_by(kind("the caller's limit")):
         client.append("t", b"b")
-    assert caught.value is error
     client.append("t", b"c")
     assert group.values("t") == [b"a", b"c"]
 
 
-def test_a_handler_s_exception_ends_a_connection_that_is_opened(
-    alarm: Callable[[BaseException], None],
-) -> None:
+def test_a_handler_s_exception_ends_a_connection_that_is_opened() -> None:
     """The listener's queue is full, so that nobody says anything."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
         waiting = [socket.socket() for _ in range(4)]
         for sock in waiting:
             sock.setblocking(False)
             sock.connect_ex(listener.getsockname())
-        alarm(error := TimeoutError("the caller's limit"))
-        with pytest.raises(TimeoutError) as caught:
+        with ended_by(TimeoutError("the caller's limit")):
             connect(listener.getsockname()[1], 30)
-        assert caught.value is error
         for sock in waiting:
             sock.close()
 
 
-def test_a_handler_s_exception_ends_a_greeting(alarm: Callable[[BaseException], None]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        alarm(error := TimeoutError("the caller's limit"))
-        with pytest.raises(TimeoutError) as caught:
-            connect(listener.getsockname()[1], 30)
-        assert caught.value is error
+def test_a_handler_s_exception_ends_a_greeting() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        ended_by(TimeoutError("the caller's limit")),
+    ):
+        connect(listener.getsockname()[1], 30)
 
 
 def connect(port: int, timeout_s: float, host: str = "127.0.0.1") -> BlockingConnection:
@@ -106,18 +101,13 @@ def connect(port: int, timeout_s: float, host: str = "127.0.0.1") -> BlockingCon
     )
 
 
-def test_a_handler_s_exception_ends_a_request_that_leaves_slowly(
-    alarm: Callable[[BaseException], None],
-) -> None:
+def test_a_handler_s_exception_ends_a_request_that_leaves_slowly() -> None:
     ours, theirs = socket.socketpair()
     connection = object.__new__(BlockingConnection)
     connection._socket, connection._proof, connection._request_id = ours, [], 0
     connection._timeout_s, connection._under_tls = -1.0, False
-    with closing(theirs), closing(connection):
-        alarm(error := TimeoutError("the caller's limit"))
-        with pytest.raises(TimeoutError) as caught:
-            connection.send(AppendRequest(), [bytes(1 << 20)] * 20)
-        assert caught.value is error
+    with closing(theirs), closing(connection), ended_by(TimeoutError("the caller's limit")):
+        connection.send(AppendRequest(), [bytes(1 << 20)] * 20)
 
 
 def test_libraries_whose_errors_are_caught_are_known() -> None:

@@ -10,20 +10,19 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from dledger.client import AsyncClient, Client, Stage
+from dledger.client import AsyncClient, Client
 from dledger.client.aio.pipeline import Pipeline
-from dledger.client.aio.staging import AsyncStage
-from dledger.client.blocking import staging
 from dledger.client.blocking.transport import BlockingTransport
+from dledger.client.protocol.writing import staging
 from dledger.errors import ConfigError, TransactionError
 from dledger.net.connections.blocking import BlockingConnection
 from dledger.protocol.messages.client import AppendRequest
+from dledger.records.body.build import make_records
 
 
 class Stopped(Exception):
@@ -86,10 +85,6 @@ def in_thread(work: Callable[[], Any]) -> Callable[[], Any]:
     return ended
 
 
-def batch(*values: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"value": pa.array(values, pa.binary())})
-
-
 def fails_at(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, call: int) -> None:
     """The n-th call of a function of a module is interrupted."""
     function, calls = getattr(module, name), [0]
@@ -104,58 +99,52 @@ def fails_at(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, call: int)
 
 
 def test_interrupt_while_append_waits_for_room_loses_no_taken_record(
-    group: Any, fast: dict[str, Any], alarm: Callable[[], bool], gate: threading.Event
+    group: Any, connect: Any, alarm: Callable[[], bool], gate: threading.Event
 ) -> None:
     """A busy producer is nearly always in that wait, with the records of earlier appends in its
     hands."""
-    with Client(
-        group.bootstrap, **{**fast, "max_in_flight": 8, "batch_bytes": 400, "linger_ms": 5}
-    ) as client:
-        client.create_topic("t")
-        futures = []
-        producer = client.producer("t")
+    client = connect(max_in_flight=8, batch_bytes=400, linger_ms=5)
+    futures = []
+    producer = client.producer("t")
 
-        def work() -> None:
-            with producer:
-                while True:
-                    futures.append(producer.append(f"{len(futures)} {'x' * 40}".encode()))
+    def work() -> None:
+        with producer:
+            while True:
+                futures.append(producer.append(f"{len(futures)} {'x' * 40}".encode()))
 
-        ended = in_thread(lambda: (alarm(), gate.set()))
-        with pytest.raises(Stopped):
-            work()
-        assert ended()
-        assert all(future.done() for future in futures)
-        assert [future.result().start for future in futures] == list(range(len(futures)))
-        stored = group.values("t")
-        assert [int(value.split()[0]) for value in stored[: len(futures)]] == list(
-            range(len(futures))
-        )
-        assert len(stored) <= len(futures) + 1
+    ended = in_thread(lambda: (alarm(), gate.set()))
+    with pytest.raises(Stopped):
+        work()
+    assert ended()
+    assert all(future.done() for future in futures)
+    assert [future.result().start for future in futures] == list(range(len(futures)))
+    stored = group.values("t")
+    assert [int(value.split()[0]) for value in stored[: len(futures)]] == list(range(len(futures)))
+    assert len(stored) <= len(futures) + 1
 
 
 def test_interrupt_while_a_batch_is_made_leaves_it_to_the_next_call(
-    group: Any, fast: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    group: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dledger.client.protocol import record_accumulator as intake
+    from dledger.client.protocol.writing import record_accumulator as intake
 
-    with Client(group.bootstrap, **{**fast, "linger_ms": 60_000}) as client:
-        client.create_topic("t")
-        producer = client.producer("t")
-        futures = [producer.append(b"a"), producer.append(b"b")]
-        fails_at(monkeypatch, intake, "make_item", 1)
-        with pytest.raises(Stopped):
-            producer.flush()
-        futures.append(producer.append(b"c"))
+    client = connect(linger_ms=60_000)
+    producer = client.producer("t")
+    futures = [producer.append(b"a"), producer.append(b"b")]
+    fails_at(monkeypatch, intake, "make_item", 1)
+    with pytest.raises(Stopped):
         producer.flush()
-        assert [future.result(0).start for future in futures] == [0, 1, 2]
-        assert group.values("t") == [b"a", b"b", b"c"]
+    futures.append(producer.append(b"c"))
+    producer.flush()
+    assert [future.result(0).start for future in futures] == [0, 1, 2]
+    assert group.values("t") == [b"a", b"b", b"c"]
 
 
 def test_record_group_interrupted_at_hand_over_is_sent_once(
     group: Any, fast: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The interrupt comes between closing the group and handing it over."""
-    from dledger.client.protocol.record_accumulator import RecordAccumulator
+    from dledger.client.protocol.writing.record_accumulator import RecordAccumulator
 
     # items stay alive here: no two have the same id
     ready, push, pushed = RecordAccumulator._ready, Pipeline.push, []
@@ -195,11 +184,11 @@ def test_interrupt_while_the_loop_is_woken_does_not_keep_others_from_it(
         def call_soon_threadsafe(self, *_: Any) -> None:
             raise Stopped
 
-    monkeypatch.setattr(producer._flow._background, "loop", Loop())
+    monkeypatch.setattr(producer._flow.background, "loop", Loop())
     with pytest.raises(Stopped):
-        producer.append_batch(0, batch(b"a"))
-    monkeypatch.setattr(producer._flow._background, "loop", loop)
-    assert in_thread(lambda: producer.append_batch(0, batch(b"b")).result(60).start)() == 1
+        producer.append_batch(0, make_records(b"a"))
+    monkeypatch.setattr(producer._flow.background, "loop", loop)
+    assert in_thread(lambda: producer.append_batch(0, make_records(b"b")).result(60).start)() == 1
     assert group.values("t") == [b"a", b"b"]
     producer.close()
 
@@ -227,7 +216,7 @@ def test_callback_of_a_future_may_append_while_a_thread_waits_for_room(
     again: list[Any] = []
 
     def append_again(_: Any) -> None:
-        again.append(producer.append_batch(0, batch(b"from a callback")))
+        again.append(producer.append_batch(0, make_records(b"from a callback")))
 
     def work() -> int:
         for n in range(400):
@@ -274,7 +263,7 @@ def test_callback_that_would_wait_for_its_own_thread_is_told_so(
 def test_signal_handler_that_comes_into_an_append_may_not_append(
     monkeypatch: pytest.MonkeyPatch, client: Client
 ) -> None:
-    from dledger.client.protocol import record_accumulator as intake
+    from dledger.client.protocol.writing import record_accumulator as intake
 
     producer = client.producer("t")
     make, errors = intake.make_item, []
@@ -287,7 +276,7 @@ def test_signal_handler_that_comes_into_an_append_may_not_append(
         return make(*arguments, **named)
 
     monkeypatch.setattr(intake, "make_item", interrupted)
-    assert in_thread(lambda: producer.append_batch(0, batch(b"a")).result(60).start)() == 0
+    assert in_thread(lambda: producer.append_batch(0, make_records(b"a")).result(60).start)() == 0
     assert errors
 
 
@@ -316,25 +305,24 @@ def test_interrupts_of_append_and_cleanup_use_no_number_twice(
 
 
 def test_transaction_whose_append_was_interrupted_is_not_committed(
-    group: Any, fast: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Client(group.bootstrap, **fast) as client:
-        client.create_topic("t", 4)
-        keys = [f"k{n}".encode() for n in range(40)]
-        fails_at(monkeypatch, staging, "make_item", 3)
-        one = client.transaction("w", 0)
-        with pytest.raises(Stopped):
-            one.append("t", [b"v"] * 40, keys=keys)
-        with pytest.raises(TransactionError, match="abort, and do all of it again"):
-            one.commit()
-        assert sum(client.end_offsets("t").values()) == 0
-        with client.transaction("w", 0) as again:
-            again.append("t", [b"v"] * 40, keys=keys)
-        assert sum(client.end_offsets("t").values()) == 40
+    client = connect(4)
+    keys = [f"k{n}".encode() for n in range(40)]
+    fails_at(monkeypatch, staging, "make_item", 3)
+    one = client.transaction("w", 0)
+    with pytest.raises(Stopped):
+        one.append("t", [b"v"] * 40, keys=keys)
+    with pytest.raises(TransactionError, match="abort, and do all of it again"):
+        one.commit()
+    assert sum(client.end_offsets("t").values()) == 0
+    with client.transaction("w", 0) as again:
+        again.append("t", [b"v"] * 40, keys=keys)
+    assert sum(client.end_offsets("t").values()) == 40
 
 
 def test_transaction_whose_append_failed_half_way_is_not_committed(
-    group: Any, fast: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(core: Any, info: Any, at: int, piece: Any, *more: Any, **named: Any) -> Any:
         if at == 3:
@@ -343,26 +331,22 @@ def test_transaction_whose_append_failed_half_way_is_not_committed(
 
     make = staging.make_item
     monkeypatch.setattr(staging, "make_item", refused)
-    with Client(group.bootstrap, **fast) as client:
-        client.create_topic("t", 4)
-        one = client.transaction("w", 0)
-        with pytest.raises(ConfigError, match="not this one"):
-            one.append("t", [b"v"] * 40, keys=[f"k{n}".encode() for n in range(40)])
-        with pytest.raises(TransactionError):
-            one.commit()
-        assert sum(client.end_offsets("t").values()) == 0
+    client = connect(4)
+    one = client.transaction("w", 0)
+    with pytest.raises(ConfigError, match="not this one"):
+        one.append("t", [b"v"] * 40, keys=[f"k{n}".encode() for n in range(40)])
+    with pytest.raises(TransactionError):
+        one.commit()
+    assert sum(client.end_offsets("t").values()) == 0
 
 
-def test_transaction_of_which_nothing_was_staged_yet_may_go_on(
-    group: Any, fast: dict[str, Any]
-) -> None:
-    with Client(group.bootstrap, **fast) as client:
-        client.create_topic("t", 2)
-        with client.transaction("w", 0) as one:
-            with pytest.raises(ConfigError):
-                one.append("t", b"v", partition=7)
-            one.append("t", b"w", partition=1)
-        assert client.end_offsets("t") == {0: 0, 1: 1}
+def test_transaction_of_which_nothing_was_staged_yet_may_go_on(connect: Any) -> None:
+    client = connect(2)
+    with client.transaction("w", 0) as one:
+        with pytest.raises(ConfigError):
+            one.append("t", b"v", partition=7)
+        one.append("t", b"w", partition=1)
+    assert client.end_offsets("t") == {0: 0, 1: 1}
 
 
 def test_second_close_waits_as_long_as_the_first(
@@ -371,10 +355,7 @@ def test_second_close_waits_as_long_as_the_first(
     producer = client.producer("t")
     futures = [producer.append(b"x") for _ in range(10)]
     first = in_thread(lambda: producer.close() or True)
-    while not group.seen or not any(
-        isinstance(message, AppendRequest) for _, message, _ in list(group.seen)
-    ):
-        threading.Event().wait(0.001)
+    wait_for_append(group)
     second = in_thread(lambda: producer.close() or [future.done() for future in futures])
     gate.set()
     assert first()
@@ -397,26 +378,17 @@ def test_close_that_was_interrupted_is_done_by_the_next_one(
 
 def test_stage_that_two_threads_close_has_one_sum(gate: threading.Event, client: Client) -> None:
     stage = client.stage("w", 0)
-    assert isinstance(stage, Stage)
-    stage.append_batch("t", 0, batch(b"a", b"b"))
+    stage.append_batch("t", 0, make_records([b"a", b"b"]))
     ends = [in_thread(stage.close) for _ in range(2)]
     gate.set()
     assert [end().records for end in ends] == [2, 2]
 
 
-@contextlib.asynccontextmanager
-async def opened(group: Any, **settings: Any) -> AsyncIterator[AsyncClient]:
-    async with AsyncClient(group.bootstrap, **settings) as client:
-        await client.create_topic("t", 4)
-        async with asyncio.timeout(60):
-            yield client
-
-
 @pytest.fixture
 def aio_client(
-    group: Any, fast: dict[str, Any], new_loop: object
+    connect_async: Any, new_loop: object
 ) -> contextlib.AbstractAsyncContextManager[AsyncClient]:
-    return opened(group, **fast)
+    return connect_async()
 
 
 async def test_asyncio_second_close_waits_as_long_as_the_first(
@@ -433,12 +405,12 @@ async def test_asyncio_second_close_waits_as_long_as_the_first(
 
 @pytest.mark.usefixtures("new_loop")
 async def test_asyncio_append_waiting_for_room_is_told_that_producer_closed(
-    group: Any, fast: dict[str, Any], gate: threading.Event
+    connect_async: Any, gate: threading.Event
 ) -> None:
-    async with opened(group, **{**fast, "max_in_flight": 2}) as client:
+    async with connect_async(max_in_flight=2) as client:
         producer = await client.producer("t")
-        futures = [await producer.append_batch(0, batch(b"x")) for _ in range(2)]
-        waiting = asyncio.create_task(producer.append_batch(0, batch(b"y")))
+        futures = [await producer.append_batch(0, make_records(b"x")) for _ in range(2)]
+        waiting = asyncio.create_task(producer.append_batch(0, make_records(b"y")))
         await asyncio.sleep(0)
         closing = asyncio.create_task(producer.close())
         await asyncio.sleep(0)
@@ -450,17 +422,17 @@ async def test_asyncio_append_waiting_for_room_is_told_that_producer_closed(
 
 
 def wait_for_append(group: Any) -> None:
-    """Until a node of the group has received one."""
+    """Until a node of the group has received one. The node may hold the group's lock by then."""
     while not any(isinstance(message, AppendRequest) for _, message, _ in list(group.seen)):
         threading.Event().wait(0.001)
 
 
 @pytest.mark.usefixtures("new_loop")
 async def test_asyncio_transaction_whose_append_was_cancelled_is_not_committed(
-    group: Any, fast: dict[str, Any], gate: threading.Event
+    group: Any, connect_async: Any, gate: threading.Event
 ) -> None:
     keys = [f"k{n}".encode() for n in range(40)]
-    async with opened(group, **{**fast, "max_in_flight": 1}) as client:
+    async with connect_async(4, max_in_flight=1) as client:
         transaction = await client.transaction("w", 0)
         append = asyncio.create_task(transaction.append("t", [b"v"] * 40, keys=keys))
         await asyncio.to_thread(wait_for_append, group)
@@ -475,8 +447,7 @@ async def test_asyncio_transaction_whose_append_was_cancelled_is_not_committed(
 
 async def test_asyncio_stage_that_two_tasks_close_has_one_sum(aio_client: AsyncClient) -> None:
     stage = await aio_client.stage("w", 0)
-    assert isinstance(stage, AsyncStage)
-    await stage.append_batch("t", 0, batch(b"a", b"b"))
+    await stage.append_batch("t", 0, make_records([b"a", b"b"]))
     sums = await asyncio.gather(stage.close(), stage.close())
     assert [total.records for total in sums] == [2, 2]
 
@@ -485,8 +456,7 @@ async def test_asyncio_stage_that_was_cancelled_before_it_began_fails_what_comes
     aio_client: AsyncClient,
 ) -> None:
     stage = await aio_client.stage("w", 0)
-    assert isinstance(stage, AsyncStage)
     stage.cancel()
-    await stage.append_batch("t", 0, batch(b"x"))
+    await stage.append_batch("t", 0, make_records(b"x"))
     with pytest.raises(Exception, match="closed before"):
         await stage.close()

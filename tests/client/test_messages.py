@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dledger.client.protocol.messages import MAX_PUT_BYTES, put_messages
+from dledger.client.protocol.operations.messages import MAX_PUT_BYTES, put_messages
 from dledger.errors import ConfigError, DiskFull, OutcomeUnknown, ProtocolError
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.rocketmq import PutMessageResponse

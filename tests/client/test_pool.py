@@ -21,7 +21,7 @@ def test_a_client_whose_group_another_one_has_replaced_is_replaced_too(group: An
     client = shared_client(group.bootstrap)
     assert client.lineage().group_id == "A"
     client.close()
-    group.ids = dict.fromkeys(group.nodes, ("B", ()))
+    group.is_now("B")
     with pytest.raises(WrongGroup):
         client.topics()
     another = shared_client(group.bootstrap)

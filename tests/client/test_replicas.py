@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from dledger.client.protocol.client_state import ClientState
-from dledger.client.protocol.reading import Replicas
+from dledger.client.protocol.reading.reading import Replicas
 from dledger.environment import Environment, host_is_here
+from dledger.errors import Unavailable
 
 
 class On(Environment):
@@ -29,7 +30,7 @@ def order(addresses: str, host: str, preferred: str = "", draw: int = 0) -> list
     found = []
     for _ in addresses.split(","):
         found.append(replicas.address)
-        replicas.failed()
+        replicas.failed(Unavailable("it is silent"))
     return found
 
 

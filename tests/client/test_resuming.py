@@ -13,7 +13,7 @@ import pytest
 from dledger.client import AsyncClient, Client
 from dledger.client.aio import client as aclient
 from dledger.client.blocking import client as blocking
-from dledger.client.protocol.resuming import Resuming
+from dledger.client.protocol.reading.resuming import Resuming
 
 PIECES = [[f"{n}".encode() for n in range(at, at + 3)] for at in range(0, 12, 3)]
 ALL = [value for piece in PIECES for value in piece]
@@ -24,11 +24,9 @@ class Stopped(Exception):
 
 
 @pytest.fixture
-def topic(group: Any, fast: dict[str, Any]) -> str:
-    with Client(group.bootstrap, **fast) as client:
-        client.create_topic("t")
-        for piece in PIECES:
-            client.append("t", piece)
+def topic(client: Client) -> str:
+    for piece in PIECES:
+        client.append("t", piece)
     return "t"
 
 
@@ -93,7 +91,7 @@ async def test_asyncio_bodies_go_on_behind_an_exception(
 
 
 def test_reader_goes_on_behind_an_interrupt(
-    group: Any, fast: dict[str, Any], topic: str, monkeypatch: pytest.MonkeyPatch
+    client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The exception comes behind the fetch of the second batch, which nobody was given."""
     records, calls = blocking.records, []
@@ -105,12 +103,11 @@ def test_reader_goes_on_behind_an_interrupt(
         return records(*arguments)
 
     monkeypatch.setattr(blocking, "records", interrupted)
-    with Client(group.bootstrap, **fast) as client:
-        reader = client.read(topic, 0, 1, 11)
-        found = [next(reader)]
-        with pytest.raises(Stopped):
-            next(reader)
-        assert values([*found, *reader]) == ALL[1:11]
+    reader = client.read(topic, 0, 1, 11)
+    found = [next(reader)]
+    with pytest.raises(Stopped):
+        next(reader)
+    assert values([*found, *reader]) == ALL[1:11]
 
 
 def test_reader_goes_on_behind_an_interrupt_of_its_own_bookkeeping() -> None:
@@ -143,10 +140,9 @@ def test_reader_that_another_thread_is_in_is_not_made_again() -> None:
     assert list(reader) == [0, 1, 2]
 
 
-def test_reader_that_is_closed_is_over(group: Any, fast: dict[str, Any], topic: str) -> None:
-    with Client(group.bootstrap, **fast) as client:
-        for given in (0, 1):
-            reader = client.read(topic, 0, 0)
-            assert len([next(reader) for _ in range(given)]) == given
-            reader.close()
-            assert list(reader) == []
+@pytest.mark.parametrize("given", [0, 1])
+def test_reader_that_is_closed_is_over(client: Client, topic: str, given: int) -> None:
+    reader = client.read(topic, 0, 0)
+    assert len([next(reader) for _ in range(given)]) == given
+    reader.close()
+    assert list(reader) == []

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dledger.client import AsyncClient, Client
+from dledger.client import Client
 from dledger.errors import OffsetOutOfRange, TopicRecreated
 from dledger.protocol.messages.catalog_commands import CreateTopic, DeleteTopic
 from dledger.protocol.messages.client import FetchRequest, OffsetsRequest
@@ -16,9 +16,8 @@ from dledger.protocol.messages.codes import Code
 
 
 @pytest.fixture
-def client(group: Any, fast: dict[str, Any]) -> Any:
-    with Client(group.bootstrap, **fast) as made:
-        yield made
+def client(connect: Any) -> Any:
+    return connect()
 
 
 def append(client: Client, topic: str, *batches: list[int], partition: int = 0) -> None:
@@ -44,9 +43,7 @@ def test_an_offset_by_time_is_the_first_record_that_new_in_any_layout(
     }
 
 
-def test_times_of_many_topics_and_partitions_are_answered_together(
-    group: Any, client: Client
-) -> None:
+def test_times_of_many_topics_and_partitions_are_answered_together(client: Client) -> None:
     client.create_topic("a", 2)
     client.create_topic("b")
     append(client, "a", [1, 2, 3], [4, 5])
@@ -122,13 +119,3 @@ def test_a_partition_that_is_not_there_is_refused(client: Client) -> None:
     client.create_topic("a")
     with pytest.raises(OffsetOutOfRange, match="partitions 0 to 0, not 3"):
         client.offsets_at({"a": {3: 1}})
-
-
-async def test_the_asyncio_client_answers_the_same(
-    group: Any, client: Client, fast: dict[str, Any]
-) -> None:
-    client.create_topic("a")
-    append(client, "a", [1, 2, 3])
-    async with AsyncClient(group.bootstrap, **fast) as other:
-        assert await other.offsets_for_times("a", 3) == {0: 2}
-        assert (await other.offsets_at({"a": {0: 2}})).offsets == {"a": {0: 1}}

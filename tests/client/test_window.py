@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dledger.client.protocol.in_flight_window import InFlightWindow, Item
 from dledger.client.protocol.session import ProducerSession, stamp
+from dledger.client.protocol.writing.in_flight_window import InFlightWindow, Item
 from dledger.errors import DLedgerError, OutcomeUnknown, Unavailable
 from dledger.protocol.messages.codes import Code
 from dledger.records.body.header import BodyHeader, BodyKind, decode_header, encode_header

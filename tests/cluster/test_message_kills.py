@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from dledger import Client, EmbeddedGroup
-from dledger.client.protocol.messages import PutMessageResult
+from dledger.client.protocol.operations.messages import PutMessageResult
 from dledger.errors import DLedgerError
 from dledger.node.rocketmq.dispatched import ROOT
 from dledger.protocol.messages.rocketmq import GetMessageStatus

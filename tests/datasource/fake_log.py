@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from dledger.catalog.topics.schemas import Schemas
 from dledger.client import Committed, Span
+from dledger.client.protocol.operations.schemas import Evolved
 from dledger.client.protocol.results import GroupOffsets, Lineage
-from dledger.client.protocol.schemas import Evolved
 from dledger.errors import (
     OffsetOutOfRange,
     ProtocolError,

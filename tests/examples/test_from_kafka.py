@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dledger.client.protocol.group_state import CommitState
+from dledger.client.protocol.operations.group_state import CommitState
 
 TOP = Path(__file__).resolve().parents[2]
 

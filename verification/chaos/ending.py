@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from dledger.client import AsyncClient
-from dledger.client.protocol.fetching import Fetcher
-from dledger.client.protocol.reading import records, take
+from dledger.client.protocol.reading.fetching import Fetcher
+from dledger.client.protocol.reading.reading import records, take
 from dledger.net.connections.handshake import Greeting
 from dledger.net.connections.rpc import Rpc
 from dledger.protocol.messages.client import FetchResponse

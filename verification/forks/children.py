@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from dledger.client import Client, Producer, Transaction
 from dledger.client.blocking.pool import shared_client
-from dledger.client.protocol.resuming import Resuming
+from dledger.client.protocol.reading.resuming import Resuming
 from dledger.embedded import EmbeddedGroup, connect_path
 from dledger.embedded.home import Home
 from dledger.errors import ForkedClient

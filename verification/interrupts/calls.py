@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from dledger.client.protocol.operations.schemas import Evolved
 from dledger.client.protocol.results import GroupOffsets, Lineage, Span
-from dledger.client.protocol.schemas import Evolved
 from dledger.protocol.messages.client import OffsetsResponse, TopicInfo
 
 Call = Callable[[Any, TopicInfo], Any]

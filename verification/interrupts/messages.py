@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from dledger.client import Client
-from dledger.client.protocol.messages import GetMessageResult, PutMessageResult
+from dledger.client.protocol.operations.messages import GetMessageResult, PutMessageResult
 from dledger.client.protocol.results import Appended
 from dledger.rocketmq.format.message import Message
 from verification.interrupts.book import TAKEN, Book

@@ -1,10 +1,10 @@
 """The check of a leader before it writes a command into the log: it may refuse one with the answer
 that applying it would give.
 
-`malformed` reads the command alone. `refused` reads the state as well, so it is asked only when no
-other command is on its way that could change what it finds. Both consist of the checks that
-applying itself makes: a command that they let pass is decided when it is applied, and logs that
-hold refused commands mean what they meant.
+`malformed` reads the command alone; applying begins with it, too. `refused` reads the state as
+well, so it is asked only when no other command is on its way that could change what it finds. It
+consists of checks that applying itself makes: a command that both let pass is decided when it is
+applied, and logs that hold refused commands mean what they meant.
 """
 
 from __future__ import annotations

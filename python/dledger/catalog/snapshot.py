@@ -35,7 +35,8 @@ from dledger.types import Index
 MAGIC: Final = b"DLCATLG1"
 PREFIX: Final = struct.Struct("<8sIQ")
 NUMBERS: Final = struct.Struct("<qqqqqI")
-"""Of a partition: next offset, rows, bytes, newest time, lateness, CRC of the rows."""
+"""Of a partition, in the order of NUMBER_NAMES."""
+NUMBER_NAMES: Final = ("next_offset", "rows", "bytes", "newest_us", "lateness", "rows_crc")
 UNUSED: Final = NUMBERS.pack(0, 0, 0, NO_TIME, 0, 0)
 CRC: Final = struct.Struct("<I")
 
@@ -94,9 +95,7 @@ def encode(catalog: CatalogState) -> bytes:
 def _numbers(part: Partition | None) -> bytes:
     if part is None:
         return UNUSED
-    return NUMBERS.pack(
-        part.next_offset, part.rows, part.bytes, part.newest_us, part.lateness, part.rows_crc
-    )
+    return NUMBERS.pack(*(getattr(part, name) for name in NUMBER_NAMES))
 
 
 def checksum(data: bytes) -> int:
@@ -169,7 +168,7 @@ def _encode_digests(writers: Writers) -> dict[str, Any]:
 def _decode_writers(meta: dict[str, Any], writers: Writers) -> None:
     for name, sequence, committed_at, records, topics in meta["writers"]:
         spans = {topic: {number: list(span) for number, span in parts} for topic, parts in topics}
-        writers.by_name[name] = Writer(sequence, committed_at, offsets=spans, records=records)
+        writers.by_name[name] = Writer(sequence, committed_at, spans, records)
     for name, committed_ms, digest in meta.get("digests", ()):
         writers.by_name[name].committed_ms, writers.by_name[name].digest = committed_ms, digest
     writers.traces = {name: Trace(*trace) for name, *trace in meta.get("traces", ())}
@@ -228,12 +227,10 @@ def decode(data: bytes, catalog: CatalogState, tables: TableFactory) -> None:
     _decode_groups(meta["groups"], catalog.consumer_groups)
     _decode_producers(meta["producers"], packed, catalog.producers)
     for stage_id, writer_id, sequence, label, deadline_ms, batches, records in meta["stages"]:
-        stage = StageState(
-            stage_id, writer_id, sequence=sequence, label=label, deadline_ms=deadline_ms
+        rows = bytearray(packed.take(batches * STAGED_ROW.size))
+        catalog.transactions.stages[stage_id] = StageState(
+            stage_id, writer_id, sequence, label, deadline_ms, batches, records, rows
         )
-        stage.batches, stage.records = batches, records
-        stage.rows += packed.take(batches * STAGED_ROW.size)
-        catalog.transactions.stages[stage_id] = stage
     _decode_writers(meta, catalog.transactions.writers)
 
 
@@ -261,14 +258,8 @@ def _decode_topics(
             if numbers == UNUSED and table not in there:
                 continue
             part = catalog.partitions[topic_id << 32 | number]
-            (
-                part.next_offset,
-                part.rows,
-                part.bytes,
-                part.newest_us,
-                part.lateness,
-                part.rows_crc,
-            ) = NUMBERS.unpack(numbers)
+            for attribute, value in zip(NUMBER_NAMES, NUMBERS.unpack(numbers), strict=True):
+                setattr(part, attribute, value)
             part.reopen()
             there.discard(table)
     for name in sorted(there):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from dledger.catalog import snapshot
+from dledger.catalog.admission import malformed
 from dledger.catalog.results import STAGED, CommandResult, DataResult
 from dledger.catalog.state import CatalogState
 from dledger.catalog.topics.partition import Partition
@@ -175,6 +176,8 @@ class Catalog(CatalogState):
         """A command is committed: carry it out, or tell why it cannot be."""
         self._advance(index)
         self.clock_ms = max(self.clock_ms, getattr(command, "time_ms", 0))
+        if (wrong := malformed(command)) is not None:
+            return wrong
         match command:
             case CreateTopic():
                 return self._create_topic(command)

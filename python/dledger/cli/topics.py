@@ -22,7 +22,7 @@ from dledger.protocol.messages.client import TopicInfo
 
 if TYPE_CHECKING:
     from dledger.client import Client
-    from dledger.client.protocol.group_state import PartitionState
+    from dledger.client.protocol.operations.group_state import PartitionState
     from dledger.records.columns.types import Columns
 
 

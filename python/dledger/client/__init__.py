@@ -7,7 +7,12 @@ from dledger.client.aio.staging import AsyncStage, AsyncTransaction
 from dledger.client.blocking.client import Client
 from dledger.client.blocking.producer import Producer
 from dledger.client.blocking.staging import Stage, Transaction
-from dledger.client.protocol.group_state import CommitState, EntryState, Lag, PartitionState
+from dledger.client.protocol.operations.group_state import (
+    CommitState,
+    EntryState,
+    Lag,
+    PartitionState,
+)
 from dledger.client.protocol.results import Appended, Committed, GroupOffsets, Range, Span
 
 __all__ = [

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from dledger.catalog.results import CommandResult
 from dledger.catalog.topics.partition import Partition
 from dledger.catalog.topics.topics import Topics
-from dledger.config import check_name
-from dledger.errors import ConfigError
 from dledger.protocol.messages.catalog_commands import (
     CommitOffsets,
     CommitProgress,
@@ -31,20 +30,16 @@ class Hold(NamedTuple):
     offset: int
 
 
+@dataclass(slots=True)
 class ConsumerGroup:
     """The offsets that one group has processed."""
 
-    __slots__ = ("committed_ms", "holds", "offsets")
-
-    def __init__(self) -> None:
-        self.offsets: dict[int, dict[int, int]] = {}
-        """topic id -> partition -> next offset."""
-        self.committed_ms = 0
-        """When it said so last, in ms since 1970 by the leader's clock; 0: before that was
-        noted."""
-        self.holds = False
-        """Records that it has not processed are kept over their time, as far as an operator
-        allows."""
+    offsets: dict[int, dict[int, int]] = field(default_factory=dict)
+    """topic id -> partition -> next offset."""
+    committed_ms: int = 0
+    """When it said so last, in ms since 1970 by the leader's clock; 0: before that was noted."""
+    holds: bool = False
+    """Records that it has not processed are kept over their time, as far as an operator allows."""
 
 
 class Groups:
@@ -58,10 +53,6 @@ class Groups:
 
     def commit(self, command: CommitOffsets | CommitProgress) -> CommandResult:
         """All or nothing: a refused commit changes nothing."""
-        try:
-            check_name("consumer group", command.consumer_group)
-        except ConfigError as error:
-            return CommandResult(Code.MALFORMED, str(error))
         refused = self.no_partition(command)
         if refused is not None:
             return refused
@@ -86,15 +77,12 @@ class Groups:
 
     def no_partition(self, command: CommitOffsets | CommitProgress) -> CommandResult | None:
         """The answer where a topic or partition is not there, or another one by now."""
+        log_ids = command.log_ids if isinstance(command, CommitProgress) else {}
         for name, offsets in command.offsets.items():
             info = self._topics.by_name.get(name)
             if info is None:
                 return CommandResult(Code.UNKNOWN_TOPIC, f"there is no topic {name!r}")
-            log_id = (
-                command.log_ids.get(name, info.log_id)
-                if isinstance(command, CommitProgress)
-                else info.log_id
-            )
+            log_id = log_ids.get(name, info.log_id)
             if log_id != info.log_id:
                 text = (
                     f"topic {name!r} was deleted and created again: its log id is "
@@ -109,10 +97,6 @@ class Groups:
 
     def hold(self, command: HoldRetention) -> CommandResult:
         """A group holds retention back, or lets go; a group that does not exist can only let go."""
-        try:
-            check_name("consumer group", command.consumer_group)
-        except ConfigError as error:
-            return CommandResult(Code.MALFORMED, str(error))
         if command.hold:
             self.by_name.setdefault(command.consumer_group, ConsumerGroup()).holds = True
         elif command.consumer_group in self.by_name:

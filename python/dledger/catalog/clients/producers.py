@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Set
+from dataclasses import dataclass, field
 from typing import Final
 
 from dledger.catalog.results import CommandResult, DataResult
-from dledger.config import check_name
-from dledger.errors import ConfigError
 from dledger.protocol.messages.catalog_commands import InitProducer
 from dledger.protocol.messages.codes import Code
 from dledger.records.body.header import BodyHeader
@@ -28,30 +27,26 @@ MAX_RESULTS: Final = 8_000_000
 """Remembered results of all sessions, 8 bytes each."""
 
 
+@dataclass(slots=True)
 class ResultWindow:
     """The number that comes next, and the base offsets of the last ones, at their number modulo
     WINDOW."""
 
-    __slots__ = ("next_sequence", "results")
-
-    def __init__(self) -> None:
-        self.next_sequence = 0
-        self.results = array("q")
+    next_sequence: int = 0
+    results: array[int] = field(default_factory=lambda: array("q"))
 
 
+@dataclass(slots=True)
 class ProducerState:
     """One producer. ``used_at`` is the entry of its last batch or opening, ``used_ms`` a time not
     after that."""
 
-    __slots__ = ("epoch", "name", "producer_id", "used_at", "used_ms", "windows")
-
-    def __init__(self, name: str, producer_id: int) -> None:
-        self.name = name
-        self.producer_id = producer_id
-        self.epoch = 0
-        self.used_at = 0
-        self.used_ms = 0
-        self.windows: dict[int, ResultWindow] = {}
+    name: str
+    producer_id: int
+    epoch: int = 0
+    used_at: int = 0
+    used_ms: int = 0
+    windows: dict[int, ResultWindow] = field(default_factory=dict)
 
 
 class Producers:
@@ -69,10 +64,6 @@ class Producers:
 
     def open(self, index: int, command: InitProducer, now_ms: int) -> CommandResult:
         """The answer to a program that opens a session: its id and epoch."""
-        try:
-            check_name("producer", command.producer_name)
-        except ConfigError as error:
-            return CommandResult(Code.MALFORMED, str(error))
         session = self.init(index, command.producer_name, now_ms)
         return CommandResult(
             Code.SUCCESS, "", {"producer_id": session.producer_id, "epoch": session.epoch}

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from dledger.catalog.clients.writers import MAX_WRITERS, Offsets, Writer, Writers
@@ -37,32 +38,19 @@ MAX_NAME: Final = 1024
 DIGEST: Final = re.compile("[0-9a-f]{16}")
 
 
+@dataclass(slots=True)
 class StageState:
     """Batches of one attempt, packed, and their sums. `index` is the entry that opened it, and its
     id."""
 
-    __slots__ = (
-        "batches",
-        "deadline_ms",
-        "label",
-        "records",
-        "rows",
-        "sequence",
-        "stage_id",
-        "writer_id",
-    )
-
-    def __init__(
-        self, stage_id: int, writer_id: str, *, sequence: int, label: str, deadline_ms: int
-    ) -> None:
-        self.stage_id = stage_id
-        self.writer_id = writer_id
-        self.sequence = sequence
-        self.label = label
-        self.deadline_ms = deadline_ms
-        self.batches = 0
-        self.records = 0
-        self.rows = bytearray()
+    stage_id: int
+    writer_id: str
+    sequence: int
+    label: str
+    deadline_ms: int
+    batches: int = 0
+    records: int = 0
+    rows: bytearray = field(default_factory=bytearray)
 
     @property
     def first_index(self) -> int | None:
@@ -88,15 +76,9 @@ class Transactions:
 
     def open(self, index: int, command: OpenStage, now_ms: int) -> CommandResult:
         """A new stage, or the result when its transaction is committed already."""
-        malformed = malformed_stage(command)
-        if malformed:
-            return CommandResult(Code.MALFORMED, malformed)
         writer = self.writers.find(command.writer_id)
         if writer is not None and command.sequence <= writer.sequence:
-            offsets, records = writer.result(command.sequence)
-            return CommandResult(
-                Code.SUCCESS, "", {"committed": True, "offsets": offsets, "records": records}
-            )
+            return writer.result(command.sequence, committed=True)
         self.stages[index] = StageState(
             index,
             command.writer_id,
@@ -136,15 +118,9 @@ class Transactions:
 
     def commit(self, index: int, command: CommitTransaction) -> CommandResult:
         """All or nothing: a refused commit changes nothing and may be tried again."""
-        malformed = malformed_commit(command)
-        if malformed:
-            return CommandResult(Code.MALFORMED, malformed)
         writer = self.writers.find(command.writer_id)
         if writer is not None and command.sequence <= writer.sequence:
-            offsets, records = writer.result(command.sequence)
-            return CommandResult(
-                Code.SUCCESS, "", {"repeated": True, "offsets": offsets, "records": records}
-            )
+            return writer.result(command.sequence, repeated=True)
         return self._commit(index, command, 0, "")
 
     def commit_write(self, index: int, command: CommitWrite, now_ms: int) -> CommandResult:
@@ -154,9 +130,6 @@ class Transactions:
 
         The first repeat of a commit without a digest is accepted, and leaves its own.
         """
-        malformed = malformed_commit(command)
-        if malformed:
-            return CommandResult(Code.MALFORMED, malformed)
         writer = self.writers.find(command.writer_id) or self._former(command)
         if writer is None or command.sequence > writer.sequence:
             staged = sum(part.records for part in command.stages)
@@ -169,21 +142,12 @@ class Transactions:
             return CommandResult(Code.REPLAY_MISMATCH, unlike)
         checked = bool(writer.digest)
         if not checked or command.writer_id not in self.writers.by_name:
-            kept = Writer(
-                writer.sequence,
-                index,
-                offsets=writer.offsets,
-                records=writer.records,
-                committed_ms=writer.committed_ms,
-                digest=command.digest,
-            )
+            kept = replace(writer, committed_at=index, digest=command.digest)
             self.writers.put(command.writer_id, kept)
         self._drop(s for s in self._stages_of(command.writer_id) if s.sequence <= command.sequence)
-        offsets, records = writer.result(command.sequence)
-        more = {"committed_ms": writer.committed_ms, "checked": checked}
-        return CommandResult(
-            Code.SUCCESS, "", {"repeated": True, "offsets": offsets, "records": records, **more}
-        )
+        answer = writer.result(command.sequence, repeated=True)
+        answer.result.update(committed_ms=writer.committed_ms, checked=checked)
+        return answer
 
     def _former(self, command: CommitWrite) -> Writer | None:
         """The writer by the name that an earlier release gave it, if that one wrote to a topic of
@@ -209,20 +173,10 @@ class Transactions:
         records = 0
         for part in command.stages:
             records += self._place(index, self.stages[part.stage_id], offsets)
-        writer = Writer(
-            command.sequence,
-            index,
-            offsets=offsets,
-            records=records,
-            committed_ms=now_ms,
-            digest=digest,
-        )
+        writer = Writer(command.sequence, index, offsets, records, now_ms, digest)
         self.writers.put(command.writer_id, writer)
         self._drop(s for s in self._stages_of(command.writer_id) if s.sequence <= command.sequence)
-        offsets, records = writer.result(command.sequence)
-        return CommandResult(
-            Code.SUCCESS, "", {"repeated": False, "offsets": offsets, "records": records}
-        )
+        return writer.result(command.sequence, repeated=False)
 
     def _refusal(self, command: CommitTransaction | CommitWrite) -> CommandResult | None:
         """Why this commit cannot be, or None."""

@@ -10,7 +10,11 @@ then the oldest are as if they had never been.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from dledger.catalog.results import CommandResult
+from dledger.protocol.messages.codes import Code
 
 MAX_WRITERS: Final = 100_000
 JOB: Final = "job/"
@@ -20,6 +24,7 @@ Offsets = dict[str, dict[int, list[int]]]
 """topic -> partition -> [start, end)"""
 
 
+@dataclass(slots=True)
 class Writer:
     """The last commit of a writer.
 
@@ -34,34 +39,23 @@ class Writer:
             none.
     """
 
-    __slots__ = ("committed_at", "committed_ms", "digest", "offsets", "records", "sequence")
+    sequence: int
+    committed_at: int
+    offsets: Offsets
+    records: int
+    committed_ms: int = 0
+    digest: str = ""
 
-    def __init__(
-        self,
-        sequence: int,
-        committed_at: int,
-        *,
-        offsets: Offsets,
-        records: int,
-        committed_ms: int = 0,
-        digest: str = "",
-    ) -> None:
-        self.sequence = sequence
-        self.committed_at = committed_at
-        self.offsets = offsets
-        self.records = records
-        self.committed_ms = committed_ms
-        self.digest = digest
-
-    def result(self, sequence: int) -> tuple[Offsets, int]:
-        """Offsets and records of that commit; empty when a later one has taken its place."""
-        if sequence < self.sequence:
-            return {}, 0
+    def result(self, sequence: int, **more: bool) -> CommandResult:
+        """The answer with offsets and records of that commit; empty when a later one has taken its
+        place."""
+        is_last = sequence >= self.sequence
         offsets = {
             topic: {at: list(span) for at, span in spans.items()}
-            for topic, spans in self.offsets.items()
+            for topic, spans in (self.offsets if is_last else {}).items()
         }
-        return offsets, self.records
+        records = self.records if is_last else 0
+        return CommandResult(Code.SUCCESS, "", {**more, "offsets": offsets, "records": records})
 
 
 class Trace(NamedTuple):
@@ -90,9 +84,7 @@ class Writers:
             and self.traces
             and (trace := self.traces.get(trace_name(name))) is not None
         ):
-            return Writer(
-                trace.sequence, -1, offsets={}, records=trace.records, digest=trace.digest
-            )
+            return Writer(trace.sequence, -1, {}, trace.records, digest=trace.digest)
         return known
 
     def put(self, name: str, writer: Writer) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from dledger.catalog.results import BatchRef
@@ -47,52 +48,40 @@ def table_name(topic_id: int, number: int) -> str:
     return f"topic-{topic_id}-{number}"
 
 
+@dataclass(slots=True, eq=False)
 class Partition:
     """Offsets and rows of one partition. All but `begin_row` and `begin_offset` are equal on every
     node."""
 
-    __slots__ = (
-        "_cursors", "_factory", "_number_in_topic", "_table", "_topic_id", "begin_offset",
-        "begin_row", "bytes", "lateness", "newest_schema", "newest_us", "next_offset", "rows",
-        "rows_crc", "topic",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        factory: TableFactory,
-        topic: str,
-        *,
-        topic_id: int,
-        number: int,
-        newest_schema: int = RAW,
-    ) -> None:
-        self._factory = factory
-        # where readers go on: offset -> row, so that they need no search
-        self._cursors: dict[int, int] | None = None
-        # opened with the first row: a topic may have many idle partitions
-        self._table: Table | None = None
-        self.topic = topic
-        self._topic_id = topic_id
-        self._number_in_topic = number
-        self.next_offset = 0
-        self.rows = 0
-        self.rows_crc = 0  # over all rows, so that nodes whose rows differ have different digests
-        self.bytes = 0
-        self.newest_us = NO_TIME
-        self.lateness = 0  # most entries that ever lay between a batch and its commit
-        self.begin_row = 0
-        self.begin_offset = 0
-        # of its topic; here too, because every batch is held against it
-        self.newest_schema = newest_schema
+    factory: TableFactory
+    topic: str
+    topic_id: int
+    number: int
+    newest_schema: int = RAW
+    """Of its topic; here too, because every batch is held against it."""
+    next_offset: int = 0
+    rows: int = 0
+    rows_crc: int = 0
+    """Over all rows, so that nodes whose rows differ have different digests."""
+    bytes: int = 0
+    newest_us: int = NO_TIME
+    lateness: int = 0
+    """Most entries that ever lay between a batch and its commit."""
+    begin_row: int = 0
+    begin_offset: int = 0
+    _cursors: dict[int, int] | None = None
+    """Where readers go on: offset -> row, so that they need no search."""
+    _table: Table | None = None
+    """Opened with the first row: a topic may have many idle partitions."""
 
     @property
     def name(self) -> str:
-        return table_name(self._topic_id, self._number_in_topic)
+        return table_name(self.topic_id, self.number)
 
     @property
     def table(self) -> Table:
         if self._table is None:
-            self._table = self._factory.open(self.name, ROW_SIZE)
+            self._table = self.factory.open(self.name, ROW_SIZE)
         return self._table
 
     def reopen(self) -> None:
@@ -194,20 +183,26 @@ class Partition:
         """The batches from ``row`` on that begin below ``end_offset``; up to ``max_bytes``, but at
         least one."""
         found: list[BatchRef] = []
-        total, chunk = 0, FIRST_ROWS
+        total = 0
+        for (base, index, pos, _, _, _, size, crc), end in self._rows_and_ends(row):
+            total += size
+            if base >= end_offset or (found and total > max_bytes):
+                break
+            found.append(BatchRef(base, end - base, index, pos, size, crc))
+        return found
+
+    def _rows_and_ends(self, row: int) -> Iterator[tuple[tuple[int, ...], int]]:
+        """The rows from ``row`` on, each with the end offset of its batch; read in chunks, the
+        first of which are small."""
+        chunk = FIRST_ROWS
         while row < self.rows:
             stop = min(row + chunk, self.rows)
             rows = list(ROW.iter_unpack(self.table.read(row, min(stop + 1, self.rows))))
             ends = [fields[0] for fields in rows[1:]]
             if stop == self.rows:
                 ends.append(self.next_offset)
-            for (base, index, pos, _, _, _, size, crc), end in zip(rows, ends, strict=False):
-                total += size
-                if base >= end_offset or (found and total > max_bytes):
-                    return found
-                found.append(BatchRef(base, end - base, index, pos, size, crc))
+            yield from zip(rows, ends, strict=False)
             row, chunk = stop, min(2 * chunk, CHUNK_ROWS)
-        return found
 
     def batches_of(self, first: int, last: int) -> list[tuple[int, int]]:
         """(base offset, records) of the batches that lie in the entries ``first`` to ``last``."""
@@ -220,18 +215,10 @@ class Partition:
         if self.begin_row == self.rows:
             return  # and its table stays unopened: a topic may have many idle partitions
         row = self._first_above(APPLIED, first - 1, self.begin_row, self.rows)
-        while row < self.rows:
-            stop = min(row + CHUNK_ROWS, self.rows)
-            rows = list(ROW.iter_unpack(self.table.read(row, min(stop + 1, self.rows))))
-            ends = [
-                *(fields[0] for fields in rows[1:]),
-                *([self.next_offset] if stop == self.rows else []),
-            ]
-            for (base, index, _, _, applied, *_), end in zip(rows, ends, strict=False):
-                if applied > last:
-                    return
-                yield base, end - base, index, applied
-            row = stop
+        for (base, index, _, _, applied, *_), end in self._rows_and_ends(row):
+            if applied > last:
+                return
+            yield base, end - base, index, applied
 
     def needed_from(self, offset: int) -> int | None:
         """An entry in front of which nothing is needed to read from ``offset`` on; None when

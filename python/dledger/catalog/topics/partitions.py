@@ -51,14 +51,8 @@ class Partitions(Mapping[int, Partition]):
         if key not in self:
             raise KeyError(key)
         info = self._topics.by_id[key >> 32]
-        number = key & 0xFFFFFFFF
-        return Partition(
-            self._tables,
-            info.name,
-            topic_id=info.topic_id,
-            number=number,
-            newest_schema=self._newest_schema(info.topic_id),
-        )
+        newest = self._newest_schema(info.topic_id)
+        return Partition(self._tables, info.name, info.topic_id, key & 0xFFFFFFFF, newest)
 
     def __contains__(self, key: object) -> bool:
         info = self._topics.by_id.get(key >> 32) if isinstance(key, int) else None

@@ -10,7 +10,7 @@ and it stays when the messages themselves are gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from dledger.catalog.results import CommandResult
@@ -40,22 +40,18 @@ class Queues:
             if queue_offset >= self.next.get(key, 0):
                 self.next[key] = queue_offset + 1
 
-    def adopt(self, queues: Mapping[str, Mapping[int, int]], store_ms: int) -> None:
-        """The queues of an old commit log go on here: topic -> queue id -> offset of the next
-        message."""
-        self.store_ms = max(self.store_ms, store_ms)
-        for topic, ends in queues.items():
-            for queue_id, end in ends.items():
-                self.next[topic, queue_id] = max(end, self.next.get((topic, queue_id), 0))
-
     def begin(self, index: int, command: AdoptCommitLog) -> CommandResult:
-        """`adopt`, as the first entry of a log says it, and no other one."""
+        """The queues of an old commit log go on here, as the first entry of a log says it, and no
+        other one."""
         if index:
             return CommandResult(
                 Code.MALFORMED,
                 "a commit log is adopted before its group is started, with no request",
             )
-        self.adopt(command.queues, command.store_ms)
+        self.store_ms = max(self.store_ms, command.store_ms)
+        for topic, ends in command.queues.items():
+            for queue_id, end in ends.items():
+                self.next[topic, queue_id] = max(end, self.next.get((topic, queue_id), 0))
         return CommandResult(Code.SUCCESS)
 
     def __bool__(self) -> bool:

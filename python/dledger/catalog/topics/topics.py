@@ -40,9 +40,6 @@ class Topics:
     def create(self, command: CreateTopic) -> tuple[CommandResult, TopicInfo | None]:
         """The answer, and the topic when it is new. Repeating a creation (same log id) is a
         success."""
-        malformed = malformed_topic(command)
-        if malformed:
-            return CommandResult(Code.MALFORMED, malformed), None
         taken = self.taken(command)
         if taken is not None:
             return taken, None

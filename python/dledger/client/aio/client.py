@@ -7,20 +7,20 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from dledger.client.aio.operations import AsyncOperations
 from dledger.client.aio.producer import AsyncProducer
 from dledger.client.aio.reading import fetch
 from dledger.client.aio.staging import AsyncStage, AsyncTransaction
 from dledger.client.aio.transport import AsyncTransport
-from dledger.client.protocol import schemas
-from dledger.client.protocol import transaction_requests as transactions
 from dledger.client.protocol.appending import append
 from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.client_state import ClientState, Operation, T
-from dledger.client.protocol.offsets import range_end
-from dledger.client.protocol.reading import reader, records
-from dledger.client.protocol.results import Appended, Committed, Lineage
-from dledger.client.protocol.resuming import AsyncResuming, behind_body, behind_records
+from dledger.client.protocol.operations import transaction_requests as transactions
+from dledger.client.protocol.operations.methods import Operations
+from dledger.client.protocol.operations.offsets import range_end
+from dledger.client.protocol.operations.schemas import of_body
+from dledger.client.protocol.reading.reading import reader, records
+from dledger.client.protocol.reading.resuming import AsyncResuming, behind_body, behind_records
+from dledger.client.protocol.results import Appended, Committed
 from dledger.client.protocol.session import ProducerSession
 from dledger.environment import REAL, Environment
 from dledger.errors import DLedgerError
@@ -35,7 +35,7 @@ class _Holder:
 
 
 @checked
-class AsyncClient(AsyncOperations):
+class AsyncClient(Operations):
     """As `dledger.client.Client`, for one event loop; every call is awaited and reads are
     asynchronous iterators.
 
@@ -51,8 +51,7 @@ class AsyncClient(AsyncOperations):
         environment: Environment = REAL,
         **settings: Any,
     ) -> None:
-        self.core = ClientState.make(bootstrap_servers, group, settings, environment)
-        self.core.routes.lineage = Lineage(group_id)
+        self.core = ClientState.make(bootstrap_servers, group, settings, environment, group_id)
         self._transport = AsyncTransport(self.core)
         self._holders: list[_Holder] = []
 
@@ -107,12 +106,8 @@ class AsyncClient(AsyncOperations):
         self, topic: str, *, partition: int | None = None, name: str | None = None
     ) -> AsyncProducer:
         """See `Client.producer`."""
-        info = await self.topic(topic)
-        name = name or self.core.environment.unique()
-        session = await self._run(transactions.init_producer(self.core, name))
-        return AsyncProducer(
-            self.core, self._transport, info=info, partition=partition, name=name, session=session
-        )
+        opened = await self._run(transactions.open_producer(self.core, topic, name))
+        return AsyncProducer(self.core, self._transport, opened=opened, partition=partition)
 
     async def transaction(
         self, writer_id: str, sequence: int, *, label: str = "", timeout_ms: int = 600_000
@@ -120,7 +115,7 @@ class AsyncClient(AsyncOperations):
         """See `Client.transaction`: ``async with await client.transaction(...) as transaction``."""
         stage = await self.stage(writer_id, sequence, label, timeout_ms)
         return AsyncTransaction(
-            self, self.core, stage=stage, writer_id=writer_id, sequence=sequence
+            self.core, self._transport, stage=stage, writer_id=writer_id, sequence=sequence
         )
 
     async def stage(
@@ -130,13 +125,8 @@ class AsyncClient(AsyncOperations):
         opened = await self._run(transactions.open_stage(writer_id, sequence, label, timeout_ms))
         if isinstance(opened, Committed):
             return opened
-        return AsyncStage(
-            self,
-            self.core,
-            transport=self._transport,
-            stage_id=opened,
-            what=f"stage {opened} of ({writer_id!r}, {sequence})",
-        )
+        what = f"stage {opened} of ({writer_id!r}, {sequence})"
+        return AsyncStage(self.core, self._transport, stage_id=opened, what=what)
 
     # reading
 
@@ -160,10 +150,10 @@ class AsyncClient(AsyncOperations):
                 last = await self._run(range_end(self.core, topic, partition, start, end, follow))
                 opened.append((described, last))
             info, last = opened[0]
-            known = self.core, info.name, info.topic_id, info.log_id
             fetcher = reader(self.core, info, partition, position, last, max_bytes)
             async for batch, body in fetch(self.core, self._transport, fetcher, replica, follow):
-                columns = await self._run(schemas.of_body(*known, body)) if info.typed else None
+                asked = of_body(self.core, info, body)
+                columns = await self._run(asked) if info.typed else None
                 yield records(batch, body, position, last, columns)
 
         return AsyncResuming(read_on, start, end_of=behind_records)

@@ -8,27 +8,27 @@ from collections.abc import Callable
 
 from dledger import forks
 from dledger.client.aio.pipeline import Pipeline
-from dledger.client.protocol.batching import OutgoingBatch
 from dledger.client.protocol.client_state import ClientState
-from dledger.client.protocol.in_flight_window import Done
+from dledger.client.protocol.writing.batching import OutgoingBatch
+from dledger.client.protocol.writing.in_flight_window import Done
 from dledger.errors import DLedgerError
 
 
-class AsyncFlow:
-    """Batches into a pipeline, no more than fit at a time; `dledger.client.blocking.outflow` for
-    one loop."""
+class FlowBase:
+    """The common part of the ways out, from threads and from a loop: batches of one process.
 
-    def __init__(
-        self, core: ClientState, what: str, *, pipeline: Pipeline, ready: deque[OutgoingBatch]
-    ) -> None:
-        self.pipeline = pipeline
-        self._what = what
-        self._born = forks.generation
+    Args:
+        what: names it in errors.
+        ready: where batches are put that are to go out, in order.
+    """
+
+    def __init__(self, core: ClientState, what: str, *, ready: deque[OutgoingBatch]) -> None:
         self.ready = ready
         self._config = core.config
+        self._what = what
+        self._born = forks.generation
         self._count = 0
         self._bytes = 0
-        self._waiting: list[asyncio.Future[None]] = []
 
     @property
     def forked(self) -> bool:
@@ -36,8 +36,24 @@ class AsyncFlow:
         return self._born != forks.generation
 
     def check(self) -> None:
-        """Raises ForkedClient in a child of the process that it belongs to."""
+        """Before any lock is taken, which in a forked child may be held for ever.
+
+        Raises:
+            ForkedClient: this process is a child of the one that it belongs to.
+        """
         forks.check_born_here(self._born, self._what)
+
+
+class AsyncFlow(FlowBase):
+    """Batches into a pipeline, no more than fit at a time; `dledger.client.blocking.outflow` for
+    one loop."""
+
+    def __init__(
+        self, core: ClientState, what: str, *, pipeline: Pipeline, ready: deque[OutgoingBatch]
+    ) -> None:
+        super().__init__(core, what, ready=ready)
+        self.pipeline = pipeline
+        self._waiting: list[asyncio.Future[None]] = []
 
     def take(self) -> None:
         """Send the ready batches, whether there is room or not."""

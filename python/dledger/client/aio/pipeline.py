@@ -10,11 +10,18 @@ from typing import Any, Final
 
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.protocol.appending import APPEND
-from dledger.client.protocol.client_state import ATTEMPT_MS, ClientState
-from dledger.client.protocol.frame_limits import LIMITS
-from dledger.client.protocol.in_flight_window import InFlightWindow, Item
+from dledger.client.protocol.client_state import ATTEMPT_MS, LIMITS, ClientState
+from dledger.client.protocol.operations.transaction_requests import OpenedProducer, init_producer
 from dledger.client.protocol.session import ProducerSession
-from dledger.errors import AccessDenied, ConfigError, DLedgerError, Unavailable, WrongGroup
+from dledger.client.protocol.writing.in_flight_window import InFlightWindow, Item
+from dledger.errors import (
+    AccessDenied,
+    ConfigError,
+    DLedgerError,
+    TransactionError,
+    Unavailable,
+    WrongGroup,
+)
 from dledger.net import Connection, Handlers, connect
 from dledger.net.connections.blocking import Lost
 from dledger.net.connections.handshake import Greeting
@@ -244,3 +251,28 @@ class Pipeline:
             connection.abort()
         self.window.lost()
         self._wake.set()
+
+
+def producer_pipeline(
+    core: ClientState, transport: AsyncTransport, opened: OpenedProducer
+) -> Pipeline:
+    """The pipeline of a producer, whose first session is open."""
+
+    def open_session() -> Awaitable[ProducerSession]:
+        return transport.run(init_producer(core, opened.name))
+
+    window = InFlightWindow(f"append to {opened.info.name!r}")
+    window.opened(opened.session)
+    return Pipeline(core, transport, window=window, open_session=open_session)
+
+
+def stage_pipeline(
+    core: ClientState, transport: AsyncTransport, stage_id: int, what: str
+) -> Pipeline:
+    """The pipeline of a stage, which is its only session; ``what`` names it in errors."""
+
+    async def no_session() -> ProducerSession:
+        raise TransactionError(f"{what}: the stage is gone")
+
+    window = InFlightWindow(what, ProducerSession(stage_id, 0))
+    return Pipeline(core, transport, window=window, open_session=no_session)

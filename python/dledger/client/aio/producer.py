@@ -1,24 +1,22 @@
-"""Pipelined appends, stages and transactions under asyncio."""
+"""Pipelined appends under asyncio."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Self
 
 import pyarrow as pa
 
 from dledger.client.aio.outflow import AsyncFlow
-from dledger.client.aio.pipeline import Pipeline
+from dledger.client.aio.pipeline import producer_pipeline
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.protocol.client_state import ClientState
-from dledger.client.protocol.in_flight_window import InFlightWindow
-from dledger.client.protocol.record_accumulator import RecordAccumulator
+from dledger.client.protocol.operations.transaction_requests import OpenedProducer
 from dledger.client.protocol.results import Appended
-from dledger.client.protocol.session import ProducerSession
-from dledger.client.protocol.transaction_requests import init_producer
+from dledger.client.protocol.writing.record_accumulator import CLOSED, Addition, RecordAccumulator
 from dledger.errors import ConfigError
-from dledger.protocol.messages.client import TopicInfo
-from dledger.records.body.build import Headers, Times, Values, make_records
+from dledger.records.body.build import Headers, Times, Values
 
 
 class AsyncProducer:
@@ -30,30 +28,17 @@ class AsyncProducer:
         core: ClientState,
         transport: AsyncTransport,
         *,
-        info: TopicInfo,
+        opened: OpenedProducer,
         partition: int | None,
-        name: str,
-        session: ProducerSession,
     ) -> None:
-        self.name = name
+        self.name = opened.name
         self._linger_s = core.config.linger_ms / 1000
-        self._accumulator = RecordAccumulator(core, info, partition=partition)
+        self._accumulator = RecordAccumulator(core, opened.info, partition=partition)
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
-        window = InFlightWindow(f"append to {info.name!r}")
-        window.opened(session)
-        pipeline = Pipeline(
-            core,
-            transport,
-            window=window,
-            open_session=lambda: transport.run(init_producer(core, name)),
-        )
-        self._flow = AsyncFlow(
-            core,
-            f"the producer of topic {info.name!r}",
-            pipeline=pipeline,
-            ready=self._accumulator.ready,
-        )
+        pipeline = producer_pipeline(core, transport, opened)
+        what = f"the producer of topic {opened.info.name!r}"
+        self._flow = AsyncFlow(core, what, pipeline=pipeline, ready=self._accumulator.ready)
 
     async def append(
         self,
@@ -71,16 +56,16 @@ class AsyncProducer:
             RecordTooLarge, ConfigError: nothing was taken. Everything else comes through the
                 future.
         """
-        plain = headers is None and timestamps is None
-        if not (plain and isinstance(values, bytes) and (keys is None or isinstance(keys, bytes))):
-            records = make_records(values, keys=keys, headers=headers, timestamps=timestamps)
-            return await self._append(self._accumulator.place(partition, keys), records, now=False)
-        at = self._accumulator.place(partition, keys)
-        self._accumulator.check_value(values, keys)
         answer = _Answer()
-        await self._ready()
-        self._accumulator.add_value(answer, at, values, keys)
-        self._taken()
+        additions = self._accumulator.values(
+            answer,
+            values,
+            keys=keys,
+            partition=partition,
+            headers=headers,
+            timestamps=timestamps,
+        )
+        await self._take(additions)
         return answer
 
     async def append_batch(
@@ -88,31 +73,23 @@ class AsyncProducer:
     ) -> asyncio.Future[Appended]:
         """Append a batch of record columns now, behind the records appended before it; see
         `append`."""
-        return await self._append(self._accumulator.place(partition, None), batch, now=True)
-
-    async def _append(self, at: int, batch: pa.RecordBatch, now: bool) -> asyncio.Future[Appended]:
         answer = _Answer()
-        pieces = self._accumulator.pieces(batch)
-        pending = self._accumulator.pending(answer, at, batch.num_rows)
-        for piece in pieces:
-            await self._ready()
-            self._accumulator.add_piece(pending, piece, now or len(pieces) > 1)
-            self._taken()
+        await self._take(self._accumulator.batch(answer, partition, batch))
         return answer
 
-    async def _ready(self) -> None:
-        self._check()
-        await self._flow.room()
-        self._check()  # it may have been closed meanwhile
+    async def _take(self, additions: Sequence[Addition]) -> None:
+        for add in additions:
+            self._check()
+            await self._flow.room()
+            self._check()  # it may have been closed meanwhile
+            add()
+            self._flow.take()
+            if self._timer is None and not self._accumulator.empty:
+                self._timer = asyncio.get_running_loop().call_later(self._linger_s, self._lingered)
 
     def _check(self) -> None:
         if self._closed:
-            raise ConfigError("the producer is closed; open another one")
-
-    def _taken(self) -> None:
-        self._flow.take()
-        if self._timer is None and not self._accumulator.empty:
-            self._timer = asyncio.get_running_loop().call_later(self._linger_s, self._lingered)
+            raise ConfigError(CLOSED)
 
     def _lingered(self) -> None:
         self._timer = None

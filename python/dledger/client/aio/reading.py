@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator
 
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.protocol.client_state import ATTEMPT_MS, ClientState
-from dledger.client.protocol.fetching import WAIT_MS, Fetcher
-from dledger.client.protocol.reading import Replicas, find_nodes, preferred_address, take
+from dledger.client.protocol.reading.fetching import WAIT_MS, Fetcher
+from dledger.client.protocol.reading.reading import Replicas, find_nodes, preferred_address, take
 from dledger.errors import DLedgerError, ProtocolError, Unavailable
 from dledger.net.connections.blocking import Lost
 from dledger.protocol.messages.client import FetchedBatch, FetchResponse
@@ -25,26 +25,17 @@ async def fetch(
     them."""
     if fetcher.done:
         return
-    if not core.routes.peers:
-        core.routes.learned((await transport.ask(find_nodes(core)))[0])
+    await transport.run(find_nodes(core))
     replicas = Replicas(core, preferred_address(core, replica, follow))
-    patience_ms = core.config.request_timeout_ms
-    deadline_ms = core.environment.now_ms() + patience_ms
     while not fetcher.done:
         try:
             batches = await _fetch_some(transport, fetcher, replicas.address)
         except DLedgerError as error:
-            pause = replicas.failed()
-            if core.environment.now_ms() + pause * 1000 > deadline_ms:
-                raise
-            if not getattr(error, "elsewhere", isinstance(error, Unavailable)):
-                raise
-            await asyncio.sleep(pause)
+            await asyncio.sleep(replicas.failed(error))
             continue
-        replicas.worked()
         for found in batches:
             yield found
-        deadline_ms = core.environment.now_ms() + patience_ms
+        replicas.worked()
 
 
 async def _fetch_some(

@@ -3,51 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Self
 
 import pyarrow as pa
 
 from dledger.client.aio.outflow import AsyncFlow
-from dledger.client.aio.pipeline import Pipeline
+from dledger.client.aio.pipeline import stage_pipeline
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.protocol.arguments import checked
-from dledger.client.protocol.batching import OutgoingBatch
 from dledger.client.protocol.client_state import ClientState
-from dledger.client.protocol.in_flight_window import InFlightWindow
-from dledger.client.protocol.record_accumulator import make_item
+from dledger.client.protocol.operations.topics import known_topic
 from dledger.client.protocol.results import Committed
-from dledger.client.protocol.session import ProducerSession
-from dledger.client.protocol.staging import Batches, StageTally, TransactionState, cut
-from dledger.errors import DLedgerError, TransactionError
+from dledger.client.protocol.writing.staging import Batches, StageTally, TransactionState, cut
+from dledger.errors import DLedgerError
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.records.body.build import Headers, Times, Values, make_records
-
-if TYPE_CHECKING:
-    from dledger.protocol.messages.client import TopicInfo
-    from dledger.records.digest import RowsSum
-
-
-class AsyncStageOwner(Protocol):
-    """The client that a stage or a transaction needs."""
-
-    async def known_topic(self, name: str, partition: int | None = None) -> TopicInfo:
-        """See `Client.known_topic`."""
-
-    async def commit_transaction(
-        self,
-        writer_id: str,
-        sequence: int,
-        stages: Sequence[StageSum],
-        rows: RowsSum | None = None,
-        formerly: str = "",
-    ) -> Committed:
-        """See `Client.commit_transaction`."""
-
-    async def abort_transaction(
-        self, writer_id: str, sequence: int, stage_ids: Sequence[int] = ()
-    ) -> None:
-        """See `Client.abort_transaction`."""
 
 
 @checked
@@ -55,33 +25,18 @@ class AsyncStage:
     """`dledger.client.Stage` under asyncio."""
 
     def __init__(
-        self,
-        client: AsyncStageOwner,
-        core: ClientState,
-        *,
-        transport: AsyncTransport,
-        stage_id: int,
-        what: str,
+        self, core: ClientState, transport: AsyncTransport, *, stage_id: int, what: str
     ) -> None:
         self.stage_id = stage_id
-        self._client = client
         self._core = core
+        self._run = transport.run
         self._tally = StageTally(stage_id, what)
-
-        async def no_session() -> ProducerSession:
-            raise TransactionError(f"{what}: the stage is gone")
-
-        pipeline = Pipeline(
-            core,
-            transport,
-            window=InFlightWindow(what, ProducerSession(stage_id, 0)),
-            open_session=no_session,
-        )
+        pipeline = stage_pipeline(core, transport, stage_id, what)
         self._flow = AsyncFlow(core, what, pipeline=pipeline, ready=deque())
 
     async def append_batch(self, topic: str, partition: int, batch: pa.RecordBatch) -> None:
         """Stage a batch of record columns; see `Stage.append_batch`."""
-        info = await self._client.known_topic(topic, partition)
+        info = await self._run(known_topic(self._core, topic, partition))
         await self.append_all([(info, partition, batch)])
 
     async def append_all(self, batches: Batches) -> None:
@@ -91,17 +46,10 @@ class AsyncStage:
             await self._flow.room()
             self._tally.check_open()
             self._check_failed()
-            item = make_item(
-                self._core,
-                info,
-                partition,
-                piece,
-                self._tally.counting(piece.num_rows),
-                staged=True,
-            )
+            outgoing = self._tally.outgoing(self._core, info, partition, piece)
             # and there it stays if anything ends this call half way
             self._tally.under_way.add(call)
-            self._flow.ready.append(OutgoingBatch((item,)))
+            self._flow.ready.append(outgoing)
             self._flow.take()
         self._tally.under_way.discard(call)
 
@@ -137,17 +85,16 @@ class AsyncTransaction:
 
     def __init__(
         self,
-        client: AsyncStageOwner,
         core: ClientState,
+        transport: AsyncTransport,
         *,
         stage: AsyncStage | Committed,
         writer_id: str,
         sequence: int,
     ) -> None:
-        self._client = client
-        self._stage = None if isinstance(stage, Committed) else stage
-        self._state = TransactionState(core, writer_id, sequence=sequence)
-        self._state.result = stage if isinstance(stage, Committed) else None
+        self._core = core
+        self._run = transport.run
+        self._state = TransactionState(core, stage, writer_id=writer_id, sequence=sequence)
 
     async def append(
         self,
@@ -165,30 +112,27 @@ class AsyncTransaction:
 
     async def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> None:
         """Stage a batch of record columns; see `Transaction.append_batch`."""
-        self._state.check_open()
-        if self._stage is not None:
-            info = await self._client.known_topic(topic, partition)
-            await self._stage.append_all(self._state.spread(info, partition, batch))
+        state = self._state
+        state.check_open()
+        if state.stage is not None:
+            info = await self._run(known_topic(self._core, topic, partition))
+            await state.stage.append_all(state.spread(info, partition, batch))
 
     async def commit(self) -> Committed:
         """Give everything its offsets at once; see `Transaction.commit`."""
         state = self._state
-        if state.result is None and self._stage is not None:
+        if state.result is None and state.stage is not None:
             state.check_commit()
-            total = await self._stage.close()
-            state.result = await self._client.commit_transaction(
-                state.writer_id, state.sequence, (total,)
-            )
+            await self._run(state.commit(await state.stage.close()))
         return state.committed()
 
     async def abort(self) -> None:
         """Drop the staged batches. In a forked child the stage is the parent's, and stays."""
-        state, stage = self._state, self._stage
+        state, stage = self._state, self._state.stage
         if state.over or stage is None or stage.forked:
             return
         stage.cancel()
-        await self._client.abort_transaction(state.writer_id, state.sequence, (stage.stage_id,))
-        state.over = True
+        await self._run(state.abort(stage.stage_id))
 
     async def __aenter__(self) -> Self:
         return self

@@ -6,8 +6,7 @@ import asyncio
 from typing import Any
 
 from dledger import forks
-from dledger.client.protocol.client_state import PROBE, ClientState, Operation, Request, T
-from dledger.client.protocol.frame_limits import LIMITS
+from dledger.client.protocol.client_state import LIMITS, PROBE, ClientState, Operation, Request, T
 from dledger.client.protocol.routing import Call, Probe, Wait
 from dledger.errors import DLedgerError, Unavailable, WrongGroup
 from dledger.net.connections.blocking import Lost

@@ -11,27 +11,27 @@ import pyarrow as pa
 
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.blocking.background_loop import background
-from dledger.client.blocking.operations import Operations
 from dledger.client.blocking.producer import Producer
 from dledger.client.blocking.reading import BlockingReader
 from dledger.client.blocking.staging import Stage, Transaction
 from dledger.client.blocking.transport import BlockingTransport
-from dledger.client.protocol import transaction_requests as transactions
 from dledger.client.protocol.appending import append
 from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.client_state import ClientState, Operation, T
-from dledger.client.protocol.fetching import Fetcher
-from dledger.client.protocol.offsets import range_end
-from dledger.client.protocol.reading import (
+from dledger.client.protocol.operations import transaction_requests as transactions
+from dledger.client.protocol.operations.methods import Operations
+from dledger.client.protocol.operations.offsets import range_end
+from dledger.client.protocol.operations.schemas import of_body
+from dledger.client.protocol.reading.fetching import Fetcher
+from dledger.client.protocol.reading.reading import (
     Replicas,
     find_nodes,
     preferred_address,
     reader,
     records,
 )
-from dledger.client.protocol.results import Appended, Committed, Lineage
-from dledger.client.protocol.resuming import Resuming, behind_body, behind_records
-from dledger.client.protocol.schemas import of_body
+from dledger.client.protocol.reading.resuming import Resuming, behind_body, behind_records
+from dledger.client.protocol.results import Appended, Committed
 from dledger.interrupts import is_interrupt
 from dledger.protocol.messages.client import FetchedBatch, TopicInfo
 from dledger.records.body.build import Headers, Times, Values, make_records
@@ -61,8 +61,7 @@ class Client(Operations):
     def __init__(
         self, bootstrap_servers: str, *, group: str = "", group_id: str = "", **settings: Any
     ) -> None:
-        self.core = ClientState.make(bootstrap_servers, group, settings)
-        self.core.routes.lineage = Lineage(group_id)
+        self.core = ClientState.make(bootstrap_servers, group, settings, group_id=group_id)
         self._settings = {"group": group, "group_id": group_id, **settings}
         self._transports: deque[BlockingTransport] = deque()
         self._shared: AsyncTransport | None = None
@@ -172,17 +171,8 @@ class Client(Operations):
             name: a name that stays: opening it again fences its former producer, so that a zombie
                 cannot write.
         """
-        info = self.topic(topic)
-        name = name or self.core.environment.unique()
-        session = self._run(transactions.init_producer(self.core, name))
-        return Producer(
-            self.core,
-            self._async_transport(),
-            info=info,
-            partition=partition,
-            name=name,
-            session=session,
-        )
+        opened = self._run(transactions.open_producer(self.core, topic, name))
+        return Producer(self.core, self._async_transport(), opened=opened, partition=partition)
 
     def transaction(
         self, writer_id: str, sequence: int, *, label: str = "", timeout_ms: int = 600_000
@@ -196,7 +186,9 @@ class Client(Operations):
             timeout_ms: dropped when not committed by then.
         """
         stage = self.stage(writer_id, sequence, label, timeout_ms)
-        return Transaction(self, self.core, stage=stage, writer_id=writer_id, sequence=sequence)
+        return Transaction(
+            self.core, self._run, stage=stage, writer_id=writer_id, sequence=sequence
+        )
 
     def stage(
         self, writer_id: str, sequence: int, label: str = "", timeout_ms: int = 600_000
@@ -207,7 +199,9 @@ class Client(Operations):
         if isinstance(opened, Committed):
             return opened
         what = f"stage {opened} of ({writer_id!r}, {sequence})"
-        return Stage(self, self.core, transport=self._async_transport(), stage_id=opened, what=what)
+        return Stage(
+            self.core, self._run, transport=self._async_transport(), stage_id=opened, what=what
+        )
 
     # reading
 
@@ -239,12 +233,11 @@ class Client(Operations):
         """
         info = self.topic(topic)
         last = self._run(range_end(self.core, topic, partition, start, end, follow))
-        known = self.core, info.name, info.topic_id, info.log_id
 
         def read_on(position: int) -> Generator[pa.RecordBatch, None, None]:
             fetcher = reader(self.core, info, partition, position, last, max_bytes)
             for batch, body in self._fetch(fetcher, replica, follow):
-                columns = self._run(of_body(*known, body)) if info.typed else None
+                columns = self._run(of_body(self.core, info, body)) if info.typed else None
                 yield records(batch, body, position, last, columns)
 
         return Resuming(read_on, start, end_of=behind_records)
@@ -283,10 +276,9 @@ class Client(Operations):
         if fetcher.done:
             return
         with self._transport() as transport:
-            if not self.core.routes.peers:
-                self.core.routes.learned(transport.ask(find_nodes(self.core))[0])
+            transport.run(find_nodes(self.core))
             replicas = Replicas(self.core, preferred_address(self.core, replica, follow))
-            yield from BlockingReader(self.core, transport, fetcher=fetcher, replicas=replicas)
+            yield from BlockingReader(transport, fetcher, replicas=replicas)
 
 
 def _restore(bootstrap_servers: str, settings: dict[str, Any]) -> Client:

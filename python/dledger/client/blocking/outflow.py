@@ -15,13 +15,13 @@ from functools import partial
 from operator import attrgetter
 from typing import Final
 
-from dledger import forks
+from dledger.client.aio.outflow import FlowBase
 from dledger.client.aio.pipeline import Pipeline
 from dledger.client.blocking.background_loop import Background, background
 from dledger.client.blocking.waiting import Gates
-from dledger.client.protocol.batching import OutgoingBatch
 from dledger.client.protocol.client_state import ClientState
-from dledger.client.protocol.in_flight_window import Done, Item
+from dledger.client.protocol.writing.batching import OutgoingBatch
+from dledger.client.protocol.writing.in_flight_window import Done, Item
 from dledger.errors import DLedgerError
 
 SMALL_BYTES: Final = 16 << 10
@@ -31,13 +31,11 @@ on one of them."""
 _SIZE: Final = attrgetter("size")
 
 
-class Flow:
-    """Batches into a pipeline.
+class Flow(FlowBase):
+    """Batches into a pipeline; `wake` must follow when some are `ready`.
 
     Args:
-        what: names it in errors.
         make: makes the pipeline, on the background loop.
-        ready: where batches are put that are to go out, in order; `wake` must follow.
     """
 
     def __init__(
@@ -48,51 +46,30 @@ class Flow:
         make: Callable[[], Pipeline],
         ready: deque[OutgoingBatch],
     ) -> None:
-        self.ready = ready
-        self._what = what
-        self._born = forks.generation
-        self._background = background()
+        super().__init__(core, what, ready=ready)
+        self.background = background()
         self._most, self._most_bytes = core.config.max_in_flight, core.config.max_in_flight_bytes
         self._low, self._low_bytes = self._most * 3 // 4, self._most_bytes * 3 // 4
         self._row = min(ROW, self._most // 8)
-        self._count = 0
-        self._bytes = 0
         self._gates = Gates()
         self._lock = RLock()  # a signal handler may append, too
         self._scheduled = False
 
-        self._background.run(partial(self._start, make))
+        self.background.run(partial(self._start, make))
 
     async def _start(self, make: Callable[[], Pipeline]) -> None:
         """On the loop, which no interrupt keeps from binding the end of the pipeline to that of
         this object."""
         self.pipeline = make()
-        self._end = weakref.finalize(self, _forget, self._background, self.pipeline)
+        self._end = weakref.finalize(self, _forget, self.background, self.pipeline)
         ref = weakref.ref(self)
         self.pipeline.on_answers = lambda: flow.take() if (flow := ref()) else None
-
-    @property
-    def background(self) -> Background:
-        return self._background
-
-    @property
-    def forked(self) -> bool:
-        """Whether this is a child of the process that it belongs to."""
-        return self._born != forks.generation
 
     @property
     def empty(self) -> bool:
         """Whether every batch is answered."""
         # in this order: `take` counts what it then takes away
         return not self.ready and not self._count
-
-    def check(self) -> None:
-        """Before any lock is taken, which in a forked child may be held for ever.
-
-        Raises:
-            ForkedClient: this process is a child of the one that it belongs to.
-        """
-        forks.check_born_here(self._born, self._what)
 
     def wait_for_room(self) -> None:
         """Wait until less than the limits is in flight. The caller holds no lock, since the loop
@@ -105,7 +82,7 @@ class Flow:
             ForkedClient: as `check`.
         """
         self.check()
-        if not self._background.here and not self._has_room():
+        if not self.background.here and not self._has_room():
             self._send()
             self._gates.wait(self._has_room)
 
@@ -127,7 +104,7 @@ class Flow:
     def _send(self) -> None:
         with self._lock:
             if not self._scheduled:
-                self._background.loop.call_soon_threadsafe(self.take)
+                self.background.loop.call_soon_threadsafe(self.take)
                 # only now: an interrupt before it costs a second call, behind it nothing
                 self._scheduled = True
 
@@ -176,7 +153,7 @@ class Flow:
             ForkedClient: as `check`.
         """
         self.check()
-        self._background.check_elsewhere()
+        self.background.check_elsewhere()
         self._send()
         self._gates.wait(lambda: self.empty)
 
@@ -185,7 +162,7 @@ class Flow:
         waits again."""
         if self._end.alive:
             self.wait_empty()
-            self._background.run(self.pipeline.close)
+            self.background.run(self.pipeline.close)
             self._end.detach()
 
     def cancel(self) -> None:

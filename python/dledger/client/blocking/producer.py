@@ -4,24 +4,23 @@ background loop."""
 from __future__ import annotations
 
 from _thread import RLock
+from collections.abc import Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Self
 
 import pyarrow as pa
 
-from dledger.client.aio.pipeline import Pipeline
+from dledger.client.aio.pipeline import producer_pipeline
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.blocking.outflow import Flow
 from dledger.client.blocking.waiting import Answer
 from dledger.client.protocol.client_state import ClientState
-from dledger.client.protocol.in_flight_window import InFlightWindow
-from dledger.client.protocol.record_accumulator import RecordAccumulator
+from dledger.client.protocol.operations.transaction_requests import OpenedProducer
 from dledger.client.protocol.results import Appended
-from dledger.client.protocol.session import ProducerSession
-from dledger.client.protocol.transaction_requests import init_producer
+from dledger.client.protocol.writing.record_accumulator import CLOSED, Addition, RecordAccumulator
 from dledger.errors import ConfigError
-from dledger.protocol.messages.client import TopicInfo
-from dledger.records.body.build import Headers, Times, Values, make_records
+from dledger.records.body.build import Headers, Times, Values
 
 
 class Producer:
@@ -40,30 +39,21 @@ class Producer:
         core: ClientState,
         transport: AsyncTransport,
         *,
-        info: TopicInfo,
+        opened: OpenedProducer,
         partition: int | None,
-        name: str,
-        session: ProducerSession,
     ) -> None:
-        self.name = name
+        self.name = opened.name
         self._linger_s = core.config.linger_ms / 1000
-        self._accumulator = RecordAccumulator(core, info, partition=partition)
+        self._accumulator = RecordAccumulator(core, opened.info, partition=partition)
         self._lock = RLock()
         self._lingering = False
         self._closed = False
-
-        def make() -> Pipeline:
-            window = InFlightWindow(f"append to {info.name!r}")
-            window.opened(session)
-            return Pipeline(
-                core,
-                transport,
-                window=window,
-                open_session=lambda: transport.run(init_producer(core, name)),
-            )
-
+        make = partial(producer_pipeline, core, transport, opened)
         self._flow = Flow(
-            core, f"the producer of topic {info.name!r}", make=make, ready=self._accumulator.ready
+            core,
+            f"the producer of topic {opened.info.name!r}",
+            make=make,
+            ready=self._accumulator.ready,
         )
 
     def append(
@@ -85,40 +75,35 @@ class Producer:
             RecordTooLarge, ConfigError: no record was taken. All other errors come through the
                 future.
         """
-        plain = headers is None and timestamps is None
-        if not (plain and isinstance(values, bytes) and (keys is None or isinstance(keys, bytes))):
-            records = make_records(values, keys=keys, headers=headers, timestamps=timestamps)
-            return self._append(self._accumulator.place(partition, keys), records, now=False)
-        at = self._accumulator.place(partition, keys)
-        self._accumulator.check_value(values, keys)
         answer: Answer[Appended] = Answer()
-        self._ready()
-        with self._lock:
-            self._check()
-            size = self._accumulator.add_value(answer, at, values, keys)
-            self._linger()
-        if size:
-            self._flow.wake(size)
+        additions = self._accumulator.values(
+            answer,
+            values,
+            keys=keys,
+            partition=partition,
+            headers=headers,
+            timestamps=timestamps,
+        )
+        self._take(additions)
         return answer
 
     def append_batch(self, partition: int | None, batch: pa.RecordBatch) -> Future[Appended]:
         """Append a batch of record columns now, behind the records appended before it; see
         `append`."""
-        return self._append(self._accumulator.place(partition, None), batch, now=True)
-
-    def _append(self, at: int, batch: pa.RecordBatch, now: bool) -> Future[Appended]:
         answer: Answer[Appended] = Answer()
-        pieces = self._accumulator.pieces(batch)
-        pending = self._accumulator.pending(answer, at, batch.num_rows)
-        for piece in pieces:
+        self._take(self._accumulator.batch(answer, partition, batch))
+        return answer
+
+    def _take(self, additions: Sequence[Addition]) -> None:
+        for add in additions:
             self._ready()
             with self._lock:
-                self._check()
-                size = self._accumulator.add_piece(pending, piece, now or len(pieces) > 1)
+                if self._closed:
+                    raise ConfigError(CLOSED)
+                size = add()
                 self._linger()
             if size:
                 self._flow.wake(size)
-        return answer
 
     def _ready(self) -> None:
         """Before the lock is taken: wait for room, with nothing held."""
@@ -128,10 +113,6 @@ class Producer:
                 "a signal handler interrupted a call of this producer, and cannot use it: let the "
                 "handler raise an exception or set a flag, and go on behind the call"
             )
-
-    def _check(self) -> None:
-        if self._closed:
-            raise ConfigError("the producer is closed; open another one")
 
     def _linger(self) -> None:
         """See to it that waiting records go out in time."""

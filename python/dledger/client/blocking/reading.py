@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator
 
 from dledger.client.blocking.transport import BlockingTransport
-from dledger.client.protocol.client_state import ClientState
-from dledger.client.protocol.fetching import Fetcher
-from dledger.client.protocol.reading import Replicas, _soon, take
+from dledger.client.protocol.client_state import ATTEMPT_MS
+from dledger.client.protocol.reading.fetching import WAIT_MS, Fetcher
+from dledger.client.protocol.reading.reading import Replicas, take
 from dledger.errors import DLedgerError, ProtocolError, Unavailable
 from dledger.net.connections.blocking import BlockingConnection, Lost
 from dledger.protocol.messages.client import FetchedBatch, FetchResponse
@@ -19,13 +19,11 @@ class BlockingReader:
 
     def __init__(
         self,
-        core: ClientState,
         transport: BlockingTransport,
-        *,
         fetcher: Fetcher,
+        *,
         replicas: Replicas,
     ) -> None:
-        self._core = core
         self._transport = transport
         self._fetcher = fetcher
         self._replicas = replicas
@@ -33,24 +31,16 @@ class BlockingReader:
         self._asked = False
 
     def __iter__(self) -> Iterator[tuple[FetchedBatch, memoryview]]:
-        patience_s = self._core.config.request_timeout_ms / 1000
-        deadline = time.monotonic() + patience_s
         try:
             while not self._fetcher.done:
                 try:
                     batches = self._next()
                 except DLedgerError as error:
                     self._drop()
-                    pause = self._replicas.failed()
-                    if time.monotonic() + pause > deadline:
-                        raise
-                    if not getattr(error, "elsewhere", isinstance(error, Unavailable)):
-                        raise
-                    time.sleep(pause)
+                    time.sleep(self._replicas.failed(error))
                     continue
-                self._replicas.worked()
                 yield from batches
-                deadline = time.monotonic() + patience_s
+                self._replicas.worked()
         finally:
             self._finish()
 
@@ -87,3 +77,7 @@ class BlockingReader:
             self._transport.keep(self._connection)
             self._connection = None
         self._drop()
+
+
+def _soon() -> float:
+    return time.monotonic() + (ATTEMPT_MS + WAIT_MS) / 1000

@@ -5,51 +5,29 @@ from __future__ import annotations
 
 from _thread import RLock
 from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, Self
+from functools import partial
+from typing import Protocol, Self
 
 import pyarrow as pa
 
-from dledger.client.aio.pipeline import Pipeline
+from dledger.client.aio.pipeline import stage_pipeline
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.blocking.outflow import Flow
 from dledger.client.protocol.arguments import checked
-from dledger.client.protocol.batching import OutgoingBatch
-from dledger.client.protocol.client_state import ClientState
-from dledger.client.protocol.in_flight_window import InFlightWindow
-from dledger.client.protocol.record_accumulator import make_item
+from dledger.client.protocol.client_state import ClientState, Operation, T
+from dledger.client.protocol.operations.topics import known_topic
 from dledger.client.protocol.results import Committed
-from dledger.client.protocol.session import ProducerSession
-from dledger.client.protocol.staging import Batches, StageTally, TransactionState, cut
-from dledger.errors import DLedgerError, TransactionError
+from dledger.client.protocol.writing.staging import Batches, StageTally, TransactionState, cut
+from dledger.errors import DLedgerError
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.protocol.messages.client import TopicInfo
 from dledger.records.body.build import Headers, Times, Values, make_records
 
-if TYPE_CHECKING:
-    from dledger.records.digest import RowsSum
 
+class OperationRunner(Protocol):
+    """Carries out operations of a client."""
 
-class StageOwner(Protocol):
-    """The client that a stage or a transaction needs."""
-
-    def known_topic(self, name: str, partition: int | None = None) -> TopicInfo:
-        """See `Client.known_topic`."""
-
-    def commit_transaction(
-        self,
-        writer_id: str,
-        sequence: int,
-        stages: Sequence[StageSum],
-        rows: RowsSum | None = None,
-        formerly: str = "",
-    ) -> Committed:
-        """See `Client.commit_transaction`."""
-
-    def abort_transaction(
-        self, writer_id: str, sequence: int, stage_ids: Sequence[int] = ()
-    ) -> None:
-        """See `Client.abort_transaction`."""
+    def __call__(self, operation: Operation[T], /) -> T: ...
 
 
 @checked
@@ -62,30 +40,19 @@ class Stage:
 
     def __init__(
         self,
-        client: StageOwner,
         core: ClientState,
+        run: OperationRunner,
         *,
         transport: AsyncTransport,
         stage_id: int,
         what: str,
     ) -> None:
         self.stage_id = stage_id
-        self._client = client
         self._core = core
+        self._run = run
         self._tally = StageTally(stage_id, what)
         self._lock = RLock()
-
-        async def no_session() -> ProducerSession:
-            raise TransactionError(f"{what}: the stage is gone")
-
-        def make() -> Pipeline:
-            return Pipeline(
-                core,
-                transport,
-                window=InFlightWindow(what, ProducerSession(stage_id, 0)),
-                open_session=no_session,
-            )
-
+        make = partial(stage_pipeline, core, transport, stage_id, what)
         self._flow = Flow(core, what, make=make, ready=deque())
 
     def append_batch(self, topic: str | TopicInfo, partition: int, batch: pa.RecordBatch) -> None:
@@ -99,18 +66,16 @@ class Stage:
                 more. So it is after any other exception, as a signal handler's, that ends this
                 call.
         """
-        info = topic if isinstance(topic, TopicInfo) else self._client.known_topic(topic, partition)
-        self.append_all([(info, partition, batch)])
+        if isinstance(topic, str):
+            topic = self._run(known_topic(self._core, topic, partition))
+        self.append_all([(topic, partition, batch)])
 
     def append_all(self, batches: Batches) -> None:
         """Stage all of these batches, each for a partition of a topic; errors as in
         `append_batch`."""
         call = object()
         for info, partition, piece in cut(self._core, batches):
-            answered = self._tally.counting(piece.num_rows)
-            outgoing = OutgoingBatch(
-                (make_item(self._core, info, partition, piece, answered, staged=True),)
-            )
+            outgoing = self._tally.outgoing(self._core, info, partition, piece)
             self._flow.wait_for_room()
             with self._lock:
                 self._tally.check_open()
@@ -168,17 +133,16 @@ class Transaction:
 
     def __init__(
         self,
-        client: StageOwner,
         core: ClientState,
+        run: OperationRunner,
         *,
         stage: Stage | Committed,
         writer_id: str,
         sequence: int,
     ) -> None:
-        self._client = client
-        self._stage = None if isinstance(stage, Committed) else stage
-        self._state = TransactionState(core, writer_id, sequence=sequence)
-        self._state.result = stage if isinstance(stage, Committed) else None
+        self._core = core
+        self._run = run
+        self._state = TransactionState(core, stage, writer_id=writer_id, sequence=sequence)
 
     def append(
         self,
@@ -206,10 +170,11 @@ class Transaction:
                 exception, as a signal handler's, that ends this call: a part of the batch may be
                 staged.
         """
-        self._state.check_open()
-        if self._stage is not None:
-            info = self._client.known_topic(topic, partition)
-            self._stage.append_all(self._state.spread(info, partition, batch))
+        state = self._state
+        state.check_open()
+        if state.stage is not None:
+            info = self._run(known_topic(self._core, topic, partition))
+            state.stage.append_all(state.spread(info, partition, batch))
 
     def commit(self) -> Committed:
         """Give everything its offsets at once.
@@ -220,22 +185,18 @@ class Transaction:
             OutcomeUnknown: repeat the whole transaction with the same writer id and sequence.
         """
         state = self._state
-        if state.result is None and self._stage is not None:
+        if state.result is None and state.stage is not None:
             state.check_commit()
-            total = self._stage.close()
-            state.result = self._client.commit_transaction(
-                state.writer_id, state.sequence, (total,)
-            )
+            self._run(state.commit(state.stage.close()))
         return state.committed()
 
     def abort(self) -> None:
         """Drop the staged batches. In a forked child the stage is the parent's, and stays."""
-        state, stage = self._state, self._stage
+        state, stage = self._state, self._state.stage
         if state.over or stage is None or stage.forked:
             return
         stage.cancel()
-        self._client.abort_transaction(state.writer_id, state.sequence, (stage.stage_id,))
-        state.over = True
+        self._run(state.abort(stage.stage_id))
 
     def __enter__(self) -> Self:
         return self

@@ -10,8 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from dledger import forks
-from dledger.client.protocol.client_state import PROBE, ClientState, Operation, Request, T
-from dledger.client.protocol.frame_limits import LIMITS
+from dledger.client.protocol.client_state import LIMITS, PROBE, ClientState, Operation, Request, T
 from dledger.client.protocol.routing import Call, Probe, Wait
 from dledger.client.protocol.session import ProducerSession
 from dledger.errors import DLedgerError, Unavailable, WrongGroup

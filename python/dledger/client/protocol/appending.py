@@ -6,8 +6,6 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
-from dledger.client.protocol import topics
-from dledger.client.protocol import transaction_requests as transactions
 from dledger.client.protocol.arguments import whole
 from dledger.client.protocol.client_state import (
     CODECS,
@@ -16,6 +14,8 @@ from dledger.client.protocol.client_state import (
     Operation,
     Request,
 )
+from dledger.client.protocol.operations import topics
+from dledger.client.protocol.operations import transaction_requests as transactions
 from dledger.client.protocol.results import Appended
 from dledger.client.protocol.routing import CallPolicy
 from dledger.client.protocol.session import ProducerSession

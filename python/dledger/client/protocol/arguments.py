@@ -118,22 +118,24 @@ def microseconds(name: str, value: int | datetime) -> int:
     Raises:
         ConfigError: it is neither; ``name`` is that of the argument.
     """
-    try:
-        return _time(value)
-    except WrongArgument as wrong:
-        raise _mistake(name, wrong) from None
+    return _told(name, _time, value)
 
 
 def whole(name: str, value: int) -> int:
     """A whole number of 64 bits. Raises `ConfigError` with the ``name`` of the argument for
     anything else."""
+    return _told(name, _whole, value)
+
+
+def _told(name: str, take: Callable[[Any], int], value: Any) -> int:
     try:
-        return _whole(value)
+        return take(value)
     except WrongArgument as wrong:
         raise _mistake(name, wrong) from None
 
 
 _OFFSETS: Final = _pairs(_whole, _whole, "a dict of partition -> offset")
+_TOPIC_OFFSETS: Final = _pairs(_text, _OFFSETS, "a dict of topic -> partition -> offset")
 _TIMES: Final = _pairs(_whole, _time, "a dict of partition -> time")
 TAKEN: Final[Mapping[str, Take]] = {
     "str": _text,
@@ -156,9 +158,7 @@ TAKEN: Final[Mapping[str, Take]] = {
     "Sequence[StageSum]": _each(_one_of(StageSum), "a list of StageSum"),
     "Sequence[Message]": _each(_one_of(Message), "a list of Message"),
     "Mapping[int, int]": _OFFSETS,
-    "Mapping[str, Mapping[int, int]]": _pairs(
-        _text, _OFFSETS, "a dict of topic -> partition -> offset"
-    ),
+    "Mapping[str, Mapping[int, int]]": _TOPIC_OFFSETS,
     "Mapping[str, Mapping[int, Time]]": _pairs(
         _text, _TIMES, "a dict of topic -> partition -> time"
     ),

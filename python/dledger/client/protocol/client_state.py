@@ -26,7 +26,7 @@ from dledger.net.user_directory import group_secret
 from dledger.protocol.messages.client import MetadataRequest, TopicInfo
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
-from dledger.protocol.wire import Message
+from dledger.protocol.wire import FrameLimits, Message
 from dledger.records.body.header import Codec
 from dledger.records.columns.types import Columns
 from dledger.types import Buffer
@@ -37,6 +37,9 @@ ATTEMPT_MS: Final = 5000
 to repeat is asked again."""
 SERVER_MS: Final = 4000
 """The time a node is given for a write: it answers before we stop listening."""
+LIMITS: Final = FrameLimits(payload_bytes=1 << 30)
+"""The largest frames that a client takes. An answer is as large as the largest stored body, with
+any limit of the group when it was written."""
 CODECS: Final = {"none": Codec.NONE, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 
 
@@ -95,6 +98,7 @@ class ClientState:
         group: str,
         settings: dict[str, Any],
         environment: Environment = REAL,
+        group_id: str = "",
     ) -> ClientState:
         """Check and take settings.
 
@@ -104,7 +108,7 @@ class ClientState:
         if group:
             check_name("group", group)
         config = from_settings(ClientConfig, settings)
-        routes = Routes(split_addresses(bootstrap_servers), group)
+        routes = Routes(split_addresses(bootstrap_servers), group, group_id=group_id)
         return ClientState(
             bootstrap_servers, config, routes, environment, client_context(config.tls)
         )

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from dledger.protocol.messages.hello import Ancestors
+
+Spans = dict[str, dict[int, tuple[int, int]]]
+"""topic -> partition -> (start, end)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +53,18 @@ class Committed:
     """
 
     repeated: bool
-    offsets: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
+    offsets: Spans = field(default_factory=dict)
     records: int = 0
     committed_ms: int = 0
     checked: bool = True
+
+
+def spans_of(row: Mapping[str, Any]) -> Spans:
+    """The ``offsets`` of a commit as they come from a node."""
+    return {
+        topic: {number: (span[0], span[1]) for number, span in found.items()}
+        for topic, found in row.get("offsets", {}).items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

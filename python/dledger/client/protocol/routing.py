@@ -57,10 +57,10 @@ class Routes:
     """A client's knowledge of a group: addresses to begin with, the group's nodes, and its leader
     if known."""
 
-    def __init__(self, bootstrap: list[str], group: str = "") -> None:
+    def __init__(self, bootstrap: list[str], group: str = "", *, group_id: str = "") -> None:
         self.bootstrap = bootstrap
         self.group = group
-        self.lineage = Lineage()
+        self.lineage = Lineage(group_id)
         """Of the group that was met first, or is expected."""
         self._foreign: set[str] = set()
         """Addresses at which another group's node has answered since one of ours did."""

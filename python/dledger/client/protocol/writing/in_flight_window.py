@@ -189,12 +189,9 @@ class InFlightWindow:
 
     def _waits_for_earlier(self, item: Item) -> bool:
         """Whether a batch before this one, in the same row of numbers, is still open."""
-        for items in (self.again, self.unanswered.values(), self.waiting):
-            for other in items:
-                same = self._staged or (other.topic_id, other.partition) == (
-                    item.topic_id,
-                    item.partition,
-                )
-                if same and 0 <= other.sequence < item.sequence:
-                    return True
-        return False
+        at = item.topic_id, item.partition
+        return any(
+            0 <= other.sequence < item.sequence
+            and (self._staged or (other.topic_id, other.partition) == at)
+            for other in (*self.again, *self.unanswered.values(), *self.waiting)
+        )

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dledger.client.protocol.client_state import ClientState, Operation, Request
+from dledger.client.protocol.operations.topics import known_topics
 from dledger.client.protocol.results import Range, Span
 from dledger.client.protocol.routing import CallPolicy
-from dledger.client.protocol.topics import known_topics
 from dledger.errors import TopicNotFound
 from dledger.protocol.messages.client import SplitRequest, SplitSpan
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dledger.client.protocol.client_state import ClientState, Operation
-from dledger.client.protocol.offsets import offsets
-from dledger.client.protocol.requests import METADATA_TRIES, execute, metadata
+from dledger.client.protocol.operations.offsets import offsets
+from dledger.client.protocol.operations.requests import METADATA_TRIES, execute, metadata
 from dledger.config import check_name
 from dledger.errors import ConfigError, DLedgerError, OutcomeUnknown, TopicNotFound, Unavailable
 from dledger.protocol.messages.catalog_commands import (

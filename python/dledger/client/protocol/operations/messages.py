@@ -89,34 +89,17 @@ def put_message(
         )
     own = {KEYS: " ".join(words), TAGS: tags, UNIQUE_KEY: core.environment.unique()}
     known.update((name, value) for name, value in own.items() if value and name not in known)
-    message = make_message(core, topic, body, known, queue_id=queue_id, flag=flag)
-    return (yield from put_messages(core, [message]))[0]
-
-
-def make_message(
-    core: ClientState,
-    topic: str,
-    body: bytes,
-    properties: Mapping[str, str],
-    *,
-    queue_id: int,
-    flag: int,
-) -> Message:
-    """A message as a client would send it.
-
-    Raises:
-        ConfigError: a property cannot be.
-    """
     try:
-        text = format_properties(properties)
+        text = format_properties(known)
     except ValueError as error:
         if is_interrupt(error):
             raise
         raise ConfigError(f"message for {topic!r}: {error}") from None
     now = core.environment.wall_us() // 1000
-    return Message(
+    message = Message(
         topic, bytes(body), text, queue_id, flag=flag, born_timestamp=now, born_host=LOCALHOST
     )
+    return (yield from put_messages(core, [message]))[0]
 
 
 def put_messages(

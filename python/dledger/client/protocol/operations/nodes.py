@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dledger.client.protocol.client_state import SERVER_MS, ClientState, Operation, Request
-from dledger.client.protocol.requests import execute, metadata
+from dledger.client.protocol.operations.requests import execute, metadata
 from dledger.client.protocol.results import Lineage
 from dledger.client.protocol.routing import CallPolicy
 from dledger.config import check_name

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 import pyarrow as pa
 
-from dledger.client.protocol.client_state import ATTEMPT_MS, ClientState, Request
-from dledger.client.protocol.fetching import WAIT_MS, Fetcher, elsewhere
+from dledger.client.protocol.client_state import ClientState, Operation, Request
+from dledger.client.protocol.reading.fetching import Fetcher, elsewhere
 from dledger.client.protocol.routing import CallPolicy
-from dledger.errors import DLedgerError, OffsetOutOfRange, ProtocolError
+from dledger.errors import DLedgerError, OffsetOutOfRange, ProtocolError, Unavailable
 from dledger.net.address import split_address
 from dledger.protocol.messages.client import FetchedBatch, FetchResponse, MetadataRequest, TopicInfo
 from dledger.records.body.records import decode_batch, with_offsets
@@ -34,25 +33,33 @@ class Replicas:
             self._order.remove(preferred)
             self._order.insert(0, preferred)
         self._at = 0
-        self._pause_ms = 0.0
-        self._config = core.config
+        self._core = core
+        self.worked()
 
     @property
     def address(self) -> str:
         return self._order[self._at % len(self._order)]
 
     def worked(self) -> None:
+        """It answered well; from now on the time of a request counts anew."""
         self._pause_ms = 0.0
+        self._deadline_ms = self._core.environment.now_ms() + self._core.config.request_timeout_ms
 
-    def failed(self) -> float:
-        """Go on to the next one; seconds to wait before, 0 until each one was tried."""
+    def failed(self, error: DLedgerError) -> float:
+        """Go on to the next one; seconds to wait before, 0 until each one was tried.
+
+        Raises:
+            DLedgerError: this error, where no other one knows better or the time is over.
+        """
+        config, pause_ms = self._core.config, 0.0
         self._at += 1
-        if self._at % len(self._order):
-            return 0.0
-        self._pause_ms = min(
-            max(2 * self._pause_ms, self._config.retry_min_ms), self._config.retry_max_ms
-        )
-        return self._pause_ms / 1000
+        if not self._at % len(self._order):
+            pause_ms = min(max(2 * self._pause_ms, config.retry_min_ms), config.retry_max_ms)
+            self._pause_ms = pause_ms
+        late = self._core.environment.now_ms() + pause_ms > self._deadline_ms
+        if late or not getattr(error, "elsewhere", isinstance(error, Unavailable)):
+            raise error
+        return pause_ms / 1000
 
 
 def _turned(addresses: list[str], core: ClientState) -> list[str]:
@@ -99,10 +106,6 @@ def take(
         raise
 
 
-def _soon() -> float:
-    return time.monotonic() + (ATTEMPT_MS + WAIT_MS) / 1000
-
-
 def records(
     batch: FetchedBatch,
     body: memoryview,
@@ -125,10 +128,11 @@ def records(
     return with_offsets(decoded, batch.base_offset, start, end)
 
 
-def find_nodes(core: ClientState) -> Request:
-    """The question whose answer fills the routes, for a reader that was given all ids and asked
-    nothing yet."""
-    return Request(MetadataRequest(), CallPolicy(what="find the group's nodes"))
+def find_nodes(core: ClientState) -> Operation[None]:
+    """Fill the routes, for a reader that was given all ids and asked nothing yet."""
+    if not core.routes.peers:
+        answer, _ = yield Request(MetadataRequest(), CallPolicy(what="find the group's nodes"))
+        core.routes.learned(answer)
 
 
 def check_partition(topic: str, partition: int, known: Mapping[int, int]) -> None:
@@ -136,14 +140,3 @@ def check_partition(topic: str, partition: int, known: Mapping[int, int]) -> Non
         raise OffsetOutOfRange(
             f"topic {topic!r} has partitions 0 to {len(known) - 1}, not {partition}"
         )
-
-
-def out_of_range(
-    topic: str, partition: int, start: int, end: int | None, begin: int, last: int
-) -> OffsetOutOfRange:
-    wanted = f"[{start}, {'end' if end is None else end})"
-    return OffsetOutOfRange(
-        f"topic {topic!r} partition {partition} has the offsets [{begin}, {last}), not {wanted}",
-        begin,
-        last,
-    )

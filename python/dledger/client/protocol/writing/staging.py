@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
 from dledger.client.protocol.appending import partitions_of, place
-from dledger.client.protocol.client_state import ClientState
-from dledger.client.protocol.in_flight_window import Done
-from dledger.client.protocol.record_accumulator import max_body
+from dledger.client.protocol.client_state import ClientState, Operation
+from dledger.client.protocol.operations.transaction_requests import (
+    abort_transaction,
+    commit_transaction,
+)
 from dledger.client.protocol.results import Committed
+from dledger.client.protocol.writing.batching import OutgoingBatch
+from dledger.client.protocol.writing.in_flight_window import Done
+from dledger.client.protocol.writing.record_accumulator import make_item, max_body
 from dledger.errors import DLedgerError, TransactionError
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.protocol.messages.client import TopicInfo
 from dledger.records.body.sizer import split_batch
+
+S = TypeVar("S")
 
 
 class StageTally:
@@ -46,6 +54,13 @@ class StageTally:
                 self._records += records
 
         return answered
+
+    def outgoing(
+        self, core: ClientState, info: TopicInfo, partition: int, records: pa.RecordBatch
+    ) -> OutgoingBatch:
+        """A batch of the stage as it goes out; its answer is counted."""
+        answered = self.counting(records.num_rows)
+        return OutgoingBatch((make_item(core, info, partition, records, answered, staged=True),))
 
     def check_open(self) -> None:
         """Raises `TransactionError` behind `close`."""
@@ -89,18 +104,25 @@ def cut(core: ClientState, batches: Batches) -> Batches:
     ]
 
 
-class TransactionState:
+class TransactionState(Generic[S]):
     """How far a transaction is. The shells stage, commit and abort; this says whether they may.
 
+    Args:
+        opened: its stage, or the result of an earlier commit.
+
     Attributes:
+        stage: its stage; None where it was committed before.
         result: of the commit, from then on; that of the first one where it was committed before.
         over: it was committed or aborted.
     """
 
-    def __init__(self, core: ClientState, writer_id: str, *, sequence: int) -> None:
+    def __init__(
+        self, core: ClientState, opened: S | Committed, *, writer_id: str, sequence: int
+    ) -> None:
         self.writer_id = writer_id
         self.sequence = sequence
-        self.result: Committed | None = None
+        self.stage = None if isinstance(opened, Committed) else opened
+        self.result = opened if isinstance(opened, Committed) else None
         self.over = False
         self._core = core
 
@@ -122,6 +144,17 @@ class TransactionState:
         """Raises `TransactionError` where there is nothing to commit any more."""
         if self.over:
             raise TransactionError(f"transaction ({self.writer_id!r}, {self.sequence}) was aborted")
+
+    def commit(self, total: StageSum) -> Operation[None]:
+        """Commit the stage, which is closed."""
+        self.result = yield from commit_transaction(
+            self._core, self.writer_id, self.sequence, (total,)
+        )
+
+    def abort(self, stage_id: int) -> Operation[None]:
+        """Drop the stage."""
+        yield from abort_transaction(self._core, self.writer_id, self.sequence, (stage_id,))
+        self.over = True
 
     def committed(self) -> Committed:
         """The result; nothing is staged any more."""

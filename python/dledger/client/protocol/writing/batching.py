@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from dledger.client.protocol.in_flight_window import Item
 from dledger.client.protocol.results import Appended
+from dledger.client.protocol.writing.in_flight_window import Item
 from dledger.errors import DLedgerError, OutcomeUnknown
 from dledger.records.body.build import make_records
 from dledger.records.body.sizer import OVERHEAD, coalesce, split_batch
@@ -23,6 +23,7 @@ class Promise(Protocol):
     def set_exception(self, exception: Any, /) -> None: ...
 
 
+@dataclass(slots=True)
 class Pending:
     """One append: done when all its records are. Cut into several entries, ``start`` is the first
     one's and ``end`` the last one's, in any order of their answers; records of other producers may
@@ -32,15 +33,14 @@ class Pending:
     was written.
     """
 
-    __slots__ = ("end", "error", "future", "left", "partition", "start", "topic")
-
-    def __init__(self, future: Promise, topic: str, *, partition: int, count: int) -> None:
-        self.future = future
-        self.topic = topic
-        self.partition = partition
-        self.left = count
-        self.start = self.end = -1
-        self.error: DLedgerError | None = None
+    future: Promise
+    topic: str
+    partition: int
+    left: int
+    """Records that are not decided."""
+    start: int = -1
+    end: int = -1
+    error: DLedgerError | None = None
 
     def answered(self, result: int | DLedgerError, count: int) -> None:
         """``count`` of its records have the offsets from ``result`` on, or failed."""
@@ -85,19 +85,18 @@ class Batch:
                 offset += count
 
 
+@dataclass(slots=True)
 class OutgoingBatch:
     """Batches that go out together, and those that cannot. The loop takes it once, however often it
     is handed over."""
 
-    __slots__ = ("items", "refused", "size", "taken")
+    items: Sequence[Item]
+    refused: Sequence[tuple[Batch, DLedgerError]] = ()
+    taken: bool = False
+    size: int = field(init=False)
 
-    def __init__(
-        self, items: Sequence[Item], refused: Sequence[tuple[Batch, DLedgerError]] = ()
-    ) -> None:
-        self.items = items
-        self.refused = refused
-        self.size = sum(len(item.header) + len(item.payload) for item in items)
-        self.taken = False
+    def __post_init__(self) -> None:
+        self.size = sum(len(item.header) + len(item.payload) for item in self.items)
 
     def refuse(self) -> None:
         """Fail the appends that cannot go out."""
@@ -106,6 +105,7 @@ class OutgoingBatch:
             batch.answered(error)
 
 
+@dataclass(slots=True)
 class PartitionQueue:
     """The records that wait for one partition, in order, until they are worth an entry.
 
@@ -113,13 +113,12 @@ class PartitionQueue:
     when ``outgoing`` is set: an interrupt between two steps leaves no half-done work.
     """
 
-    __slots__ = ("entries", "outgoing", "partition", "size")
-
-    def __init__(self, partition: int) -> None:
-        self.partition = partition
-        self.entries: list[tuple[Pending, bytes | pa.RecordBatch, bytes | None]] = []
-        self.size = 0
-        self.outgoing: OutgoingBatch | None = None
+    partition: int
+    entries: list[tuple[Pending, bytes | pa.RecordBatch, bytes | None]] = field(
+        default_factory=list
+    )
+    size: int = 0
+    outgoing: OutgoingBatch | None = None
 
     def add_value(self, pending: Pending, value: bytes, key: bytes | None) -> None:
         """One record of plain bytes."""

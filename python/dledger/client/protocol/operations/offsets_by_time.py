@@ -13,13 +13,13 @@ from typing import Final
 
 from dledger.client.protocol.arguments import Time, microseconds
 from dledger.client.protocol.client_state import ClientState, Operation, Request
-from dledger.client.protocol.fetching import Fetcher
-from dledger.client.protocol.offsets import offsets
-from dledger.client.protocol.reading import check_partition
+from dledger.client.protocol.operations.offsets import offsets
+from dledger.client.protocol.operations.schemas import of_body
+from dledger.client.protocol.operations.topics import known_topic
+from dledger.client.protocol.operations.topics import topic as current
+from dledger.client.protocol.reading.fetching import Fetcher
+from dledger.client.protocol.reading.reading import check_partition
 from dledger.client.protocol.routing import CallPolicy
-from dledger.client.protocol.schemas import of_body
-from dledger.client.protocol.topics import known_topic
-from dledger.client.protocol.topics import topic as current
 from dledger.errors import CorruptEntry, OffsetOutOfRange, TopicRecreated
 from dledger.protocol.messages.client import FetchedBatch, OffsetKind, OffsetsResponse, TopicInfo
 from dledger.protocol.messages.codes import Code
@@ -126,7 +126,7 @@ def _first_record(
         for one, body in bodies:
             columns = None
             if info.typed:
-                columns = yield from of_body(core, info.name, info.topic_id, info.log_id, body)
+                columns = yield from of_body(core, info, body)
             place = _place(body, time_us, columns)
             if place >= 0:
                 return one.base_offset + place

@@ -17,9 +17,10 @@ from dledger import forks
 from dledger.protocol.messages.client import FetchedBatch
 
 T = TypeVar("T")
+G = TypeVar("G")
 
 
-class Resuming(Iterator[T], Generic[T]):
+class _Generators(Generic[T, G]):
     """The items of generators, each from behind the last item of the one before it.
 
     Args:
@@ -28,18 +29,16 @@ class Resuming(Iterator[T], Generic[T]):
         end_of: the offset behind a yielded item.
     """
 
-    def __init__(
-        self,
-        make: Callable[[int], Generator[T, None, None]],
-        start: int,
-        *,
-        end_of: Callable[[T], int],
-    ) -> None:
+    def __init__(self, make: Callable[[int], G], start: int, *, end_of: Callable[[T], int]) -> None:
         self._make = make
         self._position = start
         self._end_of = end_of
-        self._running: Generator[T, None, None] | None = None
+        self._running: G | None = None
         self._born = forks.generation
+
+
+class Resuming(_Generators[T, Generator[T, None, None]], Iterator[T]):
+    """The items of generators, see `_Generators`."""
 
     def __next__(self) -> T:
         try:
@@ -66,20 +65,8 @@ class Resuming(Iterator[T], Generic[T]):
         self._running.close()
 
 
-class AsyncResuming(AsyncIterator[T], Generic[T]):
+class AsyncResuming(_Generators[T, AsyncGenerator[T, None]], AsyncIterator[T]):
     """`Resuming` under asyncio."""
-
-    def __init__(
-        self,
-        make: Callable[[int], AsyncGenerator[T, None]],
-        start: int,
-        *,
-        end_of: Callable[[T], int],
-    ) -> None:
-        self._make = make
-        self._position = start
-        self._end_of = end_of
-        self._running: AsyncGenerator[T, None] | None = None
 
     async def __anext__(self) -> T:
         try:

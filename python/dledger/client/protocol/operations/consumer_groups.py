@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dledger.client.protocol.client_state import ClientState, Operation, Request
-from dledger.client.protocol.requests import execute
+from dledger.client.protocol.operations.requests import execute
 from dledger.client.protocol.results import GroupOffsets
 from dledger.client.protocol.routing import CallPolicy
 from dledger.config import check_name

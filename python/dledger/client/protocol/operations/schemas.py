@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dledger.client.protocol.client_state import ClientState, Operation, Request
-from dledger.client.protocol.requests import execute
+from dledger.client.protocol.operations.requests import execute
 from dledger.client.protocol.routing import CallPolicy
 from dledger.errors import ConfigError, ProtocolError
 from dledger.protocol.messages.catalog_commands import EvolveSchema
@@ -26,59 +26,22 @@ class Evolved(NamedTuple):
     """Those of ``version``; None while there are none."""
 
 
-def load(core: ClientState, name: str, topic_id: int, log_id: str) -> Operation[list[Columns]]:
-    """All versions of a topic's columns, as they are now.
-
-    Raises:
-        TopicNotFound: there is no such typed topic any more.
-    """
-    while True:
-        known = core.schemas.get(log_id, [])
-        request = SchemasRequest(topic_id=topic_id, after=len(known))
-        answer: SchemasResponse
-        answer, _ = yield Request(request, CallPolicy(what=f"schemas of {name!r}"))
-        known = [*known, *map(Columns.parse, answer.schemas)]
-        if len(known) > len(core.schemas.get(log_id, [])):  # threads may share this
-            core.schemas[log_id] = known
-        if len(known) >= answer.newest:
-            return known
-
-
-def of_body(
-    core: ClientState, name: str, topic_id: int, log_id: str, body: Buffer
-) -> Operation[Columns | None]:
-    """The columns that a body was written under; None for one of plain records.
-
-    Raises:
-        ProtocolError: no body, or of a version that its topic does not have.
-    """
-    version = read_header(body).schema_version
-    return (yield from at(core, name, topic_id, log_id, version)) if version else None
-
-
-def at(
-    core: ClientState, name: str, topic_id: int, log_id: str, version: int
-) -> Operation[Columns]:
-    """The columns of a version, asked for only when they are not known yet.
-
-    Raises:
-        ProtocolError: the topic does not have that version.
-    """
-    known = core.schemas.get(log_id, [])
-    if version > len(known):
-        known = yield from load(core, name, topic_id, log_id)
-    if not 1 <= version <= len(known):
-        raise ProtocolError(f"topic {name!r} has schema versions 1 to {len(known)}, not {version}")
-    return known[version - 1]
-
-
 def schemas(core: ClientState, topic: TopicInfo) -> Operation[list[Columns]]:
     """The columns of a typed topic, version 1 first, as they are now.
 
     Raises:
         TopicNotFound: it was deleted, or is raw.
     """
-    return list((yield from load(core, topic.name, topic.topic_id, topic.log_id)))
+    while True:
+        known = core.schemas.get(topic.log_id, [])
+        request = SchemasRequest(topic_id=topic.topic_id, after=len(known))
+        answer: SchemasResponse
+        answer, _ = yield Request(request, CallPolicy(what=f"schemas of {topic.name!r}"))
+        known = [*known, *map(Columns.parse, answer.schemas)]
+        if len(known) > len(core.schemas.get(topic.log_id, [])):  # threads may share this
+            core.schemas[topic.log_id] = known
+        if len(known) >= answer.newest:
+            return list(known)
 
 
 def schema(core: ClientState, topic: TopicInfo, version: int) -> Operation[Columns]:
@@ -87,7 +50,24 @@ def schema(core: ClientState, topic: TopicInfo, version: int) -> Operation[Colum
     Raises:
         ProtocolError: the topic does not have that version.
     """
-    return (yield from at(core, topic.name, topic.topic_id, topic.log_id, version))
+    known = core.schemas.get(topic.log_id, [])
+    if version > len(known):
+        known = yield from schemas(core, topic)
+    if not 1 <= version <= len(known):
+        raise ProtocolError(
+            f"topic {topic.name!r} has schema versions 1 to {len(known)}, not {version}"
+        )
+    return known[version - 1]
+
+
+def of_body(core: ClientState, topic: TopicInfo, body: Buffer) -> Operation[Columns | None]:
+    """The columns that a body was written under; None for one of plain records.
+
+    Raises:
+        ProtocolError: no body, or of a version that its topic does not have.
+    """
+    version = read_header(body).schema_version
+    return (yield from schema(core, topic, version)) if version else None
 
 
 def evolve_schema(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dledger.client.protocol.client_state import ClientState, Operation
-from dledger.client.protocol.requests import execute
-from dledger.client.protocol.results import Committed
+from dledger.client.protocol.operations.requests import execute
+from dledger.client.protocol.operations.topics import topic as describe
+from dledger.client.protocol.results import Committed, spans_of
 from dledger.client.protocol.session import ProducerSession
 from dledger.config import check_name
 from dledger.protocol.messages.catalog_commands import (
@@ -19,6 +20,7 @@ from dledger.protocol.messages.catalog_commands import (
     OpenStage,
     StageSum,
 )
+from dledger.protocol.messages.client import TopicInfo
 
 if TYPE_CHECKING:
     from dledger.records.digest import RowsSum
@@ -31,6 +33,21 @@ def init_producer(core: ClientState, name: str | None = None) -> Operation[Produ
     command = InitProducer(producer_name=name or core.environment.unique())
     result = yield from execute(command, "open a producer session")
     return ProducerSession(result["producer_id"], result["epoch"])
+
+
+class OpenedProducer(NamedTuple):
+    """A producer as it begins."""
+
+    info: TopicInfo
+    name: str
+    session: ProducerSession
+
+
+def open_producer(core: ClientState, topic: str, name: str | None) -> Operation[OpenedProducer]:
+    """A producer for a topic as it is now; without a name, one of its own."""
+    info = yield from describe(core, topic)
+    name = name or core.environment.unique()
+    return OpenedProducer(info, name, (yield from init_producer(core, name)))
 
 
 def open_stage(
@@ -91,13 +108,9 @@ def abort_transaction(
 
 def committed(result: Mapping[str, Any]) -> Committed:
     """A commit's result dict as a value."""
-    spans = {
-        name: {p: (s[0], s[1]) for p, s in found.items()}
-        for name, found in result.get("offsets", {}).items()
-    }
     return Committed(
         bool(result.get("repeated")),
-        spans,
+        spans_of(result),
         result.get("records", 0),
         result.get("committed_ms", 0),
         result.get("checked", True),

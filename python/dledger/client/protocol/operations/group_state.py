@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Any, Final, TypeVar
 
 from dledger.client.protocol.client_state import ClientState, Operation, Request
+from dledger.client.protocol.results import Spans, spans_of
 from dledger.client.protocol.routing import CallPolicy
 from dledger.config import check_name
 from dledger.protocol.messages.client import Listing, ListRequest
 
 T = TypeVar("T")
+_PLACE: Final = attrgetter("topic", "partition")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,7 @@ class CommitState:
     sequence: int
     time_ms: int
     """Of the commit, in ms since 1970 UTC, by the leader's clock."""
-    offsets: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
-    """topic -> partition -> (start, end)."""
+    offsets: Spans = field(default_factory=dict)
 
     @property
     def records(self) -> int:
@@ -94,19 +95,8 @@ class EntryState:
 
 def partitions(core: ClientState) -> Operation[list[PartitionState]]:
     """All partitions of all topics, with their content, by topic and number."""
-
-    def state(row: dict[str, Any]) -> PartitionState:
-        return PartitionState(
-            row["topic"],
-            row["partition"],
-            row["begin_offset"],
-            row["end_offset"],
-            row["bytes"],
-            row["newest_us"],
-        )
-
-    found = yield from _all(Listing.PARTITIONS, "list partitions", state)
-    return sorted(found, key=lambda one: (one.topic, one.partition))
+    rows = yield from _all(Listing.PARTITIONS, "list partitions")
+    return sorted((_state(PartitionState, row) for row in rows), key=_PLACE)
 
 
 def lag(core: ClientState, group: str) -> Operation[list[Lag]]:
@@ -115,62 +105,43 @@ def lag(core: ClientState, group: str) -> Operation[list[Lag]]:
     check_name("consumer group", group)
 
     def state(row: dict[str, Any]) -> Lag:
-        rows = row["end_offset"] - row["offset"]
-        seconds = max(0.0, (core.environment.wall_us() - row["oldest_us"]) / 1e6) if rows else 0.0
-        return Lag(
-            group,
-            row["topic"],
-            row["partition"],
-            row["offset"],
-            row["begin_offset"],
-            row["end_offset"],
-            rows,
-            row["bytes"],
-            seconds,
-            row["committed_ms"],
-            row["holds"],
-        )
+        behind = row["end_offset"] - row["offset"]
+        seconds = max(0.0, (core.environment.wall_us() - row["oldest_us"]) / 1e6) if behind else 0.0
+        return _state(Lag, row, group=group, rows=behind, seconds=seconds)
 
-    found = yield from _all(Listing.PROGRESS, f"lag of group {group!r}", state, group)
-    return sorted(found, key=lambda one: (one.topic, one.partition))
+    rows = yield from _all(Listing.PROGRESS, f"lag of group {group!r}", group)
+    return sorted(map(state, rows), key=_PLACE)
 
 
 def commits(_: ClientState, start: int = 0) -> Operation[list[CommitState]]:
     """The committed transactions that the log still has, oldest first, from the entry ``start`` on:
     whose they are, and the offsets that they gave their records."""
-
-    def state(row: dict[str, Any]) -> CommitState:
-        spans = {
-            t: {p: (s[0], s[1]) for p, s in found.items()} for t, found in row["offsets"].items()
-        }
-        return CommitState(row["index"], row["writer_id"], row["sequence"], row["time_ms"], spans)
-
-    return (yield from _all(Listing.COMMITS, "list commits", state, start=start))
+    rows = yield from _all(Listing.COMMITS, "list commits", start=start)
+    return [_state(CommitState, row, offsets=spans_of(row)) for row in rows]
 
 
 def entries(_: ClientState, start: int = 0, end: int | None = None) -> Operation[list[EntryState]]:
     """Committed entries [start, end) of the log, without the records in them."""
-    return (
-        yield from _all(
-            Listing.ENTRIES, "list entries", lambda row: EntryState(**row), start=start, end=end
-        )
-    )
+    rows = yield from _all(Listing.ENTRIES, "list entries", start=start, end=end)
+    return [_state(EntryState, row) for row in rows]
+
+
+def _state(kind: type[T], row: dict[str, Any], **own: Any) -> T:
+    """A row of an answer, of which a later release may give more columns, with the client's own."""
+    values = row | own
+    names = [field.name for field in fields(kind) if field.name in values]  # type: ignore[arg-type]
+    return kind(**{name: values[name] for name in names})
 
 
 def _all(
-    listing: Listing,
-    what: str,
-    state: Callable[[dict[str, Any]], T],
-    name: str = "",
-    start: int = 0,
-    end: int | None = None,
-) -> Operation[list[T]]:
-    """Page after page."""
-    found: list[T] = []
+    listing: Listing, what: str, name: str = "", start: int = 0, end: int | None = None
+) -> Operation[list[dict[str, Any]]]:
+    """The rows, page after page."""
+    found: list[dict[str, Any]] = []
     while start >= 0 and (end is None or start < end):
         limit = 1000 if end is None else min(1000, end - start)
         request = ListRequest(listing=listing, name=name, start=start, limit=limit)
         answer, _ = yield Request(request, CallPolicy(what=what))
-        found += map(state, answer.rows)
+        found += answer.rows
         start = answer.next_start
     return found

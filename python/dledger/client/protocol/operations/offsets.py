@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from dledger.client.protocol.arguments import Time, microseconds
 from dledger.client.protocol.client_state import ClientState, Operation, Request
-from dledger.client.protocol.reading import check_partition, out_of_range
+from dledger.client.protocol.reading.reading import check_partition
 from dledger.client.protocol.routing import CallPolicy
 from dledger.client.protocol.seen_end_offsets import behind
 from dledger.config import check_name
+from dledger.errors import OffsetOutOfRange
 from dledger.protocol.messages.client import OffsetKind, OffsetsRequest, OffsetsResponse
 
 
@@ -48,15 +50,12 @@ def offsets(
     what = f"{kind.name.lower()} offsets of {', '.join(topics)}"
     patience = core.config.request_timeout_ms + wait_ms
     terms = CallPolicy(what=what, anybody=stale)
+    of_ends = kind in (OffsetKind.END, OffsetKind.EDGES)
+    is_behind = partial(behind, known=core.ends.of(topics)) if of_ends else None
     answer: OffsetsResponse
-    if kind not in (OffsetKind.END, OffsetKind.EDGES):
-        answer, _ = yield Request(request, terms, (), 5000 + wait_ms, patience)
-        return answer
-    seen = core.ends.of(topics)
-    answer, _ = yield Request(
-        request, terms, (), 5000 + wait_ms, patience, lambda found: behind(found, seen)
-    )
-    core.ends.told(answer)
+    answer, _ = yield Request(request, terms, (), 5000 + wait_ms, patience, is_behind)
+    if of_ends:
+        core.ends.told(answer)
     return answer
 
 
@@ -113,5 +112,10 @@ def range_end(
     last = ends[partition] if end is None else end
     if not 0 <= start <= ends[partition] or last > ends[partition]:
         begins = yield from topic_offsets(core, topic, OffsetKind.BEGIN)
-        raise out_of_range(topic, partition, start, end, begins[partition], ends[partition])
+        kept = begins[partition], ends[partition]
+        raise OffsetOutOfRange(
+            f"topic {topic!r} partition {partition} has the offsets [{kept[0]}, {kept[1]}), not "
+            f"[{start}, {'end' if end is None else end})",
+            *kept,
+        )
     return last

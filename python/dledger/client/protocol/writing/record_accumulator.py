@@ -4,23 +4,35 @@ clock, which labels records."""
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from dledger.client.protocol.appending import place_values
-from dledger.client.protocol.batching import Batch, OutgoingBatch, PartitionQueue, Pending, Promise
 from dledger.client.protocol.client_state import CODECS, ClientState
-from dledger.client.protocol.in_flight_window import Done, Item
+from dledger.client.protocol.writing.batching import (
+    Batch,
+    OutgoingBatch,
+    PartitionQueue,
+    Pending,
+    Promise,
+)
+from dledger.client.protocol.writing.in_flight_window import Done, Item
 from dledger.config import MIB
 from dledger.errors import ConfigError, DLedgerError, RecordTooLarge
 from dledger.protocol.messages.client import TopicInfo
-from dledger.records.body.build import Values, as_records
+from dledger.records.body.build import Headers, Times, Values, as_records, make_records
 from dledger.records.body.records import encode_batch
 from dledger.records.body.sizer import OVERHEAD, split_batch
 
 MAX_IN_FLIGHT = 2000
 """A node remembers the results of a producer's last 2048 batches of each partition; a repeat must
 be among them."""
+CLOSED = "the producer is closed; open another one"
+Addition: TypeAlias = Callable[[], int]
+"""Takes records that were checked; gives the bytes that are ready to go out now."""
 
 
 class RecordAccumulator:
@@ -50,55 +62,68 @@ class RecordAccumulator:
     def empty(self) -> bool:
         return not self._groups
 
-    def place(self, partition: int | None, keys: Values | None) -> int:
-        """Where records with these keys go.
+    def values(
+        self,
+        future: Promise,
+        values: Values,
+        *,
+        keys: Values | None,
+        partition: int | None,
+        headers: Headers | None,
+        timestamps: Times | None,
+    ) -> list[Addition]:
+        """An append, by what takes its pieces in order: the caller calls each of them where there
+        is room.
 
         Raises:
-            ConfigError: no such partition, or keys of several partitions.
+            RecordTooLarge, ConfigError: no record can be taken.
         """
+        plain = headers is None and timestamps is None
+        if plain and isinstance(values, bytes) and (keys is None or isinstance(keys, bytes)):
+            at = self._place(partition, keys)
+            self._check_value(values, keys)
+            return [partial(self._add_value, future, at, values, keys)]
+        records = make_records(values, keys=keys, headers=headers, timestamps=timestamps)
+        return self._additions(future, self._place(partition, keys), records, now=False)
+
+    def batch(
+        self, future: Promise, partition: int | None, batch: pa.RecordBatch
+    ) -> list[Addition]:
+        """As `values`, of record columns that go out now, behind the records of their partition."""
+        return self._additions(future, self._place(partition, None), batch, now=True)
+
+    def _place(self, partition: int | None, keys: Values | None) -> int:
         return place_values(
             self._info, self._partition if partition is None else partition, keys, self._turn
         )
 
-    def check_value(self, value: bytes, key: bytes | None) -> None:
-        """Whether a record of plain bytes can be stored.
-
-        Raises:
-            RecordTooLarge: it cannot.
-        """
+    def _check_value(self, value: bytes, key: bytes | None) -> None:
         size, limit = len(value) + len(key or b""), max_body(self._core) - OVERHEAD
         if size > limit:
             raise RecordTooLarge(
                 f"append to {self._info.name!r}: a record of {size} bytes is over the limit {limit}"
             )
 
-    def add_value(self, future: Promise, at: int, value: bytes, key: bytes | None) -> int:
-        """Take one record of plain bytes; bytes that are ready to go out now."""
+    def _add_value(self, future: Promise, at: int, value: bytes, key: bytes | None) -> int:
         group = self._group(at)
-        group.add_value(Pending(future, self._info.name, partition=at, count=1), value, key)
+        group.add_value(Pending(future, self._info.name, at, 1), value, key)
         return self._hand_over(group) if group.size >= self._batch_bytes else 0
 
-    def pieces(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """A batch as records, cut where it is over the limit: the pieces that `add_piece` takes.
-
-        Raises:
-            RecordTooLarge, ConfigError: no record can be taken.
-        """
+    def _additions(
+        self, future: Promise, at: int, batch: pa.RecordBatch, now: bool
+    ) -> list[Addition]:
         records = as_records(batch)
         if not records.num_rows:
             raise ConfigError("a batch has at least one record")
+        pieces = [records]
         # no less than what it has of them
-        if records.get_total_buffer_size() <= max_body(self._core) - OVERHEAD:
-            return [records]
-        return list(split_batch(records, max_body(self._core)))
+        if records.get_total_buffer_size() > max_body(self._core) - OVERHEAD:
+            pieces = list(split_batch(records, max_body(self._core)))
+        pending = Pending(future, self._info.name, at, records.num_rows)
+        return [partial(self._add_piece, pending, one, now or len(pieces) > 1) for one in pieces]
 
-    def pending(self, future: Promise, at: int, count: int) -> Pending:
-        """An append of ``count`` records."""
-        return Pending(future, self._info.name, partition=at, count=count)
-
-    def add_piece(self, pending: Pending, records: pa.RecordBatch, now: bool) -> int:
-        """Take a piece of an append; bytes that are ready to go out now. With ``now`` that is all
-        of its partition."""
+    def _add_piece(self, pending: Pending, records: pa.RecordBatch, now: bool) -> int:
+        """Take a piece of an append; with ``now`` all of its partition is ready to go out."""
         at = pending.partition
         group = self._group(at)
         if now and not group.entries:

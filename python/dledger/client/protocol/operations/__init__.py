@@ -1,0 +1,1 @@
+"""Operations of both clients, each declared once, as a generator, and their names as methods."""
