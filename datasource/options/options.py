@@ -9,7 +9,7 @@ from typing import Any, Final
 from dledger.config import check_name, nearest
 from dledger.datasource.options.addresses import check_group, group_servers, local_path
 from dledger.datasource.options.bounds import Bound, BoundKind, parse_bound
-from dledger.datasource.options.option_table import BATCH, MEANT, OPTIONS, TABLES
+from dledger.datasource.options.option_table import ALL, BATCH, MEANT, OPTIONS, TABLES, is_for
 from dledger.datasource.options.option_values import flag, size_or_number, word
 from dledger.datasource.options.rate_limits import RateLimits, rate_limits
 from dledger.datasource.options.selection import Selection, parse_selection
@@ -21,8 +21,7 @@ from dledger.datasource.options.settings import (
 )
 from dledger.errors import ConfigError, UnknownOption
 
-_ROWS: Final = {option.name: option for option in OPTIONS}
-_BY_LOWER: Final = {o.name.lower(): o.name for o in OPTIONS if "*" not in o.name}
+_BY_LOWER: Final = {name.lower(): name for name in OPTIONS if "*" not in name}
 _ADDED_BY_SPARK: Final = {
     "checkpointlocation",
     "queryname",
@@ -205,9 +204,8 @@ def check_use(values: Mapping[str, str], use: str) -> None:
         ConfigError: naming the first one.
     """
     for name in values:
-        where = _ROWS[name].where
-        if use and where != "all" and use not in where.split(", "):
-            kinds = " or ".join(f"a {kind}" for kind in where.split(", "))
+        if use and not is_for(OPTIONS[name], use):
+            kinds = " or ".join(f"a {kind}" for kind in OPTIONS[name].split(", "))
             raise ConfigError(
                 f"option {name!r} is for {kinds} and says nothing to a {use}: leave it away here"
             )
@@ -270,7 +268,7 @@ def _metadata(values: Mapping[str, str]) -> str:
         )
     for other in values:
         if other == "topic" or (
-            _ROWS[other].where != "all" and other not in {"metadata", "startingEntry"}
+            OPTIONS[other] != ALL and other not in {"metadata", "startingEntry"}
         ):
             raise ConfigError(
                 f"option {other!r} is for records and says nothing to the table {name!r} of "
