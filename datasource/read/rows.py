@@ -7,14 +7,17 @@ were received.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from dledger.config import MIB
+from dledger.datasource.table.schema import read_schema
 from dledger.datasource.table.stored_body import Body
 from dledger.errors import ProtocolError
 from dledger.records.body.records import decode_batch
@@ -29,31 +32,9 @@ MOST_ROWS: Final = 1 << 16
 """Nor has a batch more rows, however small: each also gets its topic, offset and time."""
 CREATE_TIME: Final = 0
 """The value of ``timestampType``, as in Kafka: the time is the writer's."""
-UTC_MICROS: Final = pa.timestamp("us", tz="UTC")
-HEADERS_TYPE: Final = pa.list_(
-    pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-)
-COLUMNS: Final = [
-    pa.field("key", pa.binary()),
-    pa.field("value", pa.binary()),
-    pa.field("topic", pa.string()),
-    pa.field("partition", pa.int32()),
-    pa.field("offset", pa.int64()),
-    pa.field("timestamp", UTC_MICROS),
-    pa.field("timestampType", pa.int32()),
-]
-HEADERS: Final = [pa.field("headers", HEADERS_TYPE)]
-METADATA: Final = [
-    pa.field("term", pa.int32()),
-    pa.field("entryIndex", pa.int64()),
-    pa.field("size", pa.int32()),
-]
 SCHEMAS: Final = {
-    (headers, metadata): pa.schema(
-        [*COLUMNS, *(HEADERS if headers else []), *(METADATA if metadata else [])]
-    )
-    for headers in (False, True)
-    for metadata in (False, True)
+    wanted: to_arrow_schema(read_schema(*wanted), timezone="UTC")
+    for wanted in itertools.product((False, True), repeat=2)
 }
 """By (with headers, with metadata)."""
 
@@ -192,6 +173,7 @@ def _build(
     batch = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
     rows = batch.num_rows
     topic, partition, kind = constants.of(rows)
+    schema = SCHEMAS[headers, metadata]
     columns = [
         batch.column("key"),
         batch.column("value"),
@@ -202,7 +184,7 @@ def _build(
         kind,
     ]
     if headers:
-        columns.append(batch.column("headers").cast(HEADERS_TYPE))
+        columns.append(batch.column("headers").cast(schema.field("headers").type))
     if metadata:
         columns += [
             *places(gathered),
@@ -210,7 +192,7 @@ def _build(
                 pa.int32(), lengths(batch.column("key")) + lengths(batch.column("value"))
             ),
         ]
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMAS[headers, metadata])
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def places(gathered: list[Part]) -> tuple[pa.Array, pa.Array]:

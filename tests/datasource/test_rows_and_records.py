@@ -11,10 +11,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from dledger.datasource.read.rows import SCHEMAS, lengths, table_rows
-from dledger.datasource.table.schema import WriteColumns, read_schema
+from dledger.datasource.table.schema import WriteColumns
 from dledger.datasource.table.stored_body import Body
 from dledger.datasource.write.records import Coalescer, Router, cut
 from dledger.errors import ConfigError
@@ -30,17 +29,6 @@ def body(values: list[bytes], **columns: pa.Array) -> bytes:
     data = {"value": pa.array(values, pa.binary()), **columns}
     header, payload = encode_batch(pa.record_batch(data), topic_id=1, partition=0, now_us=7)
     return header + payload.to_pybytes()
-
-
-@pytest.mark.parametrize("headers", [False, True])
-@pytest.mark.parametrize("metadata", [False, True])
-def test_the_arrow_schema_of_a_read_is_the_one_spark_insists_on(
-    headers: bool, metadata: bool
-) -> None:
-    """The first batch is compared for equality: nullability, names of list items, time zone and
-    all."""
-    ours = SCHEMAS[headers, metadata]
-    assert to_arrow_schema(read_schema(headers, metadata), timezone="UTC").equals(ours)
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.data())
