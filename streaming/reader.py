@@ -7,10 +7,9 @@ runs, another one only pickles it for the executors. Only the tasks themselves t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -25,14 +24,11 @@ from pyspark.sql.types import StructType
 from dledger.datasource.options.bounds import Bound, BoundKind
 from dledger.datasource.options.offsets import Positions, StreamOffset, batch_start
 from dledger.datasource.options.option_table import STREAM
-from dledger.datasource.options.options import need_group, need_topics, parse_options
 from dledger.datasource.options.rate_limits import RateLimits
-from dledger.datasource.options.sql import HINT, remade
 from dledger.datasource.read.loss import check_order, keep_or_fail
-from dledger.datasource.read.reader import plan_slices, read_slice
-from dledger.datasource.read.reading import columns_to_read
-from dledger.datasource.read.resolving import Edges, resolve
-from dledger.datasource.table.log import LOOKS, GroupView, Log
+from dledger.datasource.read.reader import TopicReads
+from dledger.datasource.read.resolving import resolve
+from dledger.datasource.table.log import LOOKS, GroupView
 from dledger.errors import OffsetOutOfRange, TopicNotFound, TopicRecreated
 from dledger.protocol.messages.client import TopicInfo
 from dledger.streaming.admission import BatchDelay, admit, limits_for
@@ -40,7 +36,7 @@ from dledger.streaming.changes import Changes
 from dledger.streaming.progress import Progress
 
 
-class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class LogStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads topics from where the checkpoint says, or from where the options say in a new query."""
 
     def __init__(
@@ -51,12 +47,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.options = parse_options(options, STREAM)
-        need_group(self.options, HINT)
-        need_topics(self.options)
-        self.log = Log(self.options)
-        self.columns = columns_to_read(self.options, schema, self.log)
-        self._remade = remade(schema)
+        super().__init__(options, schema, use=STREAM)
         self._changes = Changes(self.options)
         self._progress = Progress(self.options, self.log)
         self._pace = BatchDelay(clock)
@@ -78,12 +69,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _begin(self, infos: dict[str, TopicInfo]) -> tuple[Positions, dict[str, str]]:
         self._infos = infos
-        edges = Edges.of(self.log, {name: info.log_id for name, info in infos.items()})
+        edges = self.log.edges({name: info.log_id for name, info in infos.items()})
         starts = resolve(
             self.options.starting or Bound(BoundKind.LATEST, "startingOffsets"), edges, self.log
         )
         return keep_or_fail(
-            starts, edges.ends, edges.begins, self.options.fail_on_data_loss
+            starts, edges.offsets, edges.begins, self.options.fail_on_data_loss
         ), edges.ids
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -211,7 +202,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._pace.go(backlog, limits, patient=self._last is None):
             return starts
         # that view may be old by now
-        begins = view.begins if self._last is None else self.log.begins(view.ids)
+        begins = view.begins if self._last is None else self.log.edges(view.ids).begins
         kept = keep_or_fail(starts, view.offsets, begins, self.options.fail_on_data_loss)
         return admit(kept, view.offsets, self.log.split, limits.rows, limits.bytes)
 
@@ -244,11 +235,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starts, ends = self._changes.readable(starts, last, self._infos)
         if starts == ends:
             return []
-        begins = self.log.begins({topic: last.ids[topic] for topic in ends})
+        begins = self.log.edges({topic: last.ids[topic] for topic in ends}).begins
         starts = keep_or_fail(starts, ends, begins, self.options.fail_on_data_loss)
-        return plan_slices(
-            self.log, self.options, self._infos, starts, ends, self.columns, self._remade
-        )
+        return self.tasks(self.log, self._infos, starts, ends)
 
     def _describe(self, ids: Mapping[str, str]) -> None:
         """Learn the numbers by which the tasks ask for these topics."""
@@ -265,12 +254,3 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             }
         else:
             self._infos = self.log.topics(ids)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_slice(partition)
-
-    def commit(self, end: dict[str, Any]) -> None:
-        """No work to do: the checkpoint counts."""
-
-    def stop(self) -> None:
-        """The connections stay: they are the process's."""

@@ -153,7 +153,7 @@ class Copy(RuleBasedStateMachine):
         starts = batch_start(first, last)
         rows = sum(stop - starts[t][p] for t, ends in last.logs.items() for p, stop in ends.items())
         records = sorted(
-            (s.topic, s.partition, offset) for s in slices for offset in range(s.start, s.end)
+            (s.info.name, s.partition, offset) for s in slices for offset in range(s.start, s.end)
         )
         assert len(set(records)) == len(records) == rows
         assert self.planned.setdefault(self.done, records) == records

@@ -6,13 +6,13 @@ import pickle
 from typing import Any
 
 import pytest
-from dledger_stream_engine import Query, numbers
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from dledger.datasource.read.reader import LogReader
 from dledger.datasource.table.schema import read_schema
 from dledger.errors import TopicNotFound, TopicRecreated
 from dledger.streaming.reader import LogStreamReader
+from tests.streaming.stream_engine import Query, numbers
 
 PATTERN = {"subscribePattern": "[t-v]", "startingOffsets": "earliest"}
 GO_ON = {"failOnDataLoss": "false", "onTopicRecreate": "restart"}
@@ -86,7 +86,7 @@ def test_a_topic_that_goes_while_tasks_are_planned_is_left_out(
     end = reader.latestOffset(start, ReadAllAvailable())
     before(monkeypatch, two, question, 1, happens)
     slices = reader.partitions(start, end)
-    assert [one.topic for one in slices] == ["t"] if question == "offsets" else ["t", "u"]
+    assert [one.info.name for one in slices] == ["t"] if question == "offsets" else ["t", "u"]
     assert rows_of(reader, slices) == numbers(0, 1, 2)
 
 

@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from dledger_stream_engine import Crash, Query, numbers
 
 from dledger.client.protocol.results import Lineage
 from dledger.datasource.options.offsets import StreamOffset
 from dledger.errors import WrongGroup
+from tests.streaming.stream_engine import Crash, Query, numbers
 
 BOTH = (
     r"are of group A, and at fake:\d+ is group B:.*new "

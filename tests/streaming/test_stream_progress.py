@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from dledger_stream_engine import Crash, Query, numbers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dledger.datasource.options.offsets import StreamOffset
 from dledger.errors import Unavailable
+from tests.streaming.stream_engine import Crash, Query, numbers
 
 CRASHES = [
     "",

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from dledger_stream_engine import Crash, Query, numbers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import (
@@ -19,6 +18,7 @@ from pyspark.sql.streaming.datasource import (
 
 from dledger.datasource.options.offsets import StreamOffset
 from dledger.errors import ConfigError, OffsetOutOfRange, TopicNotFound, TopicRecreated
+from tests.streaming.stream_engine import Crash, Query, numbers
 
 CRASHES = [
     "",

@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from dledger_stream_engine import Crash, Query, numbers
 
 from dledger.datasource.options.offsets import StreamOffset
 from dledger.errors import OffsetOutOfRange, TopicNotFound, TopicRecreated
+from tests.streaming.stream_engine import Crash, Query, numbers
 
 
 def test_pattern_finds_new_topics_and_reads_them_from_the_first_record(
