@@ -16,6 +16,7 @@ from dledger.datasource.read.rows import SCHEMAS, lengths, table_rows
 from dledger.datasource.table.schema import WriteColumns
 from dledger.datasource.table.stored_body import Body
 from dledger.datasource.write.records import Coalescer, Router, cut
+from dledger.datasource.write.spreading import Spread
 from dledger.errors import ConfigError
 from dledger.records.body.records import encode_batch
 from dledger.records.body.schema import RECORD_SCHEMA
@@ -102,6 +103,17 @@ def frame(**columns: tuple[Any, pa.DataType]) -> tuple[pa.RecordBatch, WriteColu
     return batch, WriteColumns(**{name: i for i, name in enumerate(columns)})
 
 
+def router_of(
+    columns: WriteColumns,
+    partitions: int,
+    topic: str = "t",
+    first: int = 0,
+    partitioner: str = "murmur2",
+) -> Router:
+    spread = Spread(partitioner, first)
+    return Router(columns, topic, spread=spread, partitions_of=lambda _: partitions)
+
+
 def routed(router: Router, batch: pa.RecordBatch) -> dict[tuple[str, int], list[bytes]]:
     parts: dict[tuple[str, int], list[bytes]] = {}
     for topic, partition, records in router.route(batch):
@@ -115,7 +127,7 @@ def test_rows_go_to_the_topic_and_partition_of_their_columns_in_order() -> None:
         topic=(["a", "b", "a", "b", "a"], pa.string()),
         partition=([1, 0, 0, 0, 1], pa.int32()),
     )
-    assert routed(Router(columns, "", partitions_of=lambda topic: 2), batch) == {
+    assert routed(router_of(columns, 2, topic=""), batch) == {
         ("a", 1): [b"1", b"5"],
         ("a", 0): [b"3"],
         ("b", 0): [b"2", b"4"],
@@ -127,13 +139,13 @@ def test_rows_with_a_key_go_by_it_and_rows_without_one_stay_together() -> None:
         value=([b"1", b"2", b"3", b"4"], pa.binary()), key=([b"21", None, b"21", None], pa.binary())
     )
     by_key = (-973932308 & 0x7FFFFFFF) % 5
-    parts = routed(Router(columns, "t", partitions_of=lambda topic: 5, first=by_key), batch)
+    parts = routed(router_of(columns, 5, first=by_key), batch)
     assert parts == {("t", by_key): [b"1", b"3"], ("t", (by_key + 1) % 5): [b"2", b"4"]}
 
 
 def test_frames_without_keys_take_the_partitions_in_turn() -> None:
     batch, columns = frame(value=([b"1"], pa.binary()))
-    router = Router(columns, "t", partitions_of=lambda topic: 3)
+    router = router_of(columns, 3)
     assert [next(iter(router.route(batch)))[1] for _ in range(4)] == [1, 2, 0, 1]
 
 
@@ -143,16 +155,14 @@ def test_a_partition_that_is_null_falls_back_to_the_key() -> None:
         key=([b"21", b"21"], pa.binary()),
         partition=([None, 1], pa.int32()),
     )
-    assert routed(Router(columns, "t", partitions_of=lambda topic: 5), batch) == {
+    assert routed(router_of(columns, 5), batch) == {
         ("t", 0): [b"1"],
         ("t", 1): [b"2"],
     }
 
 
 def test_round_robin_spreads_row_by_row_over_all_batches_whatever_the_key() -> None:
-    router = Router(
-        WriteColumns(0, 1), "t", partitions_of=lambda topic: 3, first=1, partitioner="roundRobin"
-    )
+    router = router_of(WriteColumns(0, 1), 3, first=1, partitioner="roundRobin")
     keys = pa.array([b"same"] * 4, pa.binary())
     found: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
     for first in range(0, 12, 4):
@@ -165,14 +175,14 @@ def test_round_robin_spreads_row_by_row_over_all_batches_whatever_the_key() -> N
 
 def test_explicit_partitions_must_all_be_there() -> None:
     batch, columns = frame(value=([b"1", b"2"], pa.binary()), partition=([1, 0], pa.int32()))
-    router = Router(columns, "t", partitions_of=lambda topic: 2, partitioner="explicit")
+    router = router_of(columns, 2, partitioner="explicit")
     assert routed(router, batch) == {("t", 0): [b"2"], ("t", 1): [b"1"]}
     batch, columns = frame(value=([b"1", b"2"], pa.binary()), partition=([1, None], pa.int32()))
     with pytest.raises(ConfigError, match=r"'partition' is null in some rows.*murmur2"):
-        routed(Router(columns, "t", partitions_of=lambda topic: 2, partitioner="explicit"), batch)
+        routed(router_of(columns, 2, partitioner="explicit"), batch)
     batch, columns = frame(value=([b"1"], pa.binary()), partition=([None], pa.int32()))
     with pytest.raises(ConfigError, match="null in some rows"):
-        routed(Router(columns, "t", partitions_of=lambda topic: 1, partitioner="explicit"), batch)
+        routed(router_of(columns, 1, partitioner="explicit"), batch)
 
 
 @pytest.mark.parametrize("wrong", [-1, 2])
@@ -181,13 +191,13 @@ def test_a_partition_that_the_topic_does_not_have_is_refused(wrong: int) -> None
     with pytest.raises(
         ConfigError, match=f"column 'partition' has {wrong}, but topic 't' has partitions 0 to 1"
     ):
-        list(Router(columns, "t", partitions_of=lambda topic: 2).route(batch))
+        list(router_of(columns, 2).route(batch))
 
 
 def test_a_row_without_a_topic_is_refused() -> None:
     batch, columns = frame(value=([b"1"], pa.binary()), topic=([None], pa.string()))
     with pytest.raises(ConfigError, match="column 'topic' is null"):
-        list(Router(columns, "", partitions_of=lambda topic: 1).route(batch))
+        list(router_of(columns, 1, topic="").route(batch))
 
 
 def test_columns_of_other_arrow_types_become_the_logs_own() -> None:
@@ -198,7 +208,7 @@ def test_columns_of_other_arrow_types_become_the_logs_own() -> None:
         headers=([[{"key": "h", "value": b"1"}]], kind),
         timestamp=([5], pa.timestamp("us", tz="Europe/Berlin")),
     )
-    records = Router(columns, "t", partitions_of=lambda topic: 1).records(batch)
+    records = router_of(columns, 1).records(batch)
     assert records.schema.equals(RECORD_SCHEMA)
     assert records.to_pylist()[0]["value"] == "ä".encode()
 
@@ -250,6 +260,7 @@ import pyarrow as pa
 for name in ("pandas", "pandas.core"):
     sys.modules.pop(name, None)
 from dledger.datasource.write.records import Coalescer, Router
+from dledger.datasource.write.spreading import Spread
 from dledger.datasource.read.rows import Constants
 from dledger.records.columns.arrays import number_column
 from dledger.datasource.table.schema import WriteColumns
@@ -259,7 +270,8 @@ Constants("t", 0).of(5)
 offsets = pa.py_buffer(np.array([0, 1, 2], np.int32))
 values = pa.Array.from_buffers(pa.binary(), 2, [None, offsets, pa.py_buffer(b"ab")])
 batch = pa.RecordBatch.from_arrays([values, values], names=["key", "value"])
-list(Router(WriteColumns(1, 0), "t", partitions_of=lambda topic: 3).route(batch))
+spread = Spread()
+list(Router(WriteColumns(1, 0), "t", spread=spread, partitions_of=lambda topic: 3).route(batch))
 print("pandas" in sys.modules and not before)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
