@@ -28,8 +28,8 @@ from dledger.datasource.options.rate_limits import RateLimits
 from dledger.datasource.read.loss import check_order, keep_or_fail
 from dledger.datasource.read.reader import TopicReads
 from dledger.datasource.read.resolving import resolve
-from dledger.datasource.table.log import LOOKS, GroupView
-from dledger.errors import OffsetOutOfRange, TopicNotFound, TopicRecreated
+from dledger.datasource.table.log import LOOKS, GroupView, until_settled
+from dledger.errors import TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
 from dledger.streaming.admission import BatchDelay, admit, limits_for
 from dledger.streaming.changes import Changes
@@ -103,19 +103,14 @@ class LogStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvailab
         self._changes.group(given, self.log.lineage())
         self._progress.publish(given)
         self._seen = self._last or self._look(None if given.init else given)
-        for _ in range(LOOKS):
-            try:
-                end = self._end(given, self._seen, limits_for(limit, self.options.limits))
-                break
-            except (TopicNotFound, TopicRecreated, OffsetOutOfRange):
-                if not self._look_again(self._seen):
-                    raise  # not for what has changed
-        else:
-            end = self._end(given, self._seen, limits_for(limit, self.options.limits))
+        limits = limits_for(limit, self.options.limits)
+        end = until_settled(lambda: self._end(given, limits), self._look_again)
         return start if end is None else end.as_json()
 
-    def _end(self, given: StreamOffset, view: GroupView, limits: RateLimits) -> StreamOffset | None:
+    def _end(self, given: StreamOffset, limits: RateLimits) -> StreamOffset | None:
         """Of the next batch; None when there is nothing for one."""
+        view = self._seen
+        assert view is not None
         group = self._changes.group(given, self.log.lineage())  # the one that has answered
         starts, added = self._starts(given, view)
         check_order(
@@ -129,10 +124,11 @@ class LogStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvailab
         end = StreamOffset(admitted, view.ids, begin=starts if given.init else added, group=group)
         return self._changes.with_unread(end, given)
 
-    def _look_again(self, view: GroupView) -> bool:
-        """Whether a topic has gone, or was made again, since ``view`` was seen. The next plan is
+    def _look_again(self) -> bool:
+        """Whether a topic has gone, or was made again, since the log was seen. The next plan is
         made without it; with the trigger AvailableNow the remaining topics keep their ends."""
-        fresh = self._look()
+        view, fresh = self._seen, self._look()
+        assert view is not None
         if view.ids.items() <= fresh.ids.items():
             return False
         if self._last is None:
@@ -220,16 +216,13 @@ class LogStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvailab
         check_order(starts, last.logs, "the checkpoint's batch ends before it starts")
         self._changes.group(last, self.log.lineage())
         self._describe(last.ids)
-        for _ in range(LOOKS):
-            infos = self._infos
-            try:
-                return self._plan(starts, last)
-            except (TopicNotFound, TopicRecreated, OffsetOutOfRange):
-                self._infos = {}
-                self._describe(last.ids)
-                if self._infos == infos:
-                    raise  # not for what has changed
-        return self._plan(starts, last)
+
+        def changed() -> bool:
+            before, self._infos = self._infos, {}
+            self._describe(last.ids)
+            return self._infos != before
+
+        return until_settled(lambda: self._plan(starts, last), changed)
 
     def _plan(self, starts: Positions, last: StreamOffset) -> Sequence[InputPartition]:
         starts, ends = self._changes.readable(starts, last, self._infos)

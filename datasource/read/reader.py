@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from dledger.client import Client
 from dledger.datasource.options.bounds import Bound, BoundKind
 from dledger.datasource.options.offsets import Positions
 from dledger.datasource.options.option_table import BATCH
@@ -21,10 +22,9 @@ from dledger.datasource.read.loss import check_order, deleted, keep_or_fail, rec
 from dledger.datasource.read.planning import Shape, plan, together
 from dledger.datasource.read.reading import check_kind, columns_to_read
 from dledger.datasource.read.resolving import resolve
-from dledger.datasource.read.rows import joined, table_rows
+from dledger.datasource.read.rows import Body, joined, table_rows
 from dledger.datasource.read.typed_rows import typed_rows
-from dledger.datasource.table.log import Address, Log, fetch
-from dledger.datasource.table.stored_body import Body
+from dledger.datasource.table.log import Address, Log
 from dledger.datasource.worker import settle
 from dledger.errors import ConfigError, OffsetOutOfRange, TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
@@ -105,11 +105,11 @@ class TopicReads:
             yield from self._read(partition)
 
     def _read(self, given: LogSlice) -> Iterator[pa.RecordBatch]:
-        start, info = given.start, given.info
+        start, info, client = given.start, given.info, given.address.client()
         while start < given.end:
             try:
-                bodies = fetch(given.address, info.topic_id, given.partition, start, given.end)
-                for rows in self._rows(given, bodies, start):
+                bodies = client.fetch_bodies(info.topic_id, given.partition, start, given.end)
+                for rows in self._rows(given, client, bodies, start):
                     yield rows
                     start += rows.num_rows
             except OffsetOutOfRange as error:
@@ -122,10 +122,10 @@ class TopicReads:
                 )
                 start = kept
             except TopicNotFound:
-                self._check_gone(given, start)
+                self._check_gone(given, client, start)
                 return
 
-    def _check_gone(self, given: LogSlice, start: int) -> None:
+    def _check_gone(self, given: LogSlice, client: Client, start: int) -> None:
         """Whether a task may end before its time because its topic is not there any more; a warning
         when it may.
 
@@ -135,7 +135,7 @@ class TopicReads:
         name, log_id = given.info.name, given.info.log_id
         what = f"records {start} to {given.end - 1} of partition {given.partition}"
         try:
-            again = given.address.client().topic(name).log_id != log_id
+            again = client.topic(name).log_id != log_id
         except TopicNotFound:
             again = False
         if again:
@@ -145,13 +145,12 @@ class TopicReads:
         LOGGER.warning("%s", text)
 
     def _rows(
-        self, given: LogSlice, bodies: Iterable[Body], start: int
+        self, given: LogSlice, client: Client, bodies: Iterable[Body], start: int
     ) -> Iterator[pa.RecordBatch]:
         at = (given.info.name, given.partition, start, given.end)
         headers, metadata = self.options.include_headers, self.options.include_metadata
         if not given.info.typed:
             return table_rows(bodies, *at, headers, metadata)
-        client = given.address.client()
 
         def schemas(version: int) -> Columns:
             return client.schema(given.info, version)

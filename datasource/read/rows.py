@@ -18,8 +18,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from dledger.config import MIB
 from dledger.datasource.table.schema import read_schema
-from dledger.datasource.table.stored_body import Body
 from dledger.errors import ProtocolError
+from dledger.protocol.messages.client import FetchedBatch
 from dledger.records.body.records import decode_batch
 from dledger.records.columns.arrays import binary_parts, number_column
 from dledger.types import Buffer
@@ -39,6 +39,8 @@ SCHEMAS: Final = {
 """By (with headers, with metadata)."""
 
 
+Body = tuple[FetchedBatch, Buffer]
+"""A stored body, and where it lies."""
 Decode = Callable[[Buffer], pa.RecordBatch]
 """A body's rows."""
 
@@ -119,17 +121,17 @@ def decoded(
     Raises:
         ProtocolError: a body has not as many rows as the log says.
     """
-    for body in bodies:
-        batch = decode(body.data)
-        if batch.num_rows != body.rows:
+    for stored, body in bodies:
+        batch, base = decode(body), stored.base_offset
+        if batch.num_rows != stored.count:
             raise ProtocolError(
-                f"{what}: {batch.num_rows} records at offset {body.base}, not {body.rows}"
+                f"{what}: {batch.num_rows} records at offset {base}, not {stored.count}"
             )
-        first, last = max(start - body.base, 0), min(end - body.base, body.rows)
-        if first > 0 or last < body.rows:
+        first, last = max(start - base, 0), min(end - base, stored.count)
+        if first > 0 or last < stored.count:
             batch = batch.slice(first, last - first)
         for part in _cut(batch):
-            yield Part(part, body.entry, body.term)
+            yield Part(part, stored.index, stored.term)
 
 
 def gather(parts: Iterable[Part]) -> Iterator[list[Part]]:
@@ -150,8 +152,13 @@ def gather(parts: Iterable[Part]) -> Iterator[list[Part]]:
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows of several topic partitions, of the same columns each, in batches of a good size."""
     for gathered in gather(Part(batch, -1, -1) for batch in batches):
-        parts = [part.records for part in gathered]
-        yield parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+        yield whole(gathered)
+
+
+def whole(gathered: list[Part]) -> pa.RecordBatch:
+    """The rows of neighbours as one batch, copied only where there are several."""
+    parts = [part.records for part in gathered]
+    return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -169,8 +176,7 @@ def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def _build(
     gathered: list[Part], constants: Constants, offset: int, headers: bool, metadata: bool
 ) -> pa.RecordBatch:
-    parts = [part.records for part in gathered]
-    batch = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+    batch = whole(gathered)
     rows = batch.num_rows
     topic, partition, kind = constants.of(rows)
     schema = SCHEMAS[headers, metadata]

@@ -13,8 +13,14 @@ from dledger.client.blocking.pool import shared_client
 from dledger.client.protocol.results import Lineage, Range
 from dledger.datasource.options.offsets import Positions
 from dledger.datasource.options.options import Options, need_group
-from dledger.datasource.table.stored_body import Body
-from dledger.errors import ConfigError, TopicNotFound, TopicRecreated, Unavailable, WrongGroup
+from dledger.errors import (
+    ConfigError,
+    OffsetOutOfRange,
+    TopicNotFound,
+    TopicRecreated,
+    Unavailable,
+    WrongGroup,
+)
 from dledger.protocol.messages.client import OffsetKind, TopicInfo
 
 T = TypeVar("T")
@@ -104,6 +110,17 @@ class GroupView(NamedTuple):
     begins: Positions
 
 
+def until_settled(question: Callable[[], T], changed: Callable[[], bool]) -> T:
+    """Ask, and ask anew when topics have ``changed`` between two parts of the question."""
+    for _ in range(LOOKS):
+        try:
+            return question()
+        except (TopicNotFound, TopicRecreated, OffsetOutOfRange):
+            if not changed():
+                raise  # not for what has changed
+    return question()
+
+
 @dataclass(slots=True)
 class Log:
     """Questions to the group, asked again at a new address when all its nodes have moved (they were
@@ -164,14 +181,14 @@ class Log:
         Raises:
             TopicNotFound: one that is named is not there.
         """
-        for _ in range(LOOKS - 1):
-            infos = self.select()
-            try:
-                return question(infos)
-            except (TopicNotFound, TopicRecreated):
-                if infos == self.select():
-                    raise  # not for what has changed
-        return question(self.select())
+        infos = self.select()
+
+        def changed() -> bool:
+            nonlocal infos
+            before, infos = infos, self.select()
+            return infos != before
+
+        return until_settled(lambda: question(infos), changed)
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
         """The state of these topics.
@@ -277,9 +294,3 @@ def check_ids(wanted: Mapping[str, str], found: Mapping[str, str]) -> None:
                 f"offsets of its former life (log id {log_id}) mean nothing in it. For a stream: "
                 "give the query a new checkpointLocation"
             )
-
-
-def fetch(address: Address, topic_id: int, partition: int, start: int, end: int) -> Iterable[Body]:
-    """Stored bodies that cover [start, end), checked against their CRCs."""
-    for batch, body in address.client().fetch_bodies(topic_id, partition, start, end):
-        yield Body(batch.base_offset, batch.count, body, batch.index, batch.term)

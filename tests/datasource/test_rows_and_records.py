@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.datasource.read.rows import SCHEMAS, lengths, table_rows
+from dledger.datasource.read.rows import SCHEMAS, Body, lengths, table_rows
 from dledger.datasource.table.schema import WriteColumns
-from dledger.datasource.table.stored_body import Body
 from dledger.datasource.write.records import Coalescer, Router, cut
 from dledger.datasource.write.spreading import Spread
 from dledger.errors import ConfigError
+from dledger.protocol.messages.client import FetchedBatch
 from dledger.records.body.records import encode_batch
 from dledger.records.body.schema import RECORD_SCHEMA
 
@@ -26,10 +26,16 @@ COLUMN_NAMES = SCHEMAS[False, False].names
 TIME = RECORD_SCHEMA.field("timestamp").type
 
 
-def body(values: list[bytes], **columns: pa.Array) -> bytes:
+def stored(
+    base: int, values: list[bytes], entry: int = -1, term: int = -1, **columns: pa.Array
+) -> Body:
     data = {"value": pa.array(values, pa.binary()), **columns}
     header, payload = encode_batch(pa.record_batch(data), topic_id=1, partition=0, now_us=7)
-    return header + payload.to_pybytes()
+    body = header + payload.to_pybytes()
+    count, size = len(values), len(body)
+    return FetchedBatch(
+        base_offset=base, count=count, size=size, crc=0, index=entry, term=term
+    ), body
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.data())
@@ -38,11 +44,13 @@ def test_a_range_of_bodies_is_read_row_for_row(counts: list[int], data: st.DataO
     base = 100
     for count in counts:
         values = [str(o).encode() for o in range(base, base + count)]
-        bodies.append(Body(base, count, body(values), entry=7 * base, term=count))
+        bodies.append(stored(base, values, entry=7 * base, term=count))
         base += count
     start = data.draw(st.integers(100, base))
     end = data.draw(st.integers(start, base))
-    covering = [b for b in bodies if b.base + b.rows > start and b.base < end]
+    covering = [
+        (b, body) for b, body in bodies if b.base_offset + b.count > start and b.base_offset < end
+    ]
     rows = [
         row
         for batch in table_rows(covering, "t", 3, start, end, metadata=True)
@@ -53,7 +61,7 @@ def test_a_range_of_bodies_is_read_row_for_row(counts: list[int], data: st.DataO
     assert {(row["topic"], row["partition"], row["timestampType"], row["key"]) for row in rows} <= {
         ("t", 3, 0, None)
     }
-    source = [(one.term, one.entry) for one in bodies for _ in range(one.rows)]
+    source = [(one.term, one.index) for one, _ in bodies for _ in range(one.count)]
     assert [(row["term"], row["entryIndex"]) for row in rows] == source[start - 100 : end - 100]
     assert [row["size"] for row in rows] == [len(row["value"]) for row in rows]
     plain = [row for batch in table_rows(covering, "t", 3, start, end) for row in batch.to_pylist()]
@@ -64,8 +72,8 @@ def test_optional_columns_come_back_as_they_were_written() -> None:
     keys = pa.array([b"k", None], pa.binary())
     times = pa.array([1, 2], TIME)
     headers = pa.array([[{"key": "h", "value": b"v"}], None], HEADERS)
-    stored = body([b"a", b"b"], key=keys, timestamp=times, headers=headers)
-    (batch,) = table_rows([Body(0, 2, stored)], "t", 0, 0, 2, headers=True, metadata=True)
+    body = stored(0, [b"a", b"b"], key=keys, timestamp=times, headers=headers)
+    (batch,) = table_rows([body], "t", 0, 0, 2, headers=True, metadata=True)
     assert batch.column("key").to_pylist() == [b"k", None]
     assert batch.column("timestamp").cast(pa.int64()).to_pylist() == [1, 2]
     assert batch.column("headers").to_pylist() == [[{"key": "h", "value": b"v"}], None]
@@ -81,12 +89,12 @@ def test_lengths_of_a_column_are_those_of_its_own_rows_and_none_for_null() -> No
 
 
 def test_small_bodies_are_put_together_and_large_ones_cut() -> None:
-    small = [Body(i, 1, body([b"x" * 100])) for i in range(1000)]
+    small = [stored(i, [b"x" * 100]) for i in range(1000)]
     assert [b.num_rows for b in table_rows(small, "t", 0, 0, 1000)] == [1000]
-    large = [Body(0, 64, body([b"x" * (1 << 18)] * 64))]
+    large = [stored(0, [b"x" * (1 << 18)] * 64)]
     batches = list(table_rows(large, "t", 0, 0, 64))
     assert [b.num_rows for b in batches] == [12, 13, 13, 13, 13]
-    tiny = [Body(0, 200_000, body([b""] * 200_000)), Body(200_000, 30_000, body([b""] * 30_000))]
+    tiny = [stored(0, [b""] * 200_000), stored(200_000, [b""] * 30_000)]
     assert [b.num_rows for b in table_rows(tiny, "t", 0, 0, 230_000)] == [
         50_000,
         50_000,
