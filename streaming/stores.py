@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from dledger.datasource.options.option_table import STREAM
 from dledger.datasource.options.store_options import EARLIEST, LATEST
-from dledger.datasource.read.loss import LOGGER
+from dledger.datasource.read.loss import Warnings
 from dledger.datasource.stores.stores import Damage, StoreReads
 from dledger.errors import ConfigError, OffsetOutOfRange
 from dledger.rocketmq.files.layout import COMMITLOG, Store
@@ -59,7 +59,7 @@ class StoreStreamReader(StoreReads, DataSourceStreamReader, SupportsTriggerAvail
         self._first: StoreOffset | None = None
         self._seen: Places | None = None
         self._last: Places | None = None
-        self._told: set[str] = set()
+        self._warnings = Warnings()
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query starts. Spark asks several times and keeps none of the answers: the one
@@ -178,9 +178,7 @@ class StoreStreamReader(StoreReads, DataSourceStreamReader, SupportsTriggerAvail
                 f"{text}. To go on behind them set option 'failOnDataLoss' to false, or give the "
                 "query a new checkpointLocation"
             )
-        if text not in self._told:
-            self._told.add(text)
-            LOGGER.warning("%s; going on behind them because 'failOnDataLoss' is false", text)
+        self._warnings.give(f"{text}; going on behind them because 'failOnDataLoss' is false")
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The end of the store when it was last looked at, for the query's progress."""
