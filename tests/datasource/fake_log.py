@@ -3,6 +3,7 @@ without a JVM."""
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -151,6 +152,17 @@ class FakeGroup:
         self.before_evolving: list[Callable[[], object]] = []
         """What other writers do just before this one changes a topic's columns."""
         GROUPS[address] = self
+
+    def before(self, question: str, happens: Callable[[], object], at: int = 1) -> None:
+        """Let it happen just before the question is asked for the ``at``-th time from now on."""
+        real, turns = getattr(self, question), itertools.count(1)
+
+        def asked(*args: Any, **more: Any) -> Any:
+            if next(turns) == at:
+                happens()
+            return real(*args, **more)
+
+        setattr(self, question, asked)
 
     def lineage(self) -> Lineage:
         return self.is_group
