@@ -58,20 +58,16 @@ def java_version(executable: Path) -> int | None:
     return minor if major == 1 else major
 
 
-def candidates(environ: Mapping[str, str]) -> list[tuple[str, Path]]:
-    """(where it was found, executable) of every ``java`` to try, the user's own choice first."""
-    found: list[tuple[str, Path]] = []
-    if home := environ.get("JAVA_HOME"):
-        found.append((f"JAVA_HOME={home}", Path(home) / "bin" / "java"))
-    if on_path := shutil.which("java", path=environ.get("PATH", "")):
-        found.append(("PATH", Path(on_path)))
-    return found
-
-
 def find_java(environ: Mapping[str, str]) -> tuple[Path | None, list[str]]:
-    """The home of the first Java that is new enough, and the faults of those before it."""
+    """The home of the first Java that is new enough, the user's own choice first, and the faults of
+    those before it."""
+    places: dict[str, Path] = {}
+    if home := environ.get("JAVA_HOME"):
+        places[f"JAVA_HOME={home}"] = Path(home) / "bin" / "java"
+    if on_path := shutil.which("java", path=environ.get("PATH", "")):
+        places["PATH"] = Path(on_path)
     wrong = []
-    for where, executable in candidates(environ):
+    for where, executable in places.items():
         version = java_version(executable)
         if version is None:
             wrong.append(f"{where}: {executable} cannot be run")

@@ -10,8 +10,10 @@ from pyspark.sql import SparkSession
 from dledger.datasource.java import ensure_java
 
 
-def spark_session(name: str, **settings: str) -> SparkSession:
-    """A local session on two cores.
+def spark_session(
+    name: str, builder: SparkSession.Builder | None = None, **settings: str
+) -> SparkSession:
+    """A session on two cores of this machine, or of a ``builder`` that says another place.
 
     Nothing in it is needed to use dledger, but two settings are worth taking along: Spark's workers
     must run the Python that dledger is installed in, and the unix socket takes some 40 ms off every
@@ -27,7 +29,7 @@ def spark_session(name: str, **settings: str) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
     }
-    builder = SparkSession.builder.master("local[2]").appName(name)
+    builder = (builder or SparkSession.builder.master("local[2]")).appName(name)
     for key, value in {**defaults, **settings}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()

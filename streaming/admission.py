@@ -15,11 +15,10 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
 )
 
-from dledger.client.protocol.results import Span
+from dledger.client.protocol.results import Range
 from dledger.datasource.options.offsets import Positions
 from dledger.datasource.options.rate_limits import RateLimits
 from dledger.datasource.read.planning import Slice, Split, measured, ranges
-from dledger.datasource.table.read_range import ReadRange
 from dledger.errors import ConfigError
 
 STEPS: Final = 8
@@ -112,13 +111,9 @@ def shares(amounts: list[int], limit: int) -> list[int]:
     return whole
 
 
-def _until(part: Slice, end: int) -> Slice:
-    return Slice(part.topic, part.partition, part.start, end)
-
-
 def _limit_rows(backlog: list[Slice], limit: int) -> list[Slice]:
     rows = shares([part.rows for part in backlog], limit)
-    return [_until(part, part.start + n) for part, n in zip(backlog, rows, strict=True) if n]
+    return [replace(part, end=part.start + n) for part, n in zip(backlog, rows, strict=True) if n]
 
 
 def _limit_bytes(backlog: list[Slice], limit: int, split: Split) -> list[Slice]:
@@ -145,15 +140,12 @@ def _limit_bytes(backlog: list[Slice], limit: int, split: Split) -> list[Slice]:
     if not taken:
         largest = max(range(len(backlog)), key=lambda i: (totals[i], -i))
         taken[largest] = _pieces([backlog[largest]], [1], 1, split)[0][0].end
-    return [_until(backlog[i], end) for i, end in sorted(taken.items())]
+    return [replace(backlog[i], end=end) for i, end in sorted(taken.items())]
 
 
 def _pieces(
     parts: Sequence[Slice], targets: Sequence[int], most: int, split: Split
-) -> list[list[ReadRange]]:
+) -> list[list[Range]]:
     """Pieces of each part at the borders of its stored batches, by one question."""
-    spans = [
-        Span(p.topic, p.partition, p.start, p.end, target, most)
-        for p, target in zip(parts, targets, strict=True)
-    ]
+    spans = [part.span(target, most) for part, target in zip(parts, targets, strict=True)]
     return [list(pieces) for pieces in split(spans)]

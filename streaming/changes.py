@@ -3,20 +3,16 @@ again, or taken off the options, as partitions can be."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
 from dledger.client.protocol.results import Lineage
 from dledger.datasource.options.offsets import Positions, StreamOffset
 from dledger.datasource.options.options import Options
-from dledger.datasource.read.loss import deleted, recreated
+from dledger.datasource.read.loss import Warnings, deleted, recreated
 from dledger.datasource.table.log import GroupView
 from dledger.errors import WrongGroup
 from dledger.protocol.messages.client import TopicInfo
-
-LOGGER: Final = logging.getLogger("dledger.spark")
 
 
 class Changes:
@@ -24,7 +20,7 @@ class Changes:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._told: set[str] = set()
+        self._warnings = Warnings()
 
     def group(self, given: StreamOffset, now: Lineage) -> str:
         """Id of the group that the next offset is of. A copy of the checkpoint's group goes on for
@@ -47,7 +43,7 @@ class Changes:
                 "a new checkpointLocation, or set 'onTopicRecreate' to restart; to go on, give "
                 "it the path, or the 'dledger.bootstrap.servers', of the group of its checkpoint"
             )
-        self._tell(
+        self._warnings.give(
             f"{text}. Going on with its topics as with topics made anew, because "
             f"'onTopicRecreate' is restart"
         )
@@ -106,26 +102,23 @@ class Changes:
         return {topic: starts[topic] for topic in kept}, {topic: last.logs[topic] for topic in kept}
 
     def _recreated(self, topic: str, log_id: str, what: str) -> None:
-        self._tell(recreated(topic, f"records {what}", log_id, not self._options.restart_recreated))
+        self._warnings.give(
+            recreated(topic, f"records {what}", log_id, not self._options.restart_recreated)
+        )
 
     def _gone(self, topic: str, at: Mapping[int, int], what: str = "") -> None:
         if not self._options.selection.fits(topic):
             self._left(f"topic {topic!r}", at)
             return
         lost = what or f"behind {_places(at)}"
-        self._tell(deleted(topic, f"records {lost}", self._options.fail_on_data_loss))
+        self._warnings.give(deleted(topic, f"records {lost}", self._options.fail_on_data_loss))
 
     def _left(self, what: str, at: Mapping[int, int]) -> None:
-        self._tell(
+        self._warnings.give(
             f"{what} is no longer read: it was read up to {_places(at)}, and the options name it "
-            f"no more. The place "
-            "stays in the checkpoint: the query goes on there once the options name it again"
+            "no more. The place stays in the checkpoint: the query goes on there once the options "
+            "name it again"
         )
-
-    def _tell(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
-            LOGGER.warning("%s", text)
 
 
 def _places(offsets: Mapping[int, int]) -> str:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
-from typing import Final
 
 from dledger.datasource.options.offsets import Positions, StreamOffset
 from dledger.datasource.options.options import Options
+from dledger.datasource.read.loss import Warnings
 from dledger.datasource.table.log import Log
 from dledger.errors import DLedgerError, TopicNotFound
-
-LOGGER: Final = logging.getLogger("dledger.spark")
 
 
 class Progress:
@@ -24,7 +21,7 @@ class Progress:
         self._hold = options.hold_retention
         self._log = log
         self._told: dict[tuple[str, str], dict[int, int]] = {}
-        self._warned: set[str] = set()
+        self._warnings = Warnings()
 
     def publish(self, done: StreamOffset) -> None:
         """All records below ``done`` are processed; for a new query: it starts there, and wants
@@ -43,10 +40,9 @@ class Progress:
         try:
             self._tell(news, done.ids)
         except DLedgerError as error:
-            text = f"consumer group {self._group!r} was not told how far this query is: {error}"
-            if text not in self._warned:
-                self._warned.add(text)
-                LOGGER.warning("%s", text)
+            self._warnings.give(
+                f"consumer group {self._group!r} was not told how far this query is: {error}"
+            )
         else:
             self._told |= {(topic, done.ids[topic]): done.logs[topic] for topic in news}
 

@@ -7,10 +7,9 @@ runs, another one only pickles it for the executors. Only the tasks themselves t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -25,22 +24,19 @@ from pyspark.sql.types import StructType
 from dledger.datasource.options.bounds import Bound, BoundKind
 from dledger.datasource.options.offsets import Positions, StreamOffset, batch_start
 from dledger.datasource.options.option_table import STREAM
-from dledger.datasource.options.options import need_group, need_topics, parse_options
 from dledger.datasource.options.rate_limits import RateLimits
-from dledger.datasource.options.sql import HINT, remade
 from dledger.datasource.read.loss import check_order, keep_or_fail
-from dledger.datasource.read.reader import plan_slices, read_slice
-from dledger.datasource.read.reading import columns_to_read
-from dledger.datasource.read.resolving import Edges, resolve
-from dledger.datasource.table.log import LOOKS, GroupView, Log
-from dledger.errors import OffsetOutOfRange, TopicNotFound, TopicRecreated
+from dledger.datasource.read.reader import TopicReads
+from dledger.datasource.read.resolving import resolve
+from dledger.datasource.table.log import LOOKS, GroupView, until_settled
+from dledger.errors import TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
 from dledger.streaming.admission import BatchDelay, admit, limits_for
 from dledger.streaming.changes import Changes
 from dledger.streaming.progress import Progress
 
 
-class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class LogStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads topics from where the checkpoint says, or from where the options say in a new query."""
 
     def __init__(
@@ -51,12 +47,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.options = parse_options(options, STREAM)
-        need_group(self.options, HINT)
-        need_topics(self.options)
-        self.log = Log(self.options)
-        self.columns = columns_to_read(self.options, schema, self.log)
-        self._remade = remade(schema)
+        super().__init__(options, schema, use=STREAM)
         self._changes = Changes(self.options)
         self._progress = Progress(self.options, self.log)
         self._pace = BatchDelay(clock)
@@ -78,12 +69,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _begin(self, infos: dict[str, TopicInfo]) -> tuple[Positions, dict[str, str]]:
         self._infos = infos
-        edges = Edges.of(self.log, {name: info.log_id for name, info in infos.items()})
+        edges = self.log.edges({name: info.log_id for name, info in infos.items()})
         starts = resolve(
             self.options.starting or Bound(BoundKind.LATEST, "startingOffsets"), edges, self.log
         )
         return keep_or_fail(
-            starts, edges.ends, edges.begins, self.options.fail_on_data_loss
+            starts, edges.offsets, edges.begins, self.options.fail_on_data_loss
         ), edges.ids
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -112,19 +103,14 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._changes.group(given, self.log.lineage())
         self._progress.publish(given)
         self._seen = self._last or self._look(None if given.init else given)
-        for _ in range(LOOKS):
-            try:
-                end = self._end(given, self._seen, limits_for(limit, self.options.limits))
-                break
-            except (TopicNotFound, TopicRecreated, OffsetOutOfRange):
-                if not self._look_again(self._seen):
-                    raise  # not for what has changed
-        else:
-            end = self._end(given, self._seen, limits_for(limit, self.options.limits))
+        limits = limits_for(limit, self.options.limits)
+        end = until_settled(lambda: self._end(given, limits), self._look_again)
         return start if end is None else end.as_json()
 
-    def _end(self, given: StreamOffset, view: GroupView, limits: RateLimits) -> StreamOffset | None:
+    def _end(self, given: StreamOffset, limits: RateLimits) -> StreamOffset | None:
         """Of the next batch; None when there is nothing for one."""
+        view = self._seen
+        assert view is not None
         group = self._changes.group(given, self.log.lineage())  # the one that has answered
         starts, added = self._starts(given, view)
         check_order(
@@ -138,10 +124,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = StreamOffset(admitted, view.ids, begin=starts if given.init else added, group=group)
         return self._changes.with_unread(end, given)
 
-    def _look_again(self, view: GroupView) -> bool:
-        """Whether a topic has gone, or was made again, since ``view`` was seen. The next plan is
+    def _look_again(self) -> bool:
+        """Whether a topic has gone, or was made again, since the log was seen. The next plan is
         made without it; with the trigger AvailableNow the remaining topics keep their ends."""
-        fresh = self._look()
+        view, fresh = self._seen, self._look()
+        assert view is not None
         if view.ids.items() <= fresh.ids.items():
             return False
         if self._last is None:
@@ -211,7 +198,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._pace.go(backlog, limits, patient=self._last is None):
             return starts
         # that view may be old by now
-        begins = view.begins if self._last is None else self.log.begins(view.ids)
+        begins = view.begins if self._last is None else self.log.edges(view.ids).begins
         kept = keep_or_fail(starts, view.offsets, begins, self.options.fail_on_data_loss)
         return admit(kept, view.offsets, self.log.split, limits.rows, limits.bytes)
 
@@ -229,26 +216,21 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_order(starts, last.logs, "the checkpoint's batch ends before it starts")
         self._changes.group(last, self.log.lineage())
         self._describe(last.ids)
-        for _ in range(LOOKS):
-            infos = self._infos
-            try:
-                return self._plan(starts, last)
-            except (TopicNotFound, TopicRecreated, OffsetOutOfRange):
-                self._infos = {}
-                self._describe(last.ids)
-                if self._infos == infos:
-                    raise  # not for what has changed
-        return self._plan(starts, last)
+
+        def changed() -> bool:
+            before, self._infos = self._infos, {}
+            self._describe(last.ids)
+            return self._infos != before
+
+        return until_settled(lambda: self._plan(starts, last), changed)
 
     def _plan(self, starts: Positions, last: StreamOffset) -> Sequence[InputPartition]:
         starts, ends = self._changes.readable(starts, last, self._infos)
         if starts == ends:
             return []
-        begins = self.log.begins({topic: last.ids[topic] for topic in ends})
+        begins = self.log.edges({topic: last.ids[topic] for topic in ends}).begins
         starts = keep_or_fail(starts, ends, begins, self.options.fail_on_data_loss)
-        return plan_slices(
-            self.log, self.options, self._infos, starts, ends, self.columns, self._remade
-        )
+        return self.tasks(self.log, self._infos, starts, ends)
 
     def _describe(self, ids: Mapping[str, str]) -> None:
         """Learn the numbers by which the tasks ask for these topics."""
@@ -265,12 +247,3 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             }
         else:
             self._infos = self.log.topics(ids)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_slice(partition)
-
-    def commit(self, end: dict[str, Any]) -> None:
-        """No work to do: the checkpoint counts."""
-
-    def stop(self) -> None:
-        """The connections stay: they are the process's."""

@@ -8,10 +8,9 @@ is seen, and nothing that a change of leader takes back.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -22,12 +21,11 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from dledger.datasource.options.option_table import STREAM
-from dledger.datasource.options.store_options import EARLIEST, LATEST, parse_store_options
-from dledger.datasource.read.loss import LOGGER
-from dledger.datasource.stores.store_schema import columns_to_read
-from dledger.datasource.stores.stores import Damage, read_store_slice, store_slices
+from dledger.datasource.options.store_options import EARLIEST, LATEST
+from dledger.datasource.read.loss import Warnings
+from dledger.datasource.stores.stores import Damage, StoreReads
 from dledger.errors import ConfigError, OffsetOutOfRange
-from dledger.rocketmq.files.layout import COMMITLOG, Store, open_store
+from dledger.rocketmq.files.layout import COMMITLOG, Store
 from dledger.rocketmq.files.tail import (
     Places,
     begins,
@@ -43,7 +41,7 @@ LOOK_S: Final = 0.05
 """How often an idle query looks whether something was written."""
 
 
-class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StoreStreamReader(StoreReads, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a store from where the checkpoint says, or from where the options say in a new
     query."""
 
@@ -55,21 +53,19 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.options = parse_store_options(options, STREAM)
-        self.columns = columns_to_read(self.options, schema)
-        self.schema = schema
+        super().__init__(options, schema, use=STREAM)
         self._clock = clock
         self._sleep = sleep
         self._first: StoreOffset | None = None
         self._seen: Places | None = None
         self._last: Places | None = None
-        self._told: set[str] = set()
+        self._warnings = Warnings()
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query starts. Spark asks several times and keeps none of the answers: the one
         that counts travels in the end of the first batch (`StoreOffset.begin`)."""
         if self._first is None:
-            store = self._open()
+            store = self.open()
             first = begins(store)
             if self.options.begin == LATEST:
                 first = ends(store, first)
@@ -88,7 +84,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """From now on the store ends where it ends now."""
-        self._last = self._seen = ends(self._open(), {})
+        self._last = self._seen = ends(self.open(), {})
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next batch ends. Without new messages this is ``start`` itself, after a short
@@ -123,17 +119,14 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             f"'maxBytesPerTrigger'"
         )
 
-    def _open(self) -> Store:
-        return open_store(self.options.storage, self.options.layout)
-
     def _look(self, given: StoreOffset) -> tuple[Store, Places]:
         """The store, and where it ends; after a wait, unless it is further than ``given``."""
         if self._last is not None:
-            return self._open(), self._last
+            return self.open(), self._last
         wait_s = self.options.wait_ms / 1000
         until = self._clock() + wait_s
         while True:
-            store = self._open()
+            store = self.open()
             stops = ends(store, given.places)
             if (
                 given.init
@@ -185,9 +178,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{text}. To go on behind them set option 'failOnDataLoss' to false, or give the "
                 "query a new checkpointLocation"
             )
-        if text not in self._told:
-            self._told.add(text)
-            LOGGER.warning("%s; going on behind them because 'failOnDataLoss' is false", text)
+        self._warnings.give(f"{text}; going on behind them because 'failOnDataLoss' is false")
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The end of the store when it was last looked at, for the query's progress."""
@@ -198,7 +189,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         differs then."""
         first, last = StoreOffset.from_json(start), StoreOffset.from_json(end)
         starts = last.start_of_batch(first)
-        store = self._open()
+        store = self.open()
         there = {form.name for form in store.forms}
         starts = {
             name: at for name, at in self._kept(store, starts, last.places).items() if name in there
@@ -207,14 +198,4 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Damage(store.storage.url, self.options.fail_on_damage).take_all(
             faults_between(store, starts, stops)
         )
-        ranges = ranges_between(store, starts, stops)
-        return store_slices(store.storage, self.options, ranges, self.columns, self.schema)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_store_slice(partition)
-
-    def commit(self, end: dict[str, Any]) -> None:
-        """No work to do: the checkpoint counts."""
-
-    def stop(self) -> None:
-        """No file is open."""
+        return self.tasks(store.storage, ranges_between(store, starts, stops))

@@ -12,7 +12,7 @@ from dledger.datasource.options.option_table import WRITE
 from dledger.datasource.options.options import parse_options
 from dledger.datasource.worker import settle
 from dledger.datasource.write.exactly_once_key import of_micro_batch
-from dledger.datasource.write.sink import BY_COLUMN, Sink, refuse_overwrite
+from dledger.datasource.write.sink import Sink, refuse_overwrite
 from dledger.datasource.write.sink_task import Task
 from dledger.errors import ConfigError
 
@@ -34,13 +34,12 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         settle()
         task = Task.current()
-        if task.query_id is None and self.sink.exactly_once:
+        if task.query_id is None and self.sink.options.exactly_once:
             raise ConfigError(
                 "a task of this stream has no query id, without which it cannot be written "
                 "exactly once"
             )
-        topic = self.sink.topic or BY_COLUMN
-        transaction = of_micro_batch(task.query_id, task.batch_id, topic)
+        transaction = of_micro_batch(task.query_id, task.batch_id, self.sink.topic)
         return self.sink.stage(iterator, task, transaction)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

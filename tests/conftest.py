@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import inspect
 import itertools
-import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
@@ -57,20 +55,6 @@ async def entered(test: Callable[..., Coroutine[Any, Any, None]], given: dict[st
 def new_loop() -> Callable[[], asyncio.AbstractEventLoop]:
     """For coroutines that run as a program with a client runs them: on asyncio's own loop."""
     return asyncio.new_event_loop
-
-
-def load_fakes() -> ModuleType:
-    """tests/datasource/fake_log.py, once, under a name that pickles find."""
-    name = "dledger_fake_log"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(
-            name, Path(__file__).parent / "datasource/fake_log.py"
-        )
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    return sys.modules[name]
 
 
 @pytest.fixture(autouse=True)
@@ -131,15 +115,16 @@ def issue(tmp_path: Path) -> Callable[..., dict[str, str]]:
 @pytest.fixture
 def make_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[], Any]]:
     """Makes in-memory groups; their ``address`` is what goes into dledger.bootstrap.servers."""
-    fakes = load_fakes()
+    from tests.datasource import fake_log
+
     monkeypatch.setattr(
         "dledger.datasource.table.log.shared_client",
-        lambda servers, **settings: fakes.GROUPS[servers],
+        lambda servers, **settings: fake_log.GROUPS[servers],
     )
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    yield lambda: fakes.FakeGroup(f"fake:{next(_numbers)}")
-    fakes.GROUPS.clear()
+    yield lambda: fake_log.FakeGroup(f"fake:{next(_numbers)}")
+    fake_log.GROUPS.clear()
 
 
 @pytest.fixture
@@ -151,13 +136,6 @@ def group(make_group: Callable[[], Any]) -> Any:
 @pytest.fixture
 def stores() -> ModuleType:
     """What makes RocketMQ's and DLedger's stores: tests/rocketmq/files/store_maker.py."""
-    name = "dledger_store_maker"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(
-            name, Path(__file__).parent / "rocketmq/files/store_maker.py"
-        )
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    return sys.modules[name]
+    from tests.rocketmq.files import store_maker
+
+    return store_maker

@@ -6,10 +6,7 @@ import os
 from collections.abc import Mapping
 
 from dledger.config import parse_peers
-from dledger.datasource.options.settings import (
-    PREFIX,
-    Settings,
-)
+from dledger.datasource.options.settings import PREFIX, Settings
 from dledger.errors import ConfigError
 
 

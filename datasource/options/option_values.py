@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from dledger.config import MIB
-from dledger.datasource.options.settings import (
-    whole_number,
-    yes_or_no,
-)
+from dledger.datasource.options.settings import whole_number, yes_or_no
 from dledger.errors import ConfigError
+
+T = TypeVar("T")
 
 
 def size_or_number(values: Mapping[str, str], name: str) -> int | None:
@@ -28,7 +27,7 @@ def size_or_number(values: Mapping[str, str], name: str) -> int | None:
     return whole_number(name, text)
 
 
-def flag(values: Mapping[str, str], name: str, default: bool) -> bool:
+def flag(values: Mapping[str, str], name: str, default: T) -> bool | T:
     """Such an option's value."""
     return yes_or_no(name, values[name]) if name in values else default
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from dledger.config import check_name, nearest
 from dledger.datasource.options.addresses import check_group, group_servers, local_path
 from dledger.datasource.options.bounds import Bound, BoundKind, parse_bound
-from dledger.datasource.options.option_table import BATCH, MEANT, OPTIONS, TABLES
+from dledger.datasource.options.option_table import ALL, BATCH, MEANT, OPTIONS, TABLES, is_for
 from dledger.datasource.options.option_values import flag, size_or_number, word
 from dledger.datasource.options.rate_limits import RateLimits, rate_limits
 from dledger.datasource.options.selection import Selection, parse_selection
@@ -17,12 +17,12 @@ from dledger.datasource.options.settings import (
     PREFIX,
     Settings,
     duration_ms,
+    nearest_spelled,
     parse_settings,
 )
 from dledger.errors import ConfigError, UnknownOption
 
-_ROWS: Final = {option.name: option for option in OPTIONS}
-_BY_LOWER: Final = {o.name.lower(): o.name for o in OPTIONS if "*" not in o.name}
+_BY_LOWER: Final = {name.lower(): name for name in OPTIONS if "*" not in name}
 _ADDED_BY_SPARK: Final = {
     "checkpointlocation",
     "queryname",
@@ -32,6 +32,7 @@ _ADDED_BY_SPARK: Final = {
     "is_managed_location",
 }
 CREATE: Final = "createTopic."
+DESCRIPTION: Final = "createTopic.description"
 OF_STORES: Final = ("onDamage", "storageOptions")
 OF_TRANSACTIONS: Final = ("txnId", "txnTimeout", "onReplayMismatch")
 
@@ -126,7 +127,7 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
         starting=starting,
         ending=ending,
         group_id=_group_id(values, use, starting, ending),
-        hold_retention=flag(values, "holdRetention", False) if "holdRetention" in values else None,
+        hold_retention=flag(values, "holdRetention", None),
         limits=rate_limits(values),
         min_partitions=size_or_number(values, "minPartitions") or 0,
         max_task_records=size_or_number(values, "maxRecordsPerPartition"),
@@ -140,7 +141,7 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
         starting_entry=_starting_entry(values),
         create_topic=_creates(values, not servers),
         create_partitions=size_or_number(values, "createTopic.partitions"),
-        create_settings=_topic_settings(values),
+        create_settings={"description": values[DESCRIPTION]} if DESCRIPTION in values else {},
         topic_type=word(values, "topicType", ("", "raw", "typed")),
         evolves=word(values, "schemaEvolution", ("none", "add")) == "add",
         key_column=values.get("keyColumn", "").strip(),
@@ -205,9 +206,8 @@ def check_use(values: Mapping[str, str], use: str) -> None:
         ConfigError: naming the first one.
     """
     for name in values:
-        where = _ROWS[name].where
-        if use and where != "all" and use not in where.split(", "):
-            kinds = " or ".join(f"a {kind}" for kind in where.split(", "))
+        if use and not is_for(OPTIONS[name], use):
+            kinds = " or ".join(f"a {kind}" for kind in OPTIONS[name].split(", "))
             raise ConfigError(
                 f"option {name!r} is for {kinds} and says nothing to a {use}: leave it away here"
             )
@@ -228,9 +228,7 @@ def sort_options(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, st
         elif lower.startswith(PREFIX):
             loose[lower] = text
         elif lower not in _ADDED_BY_SPARK and not lower.startswith("option."):
-            close = nearest(lower.replace("kafka.", PREFIX, 1), list(_BY_LOWER))
-            for short, full in _BY_LOWER.items():
-                close = close.replace(f"'{short}'", f"'{full}'")
+            close = nearest_spelled(lower.replace("kafka.", PREFIX, 1), _BY_LOWER)
             if lower in MEANT:
                 close = f"; what it does is {MEANT[lower]!r} here"
             raise UnknownOption(f"unknown option {name!r}{close}; docs/options.md has all of them")
@@ -270,12 +268,12 @@ def _metadata(values: Mapping[str, str]) -> str:
         )
     for other in values:
         if other == "topic" or (
-            _ROWS[other].where != "all" and other not in {"metadata", "startingEntry"}
+            OPTIONS[other] != ALL and other not in {"metadata", "startingEntry"}
         ):
             raise ConfigError(
                 f"option {other!r} is for records and says nothing to the table {name!r} of "
-                f"option 'metadata': leave "
-                "it away, and filter the table, as in .where(\"topic = 'orders'\")"
+                "option 'metadata': leave it away, and filter the table, as in "
+                ".where(\"topic = 'orders'\")"
             )
     return name
 
@@ -294,10 +292,6 @@ def _starting_entry(values: Mapping[str, str]) -> int:
             f"ones"
         )
     return int(text)
-
-
-def _topic_settings(values: Mapping[str, str]) -> dict[str, str]:
-    return {name: values[CREATE + name] for name in ("description",) if CREATE + name in values}
 
 
 def _creates(values: Mapping[str, str], default: bool) -> bool:

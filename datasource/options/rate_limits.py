@@ -8,9 +8,7 @@ from typing import Final
 
 from dledger.config import MIB
 from dledger.datasource.options.option_values import size_or_number
-from dledger.datasource.options.settings import (
-    duration_ms,
-)
+from dledger.datasource.options.settings import duration_ms
 from dledger.errors import ConfigError
 
 DEFAULT_BYTES: Final = MIB << 10
@@ -30,10 +28,8 @@ class RateLimits:
 
 
 def rate_limits(values: Mapping[str, str]) -> RateLimits:
-    rows, least = (
-        size_or_number(values, "maxOffsetsPerTrigger"),
-        size_or_number(values, "minOffsetsPerTrigger"),
-    )
+    rows = size_or_number(values, "maxOffsetsPerTrigger")
+    least = size_or_number(values, "minOffsetsPerTrigger")
     if rows is not None and least is not None and least > rows:
         raise ConfigError(
             f"'minOffsetsPerTrigger' is {least}, above 'maxOffsetsPerTrigger', {rows}: no batch "
@@ -43,10 +39,16 @@ def rate_limits(values: Mapping[str, str]) -> RateLimits:
         raise ConfigError(
             "'maxTriggerDelay' bounds the wait for 'minOffsetsPerTrigger': give that too"
         )
-    size = None if rows is not None else DEFAULT_BYTES
-    if "maxBytesPerTrigger" in values:
-        unlimited = values["maxBytesPerTrigger"].strip().lower() == "none"
-        size = None if unlimited else size_or_number(values, "maxBytesPerTrigger")
     return RateLimits(
-        rows, size, least or 0, duration_ms("maxTriggerDelay", values.get("maxTriggerDelay", "15m"))
+        rows,
+        most_bytes(values, DEFAULT_BYTES if rows is None else None),
+        least or 0,
+        duration_ms("maxTriggerDelay", values.get("maxTriggerDelay", "15m")),
     )
+
+
+def most_bytes(values: Mapping[str, str], default: int | None) -> int | None:
+    """Stored bytes of one micro-batch; None: no limit."""
+    if values.get("maxBytesPerTrigger", "").strip().lower() == "none":
+        return None
+    return size_or_number(values, "maxBytesPerTrigger") or default

@@ -8,6 +8,7 @@ Spark does not keep the case of an option's name, and people write ``request.tim
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
@@ -134,9 +135,7 @@ def parse_settings(options: dict[str, str]) -> Settings:
         found = known.get(plain) or known.get(plain + "ms")
         if found is None:
             spelled = {_plain(name): spark_name(name) for _, name, _ in known.values()}
-            close = nearest(plain, list(spelled))
-            for short, full in spelled.items():
-                close = close.replace(f"'{short}'", f"'{full}'")
+            close = nearest_spelled(plain, spelled)
             raise UnknownOption(f"unknown option {option!r}{close}; see docs/options.md")
         owners, name, kind = found
         value = _value(option, name, kind, text)
@@ -145,6 +144,14 @@ def parse_settings(options: dict[str, str]) -> Settings:
         if "group" in owners:
             group[name] = value
     return Settings(client, group)
+
+
+def nearest_spelled(name: str, known: Mapping[str, str]) -> str:
+    """The words of `dledger.config.nearest`, with the way that the nearest name is spelled."""
+    close = nearest(name, list(known))
+    for plain, spelled in known.items():
+        close = close.replace(f"'{plain}'", f"'{spelled}'")
+    return close
 
 
 def spark_name(setting: str) -> str:

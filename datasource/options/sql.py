@@ -15,7 +15,7 @@ from typing import Final
 
 from pyspark.sql.types import StructField, StructType
 
-from dledger.datasource.options.option_table import OPTIONS
+from dledger.datasource.options.option_table import ALL, OPTIONS, is_for
 from dledger.datasource.options.selection import WAYS
 from dledger.datasource.options.settings import PREFIX
 
@@ -23,7 +23,7 @@ KEY: Final = "dledger.options"
 """In the metadata of a table's first column."""
 PREFIXED: Final = "option."
 """Spark marks the options of OPTIONS so; TBLPROPERTIES and its own words stand beside."""
-_WHERE: Final = {option.name.lower(): option.where for option in OPTIONS}
+_WHERE: Final = {name.lower(): where for name, where in OPTIONS.items()}
 _LOG: Final = {"path", "dledger.bootstrap.servers", "bootstrap.servers", "dledger.peers"}
 _SAME: Final = (
     frozenset({"topic", *(way.lower() for way in WAYS)}),
@@ -120,5 +120,4 @@ def for_read(given: Mapping[str, str], schema: StructType, use: str) -> Mapping[
 
 
 def _fits(name: str, use: str) -> bool:
-    where = _WHERE.get(name.lower(), "all" if name.lower().startswith(PREFIX) else "")
-    return where == "all" or use in where.split(", ")
+    return is_for(_WHERE.get(name.lower(), ALL if name.lower().startswith(PREFIX) else ""), use)

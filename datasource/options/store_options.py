@@ -14,7 +14,7 @@ from dledger.datasource.options.option_table import BATCH, STORE_TABLES, STREAM
 from dledger.datasource.options.option_values import flag, size_or_number, word
 from dledger.datasource.options.options import check_use, sort_options
 from dledger.datasource.options.patterns import java_pattern
-from dledger.datasource.options.rate_limits import DEFAULT_BYTES
+from dledger.datasource.options.rate_limits import DEFAULT_BYTES, most_bytes
 from dledger.datasource.options.selection import Selection
 from dledger.datasource.options.settings import duration_ms
 from dledger.errors import ConfigError
@@ -36,8 +36,7 @@ OF_MESSAGES: Final = (
 )
 INSTEAD: Final = {
     "maxOffsetsPerTrigger": "; how many messages lie between two places of a log is not known "
-    "before they are read: "
-    "give 'maxBytesPerTrigger'",
+    "before they are read: give 'maxBytesPerTrigger'",
     "maxRecordsPerPartition": ": give 'maxBytesPerPartition'",
     "startingOffsetsByTimestamp": ": give 'startingTimestamp'",
     "endingOffsetsByTimestamp": ": give 'endingTimestamp'",
@@ -102,21 +101,17 @@ def parse_store_options(given: Mapping[str, str], use: str = "") -> StoreOptions
             ".load('s3://bucket/store')"
         )
     begin, stop = _place(values, "startingOffsets", use), _place(values, "endingOffsets", use)
-    times = [_stored(values, name) for name in ("startingTimestamp", "endingTimestamp")]
-    unlimited = values.get("maxBytesPerTrigger", "").strip().lower() == "none"
     return StoreOptions(
         storage=Storage.of(values["path"].strip(), _storage_options(values)),
         layout=layout,
         selection=_selection(values),
-        stored_from=times[0],
-        stored_before=times[1],
+        stored_from=_stored(values, "startingTimestamp"),
+        stored_before=_stored(values, "endingTimestamp"),
         begin=(LATEST if use == STREAM else EARLIEST) if begin is None else begin,
         stop=LATEST if stop is None else stop,
         min_partitions=size_or_number(values, "minPartitions") or 0,
         max_task_bytes=size_or_number(values, "maxBytesPerPartition"),
-        max_bytes=None
-        if unlimited
-        else size_or_number(values, "maxBytesPerTrigger") or DEFAULT_BYTES,
+        max_bytes=most_bytes(values, DEFAULT_BYTES),
         fail_on_damage=word(values, "onDamage", ("fail", "skip")) == "fail",
         fail_on_data_loss=flag(values, "failOnDataLoss", True),
         wait_ms=duration_ms("fetch.maxWaitMs", values.get("fetch.maxWaitMs", "200")),
@@ -134,16 +129,14 @@ def _check_used(values: Mapping[str, str], settings: Mapping[str, str], layout: 
         if layout == DLEDGER and name in OF_MESSAGES:
             raise ConfigError(
                 f"option {name!r} is for messages, and the entries that 'layout' dledger reads "
-                f"have neither topic nor "
-                "time: leave it away, or set 'layout' to rocketmq if a broker wrote them"
+                "have neither topic nor time: leave it away, or set 'layout' to rocketmq if a "
+                "broker wrote them"
             )
 
 
 def _selection(values: Mapping[str, str]) -> Selection:
     """Topics have any names there, such as ``%RETRY%group``."""
-    given = [
-        name for name in ("subscribe", "subscribePattern", "topic") if values.get(name, "").strip()
-    ]
+    given = [name for name in OF_MESSAGES[:3] if values.get(name, "").strip()]
     if len(given) > 1:
         raise ConfigError(f"{given[0]!r} and {given[1]!r} both say what to read: give one of them")
     if given == ["subscribePattern"]:

@@ -11,6 +11,18 @@ from dledger.errors import OffsetOutOfRange, TopicNotFound, TopicRecreated
 LOGGER: Final = logging.getLogger("dledger.spark")
 
 
+class Warnings:
+    """Warnings that a query gives once each, however often what they say is seen."""
+
+    def __init__(self) -> None:
+        self._given: set[str] = set()
+
+    def give(self, text: str) -> None:
+        if text not in self._given:
+            self._given.add(text)
+            LOGGER.warning("%s", text)
+
+
 def keep_or_fail(starts: Positions, ends: Positions, begins: Positions, fail: bool) -> Positions:
     """Where reading can start: ``starts``, or behind the gone records when ``fail`` is False.
 

@@ -10,9 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    StructType,
-)
+from pyspark.sql.types import StructType
 
 from dledger.client import Client
 from dledger.datasource.options.option_table import BATCH
@@ -20,6 +18,7 @@ from dledger.datasource.options.options import need_group, parse_options
 from dledger.datasource.options.sql import HINT
 from dledger.datasource.table.log import Address, Log
 from dledger.datasource.table.metadata_schema import metadata_schema
+from dledger.datasource.table.schema import same_columns
 from dledger.errors import ConfigError, TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
 
@@ -43,7 +42,7 @@ class MetadataReader(DataSourceReader):
         self.options = parse_options(options, BATCH)
         need_group(self.options, HINT)
         expected = metadata_schema(self.options.metadata)
-        if [(f.name, f.dataType) for f in schema] != [(f.name, f.dataType) for f in expected]:
+        if not same_columns(schema, expected):
             raise ConfigError(
                 f"the table {self.options.metadata!r} has its own columns, "
                 f"{expected.simpleString()}, not {schema.simpleString()}: leave .schema(...) away"

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from dledger.client.protocol.results import Span
+from dledger.client.protocol.results import Range, Span
 from dledger.config import MIB
 from dledger.datasource.options.offsets import Positions
-from dledger.datasource.table.read_range import ReadRange
 
 LEAST_BYTES: Final = 16 * MIB
 """Stored bytes that a task is worth: reading them takes some ten times as long as starting it."""
@@ -47,8 +46,12 @@ class Slice:
     def rows(self) -> int:
         return self.end - self.start
 
+    def span(self, target: int, most: int = MOST_PIECES) -> Span:
+        """The question for its pieces."""
+        return Span(self.topic, self.partition, self.start, self.end, target, most)
 
-Split = Callable[[Sequence[Span]], list[list[ReadRange]]]
+
+Split = Callable[[Sequence[Span]], list[list[Range]]]
 """One question to the log: for each span its pieces, in order, from its start."""
 
 
@@ -66,15 +69,10 @@ def measured(slices: Sequence[Slice], split: Split) -> list[Slice]:
     """The same with their stored bytes, by one question."""
     if not slices:
         return []
-    answers = split([_span(one, WHOLE, one.start, 1) for one in slices])
+    answers = split([one.span(WHOLE, 1) for one in slices])
     return [
-        Slice(one.topic, one.partition, one.start, one.end, pieces[0].bytes)
-        for one, pieces in zip(slices, answers, strict=True)
+        replace(one, bytes=pieces[0].bytes) for one, pieces in zip(slices, answers, strict=True)
     ]
-
-
-def _span(one: Slice, target: int, start: int, most: int = MOST_PIECES) -> Span:
-    return Span(one.topic, one.partition, start, one.end, target, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +161,16 @@ def _cut(wholes: list[Slice], split: Split, target: int, limit: int) -> list[Sli
     parts: dict[Slice, list[Slice]] = {whole: [] for whole in wholes}
     open_wholes = [whole for whole in wholes if whole.bytes > limit]
     while open_wholes:
-        begins = [parts[whole][-1].end if parts[whole] else whole.start for whole in open_wholes]
-        spans = zip(open_wholes, begins, strict=True)
-        answers = split([_span(whole, _even(whole.bytes, target), begin) for whole, begin in spans])
-        for whole, begin, pieces in zip(open_wholes, begins, answers, strict=True):
-            for piece in pieces:
-                parts[whole].append(replace(whole, start=begin, end=piece.end, bytes=piece.bytes))
-                begin = piece.end
+        rests = [
+            replace(whole, start=parts[whole][-1].end) if parts[whole] else whole
+            for whole in open_wholes
+        ]
+        answers = split([rest.span(_even(rest.bytes, target)) for rest in rests])
+        for whole, pieces in zip(open_wholes, answers, strict=True):
+            parts[whole] += [
+                replace(whole, start=piece.start, end=piece.end, bytes=piece.bytes)
+                for piece in pieces
+            ]
         open_wholes = [whole for whole in open_wholes if parts[whole][-1].end < whole.end]
     return [part for whole in wholes for part in parts[whole] or [whole]]
 

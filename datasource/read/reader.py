@@ -1,4 +1,4 @@
-"""Batch reads."""
+"""Batch reads, and what streams share with them: the tasks of a read, and their rows."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from dledger.client import Client
 from dledger.datasource.options.bounds import Bound, BoundKind
 from dledger.datasource.options.offsets import Positions
 from dledger.datasource.options.option_table import BATCH
-from dledger.datasource.options.options import Options, need_group, need_topics, parse_options
+from dledger.datasource.options.options import need_group, need_topics, parse_options
 from dledger.datasource.options.sql import HINT, remade
 from dledger.datasource.read.loss import check_order, deleted, keep_or_fail, recreated, report
-from dledger.datasource.read.planning import Shape, Slice, plan, together
+from dledger.datasource.read.planning import Shape, plan, together
 from dledger.datasource.read.reading import check_kind, columns_to_read
-from dledger.datasource.read.resolving import Edges, resolve
-from dledger.datasource.read.rows import joined, table_rows
+from dledger.datasource.read.resolving import resolve
+from dledger.datasource.read.rows import Body, joined, table_rows
 from dledger.datasource.read.typed_rows import typed_rows
-from dledger.datasource.table.log import Address, Log, fetch
-from dledger.datasource.table.stored_body import Body
+from dledger.datasource.table.log import Address, Log
 from dledger.datasource.worker import settle
 from dledger.errors import ConfigError, OffsetOutOfRange, TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
@@ -36,24 +36,14 @@ LOGGER: Final = logging.getLogger("dledger.spark")
 
 @dataclass
 class LogSlice(InputPartition):
-    """The input of one task, in plain values: it travels to an executor that knows nothing else."""
+    """The input of one task, in plain values: it travels to an executor that knows only the reader
+    beside it."""
 
     address: Address
-    topic: str
-    topic_id: int
+    info: TopicInfo
     partition: int
     start: int
     end: int
-    headers: bool
-    metadata: bool
-    fail_on_data_loss: bool
-    log_id: str = ""
-    typed: bool = False
-    columns: Columns | None = None
-    """The columns that are read of a typed topic; None: keys and values."""
-    fail_on_recreate: bool = True
-    remade: str = ""
-    """For an SQL table the statement that makes it anew."""
 
 
 @dataclass
@@ -63,15 +53,118 @@ class LogSlices(InputPartition):
     parts: list[LogSlice]
 
 
-class LogReader(DataSourceReader):
+class TopicReads:
+    """A read of topics, of a batch or a stream: its options, its tasks, and their rows. Spark
+    pickles it to the executors."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, *, use: str) -> None:
+        self.options = parse_options(options, use)
+        need_group(self.options, HINT)
+        need_topics(self.options)
+        self.log = Log(self.options)
+        self.columns = columns_to_read(self.options, schema, self.log)
+        """Of typed topics; None: keys and values."""
+        self.remade = remade(schema)
+        """For an SQL table the statement that makes it anew."""
+
+    def tasks(
+        self, log: Log, infos: Mapping[str, TopicInfo], starts: Positions, ends: Positions
+    ) -> list[InputPartition]:
+        """The tasks that read [starts, ends).
+
+        Raises:
+            ConfigError: a topic is raw, and columns of typed ones are to be read.
+        """
+        for topic in ends:
+            check_kind(infos[topic], self.columns)
+        shape = Shape(
+            self.options.min_partitions,
+            self.options.max_task_records,
+            self.options.max_task_bytes,
+            os.cpu_count() or 2,
+        )
+        address = replace(log.found(), group_id=log.group_id)
+        tasks = (
+            [LogSlice(address, infos[one.topic], one.partition, one.start, one.end) for one in task]
+            for task in together(plan(starts, ends, log.split, shape), shape)
+        )
+        return [task[0] if len(task) == 1 else LogSlices(task) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task, in the executor. Spark passes a bare InputPartition when there is
+        nothing to read.
+
+        Raises:
+            OffsetOutOfRange, TopicNotFound, TopicRecreated: records went between planning and
+                reading, and they must not.
+        """
+        settle()
+        if isinstance(partition, LogSlices):
+            yield from joined(rows for part in partition.parts for rows in self._read(part))
+        elif isinstance(partition, LogSlice):
+            yield from self._read(partition)
+
+    def _read(self, given: LogSlice) -> Iterator[pa.RecordBatch]:
+        start, info, client = given.start, given.info, given.address.client()
+        while start < given.end:
+            try:
+                bodies = client.fetch_bodies(info.topic_id, given.partition, start, given.end)
+                for rows in self._rows(given, client, bodies, start):
+                    yield rows
+                    start += rows.num_rows
+            except OffsetOutOfRange as error:
+                if error.begin <= start:
+                    raise  # nothing was removed: the log ends before the slice does
+                kept = min(error.begin, given.end)
+                report(
+                    [f"{info.name}/{given.partition} offsets {start} to {kept - 1}"],
+                    self.options.fail_on_data_loss,
+                )
+                start = kept
+            except TopicNotFound:
+                self._check_gone(given, client, start)
+                return
+
+    def _check_gone(self, given: LogSlice, client: Client, start: int) -> None:
+        """Whether a task may end before its time because its topic is not there any more; a warning
+        when it may.
+
+        Raises:
+            TopicNotFound, TopicRecreated: it may not, by the user's word.
+        """
+        name, log_id = given.info.name, given.info.log_id
+        what = f"records {start} to {given.end - 1} of partition {given.partition}"
+        try:
+            again = client.topic(name).log_id != log_id
+        except TopicNotFound:
+            again = False
+        if again:
+            text = recreated(name, what, log_id, not self.options.restart_recreated)
+        else:
+            text = deleted(name, what, self.options.fail_on_data_loss)
+        LOGGER.warning("%s", text)
+
+    def _rows(
+        self, given: LogSlice, client: Client, bodies: Iterable[Body], start: int
+    ) -> Iterator[pa.RecordBatch]:
+        at = (given.info.name, given.partition, start, given.end)
+        headers, metadata = self.options.include_headers, self.options.include_metadata
+        if not given.info.typed:
+            return table_rows(bodies, *at, headers, metadata)
+
+        def schemas(version: int) -> Columns:
+            return client.schema(given.info, version)
+
+        if self.columns is not None:
+            return typed_rows(bodies, *at, schemas, self.columns, metadata, self.remade)
+        return table_rows(bodies, *at, headers, metadata, lambda body: as_records(body, schemas))
+
+
+class LogReader(TopicReads, DataSourceReader):
     """Reads topics from offsets to offsets; both are fixed when the read is planned."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        self.options = parse_options(options, BATCH)
-        need_group(self.options, HINT)
-        need_topics(self.options)
-        self.columns = columns_to_read(self.options, schema, Log(self.options))
-        self.remade = remade(schema)
+        super().__init__(options, schema, use=BATCH)
         starting, ending = self.options.starting, self.options.ending
         if starting is not None and starting.kind is BoundKind.LATEST:
             raise ConfigError(
@@ -83,7 +176,7 @@ class LogReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Resolve both offsets and cut the records between into tasks."""
         settle()
-        log = Log(self.options)
+        log = Log(self.options)  # its answers need not travel to the tasks
         log.lineage()
         return log.settled(lambda infos: self._plan(log, infos))
 
@@ -93,155 +186,14 @@ class LogReader(DataSourceReader):
                 f"no topic of {self.options.address} fits option 'subscribePattern', "
                 f"{self.options.selection.pattern!r}; topics there: {log.some_names()}"
             )
-        edges = Edges.of(log, {name: info.log_id for name, info in infos.items()})
-        starts = resolve(
-            self.options.starting or Bound(BoundKind.EARLIEST, "startingOffsets"), edges, log
-        )
-        ends = resolve(self.options.ending or Bound(BoundKind.LATEST, "endingOffsets"), edges, log)
-        check_order(
-            starts, ends, f"{_said(self.options.starting)} and {_said(self.options.ending)}"
-        )
+        edges = log.edges({name: info.log_id for name, info in infos.items()})
+        starting, ending = self.options.starting, self.options.ending
+        starts = resolve(starting or Bound(BoundKind.EARLIEST, "startingOffsets"), edges, log)
+        ends = resolve(ending or Bound(BoundKind.LATEST, "endingOffsets"), edges, log)
+        check_order(starts, ends, f"{_said(starting)} and {_said(ending)}")
         starts = keep_or_fail(starts, ends, edges.begins, self.options.fail_on_data_loss)
-        return plan_slices(log, self.options, infos, starts, ends, self.columns, self.remade)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_slice(partition)
+        return self.tasks(log, infos, starts, ends)
 
 
 def _said(bound: Bound | None) -> str:
     return repr(bound.option) if bound is not None else "the default"
-
-
-def plan_slices(
-    log: Log,
-    options: Options,
-    infos: Mapping[str, TopicInfo],
-    starts: Positions,
-    ends: Positions,
-    columns: Columns | None = None,
-    remade: str = "",
-) -> list[InputPartition]:
-    """The tasks that read [starts, ends), under these columns of typed topics or as keys and
-    values.
-
-    Args:
-        remade: for an SQL table the statement that makes it anew.
-
-    Raises:
-        ConfigError: a topic is raw, and columns are to be read.
-    """
-    for topic in ends:
-        check_kind(infos[topic], columns)
-    shape = Shape(
-        options.min_partitions,
-        options.max_task_records,
-        options.max_task_bytes,
-        os.cpu_count() or 2,
-    )
-    tasks = together(plan(starts, ends, log.split, shape), shape)
-    address = replace(log.found(), group_id=log.group_id)
-    parts = (
-        [
-            replace(_input(address, options, infos[one.topic], one, columns), remade=remade)
-            for one in task
-        ]
-        for task in tasks
-    )
-    return [task[0] if len(task) == 1 else LogSlices(task) for task in parts]
-
-
-def _input(
-    address: Address, options: Options, info: TopicInfo, one: Slice, columns: Columns | None
-) -> LogSlice:
-    return LogSlice(
-        address,
-        one.topic,
-        info.topic_id,
-        one.partition,
-        one.start,
-        one.end,
-        options.include_headers,
-        options.include_metadata,
-        options.fail_on_data_loss,
-        info.log_id,
-        info.typed,
-        columns,
-        not options.restart_recreated,
-    )
-
-
-def read_slice(given: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The rows of a task, in the executor. Spark passes a bare InputPartition when there is nothing
-    to read.
-
-    Raises:
-        OffsetOutOfRange, TopicNotFound, TopicRecreated: records went between planning and reading,
-            and they must not.
-    """
-    settle()
-    if isinstance(given, LogSlices):
-        yield from joined(rows for part in given.parts for rows in _read(part))
-    elif isinstance(given, LogSlice):
-        yield from _read(given)
-
-
-def _read(given: LogSlice) -> Iterator[pa.RecordBatch]:
-    start = given.start
-    while start < given.end:
-        try:
-            bodies = fetch(given.address, given.topic_id, given.partition, start, given.end)
-            for rows in _rows(given, bodies, start):
-                yield rows
-                start += rows.num_rows
-        except OffsetOutOfRange as error:
-            if error.begin <= start:
-                raise  # nothing was removed: the log ends before the slice does
-            kept = min(error.begin, given.end)
-            report(
-                [f"{given.topic}/{given.partition} offsets {start} to {kept - 1}"],
-                given.fail_on_data_loss,
-            )
-            start = kept
-        except TopicNotFound:
-            _check_gone(given, start)
-            return
-
-
-def _check_gone(given: LogSlice, start: int) -> None:
-    """Whether a task may end before its time because its topic is not there any more; a warning
-    when it may.
-
-    Raises:
-        TopicNotFound, TopicRecreated: it may not, by the user's word.
-    """
-    what = f"records {start} to {given.end - 1} of partition {given.partition}"
-    try:
-        again = given.address.client().topic(given.topic).log_id != given.log_id
-    except TopicNotFound:
-        again = False
-    if again:
-        LOGGER.warning("%s", recreated(given.topic, what, given.log_id, given.fail_on_recreate))
-    else:
-        LOGGER.warning("%s", deleted(given.topic, what, given.fail_on_data_loss))
-
-
-def _rows(given: LogSlice, bodies: Iterable[Body], start: int) -> Iterator[pa.RecordBatch]:
-    at = (given.topic, given.partition, start, given.end)
-    if not given.typed:
-        return table_rows(bodies, *at, given.headers, given.metadata)
-    info = TopicInfo(
-        name=given.topic,
-        topic_id=given.topic_id,
-        log_id=given.log_id,
-        partitions=given.partition + 1,
-    )
-    client = given.address.client()
-
-    def schemas(version: int) -> Columns:
-        return client.schema(info, version)
-
-    if given.columns is not None:
-        return typed_rows(bodies, *at, schemas, given.columns, given.metadata, given.remade)
-    return table_rows(
-        bodies, *at, given.headers, given.metadata, lambda body: as_records(body, schemas)
-    )

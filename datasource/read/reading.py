@@ -7,19 +7,12 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from pyspark.sql.types import (
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import StructType
 
 from dledger.datasource.options.options import Options, parse_options
 from dledger.datasource.options.sql import is_create_table, of_create_table, remade, with_options
 from dledger.datasource.table.log import Log
-from dledger.datasource.table.schema import check_read_schema, same_columns, table_schema
+from dledger.datasource.table.schema import RECORD, check_read_schema, same_columns, table_schema
 from dledger.datasource.table.schema import read_schema as record_schema
 from dledger.datasource.table.typed import (
     check_readable,
@@ -35,20 +28,6 @@ from dledger.protocol.messages.client import TopicInfo
 from dledger.records.columns.types import Columns
 
 LOGGER: Final = logging.getLogger("dledger.spark")
-RECORD: Final = StructField(
-    "_record",
-    StructType(
-        [
-            StructField("topic", StringType()),
-            StructField("partition", IntegerType()),
-            StructField("offset", LongType()),
-            StructField("timestamp", TimestampType()),
-            StructField("term", IntegerType()),
-            StructField("entryIndex", LongType()),
-        ]
-    ),
-)
-"""Where a typed topic's row lies in the log; with option ``includeMetadata``."""
 
 
 def schema_of_table(options: Mapping[str, str]) -> StructType:

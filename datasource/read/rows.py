@@ -7,16 +7,19 @@ were received.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from dledger.config import MIB
-from dledger.datasource.table.stored_body import Body
+from dledger.datasource.table.schema import read_schema
 from dledger.errors import ProtocolError
+from dledger.protocol.messages.client import FetchedBatch
 from dledger.records.body.records import decode_batch
 from dledger.records.columns.arrays import binary_parts, number_column
 from dledger.types import Buffer
@@ -29,35 +32,15 @@ MOST_ROWS: Final = 1 << 16
 """Nor has a batch more rows, however small: each also gets its topic, offset and time."""
 CREATE_TIME: Final = 0
 """The value of ``timestampType``, as in Kafka: the time is the writer's."""
-UTC_MICROS: Final = pa.timestamp("us", tz="UTC")
-HEADERS_TYPE: Final = pa.list_(
-    pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-)
-COLUMNS: Final = [
-    pa.field("key", pa.binary()),
-    pa.field("value", pa.binary()),
-    pa.field("topic", pa.string()),
-    pa.field("partition", pa.int32()),
-    pa.field("offset", pa.int64()),
-    pa.field("timestamp", UTC_MICROS),
-    pa.field("timestampType", pa.int32()),
-]
-HEADERS: Final = [pa.field("headers", HEADERS_TYPE)]
-METADATA: Final = [
-    pa.field("term", pa.int32()),
-    pa.field("entryIndex", pa.int64()),
-    pa.field("size", pa.int32()),
-]
 SCHEMAS: Final = {
-    (headers, metadata): pa.schema(
-        [*COLUMNS, *(HEADERS if headers else []), *(METADATA if metadata else [])]
-    )
-    for headers in (False, True)
-    for metadata in (False, True)
+    wanted: to_arrow_schema(read_schema(*wanted), timezone="UTC")
+    for wanted in itertools.product((False, True), repeat=2)
 }
 """By (with headers, with metadata)."""
 
 
+Body = tuple[FetchedBatch, Buffer]
+"""A stored body, and where it lies."""
 Decode = Callable[[Buffer], pa.RecordBatch]
 """A body's rows."""
 
@@ -138,17 +121,17 @@ def decoded(
     Raises:
         ProtocolError: a body has not as many rows as the log says.
     """
-    for body in bodies:
-        batch = decode(body.data)
-        if batch.num_rows != body.rows:
+    for stored, body in bodies:
+        batch, base = decode(body), stored.base_offset
+        if batch.num_rows != stored.count:
             raise ProtocolError(
-                f"{what}: {batch.num_rows} records at offset {body.base}, not {body.rows}"
+                f"{what}: {batch.num_rows} records at offset {base}, not {stored.count}"
             )
-        first, last = max(start - body.base, 0), min(end - body.base, body.rows)
-        if first > 0 or last < body.rows:
+        first, last = max(start - base, 0), min(end - base, stored.count)
+        if first > 0 or last < stored.count:
             batch = batch.slice(first, last - first)
         for part in _cut(batch):
-            yield Part(part, body.entry, body.term)
+            yield Part(part, stored.index, stored.term)
 
 
 def gather(parts: Iterable[Part]) -> Iterator[list[Part]]:
@@ -169,8 +152,13 @@ def gather(parts: Iterable[Part]) -> Iterator[list[Part]]:
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows of several topic partitions, of the same columns each, in batches of a good size."""
     for gathered in gather(Part(batch, -1, -1) for batch in batches):
-        parts = [part.records for part in gathered]
-        yield parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+        yield whole(gathered)
+
+
+def whole(gathered: list[Part]) -> pa.RecordBatch:
+    """The rows of neighbours as one batch, copied only where there are several."""
+    parts = [part.records for part in gathered]
+    return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -188,10 +176,10 @@ def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def _build(
     gathered: list[Part], constants: Constants, offset: int, headers: bool, metadata: bool
 ) -> pa.RecordBatch:
-    parts = [part.records for part in gathered]
-    batch = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+    batch = whole(gathered)
     rows = batch.num_rows
     topic, partition, kind = constants.of(rows)
+    schema = SCHEMAS[headers, metadata]
     columns = [
         batch.column("key"),
         batch.column("value"),
@@ -202,7 +190,7 @@ def _build(
         kind,
     ]
     if headers:
-        columns.append(batch.column("headers").cast(HEADERS_TYPE))
+        columns.append(batch.column("headers").cast(schema.field("headers").type))
     if metadata:
         columns += [
             *places(gathered),
@@ -210,7 +198,7 @@ def _build(
                 pa.int32(), lengths(batch.column("key")) + lengths(batch.column("value"))
             ),
         ]
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMAS[headers, metadata])
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def places(gathered: list[Part]) -> tuple[pa.Array, pa.Array]:

@@ -13,9 +13,10 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 
-from dledger.datasource.read.rows import UTC_MICROS, Constants, decoded, gather, places
-from dledger.datasource.table.stored_body import Body
+from dledger.datasource.read.rows import Body, Constants, decoded, gather, places, whole
+from dledger.datasource.table.schema import PLACE, RECORD
 from dledger.errors import SchemaMismatch
 from dledger.records.body.typed import Schemas, arrow_schema, convert, decode_typed, record_times
 from dledger.records.columns.arrays import number_column
@@ -24,14 +25,7 @@ from dledger.types import Buffer
 
 TIMES: Final = "\0times"
 """The records' times on their way: no column of a frame has this name."""
-RECORD_FIELDS: Final = [
-    pa.field("topic", pa.string()),
-    pa.field("partition", pa.int32()),
-    pa.field("offset", pa.int64()),
-    pa.field("timestamp", UTC_MICROS),
-    pa.field("term", pa.int32()),
-    pa.field("entryIndex", pa.int64()),
-]
+RECORD_FIELDS: Final = list(to_arrow_schema(PLACE, timezone="UTC"))
 """Of the column ``_record``."""
 
 
@@ -79,8 +73,7 @@ def typed_rows(
 
     constants, offset = Constants(topic, partition), start
     for gathered in gather(decoded(bodies, decode, f"{topic}/{partition}", start, end)):
-        parts = [part.records for part in gathered]
-        rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+        rows = whole(gathered)
         if record:
             name, number, _ = constants.of(rows.num_rows)
             rows = _with_record(rows, schema, [name, number], offset, places(gathered))
@@ -100,5 +93,5 @@ def _with_record(
     offsets = number_column(pa.int64(), np.arange(offset, offset + count, dtype=np.int64))
     times = rows.column(rows.num_columns - 1)
     known = pa.StructArray.from_arrays([*names, offsets, times, *entries], fields=RECORD_FIELDS)
-    whole = schema.append(pa.field("_record", known.type))
-    return pa.RecordBatch.from_arrays([*rows.columns[:-1], known], schema=whole)
+    with_record = schema.append(pa.field(RECORD.name, known.type))
+    return pa.RecordBatch.from_arrays([*rows.columns[:-1], known], schema=with_record)

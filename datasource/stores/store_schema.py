@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 from dledger.config import nearest
 from dledger.datasource.options.sql import is_create_table, of_create_table, with_options
 from dledger.datasource.options.store_options import StoreOptions, parse_store_options
+from dledger.datasource.table.column_text import columns
 from dledger.errors import ConfigError
 from dledger.rocketmq.columns.entries import ENTRY_SCHEMA
 from dledger.rocketmq.columns.messages import SCHEMA
@@ -34,15 +35,8 @@ TYPES: Final[dict[pa.DataType, DataType]] = {
     pa.timestamp("us", "UTC"): TimestampType(),
     pa.map_(pa.string(), pa.string()): MapType(StringType(), StringType()),
 }
-DAMAGE: Final = StructType(
-    [
-        StructField("file", StringType()),
-        StructField("start", LongType()),
-        StructField("end", LongType()),
-        StructField("bytes", LongType()),
-        StructField("kind", StringType()),
-        StructField("reason", StringType()),
-    ]
+DAMAGE: Final = columns(
+    "file string, start bigint, end bigint, bytes bigint, kind string, reason string"
 )
 """Of ``metadata`` damage."""
 

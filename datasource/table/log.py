@@ -10,12 +10,17 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from dledger.client import Client, Span
 from dledger.client.blocking.pool import shared_client
-from dledger.client.protocol.results import Lineage
+from dledger.client.protocol.results import Lineage, Range
 from dledger.datasource.options.offsets import Positions
 from dledger.datasource.options.options import Options, need_group
-from dledger.datasource.table.read_range import ReadRange
-from dledger.datasource.table.stored_body import Body
-from dledger.errors import ConfigError, TopicNotFound, TopicRecreated, Unavailable, WrongGroup
+from dledger.errors import (
+    ConfigError,
+    OffsetOutOfRange,
+    TopicNotFound,
+    TopicRecreated,
+    Unavailable,
+    WrongGroup,
+)
 from dledger.protocol.messages.client import OffsetKind, TopicInfo
 
 T = TypeVar("T")
@@ -105,6 +110,17 @@ class GroupView(NamedTuple):
     begins: Positions
 
 
+def until_settled(question: Callable[[], T], changed: Callable[[], bool]) -> T:
+    """Ask, and ask anew when topics have ``changed`` between two parts of the question."""
+    for _ in range(LOOKS):
+        try:
+            return question()
+        except (TopicNotFound, TopicRecreated, OffsetOutOfRange):
+            if not changed():
+                raise  # not for what has changed
+    return question()
+
+
 @dataclass(slots=True)
 class Log:
     """Questions to the group, asked again at a new address when all its nodes have moved (they were
@@ -114,7 +130,7 @@ class Log:
     address: Address | None = None
     group_id: str = ""
     """The last `lineage`."""
-    _sizes: dict[Span, list[ReadRange]] = field(default_factory=dict)
+    _pieces: dict[Span, list[Range]] = field(default_factory=dict)
 
     def found(self) -> Address:
         """The group's address; found once."""
@@ -165,14 +181,14 @@ class Log:
         Raises:
             TopicNotFound: one that is named is not there.
         """
-        for _ in range(LOOKS - 1):
-            infos = self.select()
-            try:
-                return question(infos)
-            except (TopicNotFound, TopicRecreated):
-                if infos == self.select():
-                    raise  # not for what has changed
-        return question(self.select())
+        infos = self.select()
+
+        def changed() -> bool:
+            nonlocal infos
+            before, infos = infos, self.select()
+            return infos != before
+
+        return until_settled(lambda: question(infos), changed)
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
         """The state of these topics.
@@ -209,9 +225,7 @@ class Log:
         """
         asked = tuple(names)
         try:
-            return self._offsets(
-                asked, OffsetKind.EDGES, newer_than=newer_than or {}, wait_ms=wait_ms
-            )
+            return self._edges(asked, newer_than=newer_than or {}, wait_ms=wait_ms)
         except TopicNotFound:
             self.topics(asked)  # says which one, and what is there instead
             raise
@@ -223,12 +237,17 @@ class Log:
         Raises:
             TopicRecreated: a topic is another one by now.
         """
-        return self._checked(ids, OffsetKind.EDGES)
-
-    def begins(self, ids: Mapping[str, str]) -> Positions:
-        """First kept offset of every partition that is read of these topics (name -> log id);
-        raises as `edges`."""
-        return self._checked(ids, OffsetKind.BEGIN).offsets
+        try:
+            view = self._edges(tuple(ids))
+        except TopicNotFound:
+            for topic, log_id in ids.items():
+                check_ids(
+                    {topic: log_id},
+                    {name: info.log_id for name, info in self.topics([topic]).items()},
+                )
+            raise
+        check_ids(ids, view.ids)
+        return view
 
     def at_times(self, ids: Mapping[str, str], times_us: Positions) -> Positions:
         """The first offset at or after each time, -1 where no record is that new; raises as
@@ -243,37 +262,23 @@ class Log:
         """The offsets that the consumer group of option groupId has processed."""
         return self.ask(lambda client: client.group(self.options.group_id)).offsets
 
-    def _checked(self, ids: Mapping[str, str], kind: OffsetKind) -> GroupView:
-        try:
-            view = self._offsets(tuple(ids), kind)
-        except TopicNotFound:
-            for topic, log_id in ids.items():
-                check_ids(
-                    {topic: log_id},
-                    {name: info.log_id for name, info in self.topics([topic]).items()},
-                )
-            raise
-        check_ids(ids, view.ids)
-        return view
-
-    def _offsets(self, names: tuple[str, ...], kind: OffsetKind, **more: Any) -> GroupView:
+    def _edges(self, names: tuple[str, ...], **more: Any) -> GroupView:
         if not names:
             return GroupView({}, {}, {})
-        answer = self.ask(lambda client: client.offsets(names, kind, **more))
-        part = self.options.selection.part
-        ends = {name: part(name, answer.offsets[name]) for name in names}
-        return GroupView(
-            ends, answer.log_ids, {name: part(name, found) for name, found in answer.begins.items()}
+        answer = self.ask(lambda client: client.offsets(names, OffsetKind.EDGES, **more))
+        ends, begins = (
+            {name: self.options.selection.part(name, found) for name, found in offsets.items()}
+            for offsets in (answer.offsets, answer.begins)
         )
+        return GroupView(ends, answer.log_ids, begins)
 
-    def split(self, spans: Sequence[Span]) -> list[list[ReadRange]]:
+    def split(self, spans: Sequence[Span]) -> list[list[Range]]:
         """Cut each span between stored batches into pieces of at least its target; by one question,
         or none when they are the spans of the one before: stored batches do not change."""
-        if any(span not in self._sizes for span in spans):
+        if any(span not in self._pieces for span in spans):
             answers = self.ask(lambda client: client.split_many(spans))
-            pieces = ([ReadRange(one.end, one.bytes) for one in found] for found in answers)
-            self._sizes = dict(zip(spans, pieces, strict=True))
-        return [self._sizes[span] for span in spans]
+            self._pieces = dict(zip(spans, answers, strict=True))
+        return [self._pieces[span] for span in spans]
 
 
 def check_ids(wanted: Mapping[str, str], found: Mapping[str, str]) -> None:
@@ -289,9 +294,3 @@ def check_ids(wanted: Mapping[str, str], found: Mapping[str, str]) -> None:
                 f"offsets of its former life (log id {log_id}) mean nothing in it. For a stream: "
                 "give the query a new checkpointLocation"
             )
-
-
-def fetch(address: Address, topic_id: int, partition: int, start: int, end: int) -> Iterable[Body]:
-    """Stored bodies that cover [start, end), checked against their CRCs."""
-    for batch, body in address.client().fetch_bodies(topic_id, partition, start, end):
-        yield Body(batch.base_offset, batch.count, body, batch.index, batch.term)

@@ -12,7 +12,6 @@ from pyspark.sql.types import (
     BinaryType,
     DataType,
     IntegerType,
-    LongType,
     ShortType,
     StringType,
     StructField,
@@ -23,27 +22,22 @@ from pyspark.sql.types import (
 from dledger.config import nearest
 from dledger.datasource.options.options import parse_options
 from dledger.datasource.options.sql import is_create_table, of_create_table, remade, with_options
+from dledger.datasource.table.column_text import columns
+from dledger.datasource.table.metadata_schema import metadata_schema
 from dledger.errors import ConfigError
 
-HEADERS: Final = ArrayType(
-    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+COLUMNS: Final = columns(
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "timestampType int"
 )
-COLUMNS: Final = StructType(
-    [
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
-        StructField("timestamp", TimestampType()),
-        StructField("timestampType", IntegerType()),
-    ]
+HEADERS: Final = columns("headers array<struct<key:string,value:binary>>")
+METADATA: Final = columns("term int, entryIndex bigint, size int")
+PLACE: Final = columns(
+    "topic string, partition int, offset bigint, timestamp timestamp, term int, entryIndex bigint"
 )
-METADATA: Final = [
-    StructField("term", IntegerType()),
-    StructField("entryIndex", LongType()),
-    StructField("size", IntegerType()),
-]
+"""Where a typed topic's row lies in the log."""
+RECORD: Final = StructField("_record", PLACE)
+"""Added to a typed topic's columns by option ``includeMetadata``."""
 WRITABLE: Final = {
     "value": "a string or binary: CAST(value AS STRING), or to_json(struct(*)) AS value",
     "key": "a string or binary: CAST(key AS STRING)",
@@ -68,17 +62,14 @@ def table_schema(options: Mapping[str, str]) -> StructType:
     checked = parse_options(said)
     schema = read_schema(checked.include_headers, checked.include_metadata)
     if checked.metadata:
-        # needs much that no other schema does
-        from dledger.datasource.table.metadata_schema import metadata_schema
-
         schema = metadata_schema(checked.metadata)
     return with_options(schema, said) if is_create_table(options) else schema
 
 
 def read_schema(include_headers: bool, include_metadata: bool = False) -> StructType:
     """The seven columns, and ``headers`` and those of the log itself when they are wanted."""
-    extra = [StructField("headers", HEADERS)] if include_headers else []
-    return StructType([*COLUMNS.fields, *extra, *(METADATA if include_metadata else [])])
+    extra = (HEADERS if include_headers else ()), (METADATA if include_metadata else ())
+    return StructType([*COLUMNS, *extra[0], *extra[1]])
 
 
 def check_read_schema(

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql.types import StructType
 
@@ -98,38 +98,43 @@ def is_typed_write(
     )
 
 
-def open_topic(client: Client, options: Options) -> TopicInfo:
-    """The typed topic to write to, made where it is not there and that is wanted.
+def open_topic(client: Client, options: Options, name: str, hint: str, **kind: Any) -> TopicInfo:
+    """The topic to write to, made where it is not there and that is wanted.
+
+    Args:
+        hint: how to create it.
 
     Raises:
         TopicNotFound: it is not there, and is not to be created.
-        ConfigError: it was made as a raw one meanwhile, or has another number of partitions.
+        ConfigError: it has another number of partitions than the option wants.
     """
-    info = find_topic(client, options.topic)
+    info = find_topic(client, name)
     if info is None:
         if not options.create_topic:
             raise TopicNotFound(
-                f"topic {options.topic!r} does not exist in {options.address}: create it "
-                f"(Client.create_topic({options.topic!r}, type='typed')), or set option "
-                f"'createTopic' to true"
+                f"topic {name!r} does not exist in {options.address}: create it ({hint}), or set "
+                "option 'createTopic' to true"
             )
         with suppress(TopicExists):  # another writer was first
             partitions = options.create_partitions or 1
-            client.create_topic(
-                options.topic, partitions=partitions, type="typed", **options.create_settings
-            )
-        info = client.topic(options.topic)
-    if not info.typed:
-        raise ConfigError(
-            f"topic {options.topic!r} was created as a raw one meanwhile: write to another topic"
-        )
+            client.create_topic(name, partitions=partitions, **kind, **options.create_settings)
+        info = client.topic(name)
+    check_partitions(options, info)
+    return info
+
+
+def check_partitions(options: Options, info: TopicInfo) -> None:
+    """Refuse a topic that has another number of partitions than the option wants.
+
+    Raises:
+        ConfigError: with the way out.
+    """
     if options.create_partitions not in {None, info.partitions}:
         raise ConfigError(
             f"option 'createTopic.partitions' is {options.create_partitions}, but topic "
-            f"{options.topic!r} exists with "
-            f"{info.partitions}: leave the option away, or write to a new topic"
+            f"{info.name!r} exists with {info.partitions}: leave the option away, or write to a "
+            "new topic"
         )
-    return info
 
 
 def find_topic(client: Client, name: str) -> TopicInfo | None:

@@ -40,14 +40,13 @@ class Router:
         columns: WriteColumns,
         topic: str,
         *,
+        spread: Spread,
         partitions_of: Callable[[str], int],
-        first: int = 0,
-        partitioner: str = "murmur2",
     ) -> None:
         self._columns = columns
         self._topic = topic
+        self._spread = spread
         self._partitions_of = partitions_of
-        self._spread = Spread(partitioner, first)
 
     def route(self, batch: pa.RecordBatch) -> Iterator[Routed]:
         """The parts of ``batch``; rows of one partition keep their order.
@@ -104,10 +103,10 @@ class TypedRouter:
     """Sends each row of a frame to its partition of a typed topic, under one version of the topic's
     columns."""
 
-    def __init__(self, typed: TypedTopic, first: int = 0, *, partitioner: str = "murmur2") -> None:
+    def __init__(self, typed: TypedTopic, spread: Spread) -> None:
         self._typed = typed
         self._schema = stamped(typed.columns, typed.version)
-        self._spread = Spread(partitioner, first)
+        self._spread = spread
 
     def route(self, batch: pa.RecordBatch) -> Iterator[Routed]:
         """The parts of ``batch``; rows of one partition keep their order.

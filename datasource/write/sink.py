@@ -36,7 +36,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
-from typing import Any, Final
+from functools import cache
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
@@ -51,6 +52,7 @@ from dledger.datasource.table.schema import WriteColumns, check_partitioner, che
 from dledger.datasource.table.typed import (
     TypedTopic,
     agree,
+    check_partitions,
     columns_of,
     find_topic,
     has_names_of_records,
@@ -62,8 +64,9 @@ from dledger.datasource.write.direct import Appends
 from dledger.datasource.write.exactly_once_key import WriteTransaction
 from dledger.datasource.write.records import Coalescer, Router, TypedRouter
 from dledger.datasource.write.sink_task import Staged, Task
+from dledger.datasource.write.spreading import Spread
 from dledger.datasource.write.write_fence import check_claim, claim
-from dledger.errors import ConfigError, DLedgerError, ReplayMismatch, TopicExists, TopicNotFound
+from dledger.errors import ConfigError, DLedgerError, ReplayMismatch
 from dledger.protocol.messages.client import TopicInfo
 from dledger.records.digest import RowsSum, sum_rows
 
@@ -77,15 +80,12 @@ class Sink:
 
     address: Address
     columns: WriteColumns | TypedTopic
-    topic: str
-    create_topic: bool
-    create_partitions: int | None
-    create_settings: dict[str, Any]
-    partitioner: str
-    exactly_once: bool
-    timeout_ms: int
-    keeps_committed: bool
-    """Of a repeat with other rows: the committed rows stand, and it is no error."""
+    options: Options
+
+    @property
+    def topic(self) -> str:
+        """Of the option, or what stands for those that rows name."""
+        return self.options.topic or BY_COLUMN
 
     @staticmethod
     def plan(options: Options, schema: StructType) -> Sink:
@@ -102,43 +102,14 @@ class Sink:
         address = replace(
             address, settings={**address.settings, "compression": options.compression}
         )
-        columns = _columns(options, schema, address.client())
-        sink = Sink(
-            address,
-            columns,
-            options.topic,
-            options.create_topic,
-            options.create_partitions,
-            options.create_settings,
-            options.partitioner,
-            options.exactly_once,
-            options.txn_timeout_ms,
-            options.keeps_committed,
-        )
-        if isinstance(columns, TypedTopic):
-            return sink
-        if options.topic and not options.create_topic:
-            Log(options, address).topics([options.topic])
-        elif options.topic and options.create_partitions is not None:
-            with suppress(TopicNotFound):
-                sink.check_partitions(
-                    options.topic, address.client().topic(options.topic).partitions
-                )
-        return sink
-
-    def check_partitions(self, topic: str, partitions: int) -> int:
-        """How many partitions a topic has that is there.
-
-        Raises:
-            ConfigError: the option wants another number.
-        """
-        if self.create_partitions not in {None, partitions}:
-            raise ConfigError(
-                f"option 'createTopic.partitions' is {self.create_partitions}, but topic "
-                f"{topic!r} exists with "
-                f"{partitions}: leave the option away, or write to a new topic"
-            )
-        return partitions
+        client = address.client()
+        columns = _columns(options, schema, client)
+        if isinstance(columns, WriteColumns) and options.topic:
+            if not options.create_topic:
+                Log(options, address).topics([options.topic])
+            elif (info := find_topic(client, options.topic)) is not None:
+                check_partitions(options, info)
+        return Sink(address, columns, options)
 
     def stage(
         self, batches: Iterable[pa.RecordBatch], task: Task, transaction: WriteTransaction
@@ -151,16 +122,16 @@ class Sink:
         client = self.address.client()
         staged = Staged(transaction)
         filled: Iterator[pa.RecordBatch] = (batch for batch in batches if batch.num_rows)
-        if self.exactly_once and transaction.may_be_repeated:
+        if self.options.exactly_once and transaction.may_be_repeated:
             filled = self._summed(filled, staged)
         first = next(filled, None)
         if first is None:
             return staged
-        if not self.exactly_once:
+        if not self.options.exactly_once:
             self._append(client, itertools.chain((first,), filled), task)
             return staged
         stage = client.stage(
-            transaction.writer_id, transaction.sequence, task.label, self.timeout_ms
+            transaction.writer_id, transaction.sequence, task.label, self.options.txn_timeout_ms
         )
         if isinstance(stage, Committed):
             # the commit wants their digest; and a worker that stops listening is thrown away
@@ -201,16 +172,19 @@ class Sink:
     ) -> None:
         topics: dict[str, TopicInfo] = {}
         router: Router | TypedRouter
+        spread = Spread(self.options.partitioner, task.partition)
         if isinstance(self.columns, TypedTopic):
             topics = {self.topic: self.columns.info}  # this very topic, whose columns are known
-            router = TypedRouter(self.columns, task.partition, partitioner=self.partitioner)
+            router = TypedRouter(self.columns, spread)
         else:
+            hint = "dledger topics create, Client.create_topic"
             router = Router(
                 self.columns,
-                self.topic,
-                partitions_of=PartitionCounts(client, self),
-                first=task.partition,
-                partitioner=self.partitioner,
+                self.options.topic,
+                spread=spread,
+                partitions_of=cache(
+                    lambda topic: open_topic(client, self.options, topic, hint).partitions
+                ),
             )
         coalescer = Coalescer()
         routed = (part for batch in batches for part in router.route(batch))
@@ -258,7 +232,7 @@ class Sink:
         try:
             done = client.commit_transaction(*name, stages, rows, transaction.formerly)
         except ReplayMismatch as error:
-            if not self.keeps_committed:
+            if not self.options.keeps_committed:
                 raise ReplayMismatch(replays.explain(transaction.writer_id, error)) from error
             replays.tell_kept(error)
             self.abort(staged)
@@ -301,37 +275,13 @@ def _columns(options: Options, schema: StructType, client: Client) -> WriteColum
             "away, and name the column that says it with 'keyColumn'"
         )
     frame = columns_of(schema, options.key_column, options.time_column)
-    return agree(client, open_topic(client, options), frame, options.evolves)
-
-
-@dataclass(slots=True)
-class PartitionCounts:
-    """How many partitions a topic has; creates the topic where that is wanted."""
-
-    client: Client
-    sink: Sink
-    known: dict[str, int] | None = None
-
-    def __call__(self, topic: str) -> int:
-        known = self.known = {} if self.known is None else self.known
-        if topic not in known:
-            known[topic] = self._look_up(topic)
-        return known[topic]
-
-    def _look_up(self, topic: str) -> int:
-        try:
-            return self.sink.check_partitions(topic, self.client.topic(topic).partitions)
-        except TopicNotFound as error:
-            if not self.sink.create_topic:
-                raise TopicNotFound(
-                    f"topic {topic!r} does not exist in {self.sink.address.bootstrap_servers}: "
-                    "create it (dledger topics create, Client.create_topic), or set option "
-                    "'createTopic' to true"
-                ) from error
-        with suppress(TopicExists):  # another task was first
-            partitions = self.sink.create_partitions or 1
-            self.client.create_topic(topic, partitions=partitions, **self.sink.create_settings)
-        return self.sink.check_partitions(topic, self.client.topic(topic).partitions)
+    hint = f"Client.create_topic({options.topic!r}, type='typed')"
+    info = open_topic(client, options, options.topic, hint, type="typed")
+    if not info.typed:
+        raise ConfigError(
+            f"topic {info.name!r} was created as a raw one meanwhile: write to another topic"
+        )
+    return agree(client, info, frame, options.evolves)
 
 
 def refuse_overwrite(overwrite: bool, what: str) -> None:

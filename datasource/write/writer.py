@@ -20,7 +20,7 @@ from dledger.datasource.write.exactly_once_key import (
     of_named_write,
 )
 from dledger.datasource.write.nameless import warn_of_repeats
-from dledger.datasource.write.sink import BY_COLUMN, Sink, refuse_overwrite
+from dledger.datasource.write.sink import Sink, refuse_overwrite
 from dledger.datasource.write.sink_task import Staged, Task
 from dledger.datasource.write.write_fence import WriteNote
 from dledger.errors import ConfigError
@@ -32,11 +32,8 @@ class BatchWriter(DataSourceArrowWriter):
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         refuse_overwrite(overwrite, "mode overwrite")
-        checked = parse_options(options, WRITE)
         self.job = str(uuid.uuid4())
-        self.txn_id = checked.txn_id
-        self.group = checked.address
-        self.sink = Sink.plan(checked, schema)
+        self.sink = Sink.plan(parse_options(options, WRITE), schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         settle()
@@ -44,19 +41,20 @@ class BatchWriter(DataSourceArrowWriter):
         return self.sink.stage(iterator, task, self._transaction(task))
 
     def _transaction(self, task: Task) -> WriteTransaction:
-        topic = self.sink.topic or BY_COLUMN
+        topic, txn_id = self.sink.topic, self.sink.options.txn_id
         if task.query_id is not None:
-            key = of_foreach_batch(task.query_id, task.batch_id, topic, self.txn_id)
-            if not self.sink.exactly_once:
+            key = of_foreach_batch(task.query_id, task.batch_id, topic, txn_id)
+            if not self.sink.options.exactly_once:
                 return key
-            return replace(key, claim=self._claim(task, key.writer_id, topic))
-        return of_named_write(self.txn_id, topic) if self.txn_id else of_job(self.job)
+            return replace(key, claim=self._claim(task, key.writer_id))
+        return of_named_write(txn_id, topic) if txn_id else of_job(self.job)
 
-    def _claim(self, task: Task, name: str, topic: str) -> WriteNote | None:
+    def _claim(self, task: Task, name: str) -> WriteNote | None:
+        options, topic = self.sink.options, self.sink.topic
         try:
             uuid.UUID(task.run_id)
         except ValueError:
-            if self.txn_id:
+            if options.txn_id:
                 return None
             raise ConfigError(
                 f"foreachBatch has set a job group of its own ({task.run_id!r}) in place of the "
@@ -64,13 +62,13 @@ class BatchWriter(DataSourceArrowWriter):
                 "not be told apart: give each write its own name, as in .option('txnId', "
                 "'orders')"
             ) from None
-        return WriteNote(task.run_id, task.batch_id, self.group, name, topic, self.job)
+        return WriteNote(task.run_id, task.batch_id, options.address, name, topic, self.job)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self.sink.commit(messages)
         staged = [one for one in messages if isinstance(one, Staged) and one.stage is not None]
         if staged and not staged[0].transaction.may_be_repeated:
-            warn_of_repeats(self.sink.topic or BY_COLUMN)
+            warn_of_repeats(self.sink.topic)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         self.sink.abort(messages)

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from dledger import Client
 from dledger.datasource.read.metadata import parse_writer
+from tests.cluster.records import records_of
 
 REFUSED = "onReplayMismatch"
 """Stands in the error of a batch that is made again with other rows."""
@@ -74,16 +75,17 @@ class Case:
                 added += values
         return added
 
+    def beside(self, what: str) -> Path:
+        """A place beside the checkpoint."""
+        return self.checkpoint.with_name(f"{self.name}-{what}")
+
     @property
     def sent(self) -> list[bytes]:
         return [value for values in self._sent.values() for value in values]
 
     def written(self, target: str) -> list[bytes]:
-        found: list[bytes] = []
-        for partition, end in self._client.end_offsets(target).items():
-            for batch in self._client.read(target, partition, 0, end):
-                found += batch.column("value").to_pylist()
-        return found
+        there = self._client.end_offsets(target)
+        return [value for at in there for _, value in records_of(self._client, target, at)]
 
     def ask(self, target: str, checkpoint: Path | None = None, **asked: Any) -> str:
         """Run a query once; its error."""
@@ -143,12 +145,8 @@ def brief(error: str) -> str:
 
 def restored(case: Case) -> None:
     """The checkpoint is put back from an older copy."""
-    source, target, copy = (
-        case.topic(),
-        f"{case.name}-copy",
-        case.checkpoint.with_name(f"{case.name}-older"),
-    )
-    newest = case.checkpoint.with_name(f"{case.name}-newest")
+    source, target = case.topic(), f"{case.name}-copy"
+    copy, newest = case.beside("older"), case.beside("newest")
     case.append(source)
     case.copy(target)
     shutil.copytree(case.checkpoint, copy)
@@ -176,7 +174,7 @@ def restored(case: Case) -> None:
 def forked(case: Case) -> None:
     """The checkpoint is copied, and the copy goes on to another topic."""
     source, target, other = case.topic(), f"{case.name}-copy", f"{case.name}-other"
-    fork = case.checkpoint.with_name(f"{case.name}-fork")
+    fork = case.beside("fork")
     case.append(source)
     case.copy(target)
     shutil.copytree(case.checkpoint, fork)
@@ -196,7 +194,7 @@ def forked(case: Case) -> None:
 def copied(case: Case) -> None:
     """The checkpoint is copied, and both queries write to the same topic."""
     source, target = case.topic(), f"{case.name}-copy"
-    fork = case.checkpoint.with_name(f"{case.name}-fork")
+    fork = case.beside("fork")
     case.append(source)
     case.copy(target)
     shutil.copytree(case.checkpoint, fork)
@@ -242,7 +240,7 @@ def half_copied(case: Case) -> None:
     for _ in range(case.dice.randint(1, 3)):
         case.append(source)
         case.copy(target)
-    whole = case.checkpoint.with_name(f"{case.name}-whole")
+    whole = case.beside("whole")
     case.checkpoint.rename(whole)
     copy_half(whole, case.checkpoint, case.dice)
     before, more = case.sent, case.append(source) if case.dice.random() < 0.5 else []
@@ -278,7 +276,7 @@ def by_hand(case: Case, *, named: bool, thread: bool) -> None:
     """foreachBatch whose writes Spark does not show to be part of it, and which fails behind them,
     once or twice."""
     source, target = case.topic(), f"{case.name}-copy"
-    fail, runs = case.checkpoint.with_name(f"{case.name}-fail"), 0
+    fail, runs = case.beside("fail"), 0
     asked = {"fail": str(fail), "named": named, "thread": thread}
     for _ in range(case.dice.randint(1, 2)):
         case.append(source)

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from threading import Event
 
 import pytest
 from pyspark.sql import SparkSession
 
-from dledger.datasource.java import ensure_java
-
-# for `queries` and `checkpoint_faults`: tests are no packages
-sys.path.insert(0, str(Path(__file__).parent))
+from examples.session import spark_session
 
 
 @pytest.fixture
@@ -50,16 +45,6 @@ def until() -> Callable[..., None]:
 def spark() -> Iterator[SparkSession]:
     """A local session. Tasks are not retried in local mode, so whatever goes on does so by
     itself."""
-    ensure_java()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").appName("kills")
-    for key, value in {
-        "spark.ui.enabled": "false",
-        "spark.log.level": "ERROR",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.python.unix.domain.socket.enabled": "true",
-    }.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    session = spark_session("kills")
     yield session
     session.stop()

@@ -21,30 +21,21 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from dledger.datasource.java import ensure_java
+from examples.session import spark_session
 
 
 def make_session(directory: Path) -> SparkSession:
     """Two executors, each a JVM with Python workers of its own; one that dies is replaced."""
-    ensure_java()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local-cluster[2,1,1024]").appName("job")
     settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
         "spark.local.dir": str(directory / "spark"),
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
-        "spark.sql.shuffle.partitions": "2",
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "spark.python.unix.domain.socket.enabled": "true",
         "spark.speculation": "true",
         # the check wants the offsets of every batch
         "spark.sql.streaming.minBatchesToRetain": "1000000",
     }
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
+    builder = SparkSession.builder.master("local-cluster[2,1,1024]")
+    return spark_session("job", builder, **settings)
 
 
 def noter(folder: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -89,11 +80,7 @@ def writer(servers: str) -> Callable[[DataFrame, int], None]:
 def main(servers: str, directory: Path) -> None:
     spark = make_session(directory)
     reader = spark.readStream.format("dledger").option("dledger.bootstrap.servers", servers)
-    reader = (
-        reader.option("subscribe", "events")
-        .option("startingOffsets", "earliest")
-        .option("groupId", "job")
-    )
+    reader = reader.options(subscribe="events", startingOffsets="earliest", groupId="job")
     events = reader.option("maxOffsetsPerTrigger", 300).load()
     noted = events.mapInArrow(noter(str(directory / "reads")), events.schema)
     numbers = noted.selectExpr("key", "CAST(CAST(value AS STRING) AS BIGINT) AS number")

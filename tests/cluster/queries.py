@@ -11,15 +11,15 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from dledger.datasource.java import ensure_java
+from examples.session import spark_session
 
 ANSWER = "answer "
 
@@ -87,49 +87,43 @@ class Desk:
 
 def make_session(kind: str) -> SparkSession:
     """A session of two cores, or a client of one over Spark Connect."""
-    ensure_java()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder: Any = SparkSession.builder
+    builder = SparkSession.builder.master("local[2]")
     if kind == "connect":
         # Spark's way to let the server take a free port in place of 15002
         os.environ["SPARK_TESTING"] = "1"
-    builder = builder.remote("local[2]") if kind == "connect" else builder.master("local[2]")
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "WARN",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.warehouse.dir": str(Path.cwd() / f"warehouse-{kind}"),
-        "spark.python.unix.domain.socket.enabled": "true",
-    }
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    session: SparkSession = builder.getOrCreate()
-    return session
+        builder = SparkSession.builder.remote("local[2]")
+    warehouse = str(Path.cwd() / f"warehouse-{kind}")
+    settings = {"spark.log.level": "WARN", "spark.sql.warehouse.dir": warehouse}
+    return spark_session("queries", builder, **settings)
+
+
+def target(servers: str, asked: dict[str, Any]) -> dict[str, str]:
+    """The options of a write."""
+    topic: str = asked["topic"]
+    return {"dledger.bootstrap.servers": servers, "topic": topic, "createTopic": "true"}
 
 
 def copy(frame: DataFrame, servers: str, asked: dict[str, Any]) -> Any:
     """A plain copy into a topic."""
-    writer = frame.writeStream.format("dledger").option("dledger.bootstrap.servers", servers)
-    return writer.option("topic", asked["topic"]).option("createTopic", "true")
+    return frame.writeStream.format("dledger").options(**target(servers, asked))
 
 
 def each_batch(frame: DataFrame, servers: str, asked: dict[str, Any]) -> Any:
     """A copy by foreachBatch, which fails behind its write while there is a file ``fail``."""
 
     def write(rows: DataFrame, batch: int) -> None:
+        named = {"txnId": f"batch-{batch}"} if asked["named"] else {}
+
         def save() -> None:
             if asked["thread"]:
                 # makes the session the active one of this thread
                 rows.sparkSession.createDataFrame([(1,)], "a int")
-            writer = rows.write.format("dledger").option("dledger.bootstrap.servers", servers)
-            writer = writer.option("topic", asked["topic"]).option("createTopic", "true")
-            if asked["named"]:
-                writer = writer.option("txnId", f"batch-{batch}")
+            writer = rows.write.format("dledger").options(**target(servers, asked), **named)
             writer.mode("append").save()
 
         if asked["thread"]:
-            in_thread(save)
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(save).result()
         else:
             save()
         fail = Path(asked["fail"])
@@ -140,37 +134,14 @@ def each_batch(frame: DataFrame, servers: str, asked: dict[str, Any]) -> Any:
     return frame.writeStream.foreachBatch(write)
 
 
-def in_thread(action: Callable[[], None]) -> None:
-    """In a plain thread, to its end; what it raises is raised here."""
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            action()
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if raised:
-        raise raised[0]
-
-
 def run(spark: SparkSession, servers: str, asked: dict[str, Any]) -> None:
     """One query, to the end of what is there."""
-    reader = spark.readStream.format("dledger").option("dledger.bootstrap.servers", servers)
-    frame = (
-        reader.option("startingOffsets", "earliest")
-        .options(**asked["source"])
-        .load()
-        .select("key", "value")
-    )
+    source = {"dledger.bootstrap.servers": servers, "startingOffsets": "earliest"}
+    reader = spark.readStream.format("dledger").options(**source, **asked["source"])
+    frame = reader.load().select("key", "value")
     stream = (each_batch if "fail" in asked else copy)(frame, servers, asked)
-    query = (
-        stream.option("checkpointLocation", asked["checkpoint"]).trigger(availableNow=True).start()
-    )
-    query.awaitTermination()
+    stream = stream.option("checkpointLocation", asked["checkpoint"])
+    stream.trigger(availableNow=True).start().awaitTermination()
 
 
 def main(kind: str, servers: str) -> None:

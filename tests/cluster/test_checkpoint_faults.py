@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from checkpoint_faults import CASES, WARNING, Case, copy_half
-from queries import Desk
 
 from dledger import Client, EmbeddedGroup
+from tests.cluster.checkpoint_faults import CASES, WARNING, Case, copy_half
+from tests.cluster.queries import Desk
 
 Desks = dict[str, Desk]
 
@@ -125,7 +125,8 @@ class Recorded:
         return {0: len(self._rows)}
 
     def read(self, *_: Any) -> list[pa.RecordBatch]:
-        return [pa.record_batch({"value": pa.array(self._rows, pa.binary())})]
+        rows = pa.array(self._rows, pa.binary())
+        return [pa.record_batch({"key": rows, "value": rows})]
 
     def create_topic(self, *_: Any) -> None: ...
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from dledger import Client, EmbeddedGroup
+from tests.cluster.records import records_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark]
 PROGRAM = Path(__file__).with_name("copy_query.py")
@@ -34,16 +35,6 @@ def start_copy(servers: str, checkpoint: Path, log: Path) -> subprocess.Popen[by
             stderr=out,
             start_new_session=True,
         )
-
-
-def records(client: Client, topic: str) -> list[tuple[bytes, bytes]]:
-    end = client.end_offsets(topic)[0]
-    found: list[tuple[bytes, bytes]] = []
-    for batch in client.read(topic, 0, 0, end):
-        found += zip(
-            batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True
-        )
-    return found
 
 
 def told(client: Client) -> int:
@@ -90,5 +81,5 @@ def test_a_copy_is_exact_though_its_driver_is_killed(
         assert copy.wait(300) == 0, log.read_text()[-3000:]
         assert moments == sorted(moments)
         assert 0 < moments[0] <= moments[-1] < total, "a kill hit nothing"
-        assert records(client, "b") == records(client, "a")
+        assert records_of(client, "b") == records_of(client, "a")
         assert told(client) == total

@@ -10,7 +10,6 @@ and as many other faults.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import os
@@ -26,11 +25,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from checkpoint_faults import CASES, Case
-from queries import Desk
 
 from dledger import Client, EmbeddedGroup
 from dledger.errors import DLedgerError
+from tests.cluster.checkpoint_faults import CASES, Case
+from tests.cluster.job_query import digest
+from tests.cluster.queries import Desk
+from tests.cluster.records import records_of
 from verification.result import result, save
 
 PROGRAM = Path(__file__).with_name("job_query.py")
@@ -213,12 +214,8 @@ class Hands:
     def __init__(
         self, directory: Path, group: EmbeddedGroup, client: Client, dice: random.Random
     ) -> None:
-        self._directory, self._group, self._client, self._dice = (
-            directory / "cases",
-            group,
-            client,
-            dice,
-        )
+        self._directory = directory / "cases"
+        self._group, self._client, self._dice = group, client, dice
         self._directory.mkdir()
         self._desks = {
             kind: Desk(kind, group.bootstrap_servers, self._directory)
@@ -328,9 +325,7 @@ class Scene:
         self.group.stop()
 
     def events(self) -> dict[int, list[tuple[bytes, bytes]]]:
-        return {
-            partition: read(self.client, "events", partition) for partition in range(PARTITIONS)
-        }
+        return {at: records_of(self.client, "events", at) for at in range(PARTITIONS)}
 
     def notes(self) -> Iterator[Note]:
         """Of each task; a line that a kill has cut is left out."""
@@ -354,15 +349,6 @@ class Scene:
 def numbers(folder: Path) -> list[int]:
     """The micro-batches that have a file here, in order."""
     return sorted(int(file.name) for file in folder.iterdir() if file.name.isdecimal())
-
-
-def read(client: Client, topic: str, partition: int = 0) -> list[tuple[bytes, bytes]]:
-    found: list[tuple[bytes, bytes]] = []
-    for batch in client.read(topic, partition, 0, client.end_offsets(topic)[partition]):
-        found += zip(
-            batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True
-        )
-    return found
 
 
 def should_be(
@@ -437,11 +423,6 @@ def judge_reads(
     return Reads(wrong, replayed, repeated)
 
 
-def digest(key: bytes, value: bytes) -> str:
-    """As job_query.py makes it."""
-    return hashlib.sha256(len(key).to_bytes(4) + key + value).hexdigest()
-
-
 def judge(
     events: Events,
     planned: Sequence[Mapping[int, int]],
@@ -494,7 +475,7 @@ def test_a_job_with_state_is_exact_whatever_is_killed_under_it(
         scene.finish()
         events, planned = scene.events(), scene.planned()
         reads = judge_reads(events, planned, scene.notes())
-        written = {topic: read(scene.client, topic) for topic in ("counts", "sums")}
+        written = {topic: records_of(scene.client, topic) for topic in ("counts", "sums")}
         problems = (
             judge(events, planned, scene.feeder.acknowledged, written, reads) + scene.hands.problems
         )
@@ -574,20 +555,16 @@ def test_check_of_run_requires_all_events_processed_and_a_replay() -> None:
 
 def test_check_of_reads_detects_other_bytes_other_ranges_and_unread_rows() -> None:
     whole = [note_of(0, (0, 0), (0, 1)), note_of(1, (0, 2)), note_of(1, (1, 0))]
-    assert judge_reads(EVENTS, PLANNED, whole) == ([], 0, 0)
-    assert judge_reads(EVENTS, PLANNED, [*whole, note_of(1, (0, 2))]) == ([], 0, 1)
-    assert judge_reads(EVENTS, PLANNED, [*whole, note_of(1, (0, 2), run="second")]) == ([], 1, 0)
-    assert len(judge_reads(EVENTS, PLANNED, [*whole, note_of(1, (0, 1), run="second")]).wrong) == 1
-    assert (
-        len(
-            judge_reads(
-                EVENTS, PLANNED, [*whole, Note(1, "second", [(0, 2, digest(b"a", b"5"))])]
-            ).wrong
-        )
-        == 1
-    )
-    assert len(judge_reads(EVENTS, PLANNED, whole[:-1]).wrong) == 1
-    assert (
-        len(judge_reads(EVENTS, PLANNED, [*whole[:-1], note_of(1, (1, 0), run="second")]).wrong)
-        == 1
-    )
+    for notes, expected in (
+        (whole, ([], 0, 0)),
+        ([*whole, note_of(1, (0, 2))], ([], 0, 1)),
+        ([*whole, note_of(1, (0, 2), run="second")], ([], 1, 0)),
+    ):
+        assert judge_reads(EVENTS, PLANNED, notes) == expected
+    for notes in (
+        [*whole, note_of(1, (0, 1), run="second")],
+        [*whole, Note(1, "second", [(0, 2, digest(b"a", b"5"))])],
+        whole[:-1],
+        [*whole[:-1], note_of(1, (1, 0), run="second")],
+    ):
+        assert len(judge_reads(EVENTS, PLANNED, notes).wrong) == 1

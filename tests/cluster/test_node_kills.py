@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from dledger import Client, EmbeddedGroup
 from dledger.errors import DLedgerError
+from tests.cluster.records import records_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark]
 ROWS_PER_BATCH = 5000
@@ -33,9 +35,8 @@ class Writer(threading.Thread):
         with Client(self._servers) as client:
             while not self._done.wait(0.002):
                 try:
-                    self.acknowledged[client.append("single", str(self.sent).encode()).start] = (
-                        self.sent
-                    )
+                    done = client.append("single", str(self.sent).encode())
+                    self.acknowledged[done.start] = self.sent
                 except DLedgerError as error:
                     self.failed.append(error)
                 self.sent += 1
@@ -49,12 +50,8 @@ def start_query(spark: SparkSession, servers: str, checkpoint: Path) -> Streamin
     """Numbers from 0, the same at every replay, in one task, so that their order is known."""
     numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS_PER_BATCH)
     frame = numbers.option("numPartitions", 1).load().selectExpr("cast(value as string) as value")
-    writer = (
-        frame.writeStream.format("dledger")
-        .option("dledger.bootstrap.servers", servers)
-        .option("topic", "stream")
-    )
-    return writer.option("checkpointLocation", str(checkpoint)).start()
+    writer = frame.writeStream.format("dledger").option("dledger.bootstrap.servers", servers)
+    return writer.options(topic="stream", checkpointLocation=str(checkpoint)).start()
 
 
 class Scene:
@@ -94,11 +91,8 @@ class Scene:
         """SIGKILL at some moment of a micro-batch, then the same nodes again."""
         self.more(1)
         threading.Event().wait(dice.random())
-        killers = [threading.Thread(target=self.group.kill, args=(node,)) for node in nodes]
-        for killer in killers:
-            killer.start()
-        for killer in killers:
-            killer.join()
+        with ThreadPoolExecutor(len(nodes)) as killers:
+            list(killers.map(self.group.kill, nodes))
         if 2 * len(nodes) < len(self.group.nodes):
             self.more(1)  # a majority lives: the query goes on before anybody comes back
         for node in nodes:
@@ -127,10 +121,7 @@ class Scene:
 
 
 def read_values(client: Client, topic: str) -> list[int]:
-    end = client.end_offsets(topic)[0]
-    return [
-        int(v) for batch in client.read(topic, 0, 0, end) for v in batch.column("value").to_pylist()
-    ]
+    return [int(value) for _, value in records_of(client, topic)]
 
 
 def victims(group: EmbeddedGroup, who: str) -> list[str]:

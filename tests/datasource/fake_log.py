@@ -3,6 +3,7 @@ without a JVM."""
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -15,7 +16,7 @@ import pyarrow as pa
 from dledger.catalog.topics.schemas import Schemas
 from dledger.client import Committed, Span
 from dledger.client.protocol.operations.schemas import Evolved
-from dledger.client.protocol.results import GroupOffsets, Lineage
+from dledger.client.protocol.results import GroupOffsets, Lineage, Range
 from dledger.errors import (
     OffsetOutOfRange,
     ProtocolError,
@@ -31,6 +32,7 @@ from dledger.protocol.messages.codes import Code
 from dledger.records.body.records import decode_batch, encode_batch
 from dledger.records.columns.types import Columns
 from dledger.records.digest import RowsSum
+from tests.datasource.stored_layout import cut
 
 GROUPS: dict[str, FakeGroup] = {}
 """By address, so that what was pickled finds its group again."""
@@ -59,13 +61,6 @@ class FakePartition:
 class FakeTopic:
     info: TopicInfo
     partitions: list[FakePartition]
-
-
-@dataclass(frozen=True)
-class FakeRange:
-    start: int
-    end: int
-    bytes: int
 
 
 class FakeStage:
@@ -157,6 +152,17 @@ class FakeGroup:
         self.before_evolving: list[Callable[[], object]] = []
         """What other writers do just before this one changes a topic's columns."""
         GROUPS[address] = self
+
+    def before(self, question: str, happens: Callable[[], object], at: int = 1) -> None:
+        """Let it happen just before the question is asked for the ``at``-th time from now on."""
+        real, turns = getattr(self, question), itertools.count(1)
+
+        def asked(*args: Any, **more: Any) -> Any:
+            if next(turns) == at:
+                happens()
+            return real(*args, **more)
+
+        setattr(self, question, asked)
 
     def lineage(self) -> Lineage:
         return self.is_group
@@ -256,7 +262,7 @@ class FakeGroup:
     def offsets(
         self,
         topics: Sequence[str],
-        kind: OffsetKind = OffsetKind.END,
+        kind: OffsetKind,
         *,
         newer_than: Mapping[str, Mapping[int, int]] | None = None,
         wait_ms: int = 0,
@@ -265,23 +271,17 @@ class FakeGroup:
         self.asked.append("offsets")
         self.waits.append(wait_ms)
         self.known.append(newer_than)
+        assert kind is OffsetKind.EDGES
         found = {t: self.by_name[self.topic(t).name] for t in topics}
-        return OffsetsResponse(
-            code=Code.SUCCESS,
-            offsets={
-                t: {
-                    i: p.begin if kind is OffsetKind.BEGIN else p.end
-                    for i, p in enumerate(topic.partitions)
-                }
+        ends, begins = (
+            {
+                t: {i: getattr(p, edge) for i, p in enumerate(topic.partitions)}
                 for t, topic in found.items()
-            },
-            begins={
-                t: {i: p.begin for i, p in enumerate(topic.partitions)}
-                for t, topic in found.items()
-                if kind is OffsetKind.EDGES
-            },
-            log_ids={t: topic.info.log_id for t, topic in found.items()},
+            }
+            for edge in ("end", "begin")
         )
+        log_ids = {t: topic.info.log_id for t, topic in found.items()}
+        return OffsetsResponse(code=Code.SUCCESS, offsets=ends, begins=begins, log_ids=log_ids)
 
     def offsets_at(self, times_us: Mapping[str, Mapping[int, int]], **_: Any) -> OffsetsResponse:
         found: dict[str, dict[int, int]] = {}
@@ -325,28 +325,13 @@ class FakeGroup:
     def group(self, name: str) -> GroupOffsets:
         return GroupOffsets(name, self.consumers.get(name, {}))
 
-    def split_many(self, spans: Sequence[Span]) -> list[list[FakeRange]]:
+    def split_many(self, spans: Sequence[Span]) -> list[list[Range]]:
         self.asked.append("split")
-        return [
-            self.cut(s.topic, s.partition, s.start, s.end, s.target_bytes, s.max_pieces)
-            for s in spans
-        ]
+        return [self._pieces(span) for span in spans]
 
-    def cut(
-        self, topic: str, partition: int, start: int, end: int, target_bytes: int, max_pieces: int
-    ) -> list[FakeRange]:
-        pieces: list[FakeRange] = []
-        size, begin = 0, start
-        for batch in self.by_name[self.topic(topic).name].partitions[partition].batches:
-            if batch.base + batch.count <= start or batch.base >= end:
-                continue
-            size += len(batch.body)
-            last = batch.base + batch.count >= end
-            if size >= target_bytes or last:
-                stop = min(batch.base + batch.count, end)
-                pieces.append(FakeRange(begin, stop, size))
-                size, begin = 0, stop
-        return pieces[:max_pieces]
+    def _pieces(self, span: Span) -> list[Range]:
+        part = self.by_name[self.topic(span.topic).name].partitions[span.partition]
+        return cut([(b.count, len(b.body)) for b in part.batches], span, part.begin)
 
     def fetch_bodies(
         self, topic_id: int, partition: int, start: int, end: int
@@ -432,6 +417,3 @@ class FakeGroup:
             for b in self.by_name[topic].partitions[partition].batches
             for v in decode_batch(b.body)[1].column("value").to_pylist()
         ]
-
-
-__all__ = ["EPOCH_US", "GROUPS", "FakeGroup", "FakeStage"]

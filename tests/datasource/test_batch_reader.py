@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import subprocess
 import sys
 from typing import Any
@@ -13,6 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from dledger.datasource.read.reader import LogReader
 from dledger.datasource.table.schema import read_schema
 from dledger.errors import ConfigError, OffsetOutOfRange, TopicNotFound
+from tests.datasource.hops import batches_of, rows_of
 
 
 @pytest.fixture
@@ -23,14 +23,14 @@ def log(group: Any) -> Any:
     return group
 
 
-def read(log: Any, **options: str) -> list[bytes]:
+def reader_of(log: Any, **options: str) -> LogReader:
     given = {"dledger.bootstrap.servers": log.address, "subscribe": "t", **options}
-    reader = LogReader(given, read_schema(False))
-    executor = pickle.loads(pickle.dumps(reader))
-    slices = [pickle.loads(pickle.dumps(one)) for one in reader.partitions()]
-    return [
-        row["value"] for one in slices for batch in executor.read(one) for row in batch.to_pylist()
-    ]
+    return LogReader(given, read_schema(False))
+
+
+def read(log: Any, **options: str) -> list[bytes]:
+    reader = reader_of(log, **options)
+    return [row["value"] for row in rows_of(reader, reader.partitions())]
 
 
 def test_a_batch_reads_every_partition_from_first_to_last(log: Any) -> None:
@@ -44,24 +44,19 @@ def test_a_batch_reads_between_the_offsets_it_is_given(log: Any) -> None:
 
 
 def test_the_tasks_of_a_batch_are_for_the_group_that_planned_them(log: Any) -> None:
-    reader = LogReader(
-        {"dledger.bootstrap.servers": log.address, "subscribe": "t"}, read_schema(False)
-    )
+    reader = reader_of(log)
     assert {one.address.group_id for one in reader.partitions()} == {"A"}
 
 
 def test_a_batch_is_fixed_when_it_is_planned(log: Any) -> None:
-    reader = LogReader(
-        {"dledger.bootstrap.servers": log.address, "subscribe": "t"}, read_schema(False)
-    )
+    reader = reader_of(log)
     slices = reader.partitions()
     log.append("t", 0, [b"late"])
     assert sum(batch.num_rows for one in slices for batch in reader.read(one)) == 4
 
 
 def test_a_read_is_cut_into_as_many_tasks_as_asked_for(log: Any) -> None:
-    given = {"dledger.bootstrap.servers": log.address, "subscribe": "t", "minPartitions": "4"}
-    assert len(LogReader(given, read_schema(False)).partitions()) == 4
+    assert len(reader_of(log, minPartitions="4").partitions()) == 4
     assert read(log, minPartitions="4") == [b"a", b"b", b"c", b"d"]
 
 
@@ -72,19 +67,12 @@ def test_many_partitions_with_little_to_read_share_tasks_and_arrow_batches(
     log.create_topic("many", 7)
     for partition in range(7):
         log.append("many", partition, [f"{partition} {number}".encode() for number in range(3)])
-    reader = LogReader(
-        {"dledger.bootstrap.servers": log.address, "subscribe": "many,t"}, read_schema(False)
-    )
-    tasks = [pickle.loads(pickle.dumps(one)) for one in reader.partitions()]
-    assert len(tasks) == 2
-    found = [list(reader.read(one)) for one in tasks]
+    reader = reader_of(log, subscribe="many,t")
+    found = [batches_of(reader, [one]) for one in reader.partitions()]
     assert [len(batches) for batches in found] == [1, 1]
     rows = [row for batches in found for row in batches[0].to_pylist()]
-    assert [(r["topic"], r["partition"], r["offset"]) for r in rows[:21]] == [
-        ("many", partition, offset) for partition in range(7) for offset in range(3)
-    ]
-    assert [row["value"] for row in rows[:21]] == [
-        f"{p} {n}".encode() for p in range(7) for n in range(3)
+    assert [(r["topic"], r["partition"], r["offset"], r["value"]) for r in rows[:21]] == [
+        ("many", p, offset, f"{p} {offset}".encode()) for p in range(7) for offset in range(3)
     ]
     assert [row["value"] for row in rows[21:]] == [b"a", b"b", b"c", b"d"]
 
@@ -93,9 +81,7 @@ def test_empty_read_has_no_tasks_and_bare_spark_partition_has_no_rows(
     log: Any,
 ) -> None:
     log.create_topic("empty")
-    reader = LogReader(
-        {"dledger.bootstrap.servers": log.address, "subscribe": "empty"}, read_schema(False)
-    )
+    reader = reader_of(log, subscribe="empty")
     assert reader.partitions() == []
     assert list(reader.read(InputPartition(None))) == []
 
@@ -147,11 +133,8 @@ def test_package_that_spark_discovers_loads_nothing_of_log_on_import() -> None:
         "import sys, pyspark_dledger; print(sorted(m for m in sys.modules if m[:5] in "
         "('dledg', 'numpy')))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    before = subprocess.run(
-        [sys.executable, "-c", code.replace("pyspark_dledger", "pyspark.sql.datasource")],
-        capture_output=True,
-        text=True,
-        check=True,
+    loaded, before = (
+        subprocess.check_output([sys.executable, "-c", code.replace("pyspark_dledger", module)])
+        for module in ("pyspark_dledger", "pyspark.sql.datasource")
     )
-    assert done.stdout == before.stdout
+    assert loaded == before

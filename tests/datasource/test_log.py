@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import pickle
 import platform
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.types import StringType, StructField, StructType
 
 from dledger.datasource.options.options import parse_options
+from dledger.datasource.table.column_text import columns
 from dledger.datasource.table.log import Address, Log, find_group
 from dledger.datasource.write.sink import Sink
 from dledger.errors import ConfigError, PathError, Unavailable, WrongGroup
+from tests.datasource.hops import hop
 
 
 @pytest.fixture
@@ -40,7 +39,7 @@ def test_a_read_of_a_path_finds_a_group_and_a_write_makes_one(
         {"path": "/data/log", "replicas": "1", "dledger.flush": "async", "topic": "t"}
     )
     find_group(options)
-    Sink.plan(options, StructType([StructField("value", StringType())]))
+    Sink.plan(options, columns("value string"))
     asked = {"path": "/data/log", "replicas": 1, "flush": "async"}
     assert local == [{**asked, "create": False}, {**asked, "create": True}]
 
@@ -54,7 +53,7 @@ def test_a_path_without_a_group_is_an_error_in_a_read(tmp_path: Path) -> None:
 def test_a_task_on_another_host_says_why_it_cannot_reach_a_loopback_group(
     local: list[dict[str, Any]],
 ) -> None:
-    address = pickle.loads(pickle.dumps(find_group(parse_options({"path": "/data/log"}))))
+    address = hop(find_group(parse_options({"path": "/data/log"})))
     assert address.local_to == platform.node()
     with pytest.raises(
         ConfigError, match=r"only be reached on host elsewhere.*dledger\.advertise\.host"
@@ -62,36 +61,43 @@ def test_a_task_on_another_host_says_why_it_cannot_reach_a_loopback_group(
         replace(address, local_to="elsewhere").client()
 
 
+@pytest.fixture
+def clients(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the clients of a group answer, one after the other: a word, or an error."""
+    answers: list[Any] = []
+    shared = "dledger.datasource.table.log.shared_client"
+    monkeypatch.setattr(shared, lambda *_, **__: answers.pop(0))
+    return answers
+
+
+def ask(options: dict[str, str]) -> str:
+    def question(answer: Any) -> str:
+        if isinstance(answer, Exception):
+            raise answer
+        return str(answer)
+
+    return Log(parse_options(options)).ask(question)
+
+
 def test_a_group_whose_nodes_all_came_back_elsewhere_is_found_again(
-    local: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    local: list[dict[str, Any]], clients: list[Any]
 ) -> None:
-    answers: list[Callable[[], Any]] = [
-        lambda: (_ for _ in ()).throw(Unavailable("nobody")),
-        lambda: "yes",
-    ]
-    monkeypatch.setattr(
-        "dledger.datasource.table.log.shared_client", lambda *_, **__: answers.pop(0)
-    )
-    assert Log(parse_options({"path": "/data/log"})).ask(lambda client: client()) == "yes"
+    clients += [Unavailable("nobody"), "yes"]
+    assert ask({"path": "/data/log"}) == "yes"
     assert len(local) == 2
 
 
-def test_group_that_replaced_the_one_this_process_met_is_asked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_group_that_replaced_the_one_this_process_met_is_asked(clients: list[Any]) -> None:
     """Such as in a notebook, after the path was deleted; which one it is, is for the query to
     see."""
-    answers: list[Callable[[], Any]] = [
-        lambda: (_ for _ in ()).throw(WrongGroup("another")),
-        lambda: "yes",
-    ]
-    monkeypatch.setattr(
-        "dledger.datasource.table.log.shared_client", lambda *_, **__: answers.pop(0)
-    )
-    assert (
-        Log(parse_options({"dledger.bootstrap.servers": "a:1"})).ask(lambda client: client())
-        == "yes"
-    )
+    clients += [WrongGroup("another"), "yes"]
+    assert ask({"dledger.bootstrap.servers": "a:1"}) == "yes"
+
+
+def test_a_running_group_that_cannot_be_reached_is_an_error_at_once(clients: list[Any]) -> None:
+    clients += [Unavailable("nobody"), "yes"]
+    with pytest.raises(Unavailable):
+        ask({"dledger.bootstrap.servers": "a:1"})
 
 
 def test_a_task_asks_only_the_group_for_which_it_was_planned(
@@ -102,19 +108,8 @@ def test_a_task_asks_only_the_group_for_which_it_was_planned(
         "dledger.datasource.table.log.shared_client",
         lambda servers, **more: asked.append((servers, more)),
     )
-    pickle.loads(pickle.dumps(Address("a:1", {"request_timeout_ms": 7}, group_id="A"))).client()
+    hop(Address("a:1", {"request_timeout_ms": 7}, group_id="A")).client()
     assert asked == [("a:1", {"group_id": "A", "request_timeout_ms": 7})]
-
-
-def test_a_running_group_that_cannot_be_reached_is_an_error_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def nobody(*_: Any, **__: Any) -> Any:
-        raise Unavailable("nobody")
-
-    monkeypatch.setattr("dledger.datasource.table.log.shared_client", nobody)
-    with pytest.raises(Unavailable):
-        Log(parse_options({"dledger.bootstrap.servers": "a:1"})).ask(lambda client: client)
 
 
 def test_an_own_node_needs_a_path_for_its_files() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,8 @@ from dledger.datasource.table.schema import read_schema, table_schema
 from dledger.errors import ConfigError, UnknownOption
 from dledger.records.columns.types import Atom, Columns, Field
 from pyspark_dledger import DefaultSource
+from tests.datasource.documented import documented_columns
+from tests.datasource.hops import hop, rows_of
 
 
 @pytest.fixture(scope="module")
@@ -55,31 +55,25 @@ def client(running: EmbeddedGroup) -> Iterator[Client]:
 
 def rows(running: EmbeddedGroup, table: str, **options: str) -> list[dict[str, Any]]:
     given = {"dledger.bootstrap.servers": running.bootstrap_servers, "metadata": table, **options}
-    source = pickle.loads(pickle.dumps(DefaultSource(given)))
-    reader = pickle.loads(pickle.dumps(source.reader(source.schema())))
-    slices = [pickle.loads(pickle.dumps(one)) for one in reader.partitions()]
-    return [row for one in slices for batch in reader.read(one) for row in batch.to_pylist()]
+    source = hop(DefaultSource(given))
+    reader = hop(source.reader(source.schema()))
+    return rows_of(reader, reader.partitions())
+
+
+def has(row: dict[str, Any], **wanted: Any) -> bool:
+    """Whether these columns of a row are so."""
+    return {name: row[name] for name in wanted} == wanted
 
 
 def test_topics_are_listed_with_what_they_hold(running: EmbeddedGroup, client: Client) -> None:
     clicks, empty, orders = rows(running, "topics")
-    assert (clicks["type"], clicks["schemaVersion"], clicks["schema"]) == (
-        "typed",
-        1,
-        "id bigint not null, at date",
-    )
-    assert (orders["type"], orders["schemaVersion"], orders["schema"]) == ("raw", None, None)
-    assert (orders["topic"], orders["partitions"], orders["records"]) == ("orders", 2, 20)
-    assert orders["logId"] == client.topic("orders").log_id
+    assert has(clicks, type="typed", schemaVersion=1, schema="id bigint not null, at date")
+    assert has(orders, type="raw", schemaVersion=None, schema=None)
+    assert has(orders, topic="orders", logId=client.topic("orders").log_id, partitions=2)
+    assert has(orders, records=20, bytes=sum(one.bytes for one in client.partitions()))
     assert orders["settings"] == [("description", "of the shop")]
-    assert orders["bytes"] == sum(one.bytes for one in client.partitions())
     assert orders["newest"].year >= 2026
-    assert (empty["topic"], empty["records"], empty["bytes"], empty["newest"]) == (
-        "empty",
-        0,
-        0,
-        None,
-    )
+    assert has(empty, topic="empty", records=0, bytes=0, newest=None)
 
 
 def test_partitions_are_listed_with_their_offsets(running: EmbeddedGroup, client: Client) -> None:
@@ -90,17 +84,12 @@ def test_partitions_are_listed_with_their_offsets(running: EmbeddedGroup, client
 
 def test_groups_are_listed_with_their_lag(running: EmbeddedGroup, client: Client) -> None:
     behind, level = rows(running, "groups")
-    assert (behind["groupId"], behind["topic"], behind["partition"]) == ("readers", "orders", 0)
-    assert (behind["offset"], behind["endOffset"], behind["lag"]) == (4, 14, 10)
+    assert has(behind, groupId="readers", topic="orders", partition=0)
+    assert has(behind, offset=4, endOffset=14, lag=10)
     assert behind["lagBytes"] > 0
     assert behind["lagSeconds"] > 3600, "its first unread batch has records of years ago"
     assert behind["committed"] is not None
-    assert (level["lag"], level["lagBytes"], level["lagSeconds"], level["holdsRetention"]) == (
-        0,
-        0,
-        0.0,
-        False,
-    )
+    assert has(level, lag=0, lagBytes=0, lagSeconds=0.0, holdsRetention=False)
 
 
 def test_commits_reconcile_with_the_offsets_of_their_topics(
@@ -108,36 +97,16 @@ def test_commits_reconcile_with_the_offsets_of_their_topics(
 ) -> None:
     stream, batch, job = rows(running, "commits")
     query = "11111111-2222-3333-4444-555555555555"
-    assert (stream["source"], stream["query"], stream["batch"], stream["txnId"]) == (
-        "stream",
-        query,
-        0,
-        None,
-    )
-    assert (batch["source"], batch["query"], batch["batch"], batch["txnId"]) == (
-        "foreachBatch",
-        query,
-        1,
-        "late",
-    )
-    assert (job["source"], job["query"], job["batch"], job["txnId"]) == (
-        "batch",
-        None,
-        None,
-        "nightly",
-    )
-    assert [one["rows"] for one in (stream, batch, job)] == [5, 5, 5]
+    assert has(stream, source="stream", query=query, batch=0, txnId=None, rows=5)
+    assert has(batch, source="foreachBatch", query=query, batch=1, txnId="late", rows=5)
+    assert has(job, source="batch", query=None, batch=None, txnId="nightly", rows=5)
     assert stream["ranges"] == [
         {"topic": "orders", "partition": 0, "startOffset": 5, "endOffset": 8},
         {"topic": "orders", "partition": 1, "startOffset": 0, "endOffset": 2},
     ]
     assert stream["topics"] == ["orders"]
-    ends = {
-        r["partition"]: r["endOffset"]
-        for r in rows(running, "partitions")
-        if r["topic"] == "orders"
-    }
-    assert {one["partition"]: one["endOffset"] for one in job["ranges"]} == ends
+    ends = {one["partition"]: one["endOffset"] for one in job["ranges"]}
+    assert ends == client.end_offsets("orders")
     assert rows(running, "commits", startingEntry=str(job["entryIndex"])) == [job]
 
 
@@ -148,12 +117,7 @@ def test_entries_are_listed_from_the_first_or_from_the_end(
     assert [one["entryIndex"] for one in entries] == list(range(len(entries)))
     assert sum(one["records"] for one in entries) == 20
     plain = next(one for one in entries if one["kind"] == "data")
-    assert (plain["topic"], plain["partition"], plain["offset"], plain["command"]) == (
-        "orders",
-        0,
-        0,
-        None,
-    )
+    assert has(plain, topic="orders", partition=0, offset=0, command=None)
     assert "CommitProgress" in {one["command"] for one in entries}
     assert rows(running, "entries", startingEntry="-2") == entries[-2:]
     assert rows(running, "entries", startingEntry="-9999") == entries
@@ -161,12 +125,7 @@ def test_entries_are_listed_from_the_first_or_from_the_end(
 
 def test_nodes_are_listed_with_how_they_are(running: EmbeddedGroup, client: Client) -> None:
     (node,) = rows(running, "nodes")
-    assert (node["node"], node["role"], node["error"], node["diskLevel"]) == (
-        "n0",
-        "LEADER",
-        None,
-        "OK",
-    )
+    assert has(node, node="n0", role="LEADER", error=None, diskLevel="OK")
     assert node["address"] == running.bootstrap_servers
     assert node["endIndex"] >= node["committedIndex"] > 0
 
@@ -179,11 +138,8 @@ def test_a_table_of_sql_is_one_of_these_too(running: EmbeddedGroup, client: Clie
         "option.dledger.bootstrap.servers": running.bootstrap_servers,
     }
     columns = DefaultSource({"provider": "dledger", "owner": "me", **said}).schema()
-    reader = pickle.loads(pickle.dumps(DefaultSource({}).reader(columns)))
-    (one,) = reader.partitions()
-    assert [row for batch in reader.read(one) for row in batch.to_pylist()] == rows(
-        running, "partitions"
-    )
+    reader = hop(DefaultSource({}).reader(columns))
+    assert rows_of(reader, reader.partitions()) == rows(running, "partitions")
 
 
 def test_metadata_tables_have_columns_and_unknown_name_is_refused() -> None:
@@ -254,20 +210,14 @@ def test_a_writers_name_says_which_write_it_was(
     writer: str, source: str, txn_id: str | None, repeat: str
 ) -> None:
     """Names of this release, and of the ones before it."""
-    row = parse_writer(writer, 7)
-    assert (row["source"], row["txnId"], row["repeat"]) == (source, txn_id, repeat)
-    assert (row["query"], row["batch"]) == (
-        ("q", 7) if writer.startswith("spark/") else (None, None)
-    )
+    query, batch = ("q", 7) if writer.startswith("spark/") else (None, None)
+    assert parse_writer(writer, 7) == {
+        "source": source, "query": query, "batch": batch, "txnId": txn_id, "repeat": repeat,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_the_columns_are_those_that_are_documented(table: str) -> None:
     columns = [f"{field.name} {field.dataType.simpleString()}" for field in metadata_schema(table)]
     assert columns == SCHEMAS[table].split(", ")
-    text = (Path(__file__).resolve().parents[2] / "docs" / "options.md").read_text()
-    _, found, rest = text.partition(f"\n| `{table}` column | meaning |\n")
-    assert found, f"docs/options.md has no table of the columns of {table!r}"
-    lines = itertools.takewhile(lambda line: line.startswith("|"), rest.splitlines()[1:])
-    documented = [line.split(" | ")[0].removeprefix("| ").replace("`", "") for line in lines]
-    assert documented == columns
+    assert documented_columns(table) == columns

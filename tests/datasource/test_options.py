@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
-from dledger.datasource.options.option_table import MEANT, OPTIONS, Option
+from dledger.datasource.options.option_table import ALL, MEANT, OPTIONS, is_for
 from dledger.datasource.options.options import OF_STORES, need_group, need_topics, parse_options
 from dledger.datasource.options.rate_limits import RateLimits
 from dledger.errors import ConfigError, UnknownOption
@@ -17,15 +17,10 @@ SERVERS = {"dledger.bootstrap.servers": "a:1"}
 
 
 def test_options_in_any_case_mean_the_same() -> None:
-    given = CaseInsensitiveDict(
-        {"SUBSCRIBE": "a, b", "maxoffsetspertrigger": "7", "failOnDataLoss": "FALSE"}
-    )
-    options = parse_options(given)
-    assert (options.selection.names, options.limits.rows, options.fail_on_data_loss) == (
-        ("a", "b"),
-        7,
-        False,
-    )
+    given = {"SUBSCRIBE": "a, b", "maxoffsetspertrigger": "7", "failOnDataLoss": "FALSE"}
+    options = parse_options(CaseInsensitiveDict(given))
+    found = (options.selection.names, options.limits.rows, options.fail_on_data_loss)
+    assert found == (("a", "b"), 7, False)
 
 
 @pytest.mark.parametrize(
@@ -50,82 +45,69 @@ def test_an_option_that_spark_adds_is_tolerated(name: str) -> None:
     assert parse_options({name: "x"}) == parse_options({})
 
 
-SAMPLES = {
-    "replicas": {"replicas": "3"},
-    "dledger.bootstrap.servers": {"dledger.bootstrap.servers": "h:1"},
-    "bootstrap.servers": {"bootstrap.servers": "h:1"},
-    "dledger.peers": {"dledger.peers": "n0-h:1", "dledger.selfId": "n0"},
-    "dledger.selfId": {"dledger.peers": "n0-h:1", "dledger.selfId": "n0"},
-    "assign": {"assign": '{"a": [0]}'},
-    "startingOffsets": {"startingOffsets": "earliest"},
-    "startingTimestamp": {"startingTimestamp": "5"},
-    "startingOffsetsByTimestamp": {"startingOffsetsByTimestamp": '{"a": {"0": 5}}'},
-    "startingOffsetsByTimestampStrategy": {
-        "startingTimestamp": "5",
-        "startingOffsetsByTimestampStrategy": "latest",
-    },
-    "endingOffsets": {"endingOffsets": "-100"},
-    "endingTimestamp": {"endingTimestamp": "5"},
-    "endingOffsetsByTimestamp": {"endingOffsetsByTimestamp": '{"a": {"0": 5}}'},
-    "groupId": {"startingOffsets": "committed", "groupId": "g"},
-    "holdRetention": {"groupId": "g", "holdRetention": "false"},
-    "maxOffsetsPerTrigger": {"maxOffsetsPerTrigger": "1"},
-    "minOffsetsPerTrigger": {"minOffsetsPerTrigger": "2"},
-    "maxTriggerDelay": {"minOffsetsPerTrigger": "2", "maxTriggerDelay": "1s"},
-    "maxBytesPerTrigger": {"maxBytesPerTrigger": "1k"},
-    "minPartitions": {"minPartitions": "1"},
-    "maxRecordsPerPartition": {"maxRecordsPerPartition": "5"},
-    "maxBytesPerPartition": {"maxBytesPerPartition": "1m"},
-    "failOnDataLoss": {"failOnDataLoss": "false"},
-    "onTopicRecreate": {"onTopicRecreate": "restart"},
-    "fetch.maxWaitMs": {"fetch.maxWaitMs": "50"},
-    "includeHeaders": {"includeHeaders": "true"},
-    "includeMetadata": {"includeMetadata": "true"},
-    "metadata": {"metadata": "commits"},
-    "startingEntry": {"metadata": "commits", "startingEntry": "7"},
-    "createTopic": {"createTopic": "false"},
-    "createTopic.partitions": {"createTopic.partitions": "2"},
-    "createTopic.description": {"createTopic.description": "orders of the shop"},
-    "partitioner": {"partitioner": "roundRobin"},
-    "deliveryGuarantee": {"deliveryGuarantee": "at-least-once"},
-    "compression": {"compression": "zstd"},
-    "txnTimeout": {"txnTimeout": "5m"},
-    "onReplayMismatch": {"onReplayMismatch": "keep"},
-    "topicType": {"topicType": "typed"},
-    "schemaEvolution": {"schemaEvolution": "add"},
-    "schemaVersion": {"schemaVersion": "2"},
-    "valueFormat": {"valueFormat": "json"},
+NUMBERS = (
+    "replicas", "startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger", "minPartitions",
+    "maxRecordsPerPartition", "maxBytesPerPartition", "fetch.maxWaitMs", "startingEntry",
+    "createTopic.partitions", "txnTimeout", "schemaVersion",
+)  # fmt: skip
+VALUES = dict.fromkeys(NUMBERS, "5") | {
+    "dledger.bootstrap.servers": "h:1",
+    "bootstrap.servers": "h:1",
+    "dledger.peers": "n0-h:1",
+    "dledger.selfId": "n0",
+    "assign": '{"a": [0]}',
+    "startingOffsets": "earliest",
+    "startingOffsetsByTimestamp": '{"a": {"0": 5}}',
+    "startingOffsetsByTimestampStrategy": "latest",
+    "endingOffsets": "-100",
+    "endingOffsetsByTimestamp": '{"a": {"0": 5}}',
+    "holdRetention": "false",
+    "failOnDataLoss": "false",
+    "onTopicRecreate": "restart",
+    "includeHeaders": "true",
+    "includeMetadata": "true",
+    "metadata": "commits",
+    "createTopic": "false",
+    "partitioner": "roundRobin",
+    "deliveryGuarantee": "at-least-once",
+    "compression": "zstd",
+    "onReplayMismatch": "keep",
+    "topicType": "typed",
+    "schemaEvolution": "add",
+    "valueFormat": "json",
 }
+"""An option -> a value that is not its default; for all others any text will do."""
+BESIDE = {
+    "dledger.peers": {"dledger.selfId": "n0"},
+    "dledger.selfId": {"dledger.peers": "n0-h:1"},
+    "startingOffsetsByTimestampStrategy": {"startingTimestamp": "5"},
+    "groupId": {"startingOffsets": "committed"},
+    "holdRetention": {"groupId": "g"},
+    "maxTriggerDelay": {"minOffsetsPerTrigger": "2"},
+    "startingEntry": {"metadata": "commits"},
+}
+"""An option -> what it needs beside it."""
 
 
-def without(given: dict[str, str], name: str) -> dict[str, str]:
-    """What is left when an option and those that need it are taken away."""
-    together = {"dledger.peers", "dledger.selfId"}
-    gone = together if name in together else {name}
-    rest = {key: value for key, value in given.items() if key not in gone}
-    return {} if name == "groupId" else rest
-
-
-@pytest.mark.parametrize(
-    "name", sorted({o.name for o in OPTIONS} - {"dledger.*", "layout", *OF_STORES})
-)
+@pytest.mark.parametrize("name", sorted(OPTIONS.keys() - {"dledger.*", "layout", *OF_STORES}))
 def test_every_row_of_the_table_changes_what_the_parser_gives(name: str) -> None:
     """No option is documented and not read."""
-    given = SAMPLES.get(name, {name: "x"})
-    assert parse_options(given) != parse_options(without(given, name))
+    beside = BESIDE.get(name, {})
+    # some of what it needs cannot be without it
+    alone = {} if name in {"groupId", "dledger.peers", "dledger.selfId"} else beside
+    assert parse_options({name: VALUES.get(name, "x"), **beside}) != parse_options(alone)
 
 
-@pytest.mark.parametrize("option", [o for o in OPTIONS if o.where != "all"], ids=lambda o: o.name)
+@pytest.mark.parametrize("name", [name for name, where in OPTIONS.items() if where != ALL])
 @pytest.mark.parametrize("use", ["batch read", "stream read", "write"])
-def test_an_option_is_refused_where_it_says_nothing(option: Option, use: str) -> None:
-    given = {option.name: SAMPLES.get(option.name, {option.name: "x"})[option.name]}
-    if use in option.where.split(", "):
+def test_an_option_is_refused_where_it_says_nothing(name: str, use: str) -> None:
+    given = {name: VALUES.get(name, "x")}
+    if is_for(OPTIONS[name], use):
         check_use(given, use)
     else:
-        with pytest.raises(
-            ConfigError,
-            match=f"option '{re.escape(option.name)}' is for .* says nothing to a {use}",
-        ):
+        refusal = f"option '{re.escape(name)}' is for .* says nothing to a {use}"
+        with pytest.raises(ConfigError, match=refusal):
             parse_options(given, use)
 
 
@@ -139,21 +121,23 @@ def check_use(given: Mapping[str, str], use: str) -> None:
     assert "says nothing" not in said
 
 
-def test_limits_of_a_micro_batch() -> None:
+@pytest.mark.parametrize(
+    ("given", "limits"),
+    [
+        ({}, RateLimits(None, 1 << 30, 0, 900_000)),
+        ({"maxOffsetsPerTrigger": "7"}, RateLimits(7, None, 0, 900_000)),
+        ({"maxBytesPerTrigger": "none"}, RateLimits(None, None, 0, 900_000)),
+        (
+            {"maxOffsetsPerTrigger": "7", "maxBytesPerTrigger": "2k"}
+            | {"minOffsetsPerTrigger": "3", "maxTriggerDelay": "1s"},
+            RateLimits(7, 2048, 3, 1000),
+        ),
+    ],
+)
+def test_limits_of_a_micro_batch(given: dict[str, str], limits: RateLimits) -> None:
     """A batch that nothing limits would be all of a long backlog, so something always does unless
     told otherwise."""
-    assert parse_options({}).limits == RateLimits(None, 1 << 30, 0, 900_000)
-    assert parse_options({"maxOffsetsPerTrigger": "7"}).limits == RateLimits(7, None, 0, 900_000)
-    assert parse_options({"maxBytesPerTrigger": "none"}).limits == RateLimits(
-        None, None, 0, 900_000
-    )
-    given = {
-        "maxOffsetsPerTrigger": "7",
-        "maxBytesPerTrigger": "2k",
-        "minOffsetsPerTrigger": "3",
-        "maxTriggerDelay": "1s",
-    }
-    assert parse_options(given).limits == RateLimits(7, 2048, 3, 1000)
+    assert parse_options(given).limits == limits
 
 
 @pytest.mark.parametrize("name", list(MEANT))

@@ -2,59 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.client import Span
 from dledger.datasource.read import planning
 from dledger.datasource.read.planning import Shape, Slice, plan, together
-from dledger.datasource.table.read_range import ReadRange
+from tests.datasource.stored_layout import Layout
 
 MIB = 1 << 20
-Layout = dict[tuple[str, int], list[tuple[int, int]]]
-"""(topic, partition) -> (records, bytes) of each stored batch"""
-
 layouts = st.dictionaries(
     st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 3)),
     st.lists(st.tuples(st.integers(1, 50), st.integers(1, 40 * MIB)), max_size=30),
     max_size=5,
-)
-
-
-def splitter(
-    layout: Layout, max_pieces: int = 7
-) -> Callable[[Sequence[Span]], list[list[ReadRange]]]:
-    cut = cutter(layout, max_pieces)
-    return lambda spans: [cut(s.topic, s.partition, s.start, s.end, s.target_bytes) for s in spans]
-
-
-def cutter(
-    layout: Layout, max_pieces: int = 7
-) -> Callable[[str, int, int, int, int], list[ReadRange]]:
-    def split(topic: str, partition: int, start: int, end: int, target: int) -> list[ReadRange]:
-        pieces: list[ReadRange] = []
-        base = size = 0
-        for count, weight in layout[topic, partition]:
-            base += count
-            if base <= start or base - count >= end:
-                continue
-            size += weight
-            if size >= target or base >= end:
-                pieces.append(ReadRange(min(base, end), size))
-                size = 0
-        return pieces[:max_pieces]
-
-    return split
-
-
-def ends_of(layout: Layout) -> dict[str, dict[int, int]]:
-    ends: dict[str, dict[int, int]] = {}
-    for (topic, partition), batches in layout.items():
-        ends.setdefault(topic, {})[partition] = sum(count for count, _ in batches)
-    return ends
+).map(lambda batches: Layout(batches, most=7))
 
 
 def records(slices: list[Slice]) -> list[tuple[str, int, int]]:
@@ -79,9 +40,9 @@ def test_a_partition_with_one_new_record_is_read_and_one_without_is_not() -> Non
 def test_a_plan_reads_every_record_once_and_in_order(
     layout: Layout, min_partitions: int, skip: int, most_rows: int | None, most_bytes: int | None
 ) -> None:
-    ends = ends_of(layout)
+    ends = layout.ends
     starts = {t: {p: min(skip, end) for p, end in parts.items()} for t, parts in ends.items()}
-    slices = plan(starts, ends, splitter(layout), Shape(min_partitions, most_rows, most_bytes))
+    slices = plan(starts, ends, layout.split, Shape(min_partitions, most_rows, most_bytes))
     wanted = [
         (t, p, o)
         for t in sorted(ends)
@@ -93,12 +54,8 @@ def test_a_plan_reads_every_record_once_and_in_order(
     assert len(slices) >= min(min_partitions, len(wanted))
     assert all(s.rows <= (most_rows or s.rows) for s in slices)
     for one in slices:
-        stored = cutter(layout, 999)(one.topic, one.partition, one.start, one.end, 1)
-        assert (
-            most_bytes is None
-            or len(stored) == 1
-            or sum(piece.bytes for piece in stored) <= most_bytes
-        )
+        stored = layout.stored(one.topic, one.partition, one.start, one.end)
+        assert most_bytes is None or len(stored) == 1 or sum(stored) <= most_bytes
 
 
 @given(
@@ -133,40 +90,38 @@ def test_small_partitions_share_few_tasks_and_large_ones_do_not() -> None:
 
 
 def test_a_small_read_has_one_task_for_each_partition() -> None:
-    layout: Layout = {("a", 0): [(10, 100)] * 3, ("a", 1): [(10, 100)], ("a", 2): []}
-    slices = plan({"a": {0: 0, 1: 0, 2: 0}}, ends_of(layout), splitter(layout))
+    layout = Layout({("a", 0): [(10, 100)] * 3, ("a", 1): [(10, 100)], ("a", 2): []})
+    slices = plan({"a": {0: 0, 1: 0, 2: 0}}, layout.ends, layout.split)
     assert [(s.partition, s.start, s.end) for s in slices] == [(0, 0, 30), (1, 0, 10)]
 
 
 def test_a_large_partition_is_cut_between_stored_batches_for_its_cores() -> None:
-    layout: Layout = {("a", 0): [(1000, 4 * MIB)] * 64}
-    slices = plan({"a": {0: 0}}, ends_of(layout), splitter(layout), Shape(cores=2))
+    layout = Layout({("a", 0): [(1000, 4 * MIB)] * 64})
+    slices = plan({"a": {0: 0}}, layout.ends, layout.split, Shape(cores=2))
     assert [s.bytes // MIB for s in slices] == [32] * 8
     assert all(s.start % 1000 == 0 for s in slices)
     for cores, sizes in ((64, [16] * 16), (1, [64] * 4)):
-        slices = plan({"a": {0: 0}}, ends_of(layout), splitter(layout), Shape(cores=cores))
+        slices = plan({"a": {0: 0}}, layout.ends, layout.split, Shape(cores=cores))
         assert [s.bytes // MIB for s in slices] == sizes
 
 
 def test_few_tasks_are_as_many_for_each_core() -> None:
-    layout: Layout = {("a", 0): [(20_000, 2 * MIB)] * 46}
+    layout = Layout({("a", 0): [(20_000, 2 * MIB)] * 46})
     wanted = {2: [12, 12, 12, 10], 3: [16, 16, 14], 4: [12, 12, 12, 10], 5: [10, 10, 10, 10, 6]}
     for cores, pieces in wanted.items():
-        slices = plan({"a": {0: 0}}, ends_of(layout), splitter(layout), Shape(cores=cores))
+        slices = plan({"a": {0: 0}}, layout.ends, layout.split, Shape(cores=cores))
         assert [s.bytes // (2 * MIB) for s in slices] == pieces, f"{cores} cores"
 
 
 def test_a_partition_that_is_more_than_a_task_is_cut_evenly() -> None:
-    layout: Layout = {("a", p): [(10, MIB)] * 26 for p in range(4)}
-    slices = plan(
-        {"a": dict.fromkeys(range(4), 0)}, ends_of(layout), splitter(layout), Shape(cores=2)
-    )
+    layout = Layout({("a", p): [(10, MIB)] * 26 for p in range(4)})
+    slices = plan({"a": dict.fromkeys(range(4), 0)}, layout.ends, layout.split, Shape(cores=2))
     assert [s.bytes // MIB for s in slices] == [13] * 8
 
 
 def test_a_huge_read_has_larger_tasks_in_place_of_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    layout: Layout = {("a", p): [(1, 40 * MIB)] * 30 for p in range(4)}
+    layout = Layout({("a", p): [(1, 40 * MIB)] * 30 for p in range(4)})
     monkeypatch.setattr(planning, "MOST_TASKS", 16)
-    slices = plan({"a": dict.fromkeys(range(4), 0)}, ends_of(layout), splitter(layout))
+    slices = plan({"a": dict.fromkeys(range(4), 0)}, layout.ends, layout.split)
     assert 4 <= len(slices) <= 16 + 4
     assert len(records(slices)) == 120

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from dledger.datasource.options.options import parse_options
-from dledger.datasource.read.resolving import Edges, resolve
+from dledger.datasource.read.resolving import resolve
 from dledger.datasource.table.log import Log
 from dledger.errors import ConfigError, OffsetOutOfRange, TopicRecreated
 
@@ -35,7 +35,7 @@ def found(log: Any, now: float = 0.0, **given: str) -> dict[int, int]:
     """The starting offsets under these options."""
     options = parse_options({"dledger.bootstrap.servers": log.address, "subscribe": "t", **given})
     edge = Log(options)
-    edges = Edges.of(edge, {name: info.log_id for name, info in edge.select().items()})
+    edges = edge.edges({name: info.log_id for name, info in edge.select().items()})
     bound = options.starting or options.ending
     assert bound is not None
     return resolve(bound, edges, edge, lambda: now)["t"]
@@ -108,7 +108,7 @@ def test_a_record_that_came_since_the_edges_were_seen_is_not_there_yet(log: Any)
         {"dledger.bootstrap.servers": log.address, "subscribe": "t", "startingTimestamp": "85"}
     )
     edge = Log(options)
-    edges = Edges.of(edge, {"t": log.topic("t").log_id})
+    edges = edge.edges({"t": log.topic("t").log_id})
     for partition in (0, 1):
         log.append("t", partition, [b"x"] * 2, timestamp=times(84, 90))
     assert options.starting is not None
@@ -120,7 +120,7 @@ def test_times_of_a_topic_that_was_created_again_are_refused(log: Any) -> None:
         {"dledger.bootstrap.servers": log.address, "subscribe": "t", "startingTimestamp": "5"}
     )
     edge = Log(options)
-    edges = Edges.of(edge, {"t": log.topic("t").log_id})
+    edges = edge.edges({"t": log.topic("t").log_id})
     log.delete_topic("t")
     log.create_topic("t", 2)
     assert options.starting is not None

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.pandas.types import to_arrow_schema
 
-from dledger.datasource.read.rows import SCHEMAS, lengths, table_rows
-from dledger.datasource.table.schema import WriteColumns, read_schema
-from dledger.datasource.table.stored_body import Body
+from dledger.datasource.read.rows import SCHEMAS, Body, lengths, table_rows
+from dledger.datasource.table.schema import WriteColumns
 from dledger.datasource.write.records import Coalescer, Router, cut
+from dledger.datasource.write.spreading import Spread
 from dledger.errors import ConfigError
+from dledger.protocol.messages.client import FetchedBatch
 from dledger.records.body.records import encode_batch
 from dledger.records.body.schema import RECORD_SCHEMA
 
@@ -26,21 +26,16 @@ COLUMN_NAMES = SCHEMAS[False, False].names
 TIME = RECORD_SCHEMA.field("timestamp").type
 
 
-def body(values: list[bytes], **columns: pa.Array) -> bytes:
+def stored(
+    base: int, values: list[bytes], entry: int = -1, term: int = -1, **columns: pa.Array
+) -> Body:
     data = {"value": pa.array(values, pa.binary()), **columns}
     header, payload = encode_batch(pa.record_batch(data), topic_id=1, partition=0, now_us=7)
-    return header + payload.to_pybytes()
-
-
-@pytest.mark.parametrize("headers", [False, True])
-@pytest.mark.parametrize("metadata", [False, True])
-def test_the_arrow_schema_of_a_read_is_the_one_spark_insists_on(
-    headers: bool, metadata: bool
-) -> None:
-    """The first batch is compared for equality: nullability, names of list items, time zone and
-    all."""
-    ours = SCHEMAS[headers, metadata]
-    assert to_arrow_schema(read_schema(headers, metadata), timezone="UTC").equals(ours)
+    body = header + payload.to_pybytes()
+    count, size = len(values), len(body)
+    return FetchedBatch(
+        base_offset=base, count=count, size=size, crc=0, index=entry, term=term
+    ), body
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.data())
@@ -49,11 +44,13 @@ def test_a_range_of_bodies_is_read_row_for_row(counts: list[int], data: st.DataO
     base = 100
     for count in counts:
         values = [str(o).encode() for o in range(base, base + count)]
-        bodies.append(Body(base, count, body(values), entry=7 * base, term=count))
+        bodies.append(stored(base, values, entry=7 * base, term=count))
         base += count
     start = data.draw(st.integers(100, base))
     end = data.draw(st.integers(start, base))
-    covering = [b for b in bodies if b.base + b.rows > start and b.base < end]
+    covering = [
+        (b, body) for b, body in bodies if b.base_offset + b.count > start and b.base_offset < end
+    ]
     rows = [
         row
         for batch in table_rows(covering, "t", 3, start, end, metadata=True)
@@ -64,7 +61,7 @@ def test_a_range_of_bodies_is_read_row_for_row(counts: list[int], data: st.DataO
     assert {(row["topic"], row["partition"], row["timestampType"], row["key"]) for row in rows} <= {
         ("t", 3, 0, None)
     }
-    source = [(one.term, one.entry) for one in bodies for _ in range(one.rows)]
+    source = [(one.term, one.index) for one, _ in bodies for _ in range(one.count)]
     assert [(row["term"], row["entryIndex"]) for row in rows] == source[start - 100 : end - 100]
     assert [row["size"] for row in rows] == [len(row["value"]) for row in rows]
     plain = [row for batch in table_rows(covering, "t", 3, start, end) for row in batch.to_pylist()]
@@ -75,8 +72,8 @@ def test_optional_columns_come_back_as_they_were_written() -> None:
     keys = pa.array([b"k", None], pa.binary())
     times = pa.array([1, 2], TIME)
     headers = pa.array([[{"key": "h", "value": b"v"}], None], HEADERS)
-    stored = body([b"a", b"b"], key=keys, timestamp=times, headers=headers)
-    (batch,) = table_rows([Body(0, 2, stored)], "t", 0, 0, 2, headers=True, metadata=True)
+    body = stored(0, [b"a", b"b"], key=keys, timestamp=times, headers=headers)
+    (batch,) = table_rows([body], "t", 0, 0, 2, headers=True, metadata=True)
     assert batch.column("key").to_pylist() == [b"k", None]
     assert batch.column("timestamp").cast(pa.int64()).to_pylist() == [1, 2]
     assert batch.column("headers").to_pylist() == [[{"key": "h", "value": b"v"}], None]
@@ -92,12 +89,12 @@ def test_lengths_of_a_column_are_those_of_its_own_rows_and_none_for_null() -> No
 
 
 def test_small_bodies_are_put_together_and_large_ones_cut() -> None:
-    small = [Body(i, 1, body([b"x" * 100])) for i in range(1000)]
+    small = [stored(i, [b"x" * 100]) for i in range(1000)]
     assert [b.num_rows for b in table_rows(small, "t", 0, 0, 1000)] == [1000]
-    large = [Body(0, 64, body([b"x" * (1 << 18)] * 64))]
+    large = [stored(0, [b"x" * (1 << 18)] * 64)]
     batches = list(table_rows(large, "t", 0, 0, 64))
     assert [b.num_rows for b in batches] == [12, 13, 13, 13, 13]
-    tiny = [Body(0, 200_000, body([b""] * 200_000)), Body(200_000, 30_000, body([b""] * 30_000))]
+    tiny = [stored(0, [b""] * 200_000), stored(200_000, [b""] * 30_000)]
     assert [b.num_rows for b in table_rows(tiny, "t", 0, 0, 230_000)] == [
         50_000,
         50_000,
@@ -114,6 +111,17 @@ def frame(**columns: tuple[Any, pa.DataType]) -> tuple[pa.RecordBatch, WriteColu
     return batch, WriteColumns(**{name: i for i, name in enumerate(columns)})
 
 
+def router_of(
+    columns: WriteColumns,
+    partitions: int,
+    topic: str = "t",
+    first: int = 0,
+    partitioner: str = "murmur2",
+) -> Router:
+    spread = Spread(partitioner, first)
+    return Router(columns, topic, spread=spread, partitions_of=lambda _: partitions)
+
+
 def routed(router: Router, batch: pa.RecordBatch) -> dict[tuple[str, int], list[bytes]]:
     parts: dict[tuple[str, int], list[bytes]] = {}
     for topic, partition, records in router.route(batch):
@@ -127,7 +135,7 @@ def test_rows_go_to_the_topic_and_partition_of_their_columns_in_order() -> None:
         topic=(["a", "b", "a", "b", "a"], pa.string()),
         partition=([1, 0, 0, 0, 1], pa.int32()),
     )
-    assert routed(Router(columns, "", partitions_of=lambda topic: 2), batch) == {
+    assert routed(router_of(columns, 2, topic=""), batch) == {
         ("a", 1): [b"1", b"5"],
         ("a", 0): [b"3"],
         ("b", 0): [b"2", b"4"],
@@ -139,13 +147,13 @@ def test_rows_with_a_key_go_by_it_and_rows_without_one_stay_together() -> None:
         value=([b"1", b"2", b"3", b"4"], pa.binary()), key=([b"21", None, b"21", None], pa.binary())
     )
     by_key = (-973932308 & 0x7FFFFFFF) % 5
-    parts = routed(Router(columns, "t", partitions_of=lambda topic: 5, first=by_key), batch)
+    parts = routed(router_of(columns, 5, first=by_key), batch)
     assert parts == {("t", by_key): [b"1", b"3"], ("t", (by_key + 1) % 5): [b"2", b"4"]}
 
 
 def test_frames_without_keys_take_the_partitions_in_turn() -> None:
     batch, columns = frame(value=([b"1"], pa.binary()))
-    router = Router(columns, "t", partitions_of=lambda topic: 3)
+    router = router_of(columns, 3)
     assert [next(iter(router.route(batch)))[1] for _ in range(4)] == [1, 2, 0, 1]
 
 
@@ -155,16 +163,14 @@ def test_a_partition_that_is_null_falls_back_to_the_key() -> None:
         key=([b"21", b"21"], pa.binary()),
         partition=([None, 1], pa.int32()),
     )
-    assert routed(Router(columns, "t", partitions_of=lambda topic: 5), batch) == {
+    assert routed(router_of(columns, 5), batch) == {
         ("t", 0): [b"1"],
         ("t", 1): [b"2"],
     }
 
 
 def test_round_robin_spreads_row_by_row_over_all_batches_whatever_the_key() -> None:
-    router = Router(
-        WriteColumns(0, 1), "t", partitions_of=lambda topic: 3, first=1, partitioner="roundRobin"
-    )
+    router = router_of(WriteColumns(0, 1), 3, first=1, partitioner="roundRobin")
     keys = pa.array([b"same"] * 4, pa.binary())
     found: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
     for first in range(0, 12, 4):
@@ -177,14 +183,14 @@ def test_round_robin_spreads_row_by_row_over_all_batches_whatever_the_key() -> N
 
 def test_explicit_partitions_must_all_be_there() -> None:
     batch, columns = frame(value=([b"1", b"2"], pa.binary()), partition=([1, 0], pa.int32()))
-    router = Router(columns, "t", partitions_of=lambda topic: 2, partitioner="explicit")
+    router = router_of(columns, 2, partitioner="explicit")
     assert routed(router, batch) == {("t", 0): [b"2"], ("t", 1): [b"1"]}
     batch, columns = frame(value=([b"1", b"2"], pa.binary()), partition=([1, None], pa.int32()))
     with pytest.raises(ConfigError, match=r"'partition' is null in some rows.*murmur2"):
-        routed(Router(columns, "t", partitions_of=lambda topic: 2, partitioner="explicit"), batch)
+        routed(router_of(columns, 2, partitioner="explicit"), batch)
     batch, columns = frame(value=([b"1"], pa.binary()), partition=([None], pa.int32()))
     with pytest.raises(ConfigError, match="null in some rows"):
-        routed(Router(columns, "t", partitions_of=lambda topic: 1, partitioner="explicit"), batch)
+        routed(router_of(columns, 1, partitioner="explicit"), batch)
 
 
 @pytest.mark.parametrize("wrong", [-1, 2])
@@ -193,13 +199,13 @@ def test_a_partition_that_the_topic_does_not_have_is_refused(wrong: int) -> None
     with pytest.raises(
         ConfigError, match=f"column 'partition' has {wrong}, but topic 't' has partitions 0 to 1"
     ):
-        list(Router(columns, "t", partitions_of=lambda topic: 2).route(batch))
+        list(router_of(columns, 2).route(batch))
 
 
 def test_a_row_without_a_topic_is_refused() -> None:
     batch, columns = frame(value=([b"1"], pa.binary()), topic=([None], pa.string()))
     with pytest.raises(ConfigError, match="column 'topic' is null"):
-        list(Router(columns, "", partitions_of=lambda topic: 1).route(batch))
+        list(router_of(columns, 1, topic="").route(batch))
 
 
 def test_columns_of_other_arrow_types_become_the_logs_own() -> None:
@@ -210,7 +216,7 @@ def test_columns_of_other_arrow_types_become_the_logs_own() -> None:
         headers=([[{"key": "h", "value": b"1"}]], kind),
         timestamp=([5], pa.timestamp("us", tz="Europe/Berlin")),
     )
-    records = Router(columns, "t", partitions_of=lambda topic: 1).records(batch)
+    records = router_of(columns, 1).records(batch)
     assert records.schema.equals(RECORD_SCHEMA)
     assert records.to_pylist()[0]["value"] == "ä".encode()
 
@@ -262,6 +268,7 @@ import pyarrow as pa
 for name in ("pandas", "pandas.core"):
     sys.modules.pop(name, None)
 from dledger.datasource.write.records import Coalescer, Router
+from dledger.datasource.write.spreading import Spread
 from dledger.datasource.read.rows import Constants
 from dledger.records.columns.arrays import number_column
 from dledger.datasource.table.schema import WriteColumns
@@ -271,7 +278,8 @@ Constants("t", 0).of(5)
 offsets = pa.py_buffer(np.array([0, 1, 2], np.int32))
 values = pa.Array.from_buffers(pa.binary(), 2, [None, offsets, pa.py_buffer(b"ab")])
 batch = pa.RecordBatch.from_arrays([values, values], names=["key", "value"])
-list(Router(WriteColumns(1, 0), "t", partitions_of=lambda topic: 3).route(batch))
+spread = Spread()
+list(Router(WriteColumns(1, 0), "t", spread=spread, partitions_of=lambda topic: 3).route(batch))
 print("pandas" in sys.modules and not before)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
 
+from dledger.datasource.table.column_text import columns
 from dledger.datasource.table.schema import (
     COLUMNS,
+    WriteColumns,
     check_read_schema,
     check_write_schema,
     read_schema,
     table_schema,
 )
 from dledger.errors import ConfigError, UnknownOption
-
-
-def frame(**columns: object) -> StructType:
-    return StructType([StructField(name, kind) for name, kind in columns.items()])  # type: ignore[arg-type]
 
 
 def test_the_table_has_the_columns_of_sparks_kafka_connector() -> None:
@@ -55,70 +42,35 @@ def test_sql_table_properties_are_no_options_and_options_are_checked() -> None:
 
 def test_a_schema_of_the_users_own_is_refused_with_how_to_unpack_the_value() -> None:
     with pytest.raises(ConfigError, match="from_json"):
-        check_read_schema(frame(id=IntegerType()), False)
+        check_read_schema(columns("id int"), False)
     check_read_schema(read_schema(False), False)
 
 
 def test_a_frame_that_was_read_from_a_log_can_be_written_as_it_is() -> None:
-    columns = check_write_schema(read_schema(True, True), "copy")
-    assert (columns.value, columns.key, columns.partition, columns.timestamp, columns.headers) == (
-        1,
-        0,
-        3,
-        5,
-        7,
-    )
-    assert columns.topic == -1, "the option stands above the column"
+    places = WriteColumns(value=1, key=0, partition=3, timestamp=5, headers=7, topic=-1)
+    assert check_write_schema(read_schema(True, True), "copy") == places
 
 
 @pytest.mark.parametrize(
-    ("schema", "topic", "message"),
+    ("text", "topic", "message"),
     [
-        (
-            frame(id=IntegerType()),
-            "t",
-            r"column 'id' \(int\) cannot be written.*to_json\(struct\(\*\)\)",
-        ),
-        (frame(vaule=StringType()), "t", "did you mean 'value'"),
-        (
-            frame(value=DoubleType()),
-            "t",
-            "column 'value' is double; it must be a string or binary: CAST",
-        ),
-        (frame(value=StringType(), key=IntegerType()), "t", "column 'key' is int.*CAST"),
-        (
-            frame(value=StringType(), partition=LongType()),
-            "t",
-            "column 'partition' is bigint.*CAST",
-        ),
-        (
-            frame(value=StringType(), timestamp=LongType()),
-            "t",
-            "column 'timestamp' is bigint.*CAST",
-        ),
-        (
-            frame(value=StringType(), headers=ArrayType(StringType())),
-            "t",
-            "column 'headers' is array<string>",
-        ),
-        (frame(key=StringType()), "t", "no column 'value'"),
-        (frame(value=StringType()), "", "which topic"),
-        (
-            StructType([StructField("value", StringType()), StructField("VALUE", BinaryType())]),
-            "t",
-            "two columns",
-        ),
+        ("id int", "t", r"column 'id' \(int\) cannot be written.*to_json\(struct\(\*\)\)"),
+        ("vaule string", "t", "did you mean 'value'"),
+        ("value double", "t", "column 'value' is double; it must be a string or binary: CAST"),
+        ("value string, key int", "t", "column 'key' is int.*CAST"),
+        ("value string, partition bigint", "t", "column 'partition' is bigint.*CAST"),
+        ("value string, timestamp bigint", "t", "column 'timestamp' is bigint.*CAST"),
+        ("value string, headers array<string>", "t", "column 'headers' is array<string>"),
+        ("key string", "t", "no column 'value'"),
+        ("value string", "", "which topic"),
+        ("value string, VALUE binary", "t", "two columns"),
     ],
 )
-def test_a_frame_that_cannot_be_written_is_refused(
-    schema: StructType, topic: str, message: str
-) -> None:
+def test_a_frame_that_cannot_be_written_is_refused(text: str, topic: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        check_write_schema(schema, topic)
+        check_write_schema(columns(text), topic)
 
 
 def test_columns_are_found_whatever_their_case() -> None:
-    columns = check_write_schema(
-        frame(Value=StringType(), TOPIC=StringType(), Timestamp=TimestampType()), ""
-    )
-    assert (columns.value, columns.topic, columns.timestamp) == (0, 1, 2)
+    frame = columns("Value string, TOPIC string, Timestamp timestamp")
+    assert check_write_schema(frame, "") == WriteColumns(value=0, topic=1, timestamp=2)

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
+from dledger.datasource.table.column_text import columns
 from dledger.datasource.write import nameless
 from dledger.datasource.write.sink_task import Task
 from dledger.datasource.write.writer import BatchWriter
 from dledger.errors import ConfigError, ReplayMismatch, TopicNotFound, TransactionError, Unavailable
 from dledger.streaming.writer import LogStreamWriter
+from tests.datasource.hops import hop
 
-FRAME = StructType([StructField("value", StringType())])
-BY_TOPIC = StructType([StructField("value", StringType()), StructField("topic", StringType())])
-WITH_PARTITION = StructType(
-    [StructField("value", StringType()), StructField("partition", IntegerType())]
-)
+FRAME = columns("value string")
+BY_TOPIC = columns("value string, topic string")
+WITH_PARTITION = columns("value string, partition int")
 RUN_1, RUN_2 = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 IN_QUERY = Task(0, 0, "query-1", RUN_1, 5)
 OUTSIDE = Task(0, 0, None, "", 0)
-
-
-def hop(thing: Any) -> Any:
-    return pickle.loads(pickle.dumps(thing))
 
 
 def batches(*values: str) -> Iterable[pa.RecordBatch]:
@@ -66,6 +61,12 @@ class Spark:
     def save(self, parts: list[list[str]], task: Task = OUTSIDE, **more: str) -> None:
         writer = hop(self.writer(**more))
         hop(writer).commit(self.tasks(writer, parts, task))
+
+    def committed_before(self, name: str, sequence: int) -> None:
+        """By an earlier release, which kept no digest."""
+        self.group.create_topic("t")
+        stage = self.group.stage(name, sequence)
+        self.group.commit_transaction(name, sequence, [stage.close()])
 
     def stream(self, parts: list[list[str]], task: Task, **more: str) -> None:
         writer = LogStreamWriter(self.options(**more), FRAME, overwrite=False)
@@ -183,9 +184,7 @@ def test_committed_rows_stand_with_a_warning_where_that_is_wanted(
 def test_rows_that_are_not_to_be_written_do_not_stay_staged(spark: Spark) -> None:
     """What was committed under the name of an earlier release is met only at the commit, when all
     is staged."""
-    spark.group.create_topic("t")
-    stage = spark.group.stage("spark/query-1", 6)
-    spark.group.commit_transaction("spark/query-1", 6, [stage.close()])
+    spark.committed_before("spark/query-1", 6)
     spark.stream([["a"], ["b"]], IN_QUERY, onReplayMismatch="keep")
     assert spark.group.values("t") == []
     assert spark.group.stages == {}
@@ -219,18 +218,14 @@ def test_batch_committed_by_earlier_release_is_recognised_once(
         "save": (OUTSIDE, "txn/load", {"txnId": "load"}),
     }[kind]
     write: Callable[..., None] = getattr(spark, kind)
-    spark.group.create_topic("t")
-    stage = spark.group.stage(name, task.batch_id)
-    spark.group.commit_transaction(name, task.batch_id, [stage.close()])
+    spark.committed_before(name, task.batch_id)
     write([["a"]], task, **more)
     assert spark.group.values("t") == []
     assert "by an earlier release, which has left no digest of its rows" in caplog.text
 
 
 def test_a_stream_goes_on_behind_what_an_earlier_release_committed(spark: Spark) -> None:
-    spark.group.create_topic("t")
-    stage = spark.group.stage("spark/query-1", 5)
-    spark.group.commit_transaction("spark/query-1", 5, [stage.close()])
+    spark.committed_before("spark/query-1", 5)
     spark.stream([["b"]], replace(IN_QUERY, batch_id=6))
     assert spark.group.values("t") == [b"b"]
 
@@ -238,7 +233,7 @@ def test_a_stream_goes_on_behind_what_an_earlier_release_committed(spark: Spark)
 def test_a_column_that_a_write_ignores_is_no_part_of_its_rows(spark: Spark) -> None:
     """A frame that was read has offsets; they are the log's own, and may differ when it is read
     again."""
-    schema = StructType([*FRAME.fields, StructField("offset", IntegerType())])
+    schema = columns("value string, offset int")
     for offset in (1, 2):
         writer = LogStreamWriter(spark.options(), schema, overwrite=False)
         spark.task = IN_QUERY

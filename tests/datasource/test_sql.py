@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyspark.sql.types import (
-    DataType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import StructType
 
 from dledger.datasource.options.option_table import BATCH, STREAM
 from dledger.datasource.options.sql import (
@@ -25,6 +17,7 @@ from dledger.datasource.options.sql import (
     with_options,
 )
 from dledger.datasource.read.reader import LogReader
+from dledger.datasource.table.column_text import columns
 from dledger.datasource.table.schema import check_read_schema, read_schema, table_schema
 from dledger.datasource.table.typed import columns_of, unseen
 from dledger.errors import ConfigError
@@ -36,10 +29,6 @@ CREATE = {
     "option.maxoffsetspertrigger": "10",
 }  # fmt: skip
 LOCATED = CREATE | {"location": "file:/data/log", "path": "file:/data/log"}
-
-
-def frame(**columns: DataType) -> StructType:
-    return StructType([StructField(name, kind) for name, kind in columns.items()])
 
 
 def stored(options: dict[str, str]) -> StructType:
@@ -101,27 +90,26 @@ def test_statement_that_recreates_table_keeps_its_options() -> None:
 
 
 def test_table_with_foreign_columns_names_statement_that_recreates_it() -> None:
-    altered = StructType([*stored(LOCATED).fields, StructField("extra", LongType())])
+    extra = columns("extra bigint")
+    altered = StructType([*stored(LOCATED), *extra])
     with pytest.raises(
         ConfigError, match=r"extra:bigint.*CREATE OR REPLACE TABLE .*'path' 'file:/data/log'"
     ):
         check_read_schema(altered, include_headers=False)
     with pytest.raises(ConfigError, match=r"leave \.schema"):
-        check_read_schema(StructType([StructField("extra", LongType())]), include_headers=False)
+        check_read_schema(extra, include_headers=False)
 
 
 def test_unseen_columns_of_table_are_those_that_are_new_or_wider() -> None:
-    topic = columns_of(frame(id=LongType(), name=StringType(), score=DoubleType()))
-    assert unseen(topic, columns_of(frame(ID=IntegerType(), name=StringType()))) == [
-        "id bigint",
-        "score double",
-    ]
+    topic = columns_of(columns("id bigint, name string, score double"))
+    seen = columns_of(columns("ID int, name string"))
+    assert unseen(topic, seen) == ["id bigint", "score double"]
     assert unseen(topic, topic) == []
 
 
 def test_the_tasks_of_an_sql_table_know_the_statement_that_makes_it_anew(group: Any) -> None:
     topic = group.create_topic("t", type="typed")
-    group.evolve_schema(topic, 0, columns_of(frame(id=LongType())))
+    group.evolve_schema(topic, 0, columns_of(columns("id bigint")))
     options = {"dledger.bootstrap.servers": group.address, "subscribe": "t"}
-    schema = with_options(frame(id=IntegerType()), options)
+    schema = with_options(columns("id int"), options)
     assert LogReader(options, schema).remade == remade(schema) != ""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
-import pickle
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -20,6 +17,8 @@ from dledger.datasource.stores.store_schema import store_schema
 from dledger.datasource.stores.stores import StoreReader
 from dledger.errors import ConfigError, CorruptEntry, PathError, UnknownOption
 from pyspark_dledger import DefaultSource
+from tests.datasource.documented import documented_columns
+from tests.datasource.hops import batches_of, rows_of
 
 
 def read(path: Path, schema: StructType | None = None, /, **options: str) -> list[dict[str, Any]]:
@@ -27,81 +26,67 @@ def read(path: Path, schema: StructType | None = None, /, **options: str) -> lis
     given = {"path": str(path), "layout": "rocketmq", **options}
     schema = schema or store_schema(given)
     reader = StoreReader(given, schema)
-    executor = pickle.loads(pickle.dumps(reader))
-    slices = [pickle.loads(pickle.dumps(one)) for one in reader.partitions()]
-    batches = [batch for one in slices for batch in executor.read(one)]
+    batches = batches_of(reader, reader.partitions())
     assert all(batch.schema == to_arrow_schema(schema, timezone="UTC") for batch in batches)
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def test_a_store_is_a_table_with_a_column_for_every_field(tmp_path: Path, stores: Any) -> None:
+@pytest.fixture
+def upgraded(tmp_path: Path, stores: Any) -> Path:
+    """A store with a plain commit log, and one of DLedger mode behind it."""
     stores.upgraded(tmp_path)
-    rows = read(tmp_path)
+    return tmp_path
+
+
+def test_a_store_is_a_table_with_a_column_for_every_field(upgraded: Path, stores: Any) -> None:
+    rows = read(upgraded)
     assert len(rows) == 100
     first, last = rows[0], rows[-1]
     time = datetime.fromtimestamp(stores.FIRST / 1000, UTC)
-    assert {
-        name: first[name]
-        for name in ("topic", "queueId", "queueOffset", "physicalOffset", "keys", "tags")
-    } == {
-        "topic": "orders",
-        "queueId": 0,
-        "queueOffset": 0,
-        "physicalOffset": 0,
-        "keys": "k0",
-        "tags": "t0",
-    }
-    assert (first["storeTimestamp"], first["storeHost"], first["transaction"]) == (
-        time,
-        "10.1.2.3:10911",
-        "none",
-    )
+    shown = {"topic": "orders", "queueId": 0, "queueOffset": 0, "physicalOffset": 0}
+    shown |= {"keys": "k0", "tags": "t0", "transaction": "none"}
+    shown |= {"storeTimestamp": time, "storeHost": "10.1.2.3:10911"}
+    assert {name: first[name] for name in shown} == shown
     assert dict(first["properties"]) == {"KEYS": "k0", "TAGS": "t0"}
     assert first["body"] == b"000000".ljust(100, b".")
     assert (first["entryIndex"], last["entryIndex"], last["entryTerm"]) == (None, 59, 3)
 
 
 def test_a_read_is_cut_into_as_many_tasks_as_asked_for_and_gives_the_same(
-    tmp_path: Path, stores: Any
+    upgraded: Path, stores: Any
 ) -> None:
-    stores.upgraded(tmp_path)
-    given = {"path": str(tmp_path), "layout": "rocketmq"}
+    given = {"path": str(upgraded), "layout": "rocketmq"}
     schema = store_schema(given)
     assert len(StoreReader({**given, "minPartitions": "9"}, schema).partitions()) >= 9
     slices = StoreReader({**given, "maxBytesPerPartition": "1000"}, schema).partitions()
     assert all(one.range.bytes <= 1000 for one in slices)
-    assert (
-        read(tmp_path, minPartitions="9")
-        == read(tmp_path)
-        == read(tmp_path, maxBytesPerPartition="1000")
-    )
+    whole = read(upgraded)
+    assert read(upgraded, minPartitions="9") == read(upgraded, maxBytesPerPartition="1000") == whole
 
 
-def test_topics_and_times_are_chosen_by_options(tmp_path: Path, stores: Any) -> None:
-    stores.upgraded(tmp_path)
-    rows = read(tmp_path)
-    assert read(tmp_path, subscribe="orders") == [row for row in rows if row["topic"] == "orders"]
-    assert read(tmp_path, subscribePattern="pay.*", minPartitions="5") == [
+def test_topics_and_times_are_chosen_by_options(upgraded: Path, stores: Any) -> None:
+    rows = read(upgraded)
+    assert read(upgraded, subscribe="orders") == [row for row in rows if row["topic"] == "orders"]
+    assert read(upgraded, subscribePattern="pay.*", minPartitions="5") == [
         r for r in rows if r["topic"] == "payments"
     ]
-    assert read(tmp_path, subscribe="%RETRY%nobody") == []
+    assert read(upgraded, subscribe="%RETRY%nobody") == []
     first, last = stores.FIRST + 10_000, stores.FIRST + 20_000
-    chosen = read(tmp_path, startingTimestamp=str(first), endingTimestamp=str(last))
+    chosen = read(upgraded, startingTimestamp=str(first), endingTimestamp=str(last))
     assert chosen == rows[10:20]
-    assert read(tmp_path, startingOffsets=str(rows[90]["physicalOffset"] - 48)) == rows[90:]
-    assert read(tmp_path, endingOffsets=str(rows[7]["physicalOffset"])) == rows[:7]
+    assert read(upgraded, startingOffsets=str(rows[90]["physicalOffset"] - 48)) == rows[90:]
+    assert read(upgraded, endingOffsets=str(rows[7]["physicalOffset"])) == rows[:7]
 
 
-def test_columns_are_chosen_by_a_schema(tmp_path: Path, stores: Any) -> None:
+def test_columns_are_chosen_by_a_schema(upgraded: Path, stores: Any) -> None:
     """Spark tells a Python source nothing of which columns it needs."""
-    stores.upgraded(tmp_path)
     schema = StructType([StructField("body", BinaryType()), StructField("TOPIC", StringType())])
-    rows = read(tmp_path, schema)
+    rows = read(upgraded, schema)
     assert [set(row) for row in rows] == [{"body", "TOPIC"}] * 100
     with pytest.raises(ConfigError, match=r"no column 'queue'.*did you mean 'queueId'"):
-        read(tmp_path, StructType([StructField("queue", StringType())]))
+        read(upgraded, StructType([StructField("queue", StringType())]))
     with pytest.raises(ConfigError, match="column 'body' is binary, not int"):
-        read(tmp_path, StructType([StructField("body", IntegerType())]))
+        read(upgraded, StructType([StructField("body", IntegerType())]))
 
 
 def test_entries_of_a_dledger_node_are_a_table(stores: Any) -> None:
@@ -116,11 +101,8 @@ def test_entries_of_a_dledger_node_are_a_table(stores: Any) -> None:
 )
 def test_the_columns_are_those_that_are_documented(header: str, options: dict[str, str]) -> None:
     schema = store_schema({"path": "/data/store", "layout": "rocketmq", **options})
-    text = (Path(__file__).resolve().parents[2] / "docs" / "options.md").read_text()
-    rest = text.split(f"\n| `{header}` column | meaning |\n")[1]
-    lines = itertools.takewhile(lambda line: line.startswith("|"), rest.splitlines()[1:])
-    documented = [line.split(" | ")[0].removeprefix("| ").replace("`", "") for line in lines]
-    assert documented == [f"{field.name} {field.dataType.simpleString()}" for field in schema]
+    columns = [f"{field.name} {field.dataType.simpleString()}" for field in schema]
+    assert documented_columns(header) == columns
 
 
 def damaged(root: Path, stores: Any) -> tuple[Path, list[int]]:
@@ -245,65 +227,46 @@ def test_an_unfinished_message_at_the_end_is_told_and_is_no_error(
     ],
 )
 def test_a_read_that_cannot_be_is_refused(
-    tmp_path: Path, stores: Any, options: dict[str, str], error: type[Exception], message: str
+    upgraded: Path, stores: Any, options: dict[str, str], error: type[Exception], message: str
 ) -> None:
-    stores.upgraded(tmp_path)
     with pytest.raises(error, match=message) as caught:
-        read(tmp_path, **options)
+        read(upgraded, **options)
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", sorted(set(USED) - {"layout", "topic"}))
 def test_every_option_of_such_a_read_changes_what_the_parser_gives(name: str) -> None:
     """No option is documented and not read."""
-    sample = {
-        "path": "s3://b/other",
-        "storageOptions": '{"anon": true}',
-        "onDamage": "skip",
-        "startingOffsets": "5",
-        "endingOffsets": "9",
-        "minPartitions": "3",
-        "maxBytesPerPartition": "1m",
-        "maxBytesPerTrigger": "1m",
-        "failOnDataLoss": "false",
-        "fetch.maxWaitMs": "9",
-        "metadata": "damage",
-        "startingTimestamp": "5",
-        "endingTimestamp": "9",
-    }.get(name, "x")
+    numbers = ("startingOffsets", "minPartitions", "maxBytesPerPartition", "maxBytesPerTrigger")
+    times = ("startingTimestamp", "endingTimestamp", "endingOffsets", "fetch.maxWaitMs")
+    words = {"path": "s3://b/other", "storageOptions": '{"anon": true}', "onDamage": "skip"}
+    words |= {"failOnDataLoss": "false", "metadata": "damage"}
+    sample = (dict.fromkeys(numbers + times, "5") | words).get(name, "x")
     given = {"path": "s3://b/store", "layout": "rocketmq"}
     assert parse_store_options({**given, name: sample}) != parse_store_options(given)
 
 
-def test_a_read_of_nothing_has_no_rows(tmp_path: Path, stores: Any) -> None:
-    stores.upgraded(tmp_path)
-    assert read(tmp_path, startingOffsets="99999999") == []
-    given = {"path": str(tmp_path), "layout": "rocketmq"}
+def test_a_read_of_nothing_has_no_rows(upgraded: Path, stores: Any) -> None:
+    assert read(upgraded, startingOffsets="99999999") == []
+    given = {"path": str(upgraded), "layout": "rocketmq"}
     assert list(StoreReader(given, store_schema(given)).read(InputPartition(None))) == []
 
 
-def test_the_format_finds_the_reader_by_the_layout(tmp_path: Path, stores: Any) -> None:
-    stores.upgraded(tmp_path)
-    source = DefaultSource({"path": str(tmp_path), "layout": "rocketmq"})
+def test_the_format_finds_the_reader_by_the_layout(upgraded: Path, stores: Any) -> None:
+    source = DefaultSource({"path": str(upgraded), "layout": "rocketmq"})
     reader = source.reader(schema=source.schema())
     assert sum(b.num_rows for one in reader.partitions() for b in reader.read(one)) == 100
     with pytest.raises(ConfigError, match=r"'layout' is for .* and says nothing to a write"):
-        DefaultSource({"path": str(tmp_path), "layout": "rocketmq"}).writer(
+        DefaultSource({"path": str(upgraded), "layout": "rocketmq"}).writer(
             schema=source.schema(), overwrite=False
         )
     with pytest.raises(ConfigError, match="give the option 'layout' too"):
-        DefaultSource({"path": str(tmp_path), "onDamage": "skip"}).schema()
+        DefaultSource({"path": str(upgraded), "onDamage": "skip"}).schema()
 
 
-def test_a_sql_table_of_a_store_keeps_its_options(tmp_path: Path, stores: Any) -> None:
-    stores.upgraded(tmp_path)
-    said = {"path": str(tmp_path), "layout": "rocketmq", "subscribe": "orders"}
-    created = {
-        "provider": "dledger",
-        **said,
-        **{f"option.{name}": text for name, text in said.items()},
-    }
-    schema = DefaultSource(created).schema()
+def test_a_sql_table_of_a_store_keeps_its_options(upgraded: Path, stores: Any) -> None:
+    said = {"path": str(upgraded), "layout": "rocketmq", "subscribe": "orders"}
+    created = {f"option.{name}": text for name, text in said.items()} | said
+    schema = DefaultSource({"provider": "dledger", **created}).schema()
     reader = DefaultSource({}).reader(schema=schema)
-    batches = [batch for one in reader.partitions() for batch in reader.read(one)]
-    assert pa.Table.from_batches(batches).column("topic").unique().to_pylist() == ["orders"]
+    assert {row["topic"] for row in rows_of(reader, reader.partitions())} == {"orders"}

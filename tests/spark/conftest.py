@@ -3,38 +3,35 @@
 from __future__ import annotations
 
 import itertools
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from dledger import Client, EmbeddedGroup
-from dledger.datasource.java import ensure_java
+from examples.session import spark_session
 
 _numbers = itertools.count()
 
 
-def make_session(unix_sockets: bool, warehouse: Path) -> SparkSession:
-    """local[2] with three attempts for each task."""
-    ensure_java()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2, 3]").appName("tests")
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "OFF",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.session.timeZone": "America/New_York",
-        "spark.sql.warehouse.dir": str(warehouse),
-        "spark.python.unix.domain.socket.enabled": str(unix_sockets).lower(),
-    }
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
+def make_session(master: str, warehouse: Path, **settings: str) -> SparkSession:
+    """In place of the session that there is."""
+    before = SparkSession.getActiveSession()
+    if before is not None:
+        before.stop()
+    quiet = {"spark.log.level": "OFF", "spark.sql.warehouse.dir": str(warehouse)}
+    return spark_session("tests", SparkSession.builder.master(master), **quiet, **settings)
+
+
+def run(writer: Any, checkpoint: str | Path) -> StreamingQuery:
+    """Run a query until it has read what was there when it started."""
+    writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    query: StreamingQuery = writer.start()
+    query.awaitTermination()
+    return query
 
 
 @pytest.fixture(scope="session")
@@ -58,29 +55,37 @@ class Table:
         self.path = path
 
     def write(self, frame: DataFrame, topic: str = "", **options: Any) -> None:
-        writer = frame.write.format("dledger").options(
-            **({"topic": topic} if topic else {}), **options
-        )
+        named = {"topic": topic} if topic else {}
+        writer = frame.write.format("dledger").options(**named, **options)
         writer.mode("append").save(self.path)
 
     def read(self, topic: str, **options: Any) -> DataFrame:
         return self.spark.read.format("dledger").options(subscribe=topic, **options).load(self.path)
 
+    def metadata(self, name: str) -> DataFrame:
+        return self.spark.read.format("dledger").option("metadata", name).load(self.path)
+
     def stream(self, topic: str, **options: Any) -> DataFrame:
-        return (
-            self.spark.readStream.format("dledger")
-            .options(subscribe=topic, **options)
-            .load(self.path)
-        )
+        """From its first record on."""
+        reader = self.spark.readStream.format("dledger")
+        options = {"startingOffsets": "earliest", "subscribe": topic, **options}
+        return reader.options(**options).load(self.path)
+
+    def writer(self, frame: DataFrame, topic: str, **options: Any) -> Any:
+        """Of a stream into a topic."""
+        named = {"topic": topic, "path": self.path, **options}
+        return frame.writeStream.format("dledger").options(**named)
+
+    def copy(
+        self, frame: DataFrame, topic: str, checkpoint: str | Path, **options: Any
+    ) -> StreamingQuery:
+        """Write a stream into a topic, as far as it goes by now."""
+        return run(self.writer(frame, topic, **options), checkpoint)
 
     def values(self, topic: str) -> list[str]:
         """Every value as text, by partition and offset."""
-        rows = (
-            self.read(topic)
-            .selectExpr("partition", "offset", "CAST(value AS STRING) AS value")
-            .collect()
-        )
-        return [row.value for row in sorted(rows)]
+        columns = ("partition", "offset", "CAST(value AS STRING) AS value")
+        return [row.value for row in sorted(self.read(topic).selectExpr(*columns).collect())]
 
 
 @pytest.fixture(scope="session")
@@ -94,21 +99,13 @@ def last_session() -> Iterator[None]:
 
 @pytest.fixture
 def spark(last_session: None, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
-    """The one session of all tests; made again when a test has replaced it."""
+    """The one session of all tests, with three attempts for each task; made again when a test has
+    replaced it."""
     return SparkSession.getActiveSession() or make_session(
-        True, tmp_path_factory.getbasetemp() / "warehouse"
+        "local[2, 3]",
+        tmp_path_factory.getbasetemp() / "warehouse",
+        **{"spark.sql.session.timeZone": "America/New_York"},
     )
-
-
-@pytest.fixture
-def tcp_spark(last_session: None, tmp_path: Path) -> Iterator[SparkSession]:
-    """A session with Spark's default sockets, for one test."""
-    before = SparkSession.getActiveSession()
-    if before is not None:
-        before.stop()
-    session = make_session(False, tmp_path / "warehouse")
-    yield session
-    session.stop()
 
 
 @pytest.fixture

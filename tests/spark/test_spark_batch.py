@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from dledger import Client
 from dledger.datasource.table.schema import read_schema
 from pyspark_dledger import DefaultSource
+from tests.spark.conftest import Table
 
 pytestmark = pytest.mark.spark
 
@@ -40,16 +41,7 @@ def test_records_come_back_as_they_were_written(
     )
     table.write(frame, topic, **{"createTopic.partitions": 2})
     read = table.read(topic, includeHeaders=True)
-    assert read.columns == [
-        "key",
-        "value",
-        "topic",
-        "partition",
-        "offset",
-        "timestamp",
-        "timestampType",
-        "headers",
-    ]
+    assert read.columns == read_schema(True).names
     got = sorted(
         read.selectExpr("*", "unix_micros(timestamp) AS us").collect(),
         key=lambda r: (r.partition, r.offset),
@@ -73,11 +65,8 @@ def test_records_come_back_as_they_were_written(
 def test_many_rows_are_all_there_once_in_whatever_number_of_tasks(
     spark: SparkSession, table: Any, topic: str
 ) -> None:
-    table.write(
-        spark.range(0, 100_000, 1, 3).selectExpr("CAST(id AS STRING) AS value"),
-        topic,
-        compression="zstd",
-    )
+    frame = spark.range(0, 100_000, 1, 3).selectExpr("CAST(id AS STRING) AS value")
+    table.write(frame, topic, compression="zstd")
     read = table.read(topic, minPartitions=5)
     assert read.rdd.getNumPartitions() >= 5
     total = read.selectExpr(
@@ -173,12 +162,8 @@ def test_a_read_between_times_has_exactly_the_records_between_them(
     client.create_topic(topic, 2)
     for partition in range(2):
         values = [f"{partition}-{i}".encode() for i in range(100)]
-        client.append(
-            topic,
-            values,
-            timestamps=[1_000_000 + 1000 * i for i in range(100)],
-            partition=partition,
-        )
+        times = [1_000_000 + 1000 * i for i in range(100)]
+        client.append(topic, values, timestamps=times, partition=partition)
     until = "1970-01-01T00:00:01.020Z"
     read = table.read(
         topic, startingTimestamp=1010, endingTimestamp=until, maxRecordsPerPartition=3
@@ -203,16 +188,10 @@ def test_keys_go_to_kafkas_partitions_and_round_robin_spreads_rows(
     frame = spark.createDataFrame(
         [(key, "v") for key in hashes], "key STRING, value STRING"
     ).coalesce(1)
-    at_least_once = {
-        "deliveryGuarantee": "at-least-once",
-        "compression": "lz4",
-        "createTopic.partitions": 7,
-    }
-    table.write(frame, f"{topic}-key", **at_least_once)
-    rows = (
-        table.read(f"{topic}-key").selectExpr("CAST(key AS STRING) AS key", "partition").collect()
-    )
-    assert {row.key: row.partition for row in rows} == {
+    seven = {"compression": "lz4", "createTopic.partitions": 7}
+    table.write(frame, f"{topic}-key", deliveryGuarantee="at-least-once", **seven)
+    rows = table.read(f"{topic}-key").collect()
+    assert {row.key.decode(): row.partition for row in rows} == {
         key: (h & 0x7FFFFFFF) % 7 for key, h in hashes.items()
     }
     table.write(frame, f"{topic}-row", partitioner="roundRobin", **{"createTopic.partitions": 2})
@@ -223,11 +202,11 @@ def test_keys_go_to_kafkas_partitions_and_round_robin_spreads_rows(
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (lambda writer: writer.save(), 'use either the "Append"'),
-        (lambda writer: writer.mode("error").save(), 'use either the "Append"'),
-        (lambda writer: writer.mode("ignore").save(), 'use either the "Append"'),
+        (lambda writer: writer, 'use either the "Append"'),
+        (lambda writer: writer.mode("error"), 'use either the "Append"'),
+        (lambda writer: writer.mode("ignore"), 'use either the "Append"'),
         (
-            lambda writer: writer.mode("append").partitionBy("value").save(),
+            lambda writer: writer.mode("append").partitionBy("value"),
             "clustering columns do not match",
         ),
     ],
@@ -238,14 +217,10 @@ def test_save_mode_that_a_log_does_not_have_is_refused_before_a_write(
     """These are Spark's own words: it asks the source nothing before. docs/options.md says what to
     write instead."""
     client.create_topic(topic)
-    writer = (
-        spark.sql("SELECT 'x' AS value")
-        .write.format("dledger")
-        .option("topic", topic)
-        .option("path", table.path)
-    )
+    writer = spark.sql("SELECT 'x' AS value").write.format("dledger")
+    writer = writer.options(topic=topic, path=table.path)
     with pytest.raises(PySparkException, match=message):
-        write(writer)
+        write(writer).save()
     assert client.end_offsets(topic) == {0: 0}
 
 
@@ -287,19 +262,12 @@ def test_an_empty_frame_and_an_empty_topic_are_no_trouble(
             lambda t, topic: (
                 t.spark.sql("SELECT 'x' AS value")
                 .write.format("dledger")
-                .option("topic", topic)
-                .mode("overwrite")
-                .save(t.path)
+                .save(t.path, mode="overwrite", topic=topic)
             ),
             "a log only grows",
         ),
         (
-            lambda t, topic: (
-                t.spark.read.format("dledger")
-                .option("subscribe", "t")
-                .load(f"{t.path}/group.json")
-                .count()
-            ),
+            lambda t, topic: Table(t.spark, f"{t.path}/group.json").read("t").count(),
             "group.json",
         ),
     ],

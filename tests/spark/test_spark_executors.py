@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 
 from dledger import Client
-from dledger.datasource.java import ensure_java
+from tests.spark.conftest import make_session, run
 
 pytestmark = pytest.mark.spark
 
@@ -26,25 +26,11 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def executors(last_session: None, tmp_path: Path) -> Iterator[SparkSession]:
     """Two executors on this machine; one that dies is replaced."""
-    before = SparkSession.getActiveSession()
-    if before is not None:
-        before.stop()
-    ensure_java()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local-cluster[2,1,1024]").appName("executors")
     settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "OFF",
-        "spark.sql.shuffle.partitions": "2",
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
-        "spark.python.unix.domain.socket.enabled": "true",
         "spark.speculation": "true",
     }
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    session = make_session("local-cluster[2,1,1024]", tmp_path / "warehouse", **settings)
     yield session
     session.stop()
 
@@ -82,12 +68,8 @@ def test_writes_happen_once_when_an_executor_is_killed_during_each(
         )
         table.write(rows, f"{topic}-copy")
 
-    stream = table.stream(topic, startingOffsets="earliest", minPartitions=4, groupId=f"{topic}-g")
-    writer = stream.writeStream.foreachBatch(write).option(
-        "checkpointLocation", str(tmp_path / "checkpoint")
-    )
-    query = writer.trigger(availableNow=True).start()
-    query.awaitTermination()
+    stream = table.stream(topic, minPartitions=4, groupId=f"{topic}-g")
+    query = run(stream.writeStream.foreachBatch(write), tmp_path / "checkpoint")
     assert (tmp_path / "stream").exists()
     assert sum(one.numInputRows for one in query.recentProgress) == 400
     assert sorted(table.values(f"{topic}-copy")) == expected

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
-from pyspark.sql import SparkSession
 
 from dledger import Client
 from dledger.datasource.options.option_table import TABLES
+from tests.spark.conftest import run
 
 pytestmark = pytest.mark.spark
 
@@ -22,11 +22,7 @@ def test_group_equals_the_query_position_and_a_new_query_continues_there(
     seen: list[list[str]] = []
 
     def note(frame: Any, batch: int) -> None:
-        seen.append(
-            sorted(
-                row.value for row in frame.selectExpr("CAST(value AS STRING) AS value").collect()
-            )
-        )
+        seen.append(sorted(bytes(row.value).decode() for row in frame.collect()))
         if len(seen) == 3:
             raise RuntimeError("planned")
 
@@ -34,39 +30,33 @@ def test_group_equals_the_query_position_and_a_new_query_continues_there(
     for partition in (0, 1):
         client.append(topic, [f"{partition}-{i}".encode() for i in range(4)], partition=partition)
 
-    def run(where: str, **options: str) -> None:
+    def noted(where: str, **options: str) -> None:
         stream = table.stream(topic, groupId=f"of-{topic}", maxOffsetsPerTrigger="2", **options)
-        writer = stream.writeStream.foreachBatch(note).option("checkpointLocation", where)
-        writer.trigger(availableNow=True).start().awaitTermination()
+        run(stream.writeStream.foreachBatch(note), where)
 
     with pytest.raises(StreamingQueryException, match="planned"):
-        run(checkpoint, startingOffsets="earliest")
+        noted(checkpoint)
     assert [len(values) for values in seen] == [2, 2, 2]
     told = client.lag(f"of-{topic}")
     assert sum(one.rows for one in told) == 4, "two batches are committed, the third one is not"
-    run(checkpoint, startingOffsets="earliest")
+    noted(checkpoint)
     assert seen[2] == seen[3], "the batch that failed is read again"
     assert [one.rows for one in client.lag(f"of-{topic}")] == [0, 0]
     client.append(topic, [b"new"], partition=0)
-    run(f"{checkpoint}-2", startingOffsets="committed")
+    noted(f"{checkpoint}-2", startingOffsets="committed")
     assert seen[-1] == ["new"]
     assert [one.rows for one in client.lag(f"of-{topic}")] == [0, 0]
 
 
 def test_stream_commits_match_its_progress_and_the_topics_records(
-    spark: SparkSession, table: Any, topic: str, client: Client, checkpoint: str
+    table: Any, topic: str, client: Client, checkpoint: str
 ) -> None:
     client.create_topic(topic)
     client.append(topic, [str(i).encode() for i in range(50)])
     copy = f"{topic}-copy"
-    source = table.stream(topic, startingOffsets="earliest", maxOffsetsPerTrigger=20, groupId=topic)
-    writer = source.writeStream.format("dledger").option("topic", copy).option("path", table.path)
-    query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-    query.awaitTermination()
-
-    def load(name: str) -> Any:
-        return spark.read.format("dledger").option("metadata", name).load(table.path)
-
+    source = table.stream(topic, maxOffsetsPerTrigger=20, groupId=topic)
+    query = table.copy(source, copy, checkpoint)
+    load = table.metadata
     commits = load("commits").where(f"query = '{query.id}'").orderBy("batch").collect()
     assert [(row.batch, row.source, row.rows) for row in commits] == [
         (0, "stream", 20),

@@ -24,12 +24,26 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 
 from dledger.datasource.java import ensure_java
+from tests.spark.conftest import make_session
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is no address there"),
 ]
 HOSTS = ("127.0.0.2", "127.0.0.3")
+SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.executor.memory": "512m",
+    "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    "spark.cores.max": "2",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "50ms",
+    "spark.speculation.minTaskRuntime": "50ms",
+    "spark.speculation.multiplier": "1.01",
+    "spark.speculation.quantile": "0.25",
+}
+"""One core on each host, and a second attempt at once."""
 
 
 def start(log: Path, kind: str, host: str, *words: str) -> subprocess.Popen[bytes]:
@@ -71,61 +85,22 @@ def master_of(log: Path, timeout_s: float = 300) -> str:
 def two_hosts(last_session: None, tmp_path: Path) -> Iterator[SparkSession]:
     """An executor with one core on each host, and a scheduler that runs slow tasks again at
     once."""
-    before = SparkSession.getActiveSession()
-    if before is not None:
-        before.stop()
     ensure_java()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     log = tmp_path / "master.log"
     daemons = [start(log, "master.Master", "127.0.0.1", "--port", "0")]
     try:
-        master = master_of(log)
+        master, small = master_of(log), "--cores 1 --memory 1g --work-dir"
         daemons += [
-            start(
-                tmp_path / f"{host}.log",
-                "worker.Worker",
-                host,
-                "--cores",
-                "1",
-                "--memory",
-                "1g",
-                "--work-dir",
-                str(tmp_path / host),
-                master,
-            )
-            for host in HOSTS
+            start(tmp_path / f"{host}.log", "worker.Worker", host, *small.split(), place, master)
+            for host, place in ((host, str(tmp_path / host)) for host in HOSTS)
         ]
-        session = make_session(master, tmp_path)
+        session = make_session(master, tmp_path / "warehouse", **SETTINGS)
         yield session
         session.stop()
     finally:
         for one in reversed(daemons):
             one.terminate()
             one.wait()
-
-
-def make_session(master: str, folder: Path) -> SparkSession:
-    builder = SparkSession.builder.master(master).appName("speculation")
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "OFF",
-        "spark.driver.host": "127.0.0.1",
-        "spark.executor.memory": "512m",
-        "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.cores.max": "2",
-        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-        "spark.speculation": "true",
-        "spark.speculation.interval": "50ms",
-        "spark.speculation.minTaskRuntime": "50ms",
-        "spark.speculation.multiplier": "1.01",
-        "spark.speculation.quantile": "0.25",
-    }
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
 
 
 def waits_once(folder: Path) -> Callable[[int], int]:
@@ -156,17 +131,11 @@ def test_what_two_attempts_of_a_task_write_at_once_is_there_once(
     assert (tmp_path / "batch" / "1").exists()
     assert sorted(table.values(topic)) == expected
     again = udf(waits_once(tmp_path / "stream"), "bigint", useArrow=False)
-    rows = table.stream(topic, startingOffsets="earliest", minPartitions=4)
+    rows = table.stream(topic, minPartitions=4)
     rows = rows.select(
         again(rows.value.cast("string").cast("bigint")).cast("string").alias("value")
     )
-    writer = rows.writeStream.format("dledger").options(topic=f"{topic}-copy", path=table.path)
-    query = (
-        writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
+    query = table.copy(rows, f"{topic}-copy", tmp_path / "checkpoint")
     assert (tmp_path / "stream" / "1").exists()
     assert sum(one.numInputRows for one in query.recentProgress) == 400
     assert sorted(table.values(f"{topic}-copy")) == expected

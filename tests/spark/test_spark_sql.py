@@ -22,6 +22,10 @@ def name(spark: SparkSession, topic: str) -> Iterator[str]:
     spark.sql(f"DROP TABLE IF EXISTS {made}")
 
 
+def create(spark: SparkSession, name: str, table: Any, topic: str, kind: str = "TABLE") -> None:
+    spark.sql(f"CREATE {kind} {name} USING dledger OPTIONS (path '{table.path}', topic '{topic}')")
+
+
 def texts(spark: SparkSession, query: str) -> list[str]:
     return [row[0] for row in spark.sql(query).collect()]
 
@@ -59,7 +63,7 @@ def test_a_table_is_a_stream_and_takes_a_stream_with_its_log_named(
 ) -> None:
     client.create_topic(topic)
     client.append(topic, [b"a", b"b"])
-    spark.sql(f"CREATE TABLE {name} USING dledger OPTIONS (path '{table.path}', topic '{topic}')")
+    create(spark, name, table, topic)
     stream = spark.readStream.option("startingOffsets", "earliest").table(name)
     writer = stream.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
     writer.options(path=table.path, topic=f"{topic}-copy").toTable(name).awaitTermination()
@@ -76,7 +80,7 @@ def test_rows_are_inserted_where_the_statement_says(
     spark: SparkSession, table: Any, topic: str, name: str, client: Client
 ) -> None:
     client.create_topic(topic)
-    spark.sql(f"CREATE TABLE {name} USING dledger OPTIONS (path '{table.path}', topic '{topic}')")
+    create(spark, name, table, topic)
     there = f"WITH (path = '{table.path}', topic = '{topic}')"
     spark.sql(f"INSERT INTO {name} {there} (key, value) VALUES (X'6B', X'61')")
     spark.sql(f"INSERT INTO {name} {there} BY NAME SELECT CAST('b' AS BINARY) AS value")
@@ -92,9 +96,7 @@ def test_a_temporary_view_reads_and_takes_rows(
 ) -> None:
     client.create_topic(topic)
     view = topic.replace("-", "_") + "_view"
-    spark.sql(
-        f"CREATE TEMPORARY VIEW {view} USING dledger OPTIONS (path '{table.path}', topic '{topic}')"
-    )
+    create(spark, view, table, topic, "TEMPORARY VIEW")
     spark.sql(f"INSERT INTO {view} (value) VALUES (X'61'), (X'62')")
     assert sorted(texts(spark, f"SELECT CAST(value AS STRING) FROM {view}")) == ["a", "b"]
 
@@ -107,9 +109,7 @@ def test_rows_of_one_table_never_go_back_to_it_when_they_are_for_another(
     client.create_topic(topic)
     client.append(topic, [b"a"])
     for made in (name, f"{name}_other"):
-        spark.sql(
-            f"CREATE TABLE {made} USING dledger OPTIONS (path '{table.path}', topic '{topic}')"
-        )
+        create(spark, made, table, topic)
     stream = spark.readStream.option("startingOffsets", "earliest").table(name).writeStream
     try:
         with pytest.raises(PySparkException, match=r"INSERT INTO orders WITH \(path"):

@@ -10,11 +10,18 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.spark.conftest import run
+
 pytestmark = pytest.mark.spark
 
 
-def read(spark: SparkSession, path: Path, **options: str) -> DataFrame:
-    return spark.read.format("dledger").options(layout="rocketmq", **options).load(str(path))
+def read(spark: SparkSession, path: Path, layout: str = "rocketmq", **options: str) -> DataFrame:
+    return spark.read.format("dledger").options(layout=layout, **options).load(str(path))
+
+
+def stream(spark: SparkSession, path: Path, **options: str) -> DataFrame:
+    reader = spark.readStream.format("dledger").option("startingOffsets", "earliest")
+    return reader.options(layout="rocketmq", **options).load(str(path))
 
 
 def test_an_upgraded_store_is_a_table_in_dataframes_and_in_sql(
@@ -26,16 +33,12 @@ def test_an_upgraded_store_is_a_table_in_dataframes_and_in_sql(
     assert table.rdd.getNumPartitions() >= 5
     row = table.where("topic = 'payments' AND keys = 'k41'").first()
     assert row is not None
-    assert (row.queueId, row.properties, row.transaction) == (
-        1,
-        {"KEYS": "k41", "TAGS": "t2"},
-        "none",
-    )
+    assert (row.queueId, row.transaction, row.entryIndex) == (1, "none", 1)
+    assert row.properties == {"KEYS": "k41", "TAGS": "t2"}
     assert bytes(row.body).rstrip(b".") == b"000041"
     assert row.storeTimestamp.astimezone(UTC) == datetime.fromtimestamp(
         stores.FIRST / 1000 + 41, UTC
     )
-    assert row.entryIndex == 1
     spark.sql(
         f"CREATE TABLE old_messages USING dledger OPTIONS (path '{tmp_path}/store', layout "
         f"'rocketmq')"
@@ -71,11 +74,7 @@ def test_columns_are_chosen_by_a_schema_and_damage_is_named_or_left_out(
 
 
 def test_a_node_of_dledger_is_a_table_of_entries(spark: SparkSession, stores: Any) -> None:
-    entries = (
-        spark.read.format("dledger")
-        .option("layout", "dledger")
-        .load(str(stores.GOLDEN / "dledger_clean_n0"))
-    )
+    entries = read(spark, stores.GOLDEN / "dledger_clean_n0", "dledger")
     assert [row.entryIndex for row in entries.orderBy("position").collect()] == list(range(6))
 
 
@@ -86,27 +85,21 @@ def test_a_stream_tails_a_store_over_restarts_and_an_upgrade(
     messages = stores.some(120)
     plain.append(messages[:30])
 
-    def run() -> list[str]:
-        source = spark.readStream.format("dledger").options(
-            layout="rocketmq", startingOffsets="earliest", maxBytesPerTrigger="3000"
-        )
-        writer = source.load(str(tmp_path / "store")).select("keys").writeStream.format("parquet")
-        query = writer.options(checkpointLocation=checkpoint, path=str(tmp_path / "out")).trigger(
-            availableNow=True
-        )
-        query.start().awaitTermination()
+    def shown_keys() -> list[str]:
+        keys = stream(spark, tmp_path / "store", maxBytesPerTrigger="3000").select("keys")
+        run(keys.writeStream.format("parquet").option("path", str(tmp_path / "out")), checkpoint)
         shown = [row["keys"] for row in spark.read.parquet(str(tmp_path / "out")).collect()]
         return sorted(shown, key=lambda key: int(key[1:]))
 
-    assert run() == [f"k{n}" for n in range(30)]
+    assert shown_keys() == [f"k{n}" for n in range(30)]
     plain.append(messages[30:50])
     plain.close()
     ledger = stores.Log(tmp_path / "store" / "dledger-n0" / "data", 4096, plain.end, entries=True)
     ledger.append(messages[50:])
     ledger.commit(39)
-    assert run() == [f"k{n}" for n in range(90)]
+    assert shown_keys() == [f"k{n}" for n in range(90)]
     ledger.commit(69)
-    assert run() == [f"k{n}" for n in range(120)]
+    assert shown_keys() == [f"k{n}" for n in range(120)]
 
 
 def test_a_stream_ends_at_damage_and_says_where(
@@ -115,16 +108,7 @@ def test_a_stream_ends_at_damage_and_says_where(
     log = stores.Log(tmp_path / "commitlog", 4096)
     places = log.append(stores.some(20))
     log.write(places[3] + 100, b"!")
-    source = spark.readStream.format("dledger").options(
-        layout="rocketmq", startingOffsets="earliest"
-    )
-    writer = (
-        source.load(str(tmp_path))
-        .writeStream.format("noop")
-        .option("checkpointLocation", checkpoint)
-    )
-    query = writer.trigger(availableNow=True).start()
     with pytest.raises(
         StreamingQueryException, match=f"bytes {places[3]} to {places[4]} of the log are damaged"
     ):
-        query.awaitTermination()
+        run(stream(spark, tmp_path).writeStream.format("noop"), checkpoint)

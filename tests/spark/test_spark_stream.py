@@ -18,15 +18,9 @@ from dledger import Client, EmbeddedGroup
 from dledger.datasource.options.offsets import StreamOffset
 from dledger.streaming.reader import LogStreamReader
 from pyspark_dledger import DefaultSource
+from tests.spark.conftest import Table, run
 
 pytestmark = pytest.mark.spark
-
-
-def run(writer: Any, checkpoint: str) -> Any:
-    """Run a query until it has read what was there when it started."""
-    query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-    query.awaitTermination()
-    return query
 
 
 def append(client: Client, topic: str, first: int, last: int) -> None:
@@ -38,18 +32,14 @@ def numbers(last: int) -> list[str]:
 
 
 def test_a_stream_copies_a_topic_row_for_row_over_restarts(
-    spark: SparkSession, table: Any, topic: str, client: Client, checkpoint: str
+    table: Any, topic: str, client: Client, checkpoint: str
 ) -> None:
     client.create_topic(topic)
     copy = f"{topic}-copy"
     for first in (0, 500):
         for i in range(first, first + 500, 100):
             append(client, topic, i, i + 100)
-        source = table.stream(topic, startingOffsets="earliest", maxOffsetsPerTrigger=200)
-        writer = (
-            source.writeStream.format("dledger").option("topic", copy).option("path", table.path)
-        )
-        query = run(writer, checkpoint)
+        query = table.copy(table.stream(topic, maxOffsetsPerTrigger=200), copy, checkpoint)
         assert [p.numInputRows for p in query.recentProgress if p.numInputRows] == [200, 200, 100]
     assert table.values(copy) == numbers(1000)
     times = table.read(topic).join(
@@ -73,7 +63,7 @@ def test_a_batch_that_fails_after_its_writes_is_written_once_to_each_topic(
         if fail.pop():
             raise RuntimeError("after the writes")
 
-    source = table.stream(topic, startingOffsets="earliest")
+    source = table.stream(topic)
     with pytest.raises(StreamingQueryException):
         run(source.writeStream.foreachBatch(write), checkpoint)
     fail.append(False)
@@ -84,9 +74,7 @@ def test_a_batch_that_fails_after_its_writes_is_written_once_to_each_topic(
 
 def copied(table: Any, topic: str, copy: str, checkpoint: str, **options: str) -> Any:
     """Copy what is new, as a user would start the same query again."""
-    source = table.stream(topic, startingOffsets="earliest")
-    writer = source.select("key", "value").writeStream.format("dledger").option("path", table.path)
-    return run(writer.option("topic", copy).options(**options), checkpoint)
+    return table.copy(table.stream(topic).select("key", "value"), copy, checkpoint, **options)
 
 
 def test_restored_older_checkpoint_is_an_error_without_silent_loss(
@@ -140,13 +128,9 @@ def test_copied_checkpoint_with_another_target_topic_writes_all_rows(
     query = copied(table, topic, f"{topic}-fork", f"{checkpoint}-fork")
     assert table.values(f"{topic}-copy") == numbers(20)
     assert table.values(f"{topic}-fork") == [str(i) for i in range(10, 20)]
-    commits = table.spark.read.format("dledger").option("metadata", "commits").load(table.path)
-    made = (
-        commits.where(f"array_contains(topics, '{topic}-fork')")
-        .select("source", "query", "batch")
-        .collect()
-    )
-    assert [tuple(row) for row in made] == [("stream", str(query.id), 1)]
+    made = table.metadata("commits").where(f"array_contains(topics, '{topic}-fork')")
+    rows = made.select("source", "query", "batch").collect()
+    assert [tuple(row) for row in rows] == [("stream", str(query.id), 1)]
 
 
 def test_two_writes_under_one_name_stop_the_query_and_swallow_nothing(
@@ -160,10 +144,7 @@ def test_two_writes_under_one_name_stop_the_query_and_swallow_nothing(
         table.write(frame.select("value"), f"{topic}-a")
 
     with pytest.raises(StreamingQueryException, match="txnId"):
-        run(
-            table.stream(topic, startingOffsets="earliest").writeStream.foreachBatch(write),
-            checkpoint,
-        )
+        run(table.stream(topic).writeStream.foreachBatch(write), checkpoint)
     assert table.values(f"{topic}-a") == numbers(10)
 
 
@@ -216,7 +197,8 @@ def test_a_stream_from_latest_loses_nothing_when_its_first_batch_fails(
     finally:
         first.stop()
     wrote = client.end_offsets(topic)[0]
-    run(table.stream(topic).writeStream.foreachBatch(collect), checkpoint)
+    latest = table.stream(topic, startingOffsets="latest")
+    run(latest.writeStream.foreachBatch(collect), checkpoint)
     planned = json.loads((Path(checkpoint) / "offsets" / "0").read_text().splitlines()[-1])
     assert planned["from"][topic]["0"] < planned["logs"][topic]["p"]["0"]
     assert len(seen) == wrote - planned["from"][topic]["0"]
@@ -228,9 +210,7 @@ def test_both_limits_of_a_batch_hold_and_the_backlog_is_read(
     client.create_topic(topic)
     for _ in range(10):
         client.append(topic, [b"x" * 1000] * 10)  # ten bodies of some 10 KiB
-    source = table.stream(
-        topic, startingOffsets="earliest", maxOffsetsPerTrigger=45, maxBytesPerTrigger="35k"
-    )
+    source = table.stream(topic, maxOffsetsPerTrigger=45, maxBytesPerTrigger="35k")
     query = run(source.writeStream.format("noop"), checkpoint)
     rows = [p.numInputRows for p in query.recentProgress if p.numInputRows]
     assert sum(rows) == 100
@@ -272,12 +252,12 @@ def test_a_checkpoint_of_a_topic_that_was_created_again_is_refused(
 ) -> None:
     client.create_topic(topic)
     append(client, topic, 0, 5)
-    run(table.stream(topic, startingOffsets="earliest").writeStream.format("noop"), checkpoint)
+    run(table.stream(topic).writeStream.format("noop"), checkpoint)
     client.delete_topic(topic)
     client.create_topic(topic)
     append(client, topic, 0, 9)
     with pytest.raises(StreamingQueryException, match="was deleted and created again"):
-        run(table.stream(topic, startingOffsets="earliest").writeStream.format("noop"), checkpoint)
+        run(table.stream(topic).writeStream.format("noop"), checkpoint)
 
 
 def test_a_checkpoint_of_a_path_that_was_deleted_and_made_anew_is_refused(
@@ -290,10 +270,7 @@ def test_a_checkpoint_of_a_path_that_was_deleted_and_made_anew_is_refused(
             client.create_topic("t")
             append(client, "t", 0, last)
             ids.append(client.lineage().group_id)
-            stream = spark.readStream.format("dledger").options(
-                subscribe="t", startingOffsets="earliest"
-            )
-            writer = stream.load(str(path)).writeStream.format("noop")
+            writer = Table(spark, str(path)).stream("t").writeStream.format("noop")
             if last == 5:
                 run(writer, checkpoint)
             else:
@@ -305,41 +282,20 @@ def test_a_checkpoint_of_a_path_that_was_deleted_and_made_anew_is_refused(
     assert ids[0] != ids[1]
 
 
-def test_complete_mode_is_refused_with_what_to_write_instead(
-    table: Any, topic: str, client: Client, checkpoint: str
+@pytest.mark.parametrize(
+    ("mode", "message"),
+    [
+        pytest.param("complete", "a log only grows", id="complete: with what to write instead"),
+        pytest.param(
+            "update", "does not support Update mode", id="update: by Spark, as documented"
+        ),
+    ],
+)
+def test_an_output_mode_that_a_log_does_not_have_is_refused(
+    table: Any, topic: str, client: Client, checkpoint: str, mode: str, message: str
 ) -> None:
     client.create_topic(topic)
-    counts = (
-        table.stream(topic)
-        .groupBy("partition")
-        .count()
-        .selectExpr("CAST(count AS STRING) AS value")
-    )
-    writer = (
-        counts.writeStream.format("dledger")
-        .outputMode("complete")
-        .option("topic", "x")
-        .option("path", table.path)
-    )
-    with pytest.raises(StreamingQueryException, match="a log only grows"):
-        run(writer, checkpoint)
-
-
-def test_update_mode_is_refused_by_spark_and_named_in_the_documentation(
-    table: Any, topic: str, client: Client, checkpoint: str
-) -> None:
-    client.create_topic(topic)
-    counts = (
-        table.stream(topic)
-        .groupBy("partition")
-        .count()
-        .selectExpr("CAST(count AS STRING) AS value")
-    )
-    writer = (
-        counts.writeStream.format("dledger")
-        .outputMode("update")
-        .option("topic", "x")
-        .option("path", table.path)
-    )
-    with pytest.raises(StreamingQueryException, match="does not support Update mode"):
-        run(writer, checkpoint)
+    counts = table.stream(topic).groupBy("partition").count()
+    values = counts.selectExpr("CAST(count AS STRING) AS value")
+    with pytest.raises(StreamingQueryException, match=message):
+        run(table.writer(values, "x").outputMode(mode), checkpoint)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dledger import Client
 from dledger.errors import ConfigError
 from dledger.spark import in_thread
+from tests.spark.conftest import run
 
 pytestmark = pytest.mark.spark
 
@@ -22,22 +22,10 @@ def nums(spark: SparkSession, *values: int) -> DataFrame:
     return spark.range(min(values), max(values) + 1, 1, 1).selectExpr("CAST(id AS STRING) AS value")
 
 
-def run(function: Callable[[], Any]) -> Any:
+def apart(function: Callable[[], Any]) -> Any:
     """What it returns, or raises, in a thread of its own."""
-    found: list[Any] = []
-
-    def target() -> None:
-        try:
-            found.append(function())
-        except BaseException as error:
-            found.append(error)
-
-    thread = threading.Thread(target=target)
-    thread.start()
-    thread.join()
-    if isinstance(found[0], BaseException):
-        raise found[0]
-    return found[0]
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result()
 
 
 def test_a_thread_without_a_session_of_its_own_does_not_know_the_format(
@@ -45,11 +33,11 @@ def test_a_thread_without_a_session_of_its_own_does_not_know_the_format(
 ) -> None:
     """Spark's own; when this passes, `in_thread` is needed no more."""
     with pytest.raises(Exception, match="DATA_SOURCE_NOT_FOUND"):
-        run(lambda: table.write(nums(spark, 0), "never"))
+        apart(lambda: table.write(nums(spark, 0), "never"))
 
 
 def test_a_plain_thread_writes(spark: SparkSession, table: Any, topic: str) -> None:
-    run(in_thread(lambda: table.write(nums(spark, 0, 2), topic)))
+    apart(in_thread(lambda: table.write(nums(spark, 0, 2), topic)))
     assert table.values(topic) == ["0", "1", "2"]
 
 
@@ -60,7 +48,7 @@ def test_the_documented_line_makes_the_session_active(
         spark.createDataFrame([], "a int")
         table.write(nums(spark, 0, 2), topic)
 
-    run(write)
+    apart(write)
     assert table.values(topic) == ["0", "1", "2"]
 
 
@@ -80,15 +68,11 @@ def test_a_stream_is_started_from_a_thread(
     client.append(topic, [b"a", b"b"])
 
     def start() -> Any:
-        writer = (
-            table.stream(topic, startingOffsets="earliest")
-            .select("value")
-            .writeStream.format("dledger")
-        )
-        options = {"topic": f"{topic}-copy", "path": table.path, "checkpointLocation": checkpoint}
-        return writer.options(**options).trigger(availableNow=True).start()
+        writer = table.writer(table.stream(topic).select("value"), f"{topic}-copy")
+        writer = writer.option("checkpointLocation", checkpoint)
+        return writer.trigger(availableNow=True).start()
 
-    run(in_thread(start)).awaitTermination()
+    apart(in_thread(start)).awaitTermination()
     assert table.values(f"{topic}-copy") == ["a", "b"]
 
 
@@ -100,18 +84,14 @@ def test_threads_of_foreach_batch_write_once_though_the_batch_is_run_again(
     copy, failures = f"{topic}-copy", [True]
 
     def each(frame: DataFrame, _batch: int) -> None:
-        run(in_thread(lambda: table.write(frame.select("value"), copy)))
+        apart(in_thread(lambda: table.write(frame.select("value"), copy)))
         if failures:
             failures.pop()
             raise RuntimeError("after the write")
 
-    def query() -> Any:
-        writer = table.stream(topic, startingOffsets="earliest").writeStream.foreachBatch(each)
-        return writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-
     with pytest.raises(PySparkException, match="after the write"):
-        query().awaitTermination()
-    query().awaitTermination()
+        run(table.stream(topic).writeStream.foreachBatch(each), checkpoint)
+    run(table.stream(topic).writeStream.foreachBatch(each), checkpoint)
     assert not failures
     assert table.values(copy) == ["a", "b"]
 
@@ -120,6 +100,6 @@ def test_a_thread_without_a_session_is_told_to_name_one(
     spark: SparkSession, table: Any, topic: str
 ) -> None:
     with pytest.raises(ConfigError, match=r"in_thread\(write, spark\)"):
-        run(lambda: in_thread(table.write))
-    run(lambda: run(in_thread(lambda: table.write(nums(spark, 7), topic), spark)))
+        apart(lambda: in_thread(table.write))
+    apart(lambda: apart(in_thread(lambda: table.write(nums(spark, 7), topic), spark)))
     assert table.values(topic) == ["7"]

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import from_json
 
 from dledger import Client
+from dledger.datasource.table.schema import COLUMNS
 
 pytestmark = pytest.mark.spark
 
@@ -110,44 +111,34 @@ def spark(spark: SparkSession) -> Iterator[SparkSession]:
 def test_unsupported_type_is_refused_before_a_write(
     spark: SparkSession, table: Any, topic: str, client: Client, kind: str
 ) -> None:
+    frame = spark.range(1).selectExpr("named_struct('x', 1, 'y', id) AS s", f"{kind} AS c")
     with pytest.raises(
         PySparkException, match=r"column 'c' is .*which a topic cannot carry: cast it"
     ):
-        table.write(
-            spark.range(1).selectExpr("named_struct('x', 1, 'y', id) AS s", f"{kind} AS c"), topic
-        )
+        table.write(frame, topic)
     assert topic not in [info.name for info in client.topics()]
 
 
 STEPS = [
-    ("CAST(id AS INT) AS id, CAST(1 AS INT) AS n", {"id": "int", "n": "int"}),
-    (
-        "CAST(id AS INT) AS id, CAST(1 AS INT) AS n, 'x' AS s",
-        {"id": "int", "n": "int", "s": "string"},
-    ),
-    ("id, CAST(1 AS BIGINT) AS n", {"id": "bigint", "n": "bigint", "s": "string"}),
-    (
-        "id, named_struct('a', 1) AS p",
-        {"id": "bigint", "n": "bigint", "s": "string", "p": "struct<a:int>"},
-    ),
+    ("CAST(id AS INT) AS id, CAST(1 AS INT) AS n", "id int, n int"),
+    ("CAST(id AS INT) AS id, CAST(1 AS INT) AS n, 'x' AS s", "id int, n int, s string"),
+    ("id, CAST(1 AS BIGINT) AS n", "id bigint, n bigint, s string"),
+    ("id, named_struct('a', 1) AS p", "id bigint, n bigint, s string, p struct<a:int>"),
     (
         "id, named_struct('a', 2L, 'b', 'y') AS p",
-        {"id": "bigint", "n": "bigint", "s": "string", "p": "struct<a:bigint,b:string>"},
+        "id bigint, n bigint, s string, p struct<a:bigint,b:string>",
     ),
     (
         "id, array(1.5d) AS l, TIMESTAMP'2024-01-01 00:00:00' AS t",
-        {
-            "id": "bigint",
-            "n": "bigint",
-            "s": "string",
-            "p": "struct<a:bigint,b:string>",
-            "l": "array<double>",
-            "t": "timestamp",
-        },
+        "id bigint, n bigint, s string, p struct<a:bigint,b:string>, l array<double>, t timestamp",
     ),
 ]
 """A frame, and the topic's columns once it is written: one to begin with, and five that change
 it."""
+
+
+def columns_of(frame: DataFrame) -> str:
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema)
 
 
 def test_running_query_sees_five_column_changes_after_its_restart(
@@ -159,25 +150,19 @@ def test_running_query_sees_five_column_changes_after_its_restart(
         seen.extend(batch.collect())
 
     def start() -> Any:
-        stream = table.stream(topic, startingOffsets="earliest")
+        stream = table.stream(topic)
         return (
             stream.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint).start()
         )
 
-    table.write(
-        spark.range(10).selectExpr(
-            "CAST(id AS INT) AS id", "IF(id < 0, NULL, CAST(1 AS INT)) AS n"
-        ),
-        topic,
-    )
+    first = ("CAST(id AS INT) AS id", "IF(id < 0, NULL, CAST(1 AS INT)) AS n")
+    table.write(spark.range(10).selectExpr(*first), topic)
     query = start()
     query.processAllAvailable()
     for step in range(1, len(STEPS)):
         spark.range(step * 10, step * 10 + 10).createOrReplaceTempView("ten")
         table.write(spark.sql(f"SELECT {STEPS[step][0]} FROM ten"), topic, schemaEvolution="add")
-        assert {f.name: f.dataType.simpleString() for f in table.read(topic).schema} == STEPS[step][
-            1
-        ]
+        assert columns_of(table.read(topic)) == STEPS[step][1]
         query.processAllAvailable()
     assert query.exception() is None
     query.stop()
@@ -191,10 +176,10 @@ def test_running_query_sees_five_column_changes_after_its_restart(
     query.stop()
     assert sorted(row.id for row in seen) == list(range(60, 70))
     assert {(tuple(row.asDict()), row.s, row.t) for row in seen} == {
-        (tuple(STEPS[-1][1]), "late", None)
+        (("id", "n", "s", "p", "l", "t"), "late", None)
     }
     old = table.read(topic, schemaVersion=2)
-    assert {f.name: f.dataType.simpleString() for f in old.schema} == STEPS[1][1]
+    assert columns_of(old) == STEPS[1][1]
     assert old.where("s = 'x'").count() == 10
     rows = table.read(topic).orderBy("id").selectExpr("p.a", "p.b", "l", "year(t)").collect()
     assert [tuple(row) for row in rows[29:60:10]] == [
@@ -234,22 +219,12 @@ def test_json_of_a_typed_topic_is_what_from_json_reads(
     frame = frame_of_all(spark, 5).select("id", *names)
     table.write(frame, topic, keyColumn="id")
     read = table.read(topic, valueFormat="json")
-    assert read.columns == [
-        "key",
-        "value",
-        "topic",
-        "partition",
-        "offset",
-        "timestamp",
-        "timestampType",
-    ]
+    assert read.columns == COLUMNS.names
     row = from_json(read.value.cast("string"), frame.schema, {"mode": "FAILFAST"})
     back = read.select(read.key.cast("string").alias("key"), row.alias("row"))
     for row in back.collect():
         assert int(row.key) == row.row.id
     for name in names:
-        want, have = (
-            frame.selectExpr("id", name),
-            back.selectExpr("row.id AS id", f"row.{name} AS {name}"),
-        )
+        want = frame.selectExpr("id", name)
+        have = back.selectExpr("row.id AS id", f"row.{name} AS {name}")
         assert sorted(map(repr, have.collect())) == sorted(map(repr, want.collect())), name

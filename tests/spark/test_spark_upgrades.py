@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dledger import Client, EmbeddedGroup
+from tests.spark.conftest import Table
 
 pytestmark = pytest.mark.spark
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -33,32 +34,19 @@ def old(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> 
         yield Old(spark, tmp_path, client)
 
 
-class Old:
+class Old(Table):
     """The golden group, and the query that has read it."""
 
     def __init__(self, spark: SparkSession, root: Path, client: Client) -> None:
-        self.spark = spark
+        super().__init__(spark, str(root / "log"))
         self.root = root
         self.client = client
-        self.path = str(root / "log")
 
     def run(self, names: str = "t,u", target: str = "copy", checkpoint: str = "checkpoint") -> None:
-        stream = self.spark.readStream.format("dledger").options(
-            subscribe=names, startingOffsets="earliest"
-        )
-        writer = stream.load(self.path).select("key", "value").writeStream.format("dledger")
-        options = {
-            "topic": target,
-            "path": self.path,
-            "checkpointLocation": str(self.root / checkpoint),
-        }
-        writer.options(**options).trigger(availableNow=True).start().awaitTermination()
+        self.copy(self.stream(names).select("key", "value"), target, self.root / checkpoint)
 
     def values(self, topic: str) -> list[str]:
-        frame = self.spark.read.format("dledger").option("subscribe", topic).load(self.path)
-        return sorted(
-            row.value for row in frame.selectExpr("CAST(value AS STRING) AS value").collect()
-        )
+        return sorted(super().values(topic))
 
     def append(self, first: int, last: int) -> None:
         for partition in (0, 1):
@@ -92,7 +80,5 @@ def test_a_query_of_the_release_before_goes_on_exactly_once(old: Old) -> None:
 def test_a_write_with_a_txn_id_of_the_release_before_is_known(old: Old) -> None:
     rows = old.spark.range(3).selectExpr("CAST(id AS STRING) AS value")
     for topic in ("named", "anew"):
-        rows.write.format("dledger").options(topic=topic, txnId="load").mode("append").save(
-            old.path
-        )
+        old.write(rows, topic, txnId="load")
     assert old.values("named") == old.values("anew") == ["0", "1", "2"]

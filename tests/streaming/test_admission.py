@@ -2,66 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.client import Span
-from dledger.datasource.table.read_range import ReadRange
 from dledger.streaming.admission import admit, shares
+from tests.datasource.stored_layout import Layout
 
 layouts = st.lists(
     st.lists(st.tuples(st.integers(1, 20), st.integers(1, 1000)), max_size=12),
     min_size=1,
     max_size=4,
-)
-"""For each partition its stored batches: (records, bytes)."""
+).map(lambda batches: layout_of(*batches))
 
 
-class Log:
-    def __init__(self, layout: list[list[tuple[int, int]]]) -> None:
-        self.layout = layout
-        self.ends = {"t": {p: sum(c for c, _ in batches) for p, batches in enumerate(layout)}}
-
-    def split(self, spans: Sequence[Span]) -> list[list[ReadRange]]:
-        return [
-            self.cut(s.topic, s.partition, s.start, s.end, s.target_bytes, s.max_pieces)
-            for s in spans
-        ]
-
-    def cut(
-        self, topic: str, partition: int, start: int, end: int, target: int, most: int
-    ) -> list[ReadRange]:
-        pieces: list[ReadRange] = []
-        base = size = 0
-        if start >= end:
-            return []
-        for count, weight in self.layout[partition]:
-            base += count
-            if base <= start or base - count >= end:
-                continue
-            size += weight
-            if size >= target or base >= end:
-                pieces.append(ReadRange(min(base, end), size))
-                size = 0
-        return pieces[:most]
-
-    def bytes_between(self, starts: dict[int, int], ends: dict[int, int]) -> int:
-        return sum(
-            self.cut("t", p, starts[p], ends[p], 1 << 60, 1)[0].bytes
-            for p in starts
-            if ends[p] > starts[p]
-        )
+def layout_of(*batches: list[tuple[int, int]]) -> Layout:
+    """For each partition of topic t its stored batches: (records, bytes)."""
+    return Layout({("t", partition): stored for partition, stored in enumerate(batches)})
 
 
 @given(
     layouts, st.one_of(st.none(), st.integers(1, 60)), st.one_of(st.none(), st.integers(1, 4000))
 )
 def test_both_limits_hold_in_every_batch_until_the_backlog_is_read(
-    layout: list[list[tuple[int, int]]], max_rows: int | None, max_bytes: int | None
+    log: Layout, max_rows: int | None, max_bytes: int | None
 ) -> None:
-    log = Log(layout)
     at = {"t": dict.fromkeys(log.ends["t"], 0)}
     for _ in range(2000):
         if at == log.ends:
@@ -76,24 +40,24 @@ def test_both_limits_hold_in_every_batch_until_the_backlog_is_read(
             if max_bytes is None:
                 assert rows == min(max_rows, left)
         if max_bytes is not None:
-            stored = [b for p in at["t"] for b in log.cut("t", p, at["t"][p], after["t"][p], 1, 99)]
-            assert log.bytes_between(at["t"], after["t"]) <= max_bytes or len(stored) == 1
+            stored = [b for p in at["t"] for b in log.stored("t", p, at["t"][p], after["t"][p])]
+            assert sum(stored) <= max_bytes or len(stored) == 1
         at = after
     assert at == log.ends
 
 
 def test_rows_are_shared_out_by_backlog() -> None:
-    log = Log([[(100, 10)], [(300, 10)]])
+    log = layout_of([(100, 10)], [(300, 10)])
     assert admit({"t": {0: 0, 1: 0}}, log.ends, log.split, max_rows=40) == {"t": {0: 10, 1: 30}}
 
 
 def test_bytes_are_counted_in_whole_stored_batches() -> None:
-    log = Log([[(10, 100)] * 10])
+    log = layout_of([(10, 100)] * 10)
     assert admit({"t": {0: 0}}, log.ends, log.split, max_bytes=350) == {"t": {0: 30}}
 
 
 def test_a_batch_above_the_byte_limit_is_admitted_alone() -> None:
-    log = Log([[(10, 100)], [(10, 500)]])
+    log = layout_of([(10, 100)], [(10, 500)])
     assert admit({"t": {0: 0, 1: 0}}, log.ends, log.split, max_bytes=50) == {"t": {0: 0, 1: 10}}
 
 

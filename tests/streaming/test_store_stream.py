@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import pickle
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,103 +17,55 @@ from dledger.errors import ConfigError, CorruptEntry, OffsetOutOfRange
 from dledger.rocketmq.format.message import encode_message
 from dledger.streaming.stores import StoreStreamReader
 from pyspark_dledger import DefaultSource
+from tests.streaming.stream_engine import Crash, Engine
 
 
-class Query:
-    """A streaming query over a store: its checkpoint and its sink."""
+class Query(Engine):
+    """A streaming query over a store."""
 
     def __init__(self, root: Path, **options: str) -> None:
-        given = {
-            "path": str(root),
-            "layout": "rocketmq",
-            "startingOffsets": "earliest",
-            "fetch.maxWaitMs": "0",
-        }
-        self.given = {**given, **options}
-        self.schema = store_schema(self.given)
-        self.offsets: list[str] = []
-        self.commits = 0
-        self.sink: list[list[Any]] = []
-        self.reader: StoreStreamReader | None = None
-        self.now = 0.0
+        given = {"path": str(root), "layout": "rocketmq", "fetch.maxWaitMs": "0"}
+        given |= {"startingOffsets": "earliest", **options}
+        super().__init__(StoreStreamReader, given, store_schema(given))
 
-    def start(self, available_now: bool = False) -> StoreStreamReader:
-        if self.reader is None:
-            self.reader = StoreStreamReader(
-                self.given, self.schema, clock=lambda: self.now, sleep=self.wait
-            )
-            if available_now:
-                self.reader.prepareForTriggerAvailableNow()
-        return self.reader
-
-    def wait(self, seconds: float) -> None:
-        self.now += seconds
-
-    def trigger(self, limit: Any = None, crash: bool = False) -> bool:
-        """One round of the engine; False when there was nothing to do. With ``crash`` it dies
-        before the sink."""
-        reader = self.start()
-        if len(self.offsets) == self.commits:
-            start = self.begin()
-            end = json.dumps(
-                reader.latestOffset(json.loads(start), limit or reader.getDefaultReadLimit())
-            )
-            if end == start:
-                return False
-            self.offsets.append(end)
-        if crash:
-            self.reader = None
-            return True
-        start, end = self.begin(), self.offsets[self.commits]
-        slices = [
-            pickle.loads(pickle.dumps(s))
-            for s in reader.partitions(json.loads(start), json.loads(end))
-        ]
-        executor = pickle.loads(pickle.dumps(StoreStreamReader(self.given, self.schema)))
-        self.sink.append(
-            [row for one in slices for batch in executor.read(one) for row in batch.to_pylist()]
-        )
-        self.commits += 1
-        return True
-
-    def begin(self) -> str:
-        return (
-            self.offsets[self.commits - 1]
-            if self.commits
-            else json.dumps(self.start().initialOffset())
-        )
-
-    def drain(self) -> list[Any]:
-        """Trigger until there is nothing to do; all bodies, or entries' indexes, so far."""
-        while self.trigger():
-            pass
-        return self.rows()
-
-    def rows(self, column: str = "body") -> list[Any]:
-        return [row[column] for batch in self.sink for row in batch]
+    def values(self, column: str = "body") -> list[Any]:
+        return super().values(column)
 
 
 def bodies(messages: Any) -> list[bytes]:
     return [message.body for message in messages]
 
 
-@pytest.mark.parametrize("entries", [False, True])
+@pytest.fixture
+def log(tmp_path: Path, stores: Any) -> Any:
+    """The commit log of a broker."""
+    return stores.Log(tmp_path / "commitlog", 4096)
+
+
+@pytest.fixture
+def entries(tmp_path: Path, stores: Any) -> Any:
+    """The log of a broker in DLedger mode."""
+    return stores.Log(tmp_path / "dledger-n0" / "data", 4096, entries=True)
+
+
+@pytest.fixture(params=["log", "entries"])
+def either(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue(request.param)
+
+
 def test_messages_of_a_broker_are_shown_once_in_order_across_files(
-    tmp_path: Path, stores: Any, entries: bool
+    tmp_path: Path, stores: Any, either: Any
 ) -> None:
-    log = stores.Log(
-        tmp_path / ("dledger-n0/data" if entries else "commitlog"), 4096, entries=entries
-    )
     messages = stores.some(120)
-    log.append(messages[:1])
+    either.append(messages[:1])
     query = Query(tmp_path)
     for n in range(1, 120):
         if n % 7 == 0:
             assert query.drain() == bodies(messages[:n])
-        log.append(messages[n : n + 1])
+        either.append(messages[n : n + 1])
     assert query.drain() == bodies(messages)
     assert query.trigger() is False
-    assert log.end > 4 * 4096
+    assert either.end > 4 * 4096
 
 
 steps = st.lists(
@@ -151,9 +103,10 @@ def test_message_is_shown_once_despite_crashes_and_a_broker_upgrade(
             log.append(messages[wrote : wrote + how])
             wrote += how
         elif what == "trigger":
-            query.trigger(crash=bool(how))
+            with suppress(Crash):
+                query.trigger(crash_at="after the plan is kept" if how else "")
         elif what == "restart":
-            query.reader = None
+            query.crash()
         elif not log.entries:
             log.close()
             log = stores.Log(root / "dledger-n0" / "data", 2048, log.end, entries=True)
@@ -162,83 +115,78 @@ def test_message_is_shown_once_despite_crashes_and_a_broker_upgrade(
     assert query.drain() == bodies(messages[:wrote])
 
 
-@pytest.mark.parametrize("entries", [False, True])
-def test_half_a_message_is_never_shown(tmp_path: Path, stores: Any, entries: bool) -> None:
+def test_half_a_message_is_never_shown(tmp_path: Path, stores: Any, either: Any) -> None:
     """At each byte of its writing, whichever part comes first; in DLedger mode the checkpoint comes
     after it."""
-    log = stores.Log(
-        tmp_path / ("dledger-n0/data" if entries else "commitlog"), 4096, entries=entries
-    )
     messages = stores.some(12)
-    log.append(messages[:10])
-    path, end = log.path(0), log.end
+    either.append(messages[:10])
+    path, end = either.path(0), either.end
     before = path.read_bytes()
-    if entries:
-        log.commit(9)
-    log.append(messages[10:11])
+    if either.entries:
+        either.commit(9)
+    either.append(messages[10:11])
     after = path.read_bytes()
-    for written in (*range(end, log.end - 20, 5), *range(log.end - 20, log.end)):
+    for written in (*range(end, either.end - 20, 5), *range(either.end - 20, either.end)):
         for torn in (after[:written] + before[written:], before[:written] + after[written:]):
             if torn == after:
                 continue
             path.write_bytes(torn)
-            if entries:
-                log.commit(9)
+            if either.entries:
+                either.commit(9)
             query = Query(tmp_path, startingOffsets=str(end - 300))
             assert query.drain()[-1] == messages[9].body, written
             path.write_bytes(after)
-            if entries:
-                log.commit(10)
+            if either.entries:
+                either.commit(10)
             assert query.drain()[-1] == messages[10].body
 
 
-def test_in_dledger_mode_only_what_is_committed_is_shown(tmp_path: Path, stores: Any) -> None:
-    log = stores.Log(tmp_path / "dledger-n0" / "data", 4096, entries=True)
+def test_in_dledger_mode_only_what_is_committed_is_shown(
+    tmp_path: Path, stores: Any, entries: Any
+) -> None:
     messages = stores.some(30)
-    places = log.append(messages[:20], term=1)
-    log.commit(-1)
+    places = entries.append(messages[:20], term=1)
+    entries.commit(-1)
     query = Query(tmp_path)
     assert query.drain() == []
-    log.commit(9)
+    entries.commit(9)
     assert query.drain() == bodies(messages[:10])
-    log.end, log.index, log.units = places[15] - 48, 15, log.units[:15]
-    log.append(messages[20:21], term=2)
-    log.commit(15)
+    entries.end, entries.index, entries.units = places[15] - 48, 15, entries.units[:15]
+    entries.append(messages[20:21], term=2)
+    entries.commit(15)
     assert query.drain() == bodies(messages[:15] + messages[20:21])
 
 
 def test_a_checkpoint_that_is_just_being_replaced_takes_nothing_back(
-    tmp_path: Path, stores: Any
+    tmp_path: Path, stores: Any, entries: Any
 ) -> None:
     """DLedger copies the checkpoint to checkpoint.bak, removes it, and then gives the next one its
     name."""
-    log = stores.Log(tmp_path / "dledger-n0" / "data", 4096, entries=True)
     messages = stores.some(30)
-    log.append(messages[:20])
-    checkpoint = log.folder.parent / "checkpoint"
-    log.commit(4)
+    entries.append(messages[:20])
+    checkpoint = entries.folder.parent / "checkpoint"
+    entries.commit(4)
     checkpoint.rename(checkpoint.with_suffix(".bak"))
     assert Query(tmp_path).drain() == bodies(messages[:5])
     query = Query(tmp_path)
-    log.commit(9)
+    entries.commit(9)
     assert query.drain() == bodies(messages[:10])
     checkpoint.unlink()
     assert query.drain() == bodies(messages[:10])
-    log.commit(14)
+    entries.commit(14)
     assert query.drain() == bodies(messages[:15])
 
 
 def test_before_the_first_checkpoint_of_a_broker_nothing_is_shown(
-    tmp_path: Path, stores: Any
+    tmp_path: Path, stores: Any, entries: Any
 ) -> None:
-    log = stores.Log(tmp_path / "dledger-n0" / "data", 4096, entries=True)
     messages = stores.some(20)
-    log.append(messages)
-    log.commit(9)
-    (log.folder.parent / "checkpoint").unlink()
+    entries.append(messages)
+    entries.commit(9)
+    (entries.folder.parent / "checkpoint").unlink()
     query = Query(tmp_path)
     assert query.drain() == []
-    log.commit(9)
+    entries.commit(9)
     assert query.drain() == bodies(messages[:10])
 
 
@@ -252,14 +200,14 @@ def test_first_checkpoint_of_a_node_below_the_shown_entries_is_no_error(
         log.body(b"%d" % n, 1)
     query = Query(tmp_path, layout="dledger")
     query.drain()
-    assert query.rows("entryIndex") == list(range(20))
+    assert query.values("entryIndex") == list(range(20))
     log.commit(9)
     log.body(b"20", 1)
     query.drain()
-    assert query.rows("entryIndex") == list(range(20))
+    assert query.values("entryIndex") == list(range(20))
     log.commit(20)
     query.drain()
-    assert query.rows("entryIndex") == list(range(21))
+    assert query.values("entryIndex") == list(range(21))
     log.end = log.index = 0
     log.units = []
     log.write(0, bytes(4096))
@@ -285,24 +233,23 @@ def test_entries_given_up_by_a_follower_without_checkpoint_stay_hidden(
     log.end, log.index = log.end - 5 * 51, 15
     log.body(b"new", 2)
     query.drain()
-    assert query.rows("entryIndex") == list(range(16))
+    assert query.values("entryIndex") == list(range(16))
     log.body(b"two", 2)
     query.drain()
-    assert query.rows() == [b"\7" * 3000, *(b"%03d" % n for n in range(1, 15)), b"new", b"two"]
+    assert query.values() == [b"\7" * 3000, *(b"%03d" % n for n in range(1, 15)), b"new", b"two"]
 
 
 def test_a_stream_from_latest_keeps_its_first_batch_through_a_crash(
-    tmp_path: Path, stores: Any
+    tmp_path: Path, stores: Any, log: Any
 ) -> None:
     """Spark asks for the first offset again after a crash and keeps no answer; by then "latest" is
     behind the batch."""
-    log = stores.Log(tmp_path / "commitlog", 4096)
     messages = stores.some(20)
     log.append(messages[:10])
     query = Query(tmp_path, startingOffsets="latest")
     query.start().initialOffset()
     log.append(messages[10:15])
-    query.trigger(crash=True)
+    query.dies("after the plan is kept")
     log.append(messages[15:])
     assert query.drain() == bodies(messages[10:])
 
@@ -319,31 +266,26 @@ def test_available_now_reads_up_to_where_the_store_ended_and_no_further(
     assert plain.end < ledger.end
 
 
-@pytest.mark.parametrize("entries", [False, True])
 def test_batch_ends_with_the_message_that_reaches_its_byte_limit(
-    tmp_path: Path, stores: Any, entries: bool
+    tmp_path: Path, stores: Any, either: Any
 ) -> None:
-    log = stores.Log(
-        tmp_path / ("dledger-n0/data" if entries else "commitlog"), 4096, entries=entries
-    )
-    log.append(stores.some(60))
+    either.append(stores.some(60))
     query = Query(tmp_path)
-    size = log.end // 60
+    size = either.end // 60
     query.trigger(ReadMaxBytes(1000))
-    first = query.rows("storedSize")
-    assert 1000 <= sum(first) + 48 * entries * len(first) < 1000 + size + 60
+    first = query.values("storedSize")
+    assert 1000 <= sum(first) + 48 * either.entries * len(first) < 1000 + size + 60
     query.trigger(ReadMaxBytes(1))
     assert len(query.sink[1]) == 1
     query.trigger(ReadAllAvailable())
-    assert query.rows() == bodies(stores.some(60))
+    assert query.values() == bodies(stores.some(60))
     with pytest.raises(ConfigError, match="cannot limit a batch by ReadMaxRows"):
         query.start().latestOffset(json.loads(query.begin()), ReadMaxRows(5))
 
 
 def test_files_deleted_before_they_were_read_are_an_error_or_left_out(
-    tmp_path: Path, stores: Any
+    tmp_path: Path, stores: Any, log: Any
 ) -> None:
-    log = stores.Log(tmp_path / "commitlog", 4096)
     log.append(stores.some(10))
     query, lenient = Query(tmp_path), Query(tmp_path, failOnDataLoss="false")
     query.drain()
@@ -394,9 +336,8 @@ def test_an_old_commit_log_that_was_read_and_is_back_is_not_read_again(
 
 
 def test_a_store_that_is_shorter_than_what_was_read_is_another_one(
-    tmp_path: Path, stores: Any
+    tmp_path: Path, stores: Any, log: Any
 ) -> None:
-    log = stores.Log(tmp_path / "commitlog", 4096)
     log.append(stores.some(30))
     query = Query(tmp_path)
     query.drain()
@@ -412,9 +353,8 @@ def test_a_store_that_is_shorter_than_what_was_read_is_another_one(
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_damage_in_what_a_broker_has_passed_is_an_error_or_left_out(
-    tmp_path: Path, stores: Any, fails: bool
+    tmp_path: Path, stores: Any, log: Any, fails: bool
 ) -> None:
-    log = stores.Log(tmp_path / "commitlog", 4096)
     messages = stores.some(12)
     places = log.append(messages)
     log.write(places[5] + 100, b"!")
@@ -429,9 +369,8 @@ def test_damage_in_what_a_broker_has_passed_is_an_error_or_left_out(
 
 
 def test_damage_that_begins_where_a_batch_ended_is_told_of_by_the_next_one(
-    tmp_path: Path, stores: Any
+    tmp_path: Path, stores: Any, log: Any
 ) -> None:
-    log = stores.Log(tmp_path / "commitlog", 4096)
     log.append(stores.some(5))
     query = Query(tmp_path)
     query.drain()
@@ -445,9 +384,8 @@ def test_damage_that_begins_where_a_batch_ended_is_told_of_by_the_next_one(
 
 
 def test_a_torn_end_that_a_broker_wrote_over_is_read_as_what_is_there_now(
-    tmp_path: Path, stores: Any
+    tmp_path: Path, stores: Any, log: Any
 ) -> None:
-    log = stores.Log(tmp_path / "commitlog", 4096)
     messages = stores.some(12)
     log.append(messages[:5])
     log.write(log.end, encode_message(messages[5].moved(log.end))[:150])
@@ -463,8 +401,7 @@ def test_topics_and_columns_are_chosen_as_in_a_batch(tmp_path: Path, stores: Any
     assert query.drain() == bodies(m for m in stores.some(100)[50:] if m.topic == "payments")
 
 
-def test_an_idle_query_waits_and_looks_again(tmp_path: Path, stores: Any) -> None:
-    log = stores.Log(tmp_path / "commitlog", 4096)
+def test_an_idle_query_waits_and_looks_again(tmp_path: Path, stores: Any, log: Any) -> None:
     log.append(stores.some(5))
     query = Query(tmp_path, **{"fetch.maxWaitMs": "1000"})
     query.drain()

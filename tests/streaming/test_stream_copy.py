@@ -10,7 +10,6 @@ again with the same offsets, and every hop is a pickle.
 from __future__ import annotations
 
 import json
-import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +29,7 @@ from dledger.datasource.table.schema import read_schema
 from dledger.datasource.write.sink_task import Task
 from dledger.streaming.reader import LogStreamReader
 from dledger.streaming.writer import LogStreamWriter
+from tests.datasource.hops import hop
 
 TARGET = "copies"
 STEPS = ["", "planned", "read", "staged", "committed"]
@@ -41,10 +41,6 @@ LIMITS = [
     {"maxBytesPerTrigger": "900"},
     {"maxRecordsPerPartition": "2"},
 ]
-
-
-def hop(thing: Any) -> Any:
-    return pickle.loads(pickle.dumps(thing))
 
 
 class Copy(RuleBasedStateMachine):
@@ -153,7 +149,7 @@ class Copy(RuleBasedStateMachine):
         starts = batch_start(first, last)
         rows = sum(stop - starts[t][p] for t, ends in last.logs.items() for p, stop in ends.items())
         records = sorted(
-            (s.topic, s.partition, offset) for s in slices for offset in range(s.start, s.end)
+            (s.info.name, s.partition, offset) for s in slices for offset in range(s.start, s.end)
         )
         assert len(set(records)) == len(records) == rows
         assert self.planned.setdefault(self.done, records) == records

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pytest
-from dledger_stream_engine import Query, numbers
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from dledger.datasource.read.reader import LogReader
 from dledger.datasource.table.schema import read_schema
 from dledger.errors import TopicNotFound, TopicRecreated
 from dledger.streaming.reader import LogStreamReader
+from tests.datasource.hops import hop
+from tests.streaming.stream_engine import Query, add_topic, numbers
 
 PATTERN = {"subscribePattern": "[t-v]", "startingOffsets": "earliest"}
 GO_ON = {"failOnDataLoss": "false", "onTopicRecreate": "restart"}
@@ -23,16 +23,13 @@ def delete(log: Any) -> None:
 
 
 def recreate(log: Any) -> None:
-    log.delete_topic("u")
-    log.create_topic("u")
-    log.append("u", 0, numbers(20))
+    add_topic(log, "u", 20)
 
 
 @pytest.fixture
 def two(log: Any) -> Any:
     """Topics t with 0, 1, 2 and u with 10."""
-    log.create_topic("u")
-    log.append("u", 0, numbers(10))
+    add_topic(log, "u", 10)
     return log
 
 
@@ -41,22 +38,15 @@ def reader_of(log: Any, **options: str) -> LogStreamReader:
     return LogStreamReader(given, read_schema(False), clock=lambda: 0.0, sleep=lambda _: None)
 
 
-def before(monkeypatch: pytest.MonkeyPatch, log: Any, question: str, at: int, happens: Any) -> None:
-    """Let it happen just before the question is asked for the ``at``-th time from now on."""
-    real, left = getattr(log, question), [at]
-
-    def asked(*args: Any, **more: Any) -> Any:
-        left[0] -= 1
-        if not left[0]:
-            happens(log)
-        return real(*args, **more)
-
-    monkeypatch.setattr(log, question, asked)
+def planned(reader: LogStreamReader) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Where the first batch starts and ends."""
+    start = reader.initialOffset()
+    return start, reader.latestOffset(start, ReadAllAvailable())
 
 
-def rows_of(reader: Any, slices: Any) -> list[bytes]:
+def values_of(reader: Any, slices: Any) -> list[bytes]:
     """What tasks read, each in a process of its own."""
-    batches = (batch for one in slices for batch in reader.read(pickle.loads(pickle.dumps(one))))
+    batches = (batch for one in slices for batch in reader.read(hop(one)))
     return sorted(row["value"] for batch in batches for row in batch.to_pylist())
 
 
@@ -68,10 +58,9 @@ def test_topic_gone_between_the_batch_end_and_the_tasks_is_left_out(
     two: Any, caplog: pytest.LogCaptureFixture, happens: Any, options: dict[str, str]
 ) -> None:
     reader = reader_of(two, **PATTERN, **options)
-    start = reader.initialOffset()
-    end = reader.latestOffset(start, ReadAllAvailable())
+    start, end = planned(reader)
     happens(two)
-    assert rows_of(reader, reader.partitions(start, end)) == numbers(0, 1, 2)
+    assert values_of(reader, reader.partitions(start, end)) == numbers(0, 1, 2)
     assert caplog.text.count("topic 'u' was deleted") == 1
     assert "records 0 to 0 of partition 0" in caplog.text
 
@@ -79,15 +68,14 @@ def test_topic_gone_between_the_batch_end_and_the_tasks_is_left_out(
 @pytest.mark.parametrize("question", ["offsets", "split_many"])
 @pytest.mark.parametrize(("happens", "options"), ALONE)
 def test_a_topic_that_goes_while_tasks_are_planned_is_left_out(
-    two: Any, monkeypatch: pytest.MonkeyPatch, happens: Any, options: dict[str, str], question: str
+    two: Any, happens: Any, options: dict[str, str], question: str
 ) -> None:
     reader = reader_of(two, **PATTERN, **options)
-    start = reader.initialOffset()
-    end = reader.latestOffset(start, ReadAllAvailable())
-    before(monkeypatch, two, question, 1, happens)
+    start, end = planned(reader)
+    two.before(question, lambda: happens(two))
     slices = reader.partitions(start, end)
-    assert [one.topic for one in slices] == ["t"] if question == "offsets" else ["t", "u"]
-    assert rows_of(reader, slices) == numbers(0, 1, 2)
+    assert [one.info.name for one in slices] == ["t"] if question == "offsets" else ["t", "u"]
+    assert values_of(reader, slices) == numbers(0, 1, 2)
 
 
 @pytest.mark.parametrize(("happens", "options"), ALONE)
@@ -95,10 +83,9 @@ def test_the_task_of_a_topic_that_went_after_it_was_planned_reads_nothing(
     two: Any, caplog: pytest.LogCaptureFixture, happens: Any, options: dict[str, str]
 ) -> None:
     reader = reader_of(two, **PATTERN, **options)
-    start = reader.initialOffset()
-    slices = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+    slices = reader.partitions(*planned(reader))
     happens(two)
-    assert rows_of(reader, slices) == numbers(0, 1, 2)
+    assert values_of(reader, slices) == numbers(0, 1, 2)
     assert "records 0 to 0 of partition 0" in caplog.text
 
 
@@ -124,12 +111,11 @@ def test_topic_gone_without_opt_in_is_an_error_that_names_the_records(
     two: Any, happens: Any, options: dict[str, str], error: type[Exception], way: str, where: str
 ) -> None:
     reader = reader_of(two, **PATTERN, **options)
-    start = reader.initialOffset()
-    end = reader.latestOffset(start, ReadAllAvailable())
+    start, end = planned(reader)
     slices = reader.partitions(start, end)
     happens(two)
     with pytest.raises(error, match=way) as raised:
-        rows_of(reader, reader.partitions(start, end) if where == "planning" else slices)
+        values_of(reader, reader.partitions(start, end) if where == "planning" else slices)
     assert "records 0 to 0 of partition 0" in str(raised.value)
 
 
@@ -140,7 +126,6 @@ def test_topic_gone_without_opt_in_is_an_error_that_names_the_records(
 @pytest.mark.parametrize("now", [False, True])
 def test_topic_gone_while_the_batch_end_is_determined_is_left_out(
     two: Any,
-    monkeypatch: pytest.MonkeyPatch,
     happens: Any,
     rows: list[bytes],
     question: str,
@@ -149,7 +134,7 @@ def test_topic_gone_while_the_batch_end_is_determined_is_left_out(
     query = Query(two, **PATTERN, **GO_ON, maxBytesPerTrigger="1g")
     query.start(available_now=now)
     query.begin()
-    before(monkeypatch, two, question, 1, happens)
+    two.before(question, lambda: happens(two))
     query.drain()
     query.crash()  # what was made again while tasks were planned is for the next run
     assert sorted(query.drain()) == sorted(rows)
@@ -157,22 +142,20 @@ def test_topic_gone_while_the_batch_end_is_determined_is_left_out(
 
 @pytest.mark.parametrize("happens", [delete, recreate])
 def test_topic_gone_while_the_first_offset_is_determined_is_not_read(
-    two: Any, monkeypatch: pytest.MonkeyPatch, happens: Any
+    two: Any, happens: Any
 ) -> None:
     query = Query(two, **PATTERN)
-    before(monkeypatch, two, "offsets", 1, happens)
+    two.before("offsets", lambda: happens(two))
     assert set(query.drain()) >= set(numbers(0, 1, 2))
     assert numbers(10)[0] not in query.values()
 
 
 @pytest.mark.parametrize("happens", [delete, recreate])
-def test_a_batch_read_is_planned_anew_when_a_topic_goes_meanwhile(
-    two: Any, monkeypatch: pytest.MonkeyPatch, happens: Any
-) -> None:
+def test_a_batch_read_is_planned_anew_when_a_topic_goes_meanwhile(two: Any, happens: Any) -> None:
     given = {"dledger.bootstrap.servers": two.address, "subscribePattern": "[t-v]"}
     reader = LogReader(given, read_schema(False))
-    before(monkeypatch, two, "offsets", 1, happens)
-    rows = rows_of(reader, reader.partitions())
+    two.before("offsets", lambda: happens(two))
+    rows = values_of(reader, reader.partitions())
     assert rows == numbers(0, 1, 2) if happens is delete else sorted(numbers(0, 1, 2, 20))
 
 
@@ -183,10 +166,10 @@ def test_the_task_of_a_batch_read_whose_topic_is_deleted(two: Any, fail: str, er
     slices = reader.partitions()
     delete(two)
     if error is None:
-        assert rows_of(reader, slices) == numbers(0, 1, 2)
+        assert values_of(reader, slices) == numbers(0, 1, 2)
         return
     with pytest.raises(error, match="'u' was deleted: records 0 to 0 of partition 0"):
-        rows_of(reader, slices)
+        values_of(reader, slices)
 
 
 def test_topic_recreated_during_planning_is_left_for_the_next_batch(
@@ -194,21 +177,20 @@ def test_topic_recreated_during_planning_is_left_for_the_next_batch(
 ) -> None:
     """The query subscribes to the topic by its name."""
     reader = reader_of(two, subscribe="t,u", startingOffsets="earliest", onTopicRecreate="restart")
-    start = reader.initialOffset()
-    end = reader.latestOffset(start, ReadAllAvailable())
+    start, end = planned(reader)
     recreate(two)
-    assert rows_of(reader, reader.partitions(start, end)) == numbers(0, 1, 2)
+    assert values_of(reader, reader.partitions(start, end)) == numbers(0, 1, 2)
     later = reader.latestOffset(end, ReadAllAvailable())
-    assert rows_of(reader, reader.partitions(end, later)) == numbers(20)
+    assert values_of(reader, reader.partitions(end, later)) == numbers(20)
 
 
 def test_a_run_that_ends_where_the_log_ended_does_so_though_a_topic_goes(
-    two: Any, monkeypatch: pytest.MonkeyPatch
+    two: Any,
 ) -> None:
     query = Query(two, **PATTERN, **GO_ON, maxBytesPerTrigger="1g")
     query.start(available_now=True)
     two.append("t", 0, numbers(3))
-    before(monkeypatch, two, "offsets", 2, delete)  # the first one is for the first offset
+    two.before("offsets", lambda: delete(two), at=2)  # the first one is for the first offset
     assert query.drain() == numbers(0, 1, 2)
     query.crash()
     assert query.drain() == numbers(0, 1, 2, 3)

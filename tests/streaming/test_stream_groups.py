@@ -6,20 +6,15 @@ import json
 from typing import Any
 
 import pytest
-from dledger_stream_engine import Crash, Query, numbers
 
 from dledger.client.protocol.results import Lineage
-from dledger.datasource.options.offsets import StreamOffset
 from dledger.errors import WrongGroup
+from tests.streaming.stream_engine import Query, numbers
 
 BOTH = (
     r"are of group A, and at fake:\d+ is group B:.*new "
     r"checkpointLocation.*onTopicRecreate.*bootstrap\.servers"
 )
-
-
-def group_of(text: str) -> str:
-    return StreamOffset.from_json(json.loads(text)).group
 
 
 @pytest.mark.parametrize("topics", [("t",), ("u",)])
@@ -53,8 +48,7 @@ def test_new_query_stops_if_its_group_changes_before_the_first_batch(log: Any) -
 @pytest.mark.parametrize("when", ["after the plan is kept", "while reading"])
 def test_a_planned_batch_of_another_group_is_refused(log: Any, when: str) -> None:
     query = Query(log, startingOffsets="earliest")
-    with pytest.raises(Crash):
-        query.trigger(crash_at=when)
+    query.dies(when)
     log.make_anew("B", "t")
     log.append("t", 0, numbers(0, 1, 2))
     with pytest.raises(WrongGroup, match=BOTH):
@@ -63,19 +57,13 @@ def test_a_planned_batch_of_another_group_is_refused(log: Any, when: str) -> Non
 
 
 def test_offsets_that_were_seen_in_another_group_make_no_batch(
-    log: Any, monkeypatch: pytest.MonkeyPatch
+    log: Any,
 ) -> None:
     """The other group comes while a trigger asks for them, and has a topic of the same log id."""
     query = Query(log)
     query.trigger()
     log.append("t", 0, numbers(3))
-    real = log.offsets
-
-    def offsets(*args: Any, **more: Any) -> Any:
-        log.is_group = Lineage("B")
-        return real(*args, **more)
-
-    monkeypatch.setattr(log, "offsets", offsets)
+    log.before("offsets", lambda: setattr(log, "is_group", Lineage("B")))
     with pytest.raises(WrongGroup, match=BOTH):
         query.trigger()
 
@@ -90,7 +78,7 @@ def test_checkpoint_goes_on_with_a_copy_of_its_group_and_not_back(
     log.is_group = Lineage("B", (("0", 3), ("A", 17)))
     log.append("t", 0, numbers(3))
     assert query.drain() == numbers(0, 1, 2, 3)
-    assert [group_of(text) for text in query.offsets] == ["A", "B"]
+    assert [query.offset(batch).group for batch in (0, 1)] == ["A", "B"]
     query.crash()
     log.is_group = Lineage("A")
     with pytest.raises(WrongGroup, match=r"are of group B, and at .* is group A"):
@@ -108,7 +96,7 @@ def test_checkpoint_without_a_group_is_accepted_and_gets_it_next_batch(log: Any)
     assert not query.trigger()
     log.append("t", 0, numbers(3))
     assert query.drain() == numbers(0, 1, 2, 3)
-    assert group_of(query.offsets[1]) == "A"
+    assert query.offset(1).group == "A"
 
 
 def test_a_group_that_does_not_say_its_id_leaves_the_checkpoints(log: Any) -> None:
@@ -119,7 +107,7 @@ def test_a_group_that_does_not_say_its_id_leaves_the_checkpoints(log: Any) -> No
     log.is_group = Lineage()
     log.append("t", 0, numbers(3))
     assert query.drain() == numbers(0, 1, 2, 3)
-    assert [group_of(text) for text in query.offsets] == ["A", "A"]
+    assert [query.offset(batch).group for batch in (0, 1)] == ["A", "A"]
 
 
 def test_another_group_is_read_from_its_first_records_when_that_is_wanted(
@@ -130,10 +118,9 @@ def test_another_group_is_read_from_its_first_records_when_that_is_wanted(
     query.crash()
     log.make_anew("B", "t")
     log.append("t", 0, numbers(10, 11))
-    with pytest.raises(Crash):
-        query.trigger(crash_at="while reading")
+    query.dies()
     assert query.drain() == numbers(0, 1, 2, 10, 11)
-    assert group_of(query.offsets[-1]) == "B"
+    assert query.offset().group == "B"
     assert "are of group A, and at" in caplog.text
     assert "records behind offset 3 of partition 0 of its former life" in caplog.text
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from dledger_stream_engine import Query, numbers
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import (
@@ -17,6 +16,7 @@ from pyspark.sql.streaming.datasource import (
 
 from dledger.datasource.options.rate_limits import RateLimits
 from dledger.streaming.admission import BatchDelay, limits_for
+from tests.streaming.stream_engine import Query, numbers
 
 
 def test_a_batch_waits_for_its_least_rows_or_for_its_delay(log: Any) -> None:

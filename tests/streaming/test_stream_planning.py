@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 import pytest
-from dledger_stream_engine import Query, numbers
 
 from dledger.datasource.options.offsets import StreamOffset
+from tests.streaming.stream_engine import Query, numbers
 
 
 def fill(group: Any, topics: int, partitions: int, value: int) -> None:

@@ -2,44 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from dledger_stream_engine import Crash, Query, numbers
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from dledger.datasource.options.offsets import StreamOffset
 from dledger.errors import Unavailable
-
-CRASHES = [
-    "",
-    "",
-    "before the plan is kept",
-    "after the plan is kept",
-    "while reading",
-    "after the sink",
-]
-steps = st.lists(
-    st.one_of(
-        st.tuples(st.just("append"), st.integers(1, 5)),
-        st.tuples(st.just("trigger"), st.sampled_from(CRASHES)),
-        st.tuples(st.just("crash"), st.just("")),
-    ),
-    max_size=25,
-)
+from tests.streaming.stream_engine import Crash, Query, add_topic, numbers, steps
 
 
 def end_of(query: Query, batches: int) -> dict[str, dict[int, int]]:
     """Where the last of so many batches ends, or the first one starts."""
-    return (
-        StreamOffset.from_json(json.loads(query.offsets[batches - 1])).logs
-        if batches
-        else {"t": {0: 0, 1: 0}}
-    )
+    return query.offset(batches - 1).logs if batches else {"t": {0: 0, 1: 0}}
 
 
 @given(steps=steps)
@@ -92,8 +68,7 @@ def test_group_knows_the_start_of_a_query_before_its_first_batch_ends(log: Any) 
     query = Query(log, groupId="g", holdRetention="true")
     query.start().initialOffset()
     log.append("t", 0, numbers(3, 4))
-    with pytest.raises(Crash):
-        query.trigger(crash_at="while reading")
+    query.dies()
     assert (log.consumers, log.holds) == ({"g": {"t": {0: 3}}}, {"g": True})
     again = Query(log, groupId="g", startingOffsets="committed")
     assert again.drain() == numbers(3, 4)
@@ -123,9 +98,7 @@ def test_a_group_that_cannot_be_told_stops_nothing_and_is_told_later(
 def test_a_group_is_not_told_of_a_topic_that_is_another_one_by_now(log: Any) -> None:
     query = Query(log, groupId="g", startingOffsets="earliest", onTopicRecreate="restart")
     query.trigger()
-    log.delete_topic("t")
-    log.create_topic("t")
-    log.append("t", 0, numbers(*range(10, 15)))
+    add_topic(log, "t", *range(10, 15))
     log.consumers.clear()
     query.trigger()
     assert log.consumers == {}, (
@@ -141,8 +114,7 @@ def test_a_group_is_told_anew_of_a_topic_of_the_same_name_and_length(log: Any) -
     query.drain()
     log.delete_topic("t")
     log.consumers.clear()
-    log.create_topic("t")
-    log.append("t", 0, numbers(7, 8, 9))
+    add_topic(log, "t", 7, 8, 9)
     query.drain()
     assert log.consumers == {"g": {"t": {0: 3}}}
 
@@ -151,8 +123,7 @@ def test_a_group_is_told_of_the_other_topics_when_one_is_another_by_now(
     log: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "dledger.spark")
-    log.create_topic("u")
-    log.append("u", 0, numbers(5))
+    add_topic(log, "u", 5)
     query = Query(
         log,
         groupId="g",
@@ -161,8 +132,7 @@ def test_a_group_is_told_of_the_other_topics_when_one_is_another_by_now(
         onTopicRecreate="restart",
     )
     query.trigger()
-    log.delete_topic("u")
-    log.create_topic("u")
+    add_topic(log, "u")
     log.consumers.clear()
     query.trigger()
     assert log.consumers == {"g": {"t": {0: 3}}}

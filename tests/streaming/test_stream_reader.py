@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from dledger_stream_engine import Crash, Query, numbers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import (
@@ -17,24 +17,8 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
 )
 
-from dledger.datasource.options.offsets import StreamOffset
 from dledger.errors import ConfigError, OffsetOutOfRange, TopicNotFound, TopicRecreated
-
-CRASHES = [
-    "",
-    "before the plan is kept",
-    "after the plan is kept",
-    "while reading",
-    "after the sink",
-]
-steps = st.lists(
-    st.one_of(
-        st.tuples(st.just("append"), st.integers(1, 5)),
-        st.tuples(st.just("trigger"), st.sampled_from(CRASHES)),
-        st.tuples(st.just("crash"), st.just("")),
-    ),
-    max_size=25,
-)
+from tests.streaming.stream_engine import Crash, Query, add_topic, numbers, steps
 
 
 @pytest.mark.parametrize(
@@ -50,8 +34,7 @@ def test_every_record_is_read_once_in_order_whatever_crashes(
 ) -> None:
     """Offsets, plan, read, commit, crash and restart in random order, against a list of numbers."""
     group = make_group()
-    group.create_topic("t")
-    group.append("t", 0, numbers(0, 1, 2))
+    add_topic(group, "t", 0, 1, 2)
     wrote = 3
     query = Query(group, **limits, **({"startingOffsets": "earliest"} if earliest else {}))
     for what, how in steps:
@@ -61,13 +44,10 @@ def test_every_record_is_read_once_in_order_whatever_crashes(
         elif what == "crash":
             query.crash()
         else:
-            try:
+            with suppress(Crash):
                 query.trigger(crash_at=how)
-            except Crash:
-                continue
-    while query.trigger():
-        pass
-    first = 0 if earliest else StreamOffset.from_json(json.loads(query.offsets[0])).begin["t"][0]
+    query.drain()
+    first = 0 if earliest else query.offset(0).begin["t"][0]
     assert query.values() == numbers(*range(first, wrote))
 
 
@@ -77,8 +57,7 @@ def test_a_stream_from_latest_keeps_its_first_batch_through_a_crash(log: Any) ->
     query = Query(log, startingOffsets="latest")
     query.start().initialOffset()
     log.append("t", 0, numbers(3, 4))
-    with pytest.raises(Crash):
-        query.trigger(crash_at="while reading")
+    query.dies()
     log.append("t", 0, numbers(5))
     query.trigger()
     assert query.values() == numbers(3, 4)
@@ -113,14 +92,12 @@ def test_available_now_stops_at_the_offsets_of_its_start_and_never_waits(log: An
     query = Query(log, startingOffsets="earliest", maxOffsetsPerTrigger="2")
     query.start(available_now=True)
     log.append("t", 0, numbers(3))
-    while query.trigger():
-        pass
+    query.drain()
     assert query.values() == numbers(0, 1, 2)
     assert set(log.waits) == {0}
     query.crash()
     query.start(available_now=True)
-    while query.trigger():
-        pass
+    query.drain()
     assert query.values() == numbers(0, 1, 2, 3)
 
 
@@ -147,34 +124,19 @@ def test_a_limit_that_makes_no_sense_for_a_log_is_refused(log: Any) -> None:
         Query(log, startingOffsets="earliest").trigger(ReadMaxFiles(1))
 
 
-def test_a_checkpoint_of_a_topic_that_was_created_again_is_refused(log: Any) -> None:
-    query = Query(log)
-    query.trigger()
-    query.crash()
-    log.delete_topic("t")
-    log.create_topic("t")
-    with pytest.raises(
-        TopicRecreated, match=r"'t' was deleted and created again.*new checkpointLocation"
-    ):
+@pytest.mark.parametrize("when", ["running", "restarted", "planned"])
+def test_a_query_whose_topic_was_created_again_is_refused(log: Any, when: str) -> None:
+    """Also when its next batch is planned already."""
+    query = Query(log, startingOffsets="earliest" if when == "planned" else "latest")
+    if when == "planned":
+        query.dies()
+    else:
         query.trigger()
-
-
-def test_a_topic_that_is_created_again_under_a_running_query_stops_it(log: Any) -> None:
-    query = Query(log)
-    query.trigger()
-    log.delete_topic("t")
-    log.create_topic("t")
-    with pytest.raises(TopicRecreated):
-        query.trigger()
-
-
-def test_a_planned_batch_of_a_topic_that_was_created_again_is_refused(log: Any) -> None:
-    query = Query(log, startingOffsets="earliest")
-    with pytest.raises(Crash):
-        query.trigger(crash_at="while reading")
-    log.delete_topic("t")
-    log.create_topic("t")
-    with pytest.raises(TopicRecreated):
+    if when == "restarted":
+        query.crash()
+    add_topic(log, "t")
+    way = "" if when == "planned" else ".*new checkpointLocation"
+    with pytest.raises(TopicRecreated, match=f"'t' was deleted and created again{way}"):
         query.trigger()
 
 
@@ -187,27 +149,21 @@ def test_a_deleted_topic_is_an_error_that_names_those_there_are(log: Any) -> Non
         query.trigger()
 
 
-def test_removed_records_stop_a_stream_and_are_named(log: Any) -> None:
-    query = Query(log, startingOffsets="earliest")
-    query.trigger()
-    log.append("t", 0, numbers(3, 4))
-    log.append("t", 0, numbers(5))
-    log.expire("t", 0, 5)
-    with pytest.raises(OffsetOutOfRange, match="t/0 offsets 3 to 4"):
-        query.trigger()
-
-
-def test_removed_records_are_skipped_when_that_is_wanted(
-    log: Any, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("fails", [True, False])
+def test_removed_records_stop_a_stream_or_are_skipped_and_are_named(
+    log: Any, caplog: pytest.LogCaptureFixture, fails: bool
 ) -> None:
-    query = Query(log, startingOffsets="earliest", failOnDataLoss="false")
+    query = Query(log, startingOffsets="earliest", failOnDataLoss=str(fails).lower())
     query.trigger()
     log.append("t", 0, numbers(3, 4))
     log.append("t", 0, numbers(5))
     log.expire("t", 0, 5)
-    query.trigger()
-    assert query.values() == numbers(0, 1, 2, 5)
-    assert "t/0 offsets 3 to 4" in caplog.text
+    if fails:
+        with pytest.raises(OffsetOutOfRange, match="t/0 offsets 3 to 4"):
+            query.trigger()
+    else:
+        assert query.drain() == numbers(0, 1, 2, 5)
+        assert "t/0 offsets 3 to 4" in caplog.text
 
 
 def test_records_removed_after_planning_are_never_skipped_silently(log: Any) -> None:
@@ -227,8 +183,7 @@ def test_a_topic_that_is_added_later_is_read_from_its_first_record(log: Any) -> 
     log.create_topic("u", 2)
     log.append("u", 1, numbers(7))
     query.given["subscribe"] = "t,u"
-    with pytest.raises(Crash):
-        query.trigger(crash_at="after the plan is kept")
+    query.dies("after the plan is kept")
     log.append("u", 1, numbers(8))
     query.trigger()
     assert query.values() == numbers(7)

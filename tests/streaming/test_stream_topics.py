@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from dledger_stream_engine import Crash, Query, numbers
 
-from dledger.datasource.options.offsets import StreamOffset
 from dledger.errors import OffsetOutOfRange, TopicNotFound, TopicRecreated
+from tests.streaming.stream_engine import Query, add_topic, numbers
 
 
 def test_pattern_finds_new_topics_and_reads_them_from_the_first_record(
@@ -23,8 +21,7 @@ def test_pattern_finds_new_topics_and_reads_them_from_the_first_record(
     log.create_topic("z")
     log.append("b", 0, numbers(7))
     log.append("z", 0, numbers(99))
-    with pytest.raises(Crash):
-        query.trigger(crash_at="after the plan is kept")
+    query.dies("after the plan is kept")
     log.append("b", 0, numbers(8))
     assert query.drain() == numbers(7, 8)
 
@@ -36,28 +33,18 @@ def test_pattern_without_a_topic_waits_without_requests(group: Any) -> None:
     assert not query.trigger()
     assert query.now > 0
     assert group.waits == []
-    group.create_topic("t1")
-    group.append("t1", 0, numbers(1))
+    add_topic(group, "t1", 1)
     assert query.drain() == numbers(1)
 
 
 def test_a_topic_that_goes_while_its_pattern_looks_is_looked_for_anew(
-    log: Any, monkeypatch: pytest.MonkeyPatch
+    log: Any,
 ) -> None:
     log.create_topic("u")
     query = Query(log, subscribePattern="[tu]", startingOffsets="earliest", failOnDataLoss="false")
     query.trigger()
     log.append("t", 0, numbers(3))
-    real = log.offsets
-    gone = [True]
-
-    def offsets(*args: Any, **more: Any) -> Any:
-        if gone:
-            gone.pop()
-            log.delete_topic("u")
-        return real(*args, **more)
-
-    monkeypatch.setattr(log, "offsets", offsets)
+    log.before("offsets", lambda: log.delete_topic("u"))
     assert query.drain() == numbers(0, 1, 2, 3)
 
 
@@ -66,16 +53,14 @@ def test_a_deleted_topic_of_a_pattern_stops_the_query_or_is_left_out(
 ) -> None:
     query = Query(log, subscribePattern=".*", startingOffsets="earliest")
     query.trigger()
-    log.create_topic("u")
-    log.append("u", 0, numbers(3))
+    add_topic(log, "u", 3)
     log.delete_topic("t")
     with pytest.raises(
         TopicNotFound,
         match=r"'t' was deleted: records behind offset 3 of partition 0.*failOnDataLoss",
     ):
         query.trigger()
-    query.crash()
-    query.given["failOnDataLoss"] = "false"
+    query.crash(failOnDataLoss="false")
     assert query.drain() == numbers(0, 1, 2, 3)
     assert caplog.text.count("'t' was deleted") == 1
 
@@ -84,14 +69,12 @@ def test_a_planned_batch_of_a_deleted_topic_names_what_was_not_read(
     log: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     query = Query(log, subscribePattern=".*", startingOffsets="earliest")
-    with pytest.raises(Crash):
-        query.trigger(crash_at="while reading")
+    query.dies()
     log.delete_topic("t")
     query.crash()
     with pytest.raises(TopicNotFound, match="records 0 to 2 of partition 0 were not read"):
         query.trigger()
-    query.crash()
-    query.given["failOnDataLoss"] = "false"
+    query.crash(failOnDataLoss="false")
     assert query.drain() == []
     assert "records 0 to 2 of partition 0" in caplog.text
 
@@ -101,11 +84,8 @@ def test_a_topic_that_was_created_again_is_read_anew_when_that_is_wanted(
 ) -> None:
     query = Query(log, startingOffsets="earliest", onTopicRecreate="restart")
     query.trigger()
-    log.delete_topic("t")
-    log.create_topic("t")
-    log.append("t", 0, numbers(10, 11))
-    with pytest.raises(Crash):
-        query.trigger(crash_at="while reading")
+    add_topic(log, "t", 10, 11)
+    query.dies()
     log.append("t", 0, numbers(12))
     assert query.drain() == numbers(0, 1, 2, 10, 11, 12)
     assert "records behind offset 3 of partition 0 of its former life" in caplog.text
@@ -115,11 +95,8 @@ def test_a_planned_batch_of_a_former_topic_is_given_up_when_that_is_wanted(
     log: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     query = Query(log, startingOffsets="earliest", onTopicRecreate="restart")
-    with pytest.raises(Crash):
-        query.trigger(crash_at="while reading")
-    log.delete_topic("t")
-    log.create_topic("t")
-    log.append("t", 0, numbers(10, 11))
+    query.dies()
+    add_topic(log, "t", 10, 11)
     assert query.drain() == numbers(10, 11)
     assert "records 0 to 2 of partition 0 of its former life" in caplog.text
 
@@ -129,17 +106,14 @@ def test_recreated_shorter_topic_is_not_taken_for_a_log_with_losses(
 ) -> None:
     """The new one ends before the old one did: without the log id that would look like lost
     records, or like none."""
-    for policy, error in (("fail", TopicRecreated), ("restart", None)):
-        query = Query(log, startingOffsets="earliest", onTopicRecreate=policy)
-        query.trigger()
-        log.delete_topic("t")
-        log.create_topic("t")
-        if error is not None:
-            with pytest.raises(error):
-                query.trigger()
-            log.append("t", 0, numbers(0, 1, 2))
-        else:
-            assert query.drain() == numbers(0, 1, 2)
+    failing = Query(log, startingOffsets="earliest")
+    lenient = Query(log, startingOffsets="earliest", onTopicRecreate="restart")
+    failing.trigger()
+    lenient.trigger()
+    add_topic(log, "t")
+    with pytest.raises(TopicRecreated):
+        failing.trigger()
+    assert lenient.drain() == numbers(0, 1, 2)
 
 
 def test_partitions_that_a_topic_gains_are_read_from_their_first_record(log: Any) -> None:
@@ -147,8 +121,7 @@ def test_partitions_that_a_topic_gains_are_read_from_their_first_record(log: Any
     query.trigger()
     log.add_partitions("t", 2)
     log.append("t", 1, numbers(7))
-    with pytest.raises(Crash):
-        query.trigger(crash_at="after the plan is kept")
+    query.dies("after the plan is kept")
     log.append("t", 1, numbers(8))
     assert query.drain() == numbers(7, 8)
 
@@ -169,8 +142,7 @@ def test_a_topic_that_the_options_name_no_more_is_told_of(
     log.create_topic("u")
     query = Query(log, subscribe="t,u")
     query.trigger()
-    query.crash()
-    query.given["subscribe"] = "u"
+    query.crash(subscribe="u")
     log.append("u", 0, numbers(5))
     assert query.drain() == numbers(5)
     assert "'t' is no longer read: it was read up to offset 3 of partition 0" in caplog.text
@@ -186,29 +158,22 @@ def test_partitions_left_out_for_a_while_go_on_where_they_stopped(
         group.append("t", partition, numbers(partition))
     query.drain()
     for assigned, added in (("[0]", 2), ("[0]", 4), ("[0, 1]", 6)):
-        query.crash()
-        query.given["assign"] = f'{{"t": {assigned}}}'
+        query.crash(assign=f'{{"t": {assigned}}}')
         for partition in (0, 1):
             group.append("t", partition, numbers(added + partition))
         query.drain()
     assert sorted(query.values()) == numbers(*range(8))
-    assert (
-        caplog.text.count(
-            "a part of topic 't' is no longer read: it was read up to offset 1 of partition 1"
-        )
-        == 1
-    )
+    left = "a part of topic 't' is no longer read: it was read up to offset 1 of partition 1"
+    assert caplog.text.count(left) == 1
 
 
 def test_topics_left_out_for_a_while_go_on_where_they_stopped(log: Any) -> None:
     """The options of the query leave them out."""
-    log.create_topic("u")
-    log.append("u", 0, numbers(10))
+    add_topic(log, "u", 10)
     query = Query(log, subscribe="t,u", startingOffsets="earliest")
     query.drain()
     for names, value in (("t", 3), ("t", 4), ("t,u", 5)):
-        query.crash()
-        query.given["subscribe"] = names
+        query.crash(subscribe=names)
         log.append("t", 0, numbers(value))
         log.append("u", 0, numbers(10 + value))
         query.drain()
@@ -217,24 +182,20 @@ def test_topics_left_out_for_a_while_go_on_where_they_stopped(log: Any) -> None:
 
 def without_u(log: Any, **options: str) -> Query:
     """A query that has read t and u, and then goes on without u."""
-    log.create_topic("u")
-    log.append("u", 0, numbers(10))
+    add_topic(log, "u", 10)
     query = Query(log, subscribe="t,u", startingOffsets="earliest", **options)
     query.drain()
-    query.crash()
-    query.given["subscribe"] = "t"
+    query.crash(subscribe="t")
     log.append("t", 0, numbers(3))
     query.drain()
-    query.crash()
-    query.given["subscribe"] = "t,u"
+    query.crash(subscribe="t,u")
     return query
 
 
 def test_crash_in_the_batch_that_resumes_a_topic_repeats_that_batch(log: Any) -> None:
     query = without_u(log)
     log.append("u", 0, numbers(11))
-    with pytest.raises(Crash):
-        query.trigger(crash_at="while reading")
+    query.dies()
     log.append("u", 0, numbers(12))
     assert query.drain()[-2:] == numbers(11, 12)
     assert sorted(query.values()) == sorted(numbers(0, 1, 2, 3, 10, 11, 12))
@@ -245,9 +206,7 @@ def test_a_topic_that_was_made_anew_while_it_was_left_out_is_told_of(
     log: Any, recreate: str
 ) -> None:
     query = without_u(log, onTopicRecreate=recreate)
-    log.delete_topic("u")
-    log.create_topic("u")
-    log.append("u", 0, numbers(20))
+    add_topic(log, "u", 20)
     if recreate == "restart":
         assert query.drain()[-1:] == numbers(20)
         return
@@ -258,16 +217,14 @@ def test_a_topic_that_was_made_anew_while_it_was_left_out_is_told_of(
 def test_a_deleted_topic_that_is_made_anew_later_is_a_new_one(log: Any) -> None:
     """Its former place went with it: no records are lost that ``failOnDataLoss`` has not given up
     already."""
-    log.create_topic("u")
-    log.append("u", 0, numbers(10))
+    add_topic(log, "u", 10)
     query = Query(log, subscribePattern="[tu]", startingOffsets="earliest", failOnDataLoss="false")
     query.drain()
     log.delete_topic("u")
     log.append("t", 0, numbers(3))
     query.drain()
     query.crash()
-    log.create_topic("u")
-    log.append("u", 0, numbers(20))
+    add_topic(log, "u", 20)
     assert query.drain()[-2:] == numbers(3, 20)
 
 
@@ -282,8 +239,7 @@ def test_left_out_partition_of_a_recreated_topic_is_read_from_the_start(
         group.append("t", partition, numbers(partition))
     query.drain()
     for assigned, made_anew in (("[0]", False), ("[0]", True), ("[0, 1]", False)):
-        query.crash()
-        query.given["assign"] = f'{{"t": {assigned}}}'
+        query.crash(assign=f'{{"t": {assigned}}}')
         if made_anew:
             group.delete_topic("t")
             group.create_topic("t", 2)
@@ -298,10 +254,9 @@ def test_a_topic_that_comes_while_it_is_empty_has_a_place_from_then_on(log: Any)
     log.create_topic("u")
     query = Query(log, subscribe="t", startingOffsets="earliest")
     query.drain()
-    query.crash()
-    query.given["subscribe"] = "t,u"
+    query.crash(subscribe="t,u")
     query.drain()
-    assert StreamOffset.from_json(json.loads(query.offsets[-1])).logs["u"] == {0: 0}
+    assert query.offset().logs["u"] == {0: 0}
     for value in (10, 11):
         log.append("u", 0, numbers(value))
     log.expire("u", 0, 1)
@@ -323,17 +278,15 @@ def test_a_stream_starts_by_time_and_keeps_that_start_through_a_crash(group: Any
     times = pa.array([1000, 2000, 3000], pa.timestamp("us", tz="UTC"))
     group.append("t", 0, numbers(1, 2, 3), timestamp=times)
     query = Query(group, startingTimestamp="2")
-    with pytest.raises(Crash):
-        query.trigger(crash_at="while reading")
+    query.dies()
     group.expire("t", 0, 0)
     assert query.drain() == numbers(2, 3)
-    assert StreamOffset.from_json(json.loads(query.offsets[0])).begin == {"t": {0: 1}}
+    assert query.offset(0).begin == {"t": {0: 1}}
 
 
 def test_a_stream_starts_where_its_group_is(log: Any) -> None:
     log.commit_offsets("g", {"t": {0: 2}})
     query = Query(log, startingOffsets="committed", groupId="g")
-    with pytest.raises(Crash):
-        query.trigger(crash_at="while reading")
+    query.dies()
     log.commit_offsets("g", {"t": {0: 3}})
     assert query.drain() == numbers(2)
