@@ -88,7 +88,7 @@ def test_a_message_of_which_some_keys_were_put_gets_the_others_alone(
     """A process may be killed between two keys of one message, of which one closes a file."""
     index, keys = service(tmp_path / "index"), [(n, m) for n in range(20) for m in range(3)]
     for n, m in keys[:written]:
-        index._end, index._put = 100 * n, m
+        index.end_offset, index.end_keys = 100 * n, m
         index.put("t", [f"k{n}", "c1", "c2"][: m + 1], 100 * n, NOW + 1000 * n)
     index.write()
     index.close()

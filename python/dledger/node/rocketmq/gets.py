@@ -36,7 +36,6 @@ from dledger.protocol.messages.rocketmq import (
 )
 from dledger.rocketmq.format.append_hook import read_stored
 from dledger.rocketmq.format.message import decode_message
-from dledger.rocketmq.format.properties import keys_of
 from dledger.rocketmq.store.consume_queue import ConsumeQueue
 from dledger.types import NO_INDEX, Buffer, Index, NodeId
 
@@ -326,9 +325,8 @@ class Gets:
             if body is None:
                 continue
             message = decode_message(body)
-            if message.topic != request.topic or request.key not in keys_of(message.property_map()):
-                continue
-            if not begin <= message.store_timestamp <= end:
+            is_wanted = message.has_key(request.topic, request.key)
+            if not is_wanted or not begin <= message.store_timestamp <= end:
                 continue
             size += len(body)
             if len(bodies) == most or (bodies and size > MAX_BYTES):

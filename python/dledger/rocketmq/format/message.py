@@ -30,7 +30,7 @@ from typing import Final
 from dledger.checksum import crc32
 from dledger.errors import FormatError
 from dledger.rocketmq.format.hosts import LOCALHOST, Host, OffsetId
-from dledger.rocketmq.format.properties import MAX_PROPERTIES, parse_properties
+from dledger.rocketmq.format.properties import MAX_PROPERTIES, keys_of, parse_properties
 from dledger.types import Buffer
 
 MAGIC_V1: Final = 0xDAA320A7
@@ -145,6 +145,10 @@ class Message:
     def property_map(self) -> dict[str, str]:
         """The properties as a map; the later of two with one name."""
         return parse_properties(self.properties)
+
+    def has_key(self, topic: str, key: str) -> bool:
+        """Whether it is of this topic, and found by this key in an index."""
+        return self.topic == topic and key in keys_of(self.property_map())
 
     def moved(self, physical_offset: int) -> Message:
         """The same message at another place in the log, as DLedger's append hook makes it."""

@@ -111,6 +111,23 @@ def make_directory(path: Path, disk: Disk = HOST, durable: set[Path] | None = No
                 raise
 
 
+def make_file(path: Path, size: int, disk: Disk, begin: bytes = b"") -> None:
+    """Make a file of this size, durably but for its name; the bytes behind ``begin`` are zeros.
+
+    Raises:
+        DiskFull, StorageError: it cannot be made.
+    """
+    fresh = path.with_name(path.name + NEW)
+    with storing("make", path):
+        file = disk.open(fresh, create=True)
+        file.truncate(0)
+        if begin:
+            file.pwritev([begin], 0)
+        file.truncate(size)
+        file.fdatasync()
+        disk.rename(fresh, path)
+
+
 def sync_directory(path: Path, disk: Disk = HOST) -> None:
     """Make the names in a directory durable.
 

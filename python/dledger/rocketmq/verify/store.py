@@ -12,7 +12,7 @@ from dledger.rocketmq.dispatch.build_consume_queue import IN_QUEUE, ROLLBACK, Di
 from dledger.rocketmq.files.dledger_end import ledger_end
 from dledger.rocketmq.files.layout import DLEDGER, Store, open_store
 from dledger.rocketmq.files.storage import Storage
-from dledger.rocketmq.format.index_file import KeyHashes
+from dledger.rocketmq.format.index_file import key_hash
 from dledger.rocketmq.format.scan import scan
 from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
 from dledger.rocketmq.store.files import mapped
@@ -54,7 +54,6 @@ class Audit:
         self._queues = QueueAudit(directory / "consumequeue") if is_root else None
         self._index = IndexAudit(directory / "index", index_slots) if is_root else None
         self._dispatcher = Dispatcher()
-        self._hashes = KeyHashes()
         self._begin, self._end, self._stored = -1, 0, 0
 
     def _find_store(self) -> Store | None:
@@ -148,7 +147,7 @@ class Audit:
             row = (found.queue_offset, place, found.size, found.tags_code)
             messages.setdefault((found.topic, found.queue_id), []).append(row)
         if state != ROLLBACK:
-            keys += [(place, self._hashes.of(found.topic, key)) for key in found.keys]
+            keys += [(place, key_hash(found.topic, key)) for key in found.keys]
 
     # --- beside it --------------------------------------------------------------------------------
 
