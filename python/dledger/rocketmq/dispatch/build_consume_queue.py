@@ -11,7 +11,8 @@ tags, or the time of delivery for one that is delayed.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
@@ -26,8 +27,9 @@ from dledger.rocketmq.format.message import (
     INT16,
     INT64,
     MAGIC_V1,
-    MAGIC_V2,
+    MESSAGE_MAGICS,
     MIN_MESSAGE,
+    PAIR,
     TransactionType,
     lay_out,
 )
@@ -52,10 +54,8 @@ DELAY_LEVELS_MS: Final = (
 )
 """How long a message of each delay level waits (messageDelayLevel), from level 1 on."""
 CHUNK: Final = 4 << 20
-PAIR: Final = struct.Struct(">iI")
 ROLLBACK: Final = int(TransactionType.ROLLBACK)
 IN_QUEUE: Final = (int(TransactionType.NONE), int(TransactionType.COMMIT))
-MAGICS: Final = (MAGIC_V1, MAGIC_V2)
 MANY: Final = 10_000
 """So many topics and tags are remembered."""
 topic_text = lru_cache(MANY)(bytes.decode)
@@ -122,7 +122,7 @@ class Dispatcher:
             # A message begins with size and magic, an entry with magic and size: the order tells
             # them apart.
             first, second = unpack(view, at)
-            if second in MAGICS and MIN_MESSAGE <= first <= size - at:
+            if second in MESSAGE_MAGICS and MIN_MESSAGE <= first <= size - at:
                 place, end = at, at + first
             elif first == MAGIC_NORMAL and LEAST_ENTRY <= second <= size - at:
                 place, end = at + HEADER_SIZE, at + second
@@ -317,27 +317,24 @@ class Reput:
             As for `dispatch`.
         """
         put_unit, index = self._queues.put, self._index
-        try:
-            for (
-                topic,
-                queue_id,
-                physical,
-                size,
-                code,
-                stored,
-                queue_offset,
-                words,
-                sys_flag,
-            ) in requests:
-                state = sys_flag & ROLLBACK
+        with self._writing():
+            for request in requests:
+                topic, queue_id, physical, size, code, stored, queue_offset, words, flag = request
+                state = flag & ROLLBACK
                 if state in IN_QUEUE:
                     put_unit(topic, queue_id, queue_offset, physical, size, code)
                 if words and index is not None and state != ROLLBACK:
                     index.put(topic, words, physical, stored)
                 self.store_timestamp = stored
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Hand everything that is put meanwhile to the file system, also after an error: `offset`
+        stays where it is then, so the next call puts these messages again. Queues and index pass
+        over those that they have."""
+        try:
+            yield
         finally:
-            # Also after an error: `offset` stays where it is then, so the next call puts these
-            # messages again. Queues and index pass over those that they have.
             self._queues.write()
-            if index is not None:
-                index.write()
+            if self._index is not None:
+                self._index.write()

@@ -11,6 +11,7 @@ from dledger.types import Buffer
 
 CHECKPOINT_SIZE: Final = 4096
 FIELDS: Final = struct.Struct(">qqqqq")
+TIMES: Final = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
 RECOVERY_SLACK_MS: Final = 3000
 
 

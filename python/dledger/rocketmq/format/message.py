@@ -49,6 +49,9 @@ MOST_HEAD: Final = 112
 """Bytes before the body of a message at most: with two IPv6 hosts."""
 CRC_MASK: Final = 0x7FFF_FFFF
 
+MESSAGE_MAGICS: Final = (MAGIC_V1, MAGIC_V2)
+PAIR: Final = struct.Struct(">iI")
+"""The first bytes of a message or a blank, size and magic; an entry's are magic and size."""
 HEAD: Final = struct.Struct(">iIiiiqqiq")
 HEAD_SIZE: Final = HEAD.size
 TIMES: Final = struct.Struct(">iqi")

@@ -7,19 +7,19 @@ stands.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from dledger.errors import CorruptStore, FormatError, OffsetOutOfRange, RecordTooLarge
 from dledger.rocketmq.dispatch.build_consume_queue import Dispatcher, DispatchRequest
+from dledger.rocketmq.format.append_hook import OFFSETS, QUEUE_OFFSET_AT, STORED_AT
 from dledger.rocketmq.format.checkpoint import RECOVERY_SLACK_MS
 from dledger.rocketmq.format.message import (
     BLANK_SIZE,
     INT64,
-    MAGIC_V1,
-    MAGIC_V2,
+    MESSAGE_MAGICS,
+    PAIR,
     Message,
     SysFlag,
     TransactionType,
@@ -41,9 +41,6 @@ COMMIT_LOG_FILE: Final = 1 << 30
 WINDOW: Final = 8 << 20
 OVERLAP: Final = 64
 """Of two windows in a search: more than a mark and the bytes around it."""
-PAIR: Final = struct.Struct(">iI")
-QUEUE_OFFSET_AT: Final = 20
-BORN_HOST_AT: Final = 48
 FIRST_BYTES: Final = 80
 """Of a message, with its store time in them."""
 PENDING: Final = (int(TransactionType.PREPARED), int(TransactionType.ROLLBACK))
@@ -168,13 +165,11 @@ class CommitLog:
     ) -> Placed:
         queue_offset, key = 0, (message.topic, message.queue_id)
         if message.transaction not in PENDING:
-            queue_offset = taken.get(key, -1)
-            queue_offset = self.next_offsets.get(key, 0) if queue_offset < 0 else queue_offset
+            queue_offset = taken[key] if key in taken else self.next_offsets.get(key, 0)
             taken[key] = queue_offset + 1
-        INT64.pack_into(data, QUEUE_OFFSET_AT, queue_offset)
-        INT64.pack_into(data, QUEUE_OFFSET_AT + 8, at)
+        OFFSETS.pack_into(data, QUEUE_OFFSET_AT, queue_offset, at)
         if now:
-            INT64.pack_into(data, BORN_HOST_AT + len(message.born_host.ip) + 4, now)
+            INT64.pack_into(data, STORED_AT + 12 * message.born_host.is_v6, now)
         return Placed(at, queue_offset, now or message.store_timestamp, len(data))
 
     def append_raw(self, offset: int, data: Buffer) -> int:
@@ -218,7 +213,7 @@ class CommitLog:
             FormatError: no message begins there, or it is damaged.
         """
         size, magic = PAIR.unpack(self.read(offset, PAIR.size))
-        if magic not in (MAGIC_V1, MAGIC_V2) or size < FIRST_BYTES:
+        if magic not in MESSAGE_MAGICS or size < FIRST_BYTES:
             raise FormatError(f"no message begins at {offset:,} in {self.files.directory}")
         return decode_message(self.read(offset, size))
 
@@ -290,10 +285,10 @@ class CommitLog:
         ):
             return 0
         head = self.read(start, FIRST_BYTES)
-        if PAIR.unpack_from(head)[1] not in (MAGIC_V1, MAGIC_V2):
+        if PAIR.unpack_from(head)[1] not in MESSAGE_MAGICS:
             return 0
-        wide = int.from_bytes(head[36:40]) & SysFlag.BORN_HOST_V6
-        return int(INT64.unpack_from(head, 68 if wide else 56)[0])
+        wide = bool(int.from_bytes(head[36:40]) & SysFlag.BORN_HOST_V6)
+        return int(INT64.unpack_from(head, STORED_AT + 12 * wide)[0])
 
     def _recovered(
         self,
