@@ -16,7 +16,7 @@ from dledger.rocketmq.ha_protocol.group_transfer_service import (
     HAStatus,
 )
 from dledger.rocketmq.ha_protocol.ha_client import HAClient
-from dledger.rocketmq.ha_protocol.ha_connection import HAConnection, TransferFrame
+from dledger.rocketmq.ha_protocol.ha_connection import NEVER, HAConnection, TransferFrame
 from dledger.rocketmq.ha_protocol.messages import MOST_FRAME, HASettings
 
 FILE = 1 << 10
@@ -159,7 +159,7 @@ def test_slave_without_a_log_reports_0_until_it_has_a_byte() -> None:
     client = HAClient(0, 0, settings=SMALL)
     assert client.report(0) == report(0)
     client.receive(frame(FILE * 2), 1)
-    assert client.started
+    assert client.max_offset == FILE * 2
     assert client.report(5_000) == report(0)
     client.receive(frame(FILE * 2, b"x"), 1)
     client.flushed(FILE * 2 + 1)
@@ -184,7 +184,7 @@ def test_slave_gives_a_silent_master_up_even_if_half_headers_trickle() -> None:
 def test_master_is_mute_until_the_first_report() -> None:
     made = HAConnection(0, SMALL)
     assert made.write_side.transfer(0, 5_000, 10_000, 60_000) == []
-    assert made.deadline() == 20_000
+    assert (made.read_side.deadline(), made.write_side.deadline()) == (20_000, NEVER)
     made.read_side.receive(report(-1), 5_000, 1)
     assert made.write_side.transfer(0, 5_000, 10_000, 60_000) == []
 
