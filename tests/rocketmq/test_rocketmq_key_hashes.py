@@ -23,6 +23,7 @@ def test_the_hash_of_a_key_is_the_same_whatever_was_hashed_before(seed: int) -> 
 
 
 def test_the_hash_that_has_no_positive_number_is_0() -> None:
+    """Java's abs() leaves the lowest number negative."""
     assert java_hash("t#03L?C4I3") == -(1 << 31)
     assert key_hash("t", "03L?C4I3") == 0
     assert key_hash("t", "") == abs(java_hash("t#"))
