@@ -49,6 +49,10 @@ from dledger.types import NO_INDEX, Index
 
 logger = logging.getLogger(__name__)
 
+NO_MORE: Final = (
+    "%s: the log begins at %d now, and no more where the old commit log ends, at %d: the old "
+    "messages are not shown any more, and their files can be removed"
+)
 ROOT: Final = "rocketmq"
 """In the node's directory, because ``index`` is the name of DLedger's own index there."""
 
@@ -112,13 +116,7 @@ class Dispatched:
         make_directory(self._root, self._disk)
         old = OldCommitLog.find(self._directory, lock=self._with_lock, disk=self._disk)
         if old is not None and store.begin.end_pos != old.divided_offset and not old.is_gone:
-            logger.warning(
-                "%s: the log begins at %d now, and no more where the old commit log ends, at %d: "
-                "the old messages are not shown any more, and their files can be removed",
-                self._directory,
-                store.begin.end_pos,
-                old.divided_offset,
-            )
+            logger.warning(NO_MORE, self._directory, store.begin.end_pos, old.divided_offset)
             old.close()
             old = None
         self.old = old
@@ -251,13 +249,8 @@ class Dispatched:
             reason = str(error)
         if reput.offset == before:
             following = before - before % old.files.file_size + old.files.file_size
-            logger.error(
-                "%s: messages of the old commit log from %d on, up to %d, go into no queue: %s",
-                self._root,
-                before,
-                following,
-                reason,
-            )
+            text = "%s: messages of the old commit log from %d on, up to %d, go into no queue: %s"
+            logger.error(text, self._root, before, following, reason)
             reput.offset = following
         self._old_at = reput.offset
         if self.next_index == 0:

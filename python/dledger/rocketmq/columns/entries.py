@@ -100,8 +100,10 @@ class _Entries(Batches):
     every = ENTRY_SCHEMA
 
     def _sound(self, at: int, limit: int) -> ColumnBatch | None:
-        stop, kinds = min(limit, at + self._batch_bytes), {"last_magic": MAGIC_CONFIG_CHANGE}
-        found = walk_entries(self._view, at, stop, self._most, least=HEADER_SIZE, **kinds)
+        stop, most = min(limit, at + self._batch_bytes), self._most
+        found = walk_entries(
+            self._view, at, stop, most, least=HEADER_SIZE, last_magic=MAGIC_CONFIG_CHANGE
+        )
         places = np.array(found, np.int64)
         sizes, bodies = self._fields.int32(places + 4), self._fields.int32(places + 44)
         whole = (sizes == HEADER_SIZE + bodies) & (places + sizes <= len(self._view))

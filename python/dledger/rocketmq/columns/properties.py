@@ -70,8 +70,8 @@ class PropertyColumns:
         split = np.append(name_ends, len(characters))[np.searchsorted(name_ends, begins)]
         whole = (split > begins) & (split < ends - 1)
         self._rows, self._split, self._ends = rows[whole], split[whole], ends[whole]
-        self._names = slices(self._data, begins[whole], self._split, pa.string())
-        self._names = self._names.dictionary_encode()
+        names = slices(self._data, begins[whole], self._split, pa.string())
+        self._names = names.dictionary_encode()
         self._codes = np.frombuffer(self._names.indices.buffers()[1], np.int32)[
             : len(self._rows)
         ].astype(np.int64)

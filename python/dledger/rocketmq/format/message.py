@@ -188,32 +188,22 @@ def encode_message(message: Message) -> bytes:
     sys_flag |= BORN_V6 if message.born_host.is_v6 else 0
     sys_flag |= STORE_V6 if message.store_host.is_v6 else 0
     crc = crc32(message.body) & CRC_MASK if message.body_crc is None else message.body_crc
-    return b"".join(
-        (
-            HEAD.pack(
-                message_size(message),
-                magic,
-                crc,
-                message.queue_id,
-                message.flag,
-                message.queue_offset,
-                message.physical_offset,
-                sys_flag,
-                message.born_timestamp,
-            ),
-            message.born_host.encode(),
-            INT64.pack(message.store_timestamp),
-            message.store_host.encode(),
-            TIMES.pack(
-                message.reconsume_times, message.prepared_transaction_offset, len(message.body)
-            ),
-            message.body,
-            bytes((len(topic),)) if message.version == 1 else INT16.pack(len(topic)),
-            topic,
-            INT16.pack(len(properties)),
-            properties,
-        )
+    head = message_size(message), magic, crc, message.queue_id, message.flag
+    place = message.queue_offset, message.physical_offset
+    times = message.reconsume_times, message.prepared_transaction_offset
+    parts = (
+        HEAD.pack(*head, *place, sys_flag, message.born_timestamp),
+        message.born_host.encode(),
+        INT64.pack(message.store_timestamp),
+        message.store_host.encode(),
+        TIMES.pack(*times, len(message.body)),
+        message.body,
+        bytes((len(topic),)) if message.version == 1 else INT16.pack(len(topic)),
+        topic,
+        INT16.pack(len(properties)),
+        properties,
     )
+    return b"".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,15 +292,13 @@ def check_contents(view: Buffer, at: int, layout: Layout) -> None:
                 f"the body's CRC is {actual:08x}, the message says {stored & 0xFFFF_FFFF:08x}"
             )
     for what, begin, end in (
-        ("topic", layout.topic, layout.topic_end),
+        ("topic is", layout.topic, layout.topic_end),
         ("properties are", layout.properties, layout.end),
     ):
         try:
             bytes(view[begin:end]).decode()
         except UnicodeDecodeError:
-            raise FormatError(
-                f"the {what.replace(' are', '')} {'are' if 'are' in what else 'is'} not UTF-8"
-            ) from None
+            raise FormatError(f"the {what} not UTF-8") from None
 
 
 def decode_message(data: Buffer, at: int = 0, *, check: bool = True) -> Message:

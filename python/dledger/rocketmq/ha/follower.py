@@ -14,15 +14,15 @@ import logging
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Protocol
+from typing import Final
 
 from dledger.errors import DLedgerError, Unavailable
 from dledger.net.address import split_address, tune
+from dledger.rocketmq.ha.checked_log import CheckedLog
 from dledger.rocketmq.ha.first_ended import first_ended
 from dledger.rocketmq.ha.ha_service import milliseconds
 from dledger.rocketmq.ha_protocol.ha_client import HAClient
 from dledger.rocketmq.ha_protocol.messages import DEFAULTS, HASettings
-from dledger.types import Buffer
 
 logger = logging.getLogger(__name__)
 
@@ -37,31 +37,12 @@ LONGEST_WAIT_MS: Final = 5_000
 """Between two attempts to connect, as a real slave's."""
 
 
-class RawLog(Protocol):
-    """The commit log that a slave needs; `dledger.rocketmq.store.commit_log.CommitLog` is one."""
-
-    @property
-    def max_offset(self) -> int:
-        """Where the log ends; 0 where it has no file yet."""
-
-    @property
-    def sound_offset(self) -> int:
-        """Up to where it may be reported, at or before ``max_offset``."""
-
-    def append_raw(self, offset: int, data: Buffer) -> int:
-        """Add bytes of one file at ``offset``, the log's end, or in an empty log where a file
-        begins; the new end."""
-
-    def flush(self) -> None:
-        """Return when everything that was appended before is on the disk; called while another
-        thread appends."""
-
-
 class BrokerFollower:
     """A slave of the master at ``address``. Belongs to the running loop.
 
     Args:
-        log: where the bytes go; appended to on the loop, flushed in a thread.
+        log: where the bytes go; appended to on the loop, flushed in a thread, also while it is
+            appended to.
         on_appended: called on the loop after each append.
         on_connected: called on the loop with True when the master has answered, with False when it
             is gone.
@@ -70,7 +51,7 @@ class BrokerFollower:
 
     def __init__(
         self,
-        log: RawLog,
+        log: CheckedLog,
         address: str,
         *,
         settings: HASettings = DEFAULTS,

@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Protocol
+from typing import Final
 
 from dledger.errors import ConfigError, PortInUse
 from dledger.rocketmq.ha.first_ended import first_ended
@@ -23,6 +23,7 @@ from dledger.rocketmq.ha_protocol.group_transfer_service import (
 )
 from dledger.rocketmq.ha_protocol.ha_connection import HAConnection, TransferFrame
 from dledger.rocketmq.ha_protocol.messages import DEFAULTS, HASettings
+from dledger.rocketmq.store.commit_log import CommitLog
 
 logger = logging.getLogger(__name__)
 
@@ -33,21 +34,6 @@ SMALL: Final = 1 << 16
 """Log bytes that are read on the loop: appended just now, and still in memory."""
 REPORTS: Final = 1 << 16
 HOUR: Final = 3_600_000
-
-
-class ReadableLog(Protocol):
-    """The commit log that a master needs; `dledger.rocketmq.store.commit_log.CommitLog` is one."""
-
-    @property
-    def min_offset(self) -> int:
-        """Where the log begins."""
-
-    @property
-    def max_offset(self) -> int:
-        """Where it ends."""
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Exactly these bytes."""
 
 
 def milliseconds() -> int:
@@ -66,7 +52,7 @@ class HAService:
 
     def __init__(
         self,
-        log: ReadableLog,
+        log: CommitLog,
         role: BrokerRole = BrokerRole.ASYNC_MASTER,
         *,
         settings: HASettings = DEFAULTS,

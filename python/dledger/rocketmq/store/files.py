@@ -37,12 +37,10 @@ def storing(doing: str, path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         if is_full(error):
-            raise DiskFull(
-                f"no space left to {doing} {path}: free some, or move the store"
-            ) from error
-        raise StorageError(
-            f"cannot {doing} {path}: {error.strerror}; see the system's log"
-        ) from error
+            text = f"no space left to {doing} {path}: free some, or move the store"
+            raise DiskFull(text) from error
+        text = f"cannot {doing} {path}: {error.strerror}; see the system's log"
+        raise StorageError(text) from error
 
 
 class FileHandles:

@@ -292,11 +292,8 @@ class MappedFileQueue:
         too soon."""
         with self._flushing:
             with self._marks:
-                self._dirty.update(
-                    dict.fromkeys(
-                        start for start in self._starts if start + self.file_size > offset
-                    )
-                )
+                doubted = [start for start in self._starts if start + self.file_size > offset]
+                self._dirty.update(dict.fromkeys(doubted))
                 self._names += bool(self._starts)
             self.flushed_offset = min(self.flushed_offset, max(offset, self.min_offset))
 

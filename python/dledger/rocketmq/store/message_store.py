@@ -29,7 +29,7 @@ from dledger.rocketmq.store.commit_log import COMMIT_LOG_FILE, CommitLog
 from dledger.rocketmq.store.completeness import WITHOUT_ITS_END, Survey, is_in, lost_end
 from dledger.rocketmq.store.consume_queue import UNITS_IN_FILE
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
-from dledger.rocketmq.store.dispatch_checkpoint import StoreMark, StoreMarkFile
+from dledger.rocketmq.store.dispatch_checkpoint import StoreMark
 from dledger.rocketmq.store.files import HOST, FileHandles
 from dledger.rocketmq.store.index_service import IndexService, now_ms
 from dledger.rocketmq.store.placed import Placed, RecoveredLog
@@ -96,8 +96,7 @@ class MessageStore:
 
     def _start(self) -> None:
         """Recover the state from the files."""
-        self._mark_file = StoreMarkFile(self.root, self._disk)
-        self._mark = self._mark_file.read()
+        self._mark = StoreMark.load(self.root, self._disk)
         self._is_mark_due = True  # until `_recover` knows that no file has another name now
         self.topics.settle()
         self.queues.recover()
@@ -123,23 +122,16 @@ class MessageStore:
     def _recover(self) -> RecoveredLog:
         mark, log, was_clean = self._mark, self.log, self._was_clean
         if mark is not None and 0 <= mark.begin < log.min_offset:
-            logger.warning(
-                "%s: the log begins at %d, and began at %d: files of it are gone",
-                self.root,
-                log.min_offset,
-                mark.begin,
-            )
+            text = "%s: the log begins at %d, and began at %d: files of it are gone"
+            logger.warning(text, self.root, log.min_offset, mark.begin)
         # before anything is cut
         is_met = mark is not None and mark.is_met(self.queues, self.index, log.min_offset)
         begin = None if was_clean else log.recovery_start(self.checkpoint.recovery_timestamp)
         found = self._recover_normally() if begin is None else self._recover_abnormally(begin)
         if found.reason:
             logger.warning("%s: the log ends at %d: %s", self.root, found.end, found.reason)
-        if (
-            mark is None
-            or not is_met
-            or not (found.end if begin is None else begin) <= mark.end <= found.end
-        ):
+        least = found.end if begin is None else begin
+        if mark is None or not is_met or not least <= mark.end <= found.end:
             self._compare_with_log()
             if was_clean and not log.files.is_empty:  # so that the next start need not ask again
                 self.flush()
@@ -340,7 +332,7 @@ class MessageStore:
         if self._needs_mark():
             at, begin = self.reput.offset, self.log.min_offset
             mark = StoreMark.of(at, self.queues, self.index, self._mark, begin)
-            self._mark_file.write(mark)
+            mark.save(self.root, self._disk)
             self._mark, self._is_mark_due = mark, False
         checkpoint = StoreCheckpoint(physic, logics, indexed or before.index_msg_timestamp)
         self._checkpoint_file.write(checkpoint)
